@@ -1,0 +1,151 @@
+"""Real counts with labels, and their splits into training, held-out and other real cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import anndata
+import numpy as np
+import scanpy as sc
+from anndata import AnnData
+from numpy.typing import NDArray
+from scipy import sparse
+
+import scdiffgen
+
+FOLDER = Path(__file__).parents[1] / "../shared/data"
+KANG, PBMC3K, PAUL15 = "kang2018_pbmc_ifnb.h5ad", "pbmc3k.h5ad", "paul15_myeloid.h5ad"
+LABEL = "label"
+HELD_OUT_SHARE, HELD_OUT_CELLS = 0.15, 2000
+
+
+class MissingData(FileNotFoundError):
+    """A data set is not there."""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set: what it is, how it is loaded, its file unless the package brings it, and how many genes are taken."""
+
+    description: str
+    load: Callable[[], AnnData]
+    file: str | None = None
+    n_top_genes: int | None = None
+
+
+@dataclass(frozen=True)
+class Split:
+    """Cells by what they are for: counts in ``.X``, labels in ``.obs["label"]``, over the same genes."""
+
+    name: str
+    seed: int
+    train: AnnData
+    held_out: AnnData
+    other: AnnData
+
+    @property
+    def labels(self) -> NDArray[np.str_]:
+        """Labels of the held-out cells: what every method is asked to generate."""
+        return self.held_out.obs[LABEL].to_numpy(dtype=str)
+
+
+def load_split(name: str, seed: int) -> Split:
+    """Load a data set and split it.
+
+    Raises
+    ------
+    MissingData
+        If the file is not there.
+    """
+    dataset = DATASETS[name]
+    return split(dataset.load(), name, seed, dataset.n_top_genes)
+
+
+def split(adata: AnnData, name: str, seed: int, n_top_genes: int | None = None) -> Split:
+    """Hold out 15 % of the cells of each label, at most 2,000 in all, and as many other real cells; train on the rest.
+
+    Variable genes are chosen on the training cells. Cells without molecules in them are dropped.
+    """
+    rng = np.random.default_rng(seed)
+    share = min(HELD_OUT_SHARE, HELD_OUT_CELLS / adata.n_obs)
+    rows: tuple[list[NDArray], ...] = ([], [], [])
+    for positions in adata.obs.groupby(LABEL, observed=True).indices.values():
+        shuffled, n = rng.permutation(positions), round(share * len(positions))
+        for part, chosen in zip(rows, (shuffled[2 * n :], shuffled[:n], shuffled[n : 2 * n]), strict=True):
+            part.append(chosen)
+    train, held_out, other = (adata[np.sort(np.concatenate(part))].copy() for part in rows)
+    if n_top_genes is not None and n_top_genes < adata.n_vars:
+        genes = variable_genes(train, n_top_genes)
+        train, held_out, other = (_without_empty(part[:, genes]) for part in (train, held_out, other))
+    return Split(name, seed, train, held_out, other)
+
+
+def variable_genes(adata: AnnData, n_top_genes: int) -> NDArray[np.bool_]:
+    """Choose genes of variable log expression, by scanpy's default definition."""
+    normalised = adata.copy()
+    sc.pp.normalize_total(normalised, target_sum=1e4)
+    sc.pp.log1p(normalised)
+    sc.pp.highly_variable_genes(normalised, n_top_genes=n_top_genes)
+    return normalised.var["highly_variable"].to_numpy()
+
+
+def available() -> list[str]:
+    """Names of the data sets that are there."""
+    return [name for name, dataset in DATASETS.items() if dataset.file is None or (FOLDER / dataset.file).exists()]
+
+
+def load_kang() -> AnnData:
+    """PBMC with and without interferon beta; labels are cell type x condition."""
+    adata = _read(KANG)
+    adata = adata[adata.obs["cell_type"] != "Erythrocytes"]
+    return _labelled(adata, adata.obs["cell_type"].astype(str) + ", " + adata.obs["condition"].astype(str))
+
+
+def load_pbmc3k() -> AnnData:
+    """Labelled cells, genes seen in at least 30 of them."""
+    adata = _read(PBMC3K)
+    adata = adata[adata.obs["cell_type"] != "unlabelled"]
+    return _labelled(adata[:, (adata.X > 0).sum(axis=0).A1 >= 30], adata.obs["cell_type"])
+
+
+def load_paul15() -> AnnData:
+    """Differentiating myeloid progenitors."""
+    adata = _read(PAUL15)
+    return _labelled(adata, adata.obs["cell_type"])
+
+
+def load_pbmc68k() -> AnnData:
+    """The counts that the package brings along."""
+    adata = scdiffgen.datasets.pbmc68k()
+    adata.X = adata.layers["counts"]
+    return _labelled(adata, adata.obs["cell_type"])
+
+
+DATASETS = {
+    "kang": Dataset("PBMC with and without interferon beta (Kang et al. 2018), 8 types x 2", load_kang, KANG, 2000),
+    "pbmc3k": Dataset("PBMC of 10x Genomics, genes seen in at least 30 cells", load_pbmc3k, PBMC3K),
+    "paul15": Dataset("myeloid progenitors (Paul et al. 2015)", load_paul15, PAUL15),
+    "pbmc68k": Dataset("the 700 PBMC that the package brings along", load_pbmc68k),
+}
+
+
+def _read(file: str) -> AnnData:
+    path = FOLDER / file
+    if not path.exists():
+        raise MissingData(f"{file} is not in ../shared/data: put it there, or choose other data.")
+    return anndata.read_h5ad(path)
+
+
+def _labelled(adata: AnnData, labels: NDArray) -> AnnData:
+    """Counts and labels, and nothing else."""
+    counts = AnnData(sparse.csr_matrix(adata.X, dtype=np.float32))
+    counts.obs_names, counts.var_names = adata.obs_names, adata.var_names
+    counts.obs[LABEL] = np.asarray(labels, dtype=str)
+    counts.obs[LABEL] = counts.obs[LABEL].astype("category")
+    return counts
+
+
+def _without_empty(adata: AnnData) -> AnnData:
+    return adata[adata.X.sum(axis=1).A1 > 0].copy()

@@ -1,0 +1,56 @@
+"""Peak memory of one model in a process of its own: ``python -m benchmarks._memory scdiffgen kang 2``.
+
+Prints the peak resident memory in MB, so far, after imports, loading, one epoch of training and 512 generated cells.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+STATUS = Path("/proc/self/status")
+N_CELLS = 512
+
+
+def peak_memory(model: str, data: str, threads: int) -> dict[str, float]:
+    """Measure in a fresh process, over all genes of the data."""
+    command = [sys.executable, "-m", "benchmarks._memory", model, data, str(threads)]
+    finished = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def measure(model: str, data: str, threads: int) -> dict[str, float]:
+    from benchmarks import _data, _models, _record, _scvi
+
+    _record.start(threads)
+    peaks = {"imports": _peak()}
+    split = _data.split(_data.DATASETS[data].load(), data, seed=0)
+    peaks["data"] = _peak()
+    if model == "scdiffgen":
+        fitted = _models.fit_scdiffgen(split, max_epochs=1)
+        (method,) = _models.scdiffgen_methods(fitted, [32])
+    else:
+        method = _scvi.scvi_methods(_scvi.fit_scvi(split, max_epochs=1))[0]
+    peaks["training"] = _peak()
+    method.sample(split.labels[:N_CELLS], 0)
+    peaks["generating"] = _peak()
+    return peaks | {"n_cells": split.train.n_obs, "n_genes": split.train.n_vars}
+
+
+def _peak() -> float:
+    """Peak resident memory of this process in MB.
+
+    On Linux, what getrusage reports is at least the memory of the process that started this one; its status is not.
+    """
+    if STATUS.exists():
+        return int(re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text()).group(1)) / 2**10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, others kilobytes
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))

@@ -1,0 +1,87 @@
+"""The model's predictions of held-out responses: cells generated from nothing, and cells that start from controls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scvi
+from anndata import AnnData
+from numpy.typing import NDArray
+
+from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Target, predicted_cells
+from scdiffgen.model import TokenDiffusion
+
+KEEP = (0.0, 0.05, 0.1, 0.2, 0.4)
+
+
+def trained_model(fold: Fold, seed: int, max_epochs: int | None, **options: Any) -> TokenDiffusion:
+    """Train a model on the training cells of a fold."""
+    scvi.settings.seed = seed
+    TokenDiffusion.setup_anndata(fold.train, **fold.setup)
+    model = TokenDiffusion(fold.train, **options)
+    model.train(max_epochs=max_epochs, enable_progress_bar=False, enable_model_summary=False)
+    return model
+
+
+def start_cells(fold: Fold, target: Target, max_cells: int, seed: int) -> NDArray[np.intp]:
+    """Positions among the training cells of the controls that a prediction starts from."""
+    obs = fold.train.obs
+    controls = np.flatnonzero((obs[RESPONSE] == CONTROL) & (obs[CONTEXT] == target.context))
+    chosen = np.random.default_rng(seed).permutation(len(controls))[:max_cells]
+    return controls[np.sort(chosen)]
+
+
+def response_predictions(
+    model: TokenDiffusion,
+    fold: Fold,
+    *,
+    keep: Sequence[float] = KEEP,
+    factor: float = 1.0,
+    max_cells: int,
+    seed: int,
+) -> dict[str, AnnData]:
+    """Predictions by name: generated, and from controls that keep a share of their molecules.
+
+    Parameters
+    ----------
+    model
+        A model of the training cells of the fold.
+    fold
+        What to predict.
+    keep
+        Shares of its molecules that a control cell keeps.
+    factor
+        Factor of the effects of the perturbations.
+    max_cells
+        Cells predicted of each target, at most as many as it has controls.
+    seed
+        Seed of the cells.
+    """
+    scale = {fold.setup["perturbation_key"]: factor}
+    options: Mapping[str, Any] = {"guidance_scale": scale, "seed": seed, "silent": True}
+    starts = [start_cells(fold, target, max_cells, seed) for target in fold.targets]
+    counts = {
+        "generate": [
+            model.generate(target.conditions, len(start), **options).X
+            for target, start in zip(fold.targets, starts, strict=True)
+        ]
+    }
+    for share in keep:
+        counts[f"keep {share:g}"] = [
+            model.predict_perturbation(None, target.conditions, indices=start, keep=share, **options).X
+            for target, start in zip(fold.targets, starts, strict=True)
+        ]
+    return {name: predicted_cells(fold, cells) for name, cells in counts.items()}
+
+
+def seen_cells(fold: Fold, max_cells: int, seed: int) -> AnnData | None:
+    """Training cells of the perturbations that are asked for, in the same contexts; ``None`` if any was not seen."""
+    obs, rng, chosen = fold.train.obs, np.random.default_rng(seed), []
+    for target in fold.targets:
+        asked = target.conditions[fold.setup["perturbation_key"]]
+        chosen.append(rng.permutation(np.flatnonzero((obs[RESPONSE] == asked) & (obs[CONTEXT] == target.context))))
+    if not all(map(len, chosen)):
+        return None
+    return predicted_cells(fold, [fold.train.X[rows[:max_cells]] for rows in chosen])

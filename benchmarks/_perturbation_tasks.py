@@ -1,0 +1,150 @@
+"""What each task of the perturbation benchmark holds out, and the predictions that are scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+
+from benchmarks._dose_task import NUMBER_KINDS
+from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, kang, norman, papalexi, papalexi_guides
+from benchmarks._perturbation_models import KEEP, response_predictions, seen_cells, trained_model
+from benchmarks._perturbation_scvi import scvi_prediction
+from benchmarks._perturbation_settings import Settings
+from benchmarks._perturbation_time import packer, time_predictions
+from scdiffgen.metrics import perturbation_report
+from scdiffgen.model import TokenDiffusion
+
+AS_COUNTS = ("other_contexts", "nearest_context", "additive")
+INTERVENTIONS = {"effect": {}, "embedding": {"intervention": "embedding"}}
+FEWER_KEEP = {"embedding": (0.0,)}  # shares that control cells keep, for variants of which not all are of interest
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task on real cells.
+
+    Parameters
+    ----------
+    folds
+        Makes the folds from the folder of the data and the names to hold out.
+    models
+        Variants of the model: their arguments, by name.
+    of_time
+        Whether what is held out are times and not perturbations.
+    """
+
+    folds: Callable[[Path, Sequence[str] | None], Iterator[Fold]]
+    models: Mapping[str, Mapping[str, Any]]
+    of_time: bool = False
+
+
+TASKS = {
+    "kang": Task(kang, INTERVENTIONS),
+    "norman": Task(norman, INTERVENTIONS),
+    "papalexi": Task(papalexi, INTERVENTIONS),
+    "papalexi-random": Task(partial(papalexi, random_features=True), {"effect": {}}),
+    "papalexi-guides": Task(papalexi_guides, INTERVENTIONS),
+    "packer": Task(packer, {kind: {"number_embedding": kind} for kind in NUMBER_KINDS}, of_time=True),
+}
+
+
+def run_fold(
+    task: Task,
+    fold: Fold,
+    models: Sequence[str],
+    settings: Settings,
+    seed: int,
+    *,
+    factors: Mapping[str, float],
+    with_scvi: bool,
+) -> pd.DataFrame:
+    """Train, predict and score.
+
+    Parameters
+    ----------
+    task
+        The task.
+    fold
+        What is held out.
+    models
+        Names of the variants to train.
+    settings
+        How much work to do.
+    seed
+        Seed of everything.
+    factors
+        Factors of the effects of perturbations besides 1, by what the rows are to say of them.
+    with_scvi
+        Whether to train scVI, for latent arithmetic.
+    """
+    fold = shrunk(fold, settings, seed)
+    trained = {
+        name: trained_model(fold, seed, settings.max_epochs, **task.models[name], **settings.size) for name in models
+    }
+    if task.of_time:
+        predictions = time_predictions(trained, fold, seed)
+        return score(fold, predictions, ("no_change", "real_half"), settings, seed)
+    predictions = all_predictions(trained, fold, settings, seed, factors)
+    if with_scvi:
+        predictions["latent_scvi"] = scvi_prediction(fold, seed, settings.max_epochs, settings.max_cells)
+    predictions["other_guides"] = seen_cells(fold, settings.max_cells, seed)
+    defined = {name: cells for name, cells in predictions.items() if cells is not None}
+    return score(fold, defined, None, settings, seed)
+
+
+def all_predictions(
+    models: Mapping[str, TokenDiffusion], fold: Fold, settings: Settings, seed: int, factors: Mapping[str, float]
+) -> dict[str, AnnData | None]:
+    """Predictions of every variant, by what the rows are to say of them."""
+    options: dict[str, Any] = {"max_cells": settings.max_cells, "seed": seed}
+    predictions: dict[str, AnnData | None] = {}
+    for name, model in models.items():
+        answers = response_predictions(model, fold, keep=FEWER_KEEP.get(name, KEEP), **options)
+        for said, factor in factors.items():
+            stronger = response_predictions(model, fold, keep=(0.0,), factor=factor, **options)
+            answers |= {f"{how}, {said}": cells for how, cells in stronger.items()}
+        predictions |= {f"{name}: {how}": cells for how, cells in answers.items()}
+    return predictions
+
+
+def score(
+    fold: Fold, predictions: Mapping[str, AnnData], baselines: Sequence[str] | None, settings: Settings, seed: int
+) -> pd.DataFrame:
+    """Score predictions beside baselines, those that add a change both as expression and as counts."""
+    report = partial(
+        perturbation_report,
+        fold.real,
+        fold.control,
+        train=fold.train,
+        perturbation_key=RESPONSE,
+        context_key=CONTEXT,
+        control_label=CONTROL,
+        max_cells=settings.max_cells,
+        n_trees=settings.n_trees,
+        seed=seed,
+    )
+    if baselines is not None:
+        return report(predictions, baselines=baselines)
+    as_counts = report({}, baselines=AS_COUNTS, baselines_as_counts=True)
+    as_counts["prediction"] += ", as counts"
+    return pd.concat([report(predictions), as_counts], ignore_index=True)
+
+
+def shrunk(fold: Fold, settings: Settings, seed: int) -> Fold:
+    """Fewer cells of each response and context, and fewer genes, if settings say so."""
+    train, real = fold.train, fold.real
+    if settings.n_genes is not None:
+        expressed = np.sort(np.argsort(-np.asarray(train.X.sum(0)).ravel())[: settings.n_genes])
+        train, real = train[:, expressed], real[:, expressed]
+    if settings.train_cells is not None:
+        shuffled = train.obs.sample(frac=1, random_state=seed)
+        kept = shuffled.groupby([RESPONSE, CONTEXT]).head(settings.train_cells).index
+        train = train[train.obs_names.isin(kept)]
+    return replace(fold, train=train.copy(), real=real.copy())

@@ -1,0 +1,103 @@
+"""What is measured: scores of generated cells against the held-out cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from benchmarks._data import LABEL, Split
+from benchmarks._models import Labels
+from scdiffgen.metrics import (
+    ExpressionSpace,
+    classifier_auc,
+    gene_correlation_error,
+    label_accuracy,
+    mmd,
+    multinomial_nll,
+    wasserstein,
+)
+from scdiffgen.model import TokenDiffusion
+
+N_CORRELATED_GENES = 200
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A column of the table. ``ideal`` is the best value; ``"limit"`` is what other real cells score."""
+
+    title: str
+    ideal: float | Literal["limit"]
+    n_digits: int = 3
+
+
+METRICS = {
+    "mmd_x1000": Metric("MMD² x 1000", 0.0, 2),
+    "wasserstein": Metric("W2", "limit", 2),
+    "wasserstein_by_label": Metric("W2 within labels", "limit", 2),
+    "auc_forest_pcs": Metric("forest AUC, PCs", 0.5),
+    "auc_forest_genes": Metric("forest AUC, genes", 0.5),
+    "auc_logistic_genes": Metric("logistic AUC, genes", 0.5),
+    "zero_fraction_error": Metric("zero fraction error", "limit", 4),
+    "gene_correlation_error": Metric("gene correlation error", "limit", 4),
+    "label_accuracy": Metric("label accuracy", "limit"),
+}
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores cells with the labels of the held-out cells, in their order."""
+
+    split: Split
+    space: ExpressionSpace
+    n_trees: int = 200
+    n_jobs: int = 1
+
+    @classmethod
+    def fit(cls, split: Split, *, n_trees: int = 200, n_jobs: int = 1) -> Scorer:
+        """Fit the space on the training cells."""
+        return cls(split, ExpressionSpace.fit(split.train.X), n_trees, n_jobs)
+
+    def score(self, counts: sparse.csr_matrix) -> dict[str, float]:
+        """Score cells on every metric."""
+        real, labels = self.split.held_out.X, self.split.labels
+        pcs, genes = [(to_space(real), to_space(counts)) for to_space in (self.space.pcs, self.space.expression)]
+        forest = {"n_trees": self.n_trees, "n_jobs": self.n_jobs}
+        known = self.space.pcs(self.split.train.X), self.split.train.obs[LABEL]
+        return {
+            "mmd_x1000": 1000 * mmd(*pcs),
+            "wasserstein": wasserstein(*pcs),
+            "wasserstein_by_label": wasserstein_by_label(*pcs, labels),
+            "auc_forest_pcs": classifier_auc(*pcs, **forest),
+            "auc_forest_genes": classifier_auc(*genes, **forest),
+            "auc_logistic_genes": classifier_auc(*genes, classifier="logistic"),
+            "zero_fraction_error": zero_fraction_error(real, counts),
+            "gene_correlation_error": gene_correlation_error(
+                *genes, self.space.most_variable_genes(N_CORRELATED_GENES)
+            ),
+            "label_accuracy": label_accuracy(*known, pcs[1], labels, pcs[0], labels).generated,
+        }
+
+
+def wasserstein_by_label(real: NDArray, generated: NDArray, labels: Labels) -> float:
+    """Mean over labels of the distance within the label, weighted by its cells; labels of both sides are the same."""
+    names, n_cells = np.unique(labels, return_counts=True)
+    distances = [wasserstein(real[labels == name], generated[labels == name]) for name in names]
+    return float(np.average(distances, weights=n_cells))
+
+
+def zero_fraction_error(real: sparse.csr_matrix, generated: sparse.csr_matrix) -> float:
+    """Mean over genes of the absolute difference of the shares of cells without the gene."""
+    present = [np.asarray((counts > 0).mean(axis=0)).ravel() for counts in (real, generated)]
+    return float(np.abs(present[0] - present[1]).mean())
+
+
+def likelihoods(model: TokenDiffusion, split: Split, *, seed: int) -> dict[str, float]:
+    """Held-out nats per molecule: bound of the model, and multinomial at the mean of the label."""
+    n_molecules = float(split.held_out.X.sum())
+    bound = model.get_nll(split.held_out.copy(), seed=seed, silent=True)["nll"].sum()
+    multinomial = multinomial_nll(split.held_out.X, split.labels, split.train.X, split.train.obs[LABEL]).cells.sum()
+    return {"scdiffgen": float(bound / n_molecules), "multinomial at the label mean": float(multinomial / n_molecules)}

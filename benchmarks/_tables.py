@@ -1,0 +1,90 @@
+"""Results as markdown tables: median over seeds, and the range where there are several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+OURS = "scdiffgen, 32 steps"  # the default
+
+
+def generation_table(result: Mapping[str, Any]) -> str:
+    """Scores of every method: a row a method, a column a metric."""
+    metrics = result["metrics"]
+    scores = scores_by_method(result)
+    return markdown(
+        ["", *(metric["title"] for metric in metrics.values())],
+        [
+            [method, *(summary(of_method[key], metric["n_digits"]) for key, metric in metrics.items())]
+            for method, of_method in scores.items()
+        ],
+    )
+
+
+def likelihood_table(result: Mapping[str, Any]) -> str:
+    """Held-out nats per molecule."""
+    names = [name for name in result["likelihood"][0] if name != "seed"]
+    rows = [[name, summary([record[name] for record in result["likelihood"]], 4)] for name in names]
+    return markdown(["", "nats per molecule"], rows)
+
+
+def speed_tables(result: Mapping[str, Any]) -> str:
+    """Cells a second of training and generating, and memory."""
+    rates = [
+        markdown([heading, "cells a second"], [[row["model"], summary(row["cells_per_second"], 0)] for row in rows])
+        for heading, rows in (("training", result["training"]), ("generating", result["generating"]))
+    ]
+    stages = ("imports", "data", "training", "generating")
+    rows = [[row["model"], *(f"{row[stage]:.0f}" for stage in stages)] for row in result["memory"]]
+    memory = markdown(["peak memory, MB, up to the end of", *stages], rows)
+    return "\n\n".join([*rates, memory])
+
+
+def augmentation_table(result: Mapping[str, Any]) -> str:
+    """F1 of rare labels by the number of cells that they keep, and of the other labels."""
+    kept, names = (list(dict.fromkeys(row[key] for row in result["rows"])) for key in ("n_kept", "training"))
+    rows = []
+    for name in names:
+        cells = [
+            summary([row[key] for row in result["rows"] if row["training"] == name and row["n_kept"] == n], 3)
+            for key in ("f1_rare", "f1_other")
+            for n in kept
+        ]
+        rows.append([name, *cells])
+    header = [f"{kind} labels, {n} cells kept" for kind in ("rare", "other") for n in kept]
+    return markdown(["mean F1", *header], rows)
+
+
+def scores_by_method(result: Mapping[str, Any]) -> dict[str, dict[str, list[float]]]:
+    """Scores over seeds of every metric of every method, in the order of the result."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    for row in result["rows"]:
+        of_method = scores.setdefault(row["method"], {key: [] for key in result["metrics"]})
+        for key in result["metrics"]:
+            of_method[key].append(np.nan if row["scores"][key] is None else row["scores"][key])
+    return scores
+
+
+def methods_of_kind(result: Mapping[str, Any], *kinds: str) -> list[str]:
+    """Names of the methods of some kinds, in the order of the result."""
+    return list(dict.fromkeys(row["method"] for row in result["rows"] if row["kind"] in kinds))
+
+
+def primary(result: Mapping[str, Any]) -> str:
+    """The method that stands for the package: its default, or what was run with the most steps."""
+    ours = methods_of_kind(result, "ours")
+    return OURS if OURS in ours else ours[-1]
+
+
+def summary(values: Sequence[float], n_digits: int) -> str:
+    """Median and range, as ``0.58 (0.55 to 0.61)``."""
+    median, low, high = (f"{f(values):.{n_digits}f}" for f in (np.nanmedian, np.nanmin, np.nanmax))
+    return median if low == high else f"{median} ({low} to {high})"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Markdown table; the first column is to the left, the others to the right."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

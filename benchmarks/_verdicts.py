@@ -1,0 +1,103 @@
+"""Where the package falls short, computed from results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from benchmarks._tables import methods_of_kind, primary, scores_by_method
+
+
+def shortcomings(result: Mapping[str, Any]) -> list[str]:
+    """Sentences on generation: where another method comes nearer to the ideal, and where real cells do.
+
+    A score is as good as its median over seeds is near to the ideal of the metric. Against real cells, only what no
+    seed reaches counts: the best seed of the package is farther from the ideal than the worst of other real cells.
+    """
+    return [*_lost(result), *_short_of_real_cells(result), *_likelihood(result)]
+
+
+def distance_from_ideal(result: Mapping[str, Any], metric: str) -> dict[str, list[float]]:
+    """How far every method is from the ideal of a metric, over seeds; NaN is infinitely far."""
+    scores, ideal = scores_by_method(result), result["metrics"][metric]["ideal"]
+    if ideal == "limit":
+        (limit,) = methods_of_kind(result, "limit")
+        ideal = np.median(scores[limit][metric])
+    return {
+        name: [float(np.nan_to_num(abs(value - ideal), nan=np.inf)) for value in of_method[metric]]
+        for name, of_method in scores.items()
+    }
+
+
+def speed_shortcomings(result: Mapping[str, Any]) -> list[str]:
+    """Sentences on speed and memory: where scVI needs less."""
+    lines = []
+    for stage in ("training", "generating"):
+        rates = {row["model"]: float(np.median(row["cells_per_second"])) for row in result[stage]}
+        fastest = max((name for name in rates if name.startswith("scdiffgen")), key=rates.__getitem__)
+        lines += [
+            f"{stage.capitalize()}: {name} is {rate / rates[fastest]:.1f} times as fast as {fastest}."
+            for name, rate in rates.items()
+            if rate > rates[fastest]
+        ]
+    peak = {row["model"]: row["generating"] for row in result["memory"]}
+    lines += [
+        f"Peak memory: {peak['scdiffgen']:.0f} MB, {name} {value:.0f} MB."
+        for name, value in peak.items()
+        if value < peak["scdiffgen"]
+    ]
+    return lines
+
+
+def augmentation_shortcomings(result: Mapping[str, Any]) -> list[str]:
+    """Sentences on augmentation: where a way without the package recognises rare labels better."""
+    rows, lines = result["rows"], []
+    for n_kept in dict.fromkeys(row["n_kept"] for row in rows):
+        names = dict.fromkeys(row["training"] for row in rows)
+        f1 = {
+            name: float(np.median([r["f1_rare"] for r in rows if r["training"] == name and r["n_kept"] == n_kept]))
+            for name in names
+        }
+        ours, limit = f1.pop("real + generated"), f1.pop("all real cells")
+        better = [f"{name} ({value:.3f})" for name, value in f1.items() if value > ours]
+        if better:
+            lines.append(
+                f"{n_kept} cells kept: F1 of rare labels {ours:.3f} with generated cells (all real cells: {limit:.3f});"
+                f" better with {', '.join(better)}."
+            )
+    return lines
+
+
+def _lost(result: Mapping[str, Any]) -> list[str]:
+    scores, ours, lines = scores_by_method(result), primary(result), []
+    rivals = methods_of_kind(result, "other", "redrawn", "null")
+    for key, metric in result["metrics"].items():
+        distances = {name: np.median(values) for name, values in distance_from_ideal(result, key).items()}
+        shown = {name: f"{np.median(of_method[key]):.{metric['n_digits']}f}" for name, of_method in scores.items()}
+        better = sorted((name for name in rivals if distances[name] < distances[ours]), key=distances.__getitem__)
+        if better:
+            named = ", ".join(f"{name} ({shown[name]})" for name in better)
+            lines.append(f"{metric['title']} ({shown[ours]}): nearer to the best value is {named}.")
+    return lines
+
+
+def _short_of_real_cells(result: Mapping[str, Any]) -> list[str]:
+    (limit,), ours = methods_of_kind(result, "limit"), primary(result)
+    titles = []
+    for key, metric in result["metrics"].items():
+        distances = distance_from_ideal(result, key)
+        if min(distances[ours]) > max(distances[limit]):
+            titles.append(metric["title"])
+    return [f"In no seed as good as other real cells: {', '.join(titles)}."] if titles else []
+
+
+def _likelihood(result: Mapping[str, Any]) -> list[str]:
+    names = [name for name in result["likelihood"][0] if name != "seed"]
+    ours, *others = (np.median([record[name] for record in result["likelihood"]]) for name in names)
+    return [
+        f"Nats per molecule ({ours:.4f}): lower with {name} ({value:.4f})."
+        for name, value in zip(names[1:], others, strict=True)
+        if value < ours
+    ]

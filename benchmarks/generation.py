@@ -1,0 +1,169 @@
+"""How well are held-out cells generated from their labels? Fits, draws and scores all methods in one run.
+
+``python -m benchmarks.generation --data kang --seeds 0 1 2 --steps 16 32``
+
+To add another program: export the training cells with ``--export FOLDER``, let it write
+``OTHER/<data>-seed<seed>.h5ad`` with counts in ``.X`` and the label of each cell in ``.obs["label"]``, at least as many
+of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with ``--external NAME=OTHER``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scvi
+
+from benchmarks._data import DATASETS, LABEL, Split, available, load_split
+from benchmarks._models import Method, external_method, fit_scdiffgen, null_methods, real_cells, scdiffgen_methods
+from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._scores import METRICS, Scorer, likelihoods
+from benchmarks._scvi import fit_scvi, scvi_methods
+from benchmarks._tables import generation_table, likelihood_table
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is run.
+
+    Parameters
+    ----------
+    seeds
+        Seeds of split, training and drawing.
+    steps
+        Numbers of steps to generate in.
+    threads
+        Threads of everything.
+    max_epochs
+        Epochs of every model; ``None`` is the default of each.
+    n_trees
+        Trees of the forests.
+    external
+        Folders of cells that other programs generated, by name.
+    scvi_seeds
+        Seeds for which scVI is trained, which takes longest; ``None`` for all.
+    """
+
+    seeds: Sequence[int] = (0, 1, 2)
+    steps: Sequence[int] = (16, 32)
+    threads: int = 2
+    max_epochs: int | None = None
+    n_trees: int = 200
+    external: Mapping[str, Path] = field(default_factory=dict)
+    scvi_seeds: Sequence[int] | None = None
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    start(options.threads)
+    if options.export is not None:
+        export(options.data, options.seeds, options.export)
+        return
+    settings = Settings(
+        options.seeds, options.steps, options.threads, external=dict(options.external), scvi_seeds=options.scvi_seeds
+    )
+    if options.quick:
+        settings = Settings(options.seeds[:1], options.steps[:1], options.threads, max_epochs=2, n_trees=20)
+    for name in options.data:
+        run(name, settings, output_folder(options.output, quick=options.quick))
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.generation", description=__doc__.splitlines()[0])
+    parser.add_argument("--data", nargs="+", choices=list(DATASETS), default=available(), help="default: what is there")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--steps", nargs="+", type=int, default=[16, 32], help="numbers of steps to generate in")
+    parser.add_argument("--external", nargs="+", type=named_folder, default=[], metavar="NAME=FOLDER")
+    parser.add_argument("--scvi-seeds", nargs="*", type=int, help="seeds for which scVI is trained; default: all")
+    parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the training cells, and run nothing")
+    add_common_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def named_folder(text: str) -> tuple[str, Path]:
+    name, separator, folder = text.partition("=")
+    if not (name and separator and Path(folder).is_dir()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FOLDER with a folder that exists")
+    return name, Path(folder)
+
+
+def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
+    """Measure one data set; results are written after every seed."""
+    result: dict[str, Any] = {
+        "benchmark": "generation",
+        "data": {"name": name, "description": DATASETS[name].description},
+        "settings": {"steps": list(settings.steps), "max_epochs": settings.max_epochs, "n_trees": settings.n_trees},
+        "metrics": {key: asdict(metric) for key, metric in METRICS.items()},
+        "environment": environment(settings.threads, settings.seeds),
+        "rows": [],
+        "training": [],
+        "likelihood": [],
+    }
+    for seed in settings.seeds:
+        split = load_split(name, seed)
+        result["data"] |= shape(split)
+        for kind, record in measure(split, settings):
+            result[kind].append({"seed": seed, **record})
+        write_result(folder, f"generation-{name}", result)
+    print(f"\n## {name}\n\n{generation_table(result)}\n\n{likelihood_table(result)}")
+    return result
+
+
+def measure(split: Split, settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Fit, draw and score every method on one split: records with the table that they belong to."""
+    scorer = Scorer.fit(split, n_trees=settings.n_trees, n_jobs=settings.threads)
+
+    def score(methods: Sequence[Method]) -> Iterator[tuple[str, dict[str, Any]]]:
+        for method in methods:
+            counts, seconds = timed(lambda method=method: method.sample(split.labels, split.seed))
+            print(f"{split.name}, seed {split.seed}: {method.name}, {seconds:.1f} s", flush=True)
+            yield (
+                "rows",
+                {"method": method.name, "kind": method.kind, "seconds": seconds, "scores": scorer.score(counts)},
+            )
+
+    yield from score([real_cells(split), *null_methods(split)])
+    scvi.settings.seed = split.seed
+    ours, seconds = timed(lambda: fit_scdiffgen(split, max_epochs=settings.max_epochs))
+    yield "training", {"method": "scdiffgen", "seconds": seconds, "epochs": ours.trainer.current_epoch}
+    yield from score(scdiffgen_methods(ours, list(settings.steps)))
+    yield "likelihood", likelihoods(ours, split, seed=split.seed)
+    if settings.scvi_seeds is None or split.seed in settings.scvi_seeds:
+        scvi.settings.seed = split.seed
+        other, seconds = timed(lambda: fit_scvi(split, max_epochs=settings.max_epochs))
+        yield "training", {"method": "scVI", "seconds": seconds, "epochs": other.trainer.current_epoch}
+        yield from score(scvi_methods(other))
+    yield from score([external_method(name, folder, split) for name, folder in settings.external.items()])
+
+
+def shape(split: Split) -> dict[str, int]:
+    parts = {"n_train": split.train, "n_held_out": split.held_out, "n_other": split.other}
+    sizes = {key: part.n_obs for key, part in parts.items()}
+    return sizes | {"n_genes": split.train.n_vars, "n_labels": len(np.unique(split.labels))}
+
+
+def export(names: Sequence[str], seeds: Sequence[int], folder: Path) -> None:
+    """Write training cells, and how many cells of each label are wanted, for other programs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        for seed in seeds:
+            split = load_split(name, seed)
+            split.train.write_h5ad(folder / f"{name}-seed{seed}-train.h5ad")
+            wanted = split.held_out.obs[LABEL].value_counts().rename("n_cells")
+            wanted.to_csv(folder / f"{name}-seed{seed}-labels.csv")
+
+
+def timed(work: Any) -> tuple[Any, float]:
+    """Do some work: its result and the seconds that it took."""
+    begin = time.perf_counter()
+    result = work()
+    return result, time.perf_counter() - begin
+
+
+if __name__ == "__main__":
+    main()

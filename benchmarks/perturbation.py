@@ -1,0 +1,139 @@
+"""How well are responses predicted that were held out? One task a run, beside all baselines and real cells.
+
+=================== ==================================================================================================
+task                held out
+=================== ==================================================================================================
+kang                the response of a cell type to interferon; the types are left out in turn
+norman              two genes activated at once, each of which was alone in training
+papalexi            knock-outs of genes never knocked out, by their loadings in a PCA; the genes are left out in turn
+papalexi-random     the same with random feature vectors
+papalexi-guides     guides never used, of genes that other guides knock out
+packer              a window of time in an embryo, with every kind of number embedding; the windows are left out in turn
+dose                doses of simulated perturbations, with every kind of number embedding
+=================== ==================================================================================================
+
+``python -m benchmarks.perturbation --task kang --seeds 0 1 2 --calibrate``
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from benchmarks._data import FOLDER
+from benchmarks._dose_task import NUMBER_KINDS, dose_scores, simulated_cells
+from benchmarks._perturbation_calibration import calibrated_factor
+from benchmarks._perturbation_settings import QUICK, Settings
+from benchmarks._perturbation_table import markdown, summary_of
+from benchmarks._perturbation_tasks import TASKS, run_fold
+from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
+
+DOSE_SIZE, QUICK_DOSE_SIZE = (4000, 200), (300, 30)  # cells, genes
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    start(options.threads)
+    folder = output_folder(options.output, quick=options.quick)
+    result = new_result(options)
+    path = folder / f"perturbation-{options.task}.json"
+    if options.resume and path.exists():
+        result["rows"] = resumed(path, result["settings"])
+    for seed in options.seeds:
+        done = {row["fold"] for row in result["rows"] if row["seed"] == seed}
+        for fold, rows in measure(options, folder, seed, done):
+            print(f"{options.task}, seed {seed}: {fold}", flush=True)
+            result["rows"] += [{"seed": seed, "fold": fold, **row} for row in rows.to_dict("records")]
+            write_result(folder, path.stem, result)
+    print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.perturbation",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--task", choices=[*TASKS, "dose"], required=True)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument(
+        "--types", nargs="+", help="what to hold out: cell types, pairs, genes, guides or windows (all)"
+    )
+    parser.add_argument("--models", nargs="+", help="variants of the model (all)")
+    parser.add_argument("--max-epochs", type=int, help="epochs of every model (the default of each)")
+    parser.add_argument("--factors", nargs="+", type=float, default=[], help="factors of the effects, besides 1")
+    parser.add_argument("--calibrate", action="store_true", help="kang: choose the factor without the held-out cells")
+    parser.add_argument("--no-scvi", action="store_true", help="leave out latent arithmetic in scVI")
+    parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
+    add_common_arguments(parser)
+    options = parser.parse_args(arguments)
+    known = list(NUMBER_KINDS if options.task == "dose" else TASKS[options.task].models)
+    options.models = known if options.models is None else options.models
+    if unknown := set(options.models) - set(known):
+        parser.error(f"--models {' '.join(sorted(unknown))}: {options.task} has {' '.join(known)}")
+    if options.calibrate and options.task != "kang":
+        parser.error(f"--calibrate is for kang, not for {options.task}")
+    return options
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    settings = QUICK if options.quick else Settings()
+    return settings if options.max_epochs is None else replace(settings, max_epochs=options.max_epochs)
+
+
+def new_result(options: argparse.Namespace) -> dict[str, Any]:
+    """What is written besides the rows."""
+    chosen = {name: getattr(options, name) for name in ("models", "factors", "calibrate", "no_scvi")}
+    return {
+        "benchmark": "perturbation",
+        "task": options.task,
+        "settings": {**asdict(settings_of(options)), **chosen},
+        "environment": environment(options.threads, options.seeds),
+        "rows": [],
+    }
+
+
+def resumed(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Rows of a run with the same settings.
+
+    Raises
+    ------
+    ValueError
+        If its settings were others.
+    """
+    before = read_result(path)
+    changed = [name for name, value in settings.items() if before["settings"].get(name) != value]
+    if changed:
+        raise ValueError(f"{path} was run with other {', '.join(changed)}: drop --resume, or choose another --output.")
+    return before["rows"]
+
+
+def measure(
+    options: argparse.Namespace, folder: Path, seed: int, done: Collection[str]
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Scores of every fold that is not done yet, by its name."""
+    settings = settings_of(options)
+    if options.task == "dose":
+        if "dose" not in done:
+            adata = simulated_cells(*(QUICK_DOSE_SIZE if options.quick else DOSE_SIZE), seed)
+            yield "dose", dose_scores(adata, options.models, settings, seed)
+        return
+    task = TASKS[options.task]
+    for fold in task.folds(FOLDER, options.types):
+        if fold.name in done:
+            continue
+        factors = {f"factor {factor:g}": factor for factor in options.factors}
+        if options.calibrate:
+            cache = folder / "perturbation-kang-factors.json"
+            factors["calibrated"] = calibrated_factor(FOLDER, fold.name, settings, seed, cache)
+        rows = run_fold(task, fold, options.models, settings, seed, factors=factors, with_scvi=not options.no_scvi)
+        yield fold.name, rows.assign(calibrated_factor=factors.get("calibrated"))
+
+
+if __name__ == "__main__":
+    main()

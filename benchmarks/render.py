@@ -1,0 +1,161 @@
+"""Write docs/benchmarks.md and its figures from the results.
+
+``python -m benchmarks.render``
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from matplotlib.figure import Figure
+
+from benchmarks import _perturbation_table
+from benchmarks._figures import augmentation_figure, generation_figure, speed_figure
+from benchmarks._record import RESULTS, ROOT, read_result
+from benchmarks._tables import augmentation_table, generation_table, likelihood_table, speed_tables
+from benchmarks._verdicts import augmentation_shortcomings, shortcomings, speed_shortcomings
+
+INTRODUCTION = """\
+# Benchmarks
+
+This page is written by `python -m benchmarks.render` from `benchmarks/results`. `make benchmark` measures everything
+again; `benchmarks/LOG.md` keeps what was tried.
+
+## How it is measured
+
+Cells are split at random, within labels, into training cells, held-out cells (15 %, at most 2,000) and as many *other
+real cells*. Variable genes, principal components, classifiers and models are fitted on the training cells alone. Every
+method draws cells with the labels of the held-out cells, and these are compared with the held-out cells, in counts per
+10,000 after `log1p`. Numbers are medians over seeds, with the range; a seed changes split, training and drawing.
+
+- *Other real cells* were seen by no method. What they score is the limit.
+- *Independent Poisson* and *shuffled genes* have the right mean, or the right distribution, of each gene of each label,
+  and no relation of the genes. A method that does not beat them has learned no more.
+- *scVI* is trained with its defaults; the label is its batch, so that the decoder knows it. Latents are drawn from the
+  prior, from a Gaussian fitted to each label, or from the posterior of a real training cell of the label. The last is
+  no generation: it redraws a given cell.
+
+| score | what it is | best |
+| --- | --- | --- |
+| MMD² x 1000 | unbiased, five Gaussian kernels, 30 principal components | 0 |
+| W2 | exact 2-Wasserstein distance, 30 principal components | as other real cells |
+| W2 within labels | the same within each label, mean weighted by cells | as other real cells |
+| forest, logistic AUC | cross-validated, real against generated | 0.5 |
+| zero fraction error | mean over genes of the error of the share of cells without the gene | as other real cells |
+| gene correlation error | mean error of the correlations of the 200 most variable genes | as other real cells |
+| label accuracy | of a classifier of training cells, on generated cells | as other real cells |
+| nats per molecule | negative log-likelihood of held-out cells given label and library size; an upper bound | low |
+"""
+NOTHING = "\nThere are no results yet.\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.render", description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    options = parser.parse_args(arguments)
+    print(f"Written: {render(options.results, options.docs)}")
+
+
+def render(results: Path, docs: Path) -> Path:
+    """Write the page, and a figure for each result that has one."""
+    found = {path.stem: read_result(path) for path in sorted(results.glob("*.json"))}
+    sections = [
+        SECTIONS[kind](name, result, docs)
+        for kind in SECTIONS
+        for name, result in found.items()
+        if result["benchmark"] == kind
+    ]
+    page = docs / "benchmarks.md"
+    page.write_text(INTRODUCTION + ("".join(sections) or NOTHING))
+    return page
+
+
+def generation_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
+    data = result["data"]
+    size = (
+        f"{data['n_train']:,} training cells, {data['n_held_out']:,} held-out cells, {data['n_genes']:,} genes, "
+        f"{data['n_labels']} labels."
+    )
+    return section(
+        f"Generation: {data['description']}",
+        size,
+        figure(generation_figure(result), name, docs),
+        generation_table(result),
+        likelihood_table(result),
+        bullets("Where it falls short", shortcomings(result)),
+        measured_with(result),
+    )
+
+
+def speed_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
+    data = result["data"]
+    return section(
+        f"Speed and memory: {data['name']}",
+        f"{data['n_train']:,} training cells, {data['n_genes']:,} genes; memory with all genes of the data.",
+        figure(speed_figure(result), name, docs),
+        speed_tables(result),
+        bullets("Where it falls short", speed_shortcomings(result)),
+        measured_with(result),
+    )
+
+
+def augmentation_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
+    return section(
+        f"Recognising rare cells: {result['data']['description']}",
+        "Half of the labels keep few training cells. A classifier is trained on these, alone or filled up to the "
+        "median size of the other labels, and tested on unseen cells.",
+        figure(augmentation_figure(result), name, docs),
+        augmentation_table(result),
+        bullets("Where it falls short", augmentation_shortcomings(result)),
+        measured_with(result),
+    )
+
+
+def perturbation_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
+    table = _perturbation_table.markdown(_perturbation_table.summary_of(pd.DataFrame(result["rows"])))
+    return section(f"Held-out responses: {result['task']}", table, measured_with(result))
+
+
+SECTIONS: dict[str, Callable[[str, Mapping[str, Any], Path], str]] = {
+    "generation": generation_section,
+    "perturbation": perturbation_section,
+    "augmentation": augmentation_section,
+    "speed": speed_section,
+}
+
+
+def section(title: str, *parts: str) -> str:
+    return "\n" + "\n\n".join([f"## {title}", *filter(None, parts)]) + "\n"
+
+
+def figure(drawn: Figure, name: str, docs: Path) -> str:
+    """Save a figure; the markdown that shows it."""
+    path = docs / "_static" / "benchmarks" / f"{name}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    drawn.savefig(path, dpi=120)
+    plt.close(drawn)
+    return f"![{name}](_static/benchmarks/{path.name})"
+
+
+def bullets(title: str, lines: Sequence[str]) -> str:
+    """List under a title; without lines, say so."""
+    return "\n".join([f"**{title}**", "", *(f"- {line}" for line in lines or ["Nowhere in this table."])])
+
+
+def measured_with(result: Mapping[str, Any]) -> str:
+    with_ = result["environment"]
+    packages = ", ".join(f"{name} {number}" for name, number in with_["packages"].items())
+    return (
+        f"*Commit {with_['commit']}, `{with_['command']}`, {with_['threads']} threads, {with_['device']}, "
+        f"seeds {', '.join(map(str, with_['seeds']))}; Python {with_['python']}, {packages}.*"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""How fast are training and generation, and what memory do they take? Beside scVI with its defaults, in one run.
+
+``python -m benchmarks.speed --threads 2``
+
+Both models are trained in turns on the same cells; the first epoch of each turn is a warm-up. ``--profile`` prints
+where the time of training goes instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import lightning.pytorch as pl
+import numpy as np
+import scvi
+import torch
+
+from benchmarks._data import DATASETS, LABEL, Split, load_split
+from benchmarks._memory import peak_memory
+from benchmarks._models import Method, scdiffgen_methods
+from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._scvi import scvi_methods
+from benchmarks._tables import speed_tables
+from scdiffgen.model import TokenDiffusion
+
+STEPS = (8, 16, 32, 64)
+N_TURNS, N_EPOCHS, N_REPEATS = 3, 4, 3
+PROFILED_ROWS = 25
+
+
+class EpochTimer(pl.Callback):
+    """Seconds of every training epoch, from its start to the end of its last step: validation is left out."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Start the clock."""
+        self._start = time.perf_counter()
+
+    def on_train_batch_end(self, *arguments: Any) -> None:
+        """Read the clock."""
+        self._end = time.perf_counter()
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Keep what the clock said after the last step."""
+        self.seconds.append(self._end - self._start)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__.splitlines()[0])
+    parser.add_argument("--data", choices=list(DATASETS), default="kang")
+    parser.add_argument("--profile", action="store_true", help="print where the time of training goes, and stop")
+    add_common_arguments(parser)
+    options = parser.parse_args(arguments)
+    start(options.threads)
+    split = load_split(options.data, seed=0)
+    if options.profile:
+        print(profile(split))
+        return
+    turns, repeats, n_cells = (1, 1, 64) if options.quick else (N_TURNS, N_REPEATS, 1024)
+    result = {
+        "benchmark": "speed",
+        "data": {"name": options.data, "n_train": split.train.n_obs, "n_genes": split.train.n_vars},
+        "environment": environment(options.threads, [0]),
+        **measure(split, turns=turns, repeats=repeats, n_cells=n_cells),
+        "memory": [{"model": m} | peak_memory(m, options.data, options.threads) for m in ("scdiffgen", "scVI")],
+    }
+    write_result(output_folder(options.output, quick=options.quick), f"speed-{options.data}", result)
+    print(speed_tables(result))
+
+
+def measure(split: Split, *, turns: int, repeats: int, n_cells: int) -> dict[str, list[dict[str, Any]]]:
+    """Cells a second of training and of generating, one value for each epoch or repeat."""
+    rates: dict[str, list[float]] = {"scdiffgen": [], "scVI": []}
+    for _ in range(turns):
+        ours, timer = trained(TokenDiffusion, split, labels_key=LABEL)
+        rates["scdiffgen"] += [len(ours.train_indices) / seconds for seconds in timer.seconds[1:]]
+        other, timer = trained(scvi.model.SCVI, split, batch_key=LABEL)
+        rates["scVI"] += [len(other.train_indices) / seconds for seconds in timer.seconds[1:]]
+    labels = np.resize(split.labels, n_cells)
+    methods = [*scdiffgen_methods(ours, list(STEPS)), scvi_methods(other)[0]]
+    return {
+        "training": [{"model": name, "cells_per_second": values} for name, values in rates.items()],
+        "generating": [
+            {"model": method.name, "cells_per_second": sampling_rates(method, labels, repeats)} for method in methods
+        ],
+    }
+
+
+def trained(model_class: Callable[..., Any], split: Split, **setup: str) -> tuple[Any, EpochTimer]:
+    """Train for a few epochs, with the defaults in everything else."""
+    adata, timer = split.train.copy(), EpochTimer()
+    model_class.setup_anndata(adata, **setup)
+    model = model_class(adata)
+    model.train(max_epochs=N_EPOCHS, callbacks=[timer], enable_progress_bar=False)
+    return model, timer
+
+
+def sampling_rates(method: Method, labels: np.ndarray, repeats: int) -> list[float]:
+    """Cells a second of each repeat, after a warm-up."""
+    rates = []
+    for seed in range(repeats + 1):
+        begin = time.perf_counter()
+        method.sample(labels, seed)
+        rates.append(len(labels) / (time.perf_counter() - begin))
+    return rates[1:]
+
+
+def profile(split: Split) -> str:
+    """Where the time of one epoch of training goes, after a warm-up."""
+    adata = split.train.copy()
+    TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
+    model = TokenDiffusion(adata)
+    model.train(max_epochs=1, enable_progress_bar=False)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        model.train(max_epochs=1, enable_progress_bar=False)
+    return profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=PROFILED_ROWS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""What every test and every example in a docstring needs."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+os.environ["TQDM_DISABLE"] = "1"  # no progress bars in what examples print; tqdm reads it when it is imported
+
+import matplotlib
+import pytest
+import torch
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from scdiffgen.model import TokenDiffusion
+
+matplotlib.use("Agg")  # figures open no window
+torch.set_num_threads(1)  # test processes share the cores
+
+
+@pytest.fixture(scope="session")
+def example() -> tuple[AnnData, TokenDiffusion]:
+    """The cells and the tiny model that stand in the examples of the model's methods as ``adata`` and ``model``."""
+    import scdiffgen
+
+    adata = scdiffgen.datasets.pbmc68k()
+    scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=16, n_layers=1)
+    model.train(max_epochs=1, accelerator="cpu", enable_progress_bar=False)
+    return adata, model
+
+
+@pytest.fixture(autouse=True)
+def _example_names(request: pytest.FixtureRequest, doctest_namespace: dict[str, Any]) -> None:
+    """In the examples of `tl` and `pl`, the cells of ``adata`` have stored tokens."""
+    package = request.node.name.split(".")[1] if isinstance(request.node, pytest.DoctestItem) else ""
+    if package in ("model", "tl", "pl"):
+        adata, model = request.getfixturevalue("example")
+        if package != "model":
+            adata = adata.copy()
+            model.write_back(adata, keys=["token_loadings", "X_token_activation"])
+        doctest_namespace["adata"], doctest_namespace["model"] = adata, model

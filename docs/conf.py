@@ -1,0 +1,75 @@
+"""Configuration of the documentation.
+
+The build needs no network. ``SCDIFFGEN_DOCS_ONLINE=1`` also links the names of other libraries to their documentation.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+
+project = "scdiffgen"
+author = "scdiffgen developers"
+copyright = f"2026, {author}"
+release = version = installed_version("scdiffgen")
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinxcontrib.bibtex",
+    "sphinx_copybutton",
+    "untyped_returns",
+]
+templates_path = ["_templates"]
+exclude_patterns = ["_build", "**.ipynb_checkpoints"]
+
+# the API: every name in the `__all__` of a package has a page
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autosummary_imported_members = True
+autodoc_member_order = "groupwise"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_typehints_format = "short"
+autodoc_type_aliases = {name: name for name in ("ArrayLike", "CountsLike", "Points")}
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+bibtex_bibfiles = ["references.bib"]
+bibtex_reference_style = "author_year"
+
+# notebooks are committed as they ran
+nb_execution_mode = "off"
+nb_merge_streams = True
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+intersphinx_mapping = {
+    "anndata": ("https://anndata.readthedocs.io/en/stable/", None),
+    "matplotlib": ("https://matplotlib.org/stable/", None),
+    "mudata": ("https://mudata.readthedocs.io/stable/", None),
+    "numpy": ("https://numpy.org/doc/stable/", None),
+    "pandas": ("https://pandas.pydata.org/docs/", None),
+    "python": ("https://docs.python.org/3/", None),
+    "scanpy": ("https://scanpy.readthedocs.io/en/stable/", None),
+    "scipy": ("https://docs.scipy.org/doc/scipy/", None),
+    "scvi-tools": ("https://docs.scvi-tools.org/en/stable/", None),
+    "sklearn": ("https://scikit-learn.org/stable/", None),
+    "torch": ("https://docs.pytorch.org/docs/stable/", None),
+}
+if not os.environ.get("SCDIFFGEN_DOCS_ONLINE"):
+    intersphinx_mapping = {}
+
+html_theme = "sphinx_book_theme"
+html_title = "scdiffgen"
+html_static_path = ["_static"]
+html_show_sphinx = False

@@ -1,0 +1,21 @@
+"""Names under which fields are registered and results are stored: one spelling each."""
+
+from typing import NamedTuple
+
+from scvi import REGISTRY_KEYS as SCVI_KEYS
+
+
+class _RegistryKeys(NamedTuple):
+    """Keys of the registered fields: scvi-tools' own where it has one, ours otherwise."""
+
+    X: str = SCVI_KEYS.X_KEY
+    BATCH: str = SCVI_KEYS.BATCH_KEY
+    LABELS: str = SCVI_KEYS.LABELS_KEY
+    CATEGORICAL_COVARIATES: str = SCVI_KEYS.CAT_COVS_KEY
+    CONTINUOUS_COVARIATES: str = SCVI_KEYS.CONT_COVS_KEY
+    PERTURBATION: str = "perturbation"
+    HIERARCHY: str = "hierarchy"
+    TEXT: str = "text"
+
+
+REGISTRY_KEYS = _RegistryKeys()

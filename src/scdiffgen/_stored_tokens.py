@@ -1,0 +1,66 @@
+"""What ``model.write_back`` stores of the tokens, and how it is read again: one spelling of each key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+from anndata import AnnData
+
+LOADINGS_KEY = "token_loadings"  # .varm, (genes, tokens)
+ACTIVATION_KEY = "X_token_activation"  # .obsm, (cells, tokens)
+UNS_KEY = "scdiffgen"  # .uns
+
+
+def numbered_tokens(n_tokens: int) -> list[str]:
+    """Names of tokens, counted from 1 as scanpy counts components in its titles."""
+    return [f"token_{i + 1}" for i in range(n_tokens)]
+
+
+def stored_about_tokens(adata: AnnData) -> Mapping[str, Any]:
+    """Names of the tokens and what is known of them: ``.uns["scdiffgen"]``."""
+    if UNS_KEY not in adata.uns:
+        raise ValueError(f"`adata.uns` has no {UNS_KEY!r}: call `model.write_back(adata)` first.")
+    return adata.uns[UNS_KEY]
+
+
+def token_names(adata: AnnData) -> list[str]:
+    """Names of the stored tokens."""
+    return [str(name) for name in stored_about_tokens(adata)["tokens"]]
+
+
+def token_labels(adata: AnnData) -> dict[str, str]:
+    """What each token is called in figures: its annotation where it has one, else its name."""
+    annotation = stored_about_tokens(adata).get("annotation", {})
+    return {name: str(annotation.get(name, name)) for name in token_names(adata)}
+
+
+def token_loadings(tokens: AnnData | pd.DataFrame, name: str = "adata") -> pd.DataFrame:
+    """Loadings ``(genes, tokens)`` that an AnnData holds; a data frame is taken as it is."""
+    if isinstance(tokens, pd.DataFrame):
+        return tokens
+    if LOADINGS_KEY not in tokens.varm:
+        raise ValueError(f"`{name}.varm` has no {LOADINGS_KEY!r}: call `model.write_back({name})` first.")
+    return pd.DataFrame(tokens.varm[LOADINGS_KEY], index=tokens.var_names, columns=token_names(tokens))
+
+
+def token_activation(adata: AnnData) -> pd.DataFrame:
+    """Stored activations ``(cells, tokens)``."""
+    if ACTIVATION_KEY not in adata.obsm:
+        raise ValueError(f"`adata.obsm` has no {ACTIVATION_KEY!r}: call `model.write_back(adata)` first.")
+    return pd.DataFrame(adata.obsm[ACTIVATION_KEY], index=adata.obs_names, columns=token_names(adata))
+
+
+def check_tokens(tokens: Sequence[str], known: Sequence[str], argument: str = "tokens") -> None:
+    """Raise unless every token is known."""
+    unknown = [token for token in tokens if token not in known]
+    if unknown:
+        raise ValueError(f"`{argument}` names {unknown[:5]}, which are none of {known[0]!r} to {known[-1]!r}.")
+
+
+def annotation_column(adata: AnnData, key: str) -> pd.Series:
+    """Column of ``.obs``."""
+    if key not in adata.obs:
+        raise ValueError(f"`adata.obs` has no column {key!r}: choose from {list(adata.obs.columns)}.")
+    return adata.obs[key]

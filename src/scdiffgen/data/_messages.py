@@ -1,0 +1,86 @@
+"""Words that error messages of the data layer share: lists of values, and what the user may have meant."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+LONGEST_LIST = 10
+
+
+def plain(value: Any) -> Any:
+    """A NumPy scalar as the Python value it stands for, so that it prints as the user wrote it.
+
+    Examples
+    --------
+    >>> plain(np.int64(3))
+    3
+    """
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def listed(values: Iterable[Any]) -> str:
+    """At most ten values, and how many there are if that is more.
+
+    Examples
+    --------
+    >>> listed(["B cells", "T cells"])
+    "'B cells', 'T cells'"
+    """
+    everything = [repr(plain(value)) for value in values]
+    shown = ", ".join(everything[:LONGEST_LIST])
+    return shown if len(everything) <= LONGEST_LIST else f"{shown}, ... ({len(everything)} in all)"
+
+
+def did_you_mean(value: Any, known: Iterable[Any]) -> str:
+    """A sentence that offers the known names closest to what was written; empty if none is close.
+
+    Examples
+    --------
+    >>> did_you_mean("cell_typ", ["cell_type", "batch"])
+    " Did you mean 'cell_type'?"
+    """
+    by_lower_case: dict[str, Any] = {}
+    for name in known:
+        by_lower_case.setdefault(str(name).lower(), name)
+    close = difflib.get_close_matches(str(value).lower(), list(by_lower_case), n=3)
+    return f" Did you mean {' or '.join(repr(plain(by_lower_case[name])) for name in close)}?" if close else ""
+
+
+def and_others(n_others: int, noun: str) -> str:
+    """``" and 3 other cells"``; empty for none.
+
+    Examples
+    --------
+    >>> and_others(1, "cell")
+    ' and 1 other cell'
+    """
+    return f" and {n_others} other {noun}{'s' if n_others > 1 else ''}" if n_others else ""
+
+
+def counted(n: int, noun: str, plural: str | None = None) -> str:
+    """``"1 cell"`` or ``"3 cells"``.
+
+    Examples
+    --------
+    >>> counted(3, "cell"), counted(2, "category", "categories")
+    ('3 cells', '2 categories')
+    """
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
+
+
+def unknown_name(what: str, name: Any, known: Sequence[Any]) -> str:
+    """The opening of every "no such name" message.
+
+    Examples
+    --------
+    >>> unknown_name("column of `adata.obs`", "dose", [])
+    "'dose' is not a column of `adata.obs` (there is none)."
+    """
+    choices = f"they are {listed(known)}" if len(known) else "there is none"
+    return f"{plain(name)!r} is not a {what} ({choices}).{did_you_mean(name, known)}"

@@ -1,0 +1,196 @@
+"""What was done to a cell, as text: ``"KLF1+BAK1"`` at doses ``"0.5+2.0"`` is one form of many of the same treatment.
+
+The canonical form is a dict from the names, sorted, to their doses; it is empty for a control.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from scdiffgen.data._messages import counted, listed
+
+Treatment = dict[str, float]
+
+
+@dataclass(frozen=True)
+class PerturbationSyntax:
+    """How perturbations are written.
+
+    Parameters
+    ----------
+    control
+        Names that stand for "nothing was done".
+    separator
+        What stands between the parts of a combination, and between their doses.
+
+    Examples
+    --------
+    >>> syntax = PerturbationSyntax(control=("ctrl",))
+    >>> syntax.parse("KLF1+BAK1+ctrl", "0.5+2.0")
+    {'BAK1': 2.0, 'KLF1': 0.5}
+    >>> syntax.parse("ctrl")
+    {}
+    """
+
+    control: tuple[str, ...] = ("control",)
+    separator: str = "+"
+
+    def __post_init__(self) -> None:
+        if not self.control:
+            raise ValueError("`control` names nothing. Give the name of the control, as in `control='ctrl'`.")
+        if not self.separator or not self.separator.strip():
+            raise ValueError(f"`perturbation_sep` must be a visible character, got {self.separator!r}.")
+
+    def parse(self, text: Any, dose: Any = None) -> Treatment:
+        """Bring one entry in canonical form.
+
+        Parameters
+        ----------
+        text
+            ``"A"``, ``"A+B"`` or a control; the order does not matter, and controls in a combination are dropped.
+        dose
+            A number, ``"0.5+2.0"`` in the order of the text, or a mapping from names to numbers; None for none.
+
+        Returns
+        -------
+        Doses by name, sorted by name; NaN without a dose; empty for a control.
+
+        Raises
+        ------
+        ValueError
+            If a part is empty or occurs twice, a dose is negative, infinite, no number or that of a control, or there
+            are not as many doses as parts.
+        """
+        whole = str(text).strip()
+        names = [whole] if whole in self.control else [name.strip() for name in whole.split(self.separator)]
+        if "" in names and "" not in self.control:
+            raise ValueError(f"a part is empty; write the parts with one {self.separator!r} between them")
+        if isinstance(dose, Mapping):
+            return self._canonical(names, _doses_by_name(names, dose, self.control))
+        return self._canonical(names, self._aligned(self._split_doses(dose), names))
+
+    def combine(self, names: Sequence[Any], doses: Sequence[Any]) -> Treatment:
+        """Bring an entry in canonical form whose parts stand in a column each.
+
+        Parameters
+        ----------
+        names
+            A name, a control or, for no part, None or an empty text in each column.
+        doses
+            The dose in each column; None for none.
+
+        Returns
+        -------
+        Doses by name, sorted by name; NaN without a dose; empty for a control.
+
+        Raises
+        ------
+        ValueError
+            As :meth:`parse`, and if a name holds the separator or a dose has no name.
+
+        Examples
+        --------
+        >>> PerturbationSyntax(control=("DMSO",)).combine(["drug2", "drug1"], [0.5, 2.0])
+        {'drug1': 2.0, 'drug2': 0.5}
+        """
+        given_names, given_doses = [], []
+        for name, dose in zip(names, doses, strict=True):
+            value = _number(dose)
+            stripped = "" if pd.isna(name) else str(name).strip()
+            if not stripped and "" not in self.control:
+                if _is_given(value):
+                    raise ValueError(f"dose {value:g} is given in a column without a perturbation")
+                continue
+            if self.separator in stripped and stripped not in self.control:
+                raise ValueError(
+                    f"the name {stripped!r} holds the separator {self.separator!r}; choose another `perturbation_sep`"
+                )
+            given_names.append(stripped)
+            given_doses.append(value)
+        if not given_names:
+            raise ValueError(f"neither a perturbation nor a control is named; write {self.control[0]!r} for a control")
+        return self._canonical(given_names, given_doses)
+
+    def name(self, treatment: Treatment) -> str:
+        """The canonical text of a treatment.
+
+        Parameters
+        ----------
+        treatment
+            Its canonical form.
+
+        Returns
+        -------
+        The names with the separator between them; the first control's name if there is none.
+
+        Examples
+        --------
+        >>> PerturbationSyntax().name({"A": 1.0, "B": 2.0})
+        'A+B'
+        """
+        return self.separator.join(treatment) if treatment else self.control[0]
+
+    def _split_doses(self, dose: Any) -> list[float]:
+        if isinstance(dose, str):
+            # the sign in an exponent ("1e+3") is no separator
+            parts = re.split(rf"(?<![\d.][eE]){re.escape(self.separator)}", dose)
+            return [_number(part) for part in parts]
+        return [_number(dose)]
+
+    def _aligned(self, doses: list[float], names: list[str]) -> list[float]:
+        if len(doses) == 1 and math.isnan(doses[0]):
+            return doses * len(names)
+        if len(doses) == len(names):
+            return doses
+        treated = [name not in self.control for name in names]
+        if len(doses) == 1 and not any(treated):
+            return doses * len(names)
+        if len(doses) == sum(treated):
+            remaining = iter(doses)
+            return [next(remaining) if is_treated else math.nan for is_treated in treated]
+        raise ValueError(
+            f"{counted(len(doses), 'dose')} for {counted(len(names), 'perturbation')} ({listed(names)}); give a dose "
+            f"for each, as in {self.separator.join(['0.5'] * max(2, len(names)))!r}"
+        )
+
+    def _canonical(self, names: Sequence[str], doses: Sequence[float]) -> Treatment:
+        treatment: Treatment = {}
+        for name, dose in sorted(zip(names, doses, strict=True), key=lambda pair: pair[0]):
+            if name in self.control:
+                if _is_given(dose):
+                    raise ValueError(f"dose {dose:g} of the control {name!r}; a control has dose 0, or none")
+                continue
+            if name in treatment:
+                raise ValueError(f"{name!r} occurs twice; name it once, at its whole dose")
+            if dose < 0 or math.isinf(dose):
+                raise ValueError(f"dose {dose:g} of {name!r}; doses are finite and at least 0")
+            treatment[name] = dose
+        return treatment
+
+
+def _is_given(dose: float) -> bool:
+    return not math.isnan(dose) and dose != 0
+
+
+def _number(dose: Any) -> float:
+    """A dose as a number; NaN if there is none."""
+    try:
+        if dose is None or dose is pd.NA or (isinstance(dose, str) and not dose.strip()):
+            return math.nan
+        return float(dose)
+    except (TypeError, ValueError):
+        raise ValueError(f"dose {dose!r} is no number; write the unit in `dose_unit`, not beside the number") from None
+
+
+def _doses_by_name(names: Sequence[str], doses: Mapping[Any, Any], control: Sequence[str]) -> list[float]:
+    by_name = {str(name).strip(): _number(dose) for name, dose in doses.items()}
+    strangers = [name for name in by_name if name not in names and name not in control]
+    if strangers:
+        raise ValueError(f"a dose is given of {listed(strangers)}, but the perturbation is {listed(names)}")
+    return [by_name.get(name, math.nan) for name in names]

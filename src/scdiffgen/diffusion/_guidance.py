@@ -1,0 +1,44 @@
+r"""Classifier-free guidance as a prediction wrapped round others.
+
+:math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log \pi_i - \log \pi_0)`, renormalised: :math:`\pi_0` is told nothing, and
+:math:`\pi_i` one condition (or, with a single weight, all of them). One weight of 1 is no guidance, 0 is unconditional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ._samplers import MoleculePrediction, MoleculePredictor
+
+
+class GuidedPrediction(NamedTuple):
+    """An unconditional prediction, moved towards conditional ones."""
+
+    unconditional: MoleculePrediction
+    conditional: Sequence[MoleculePrediction]
+    scales: Sequence[float]
+
+    def log_prob(self, state: Tensor) -> Tensor:
+        """Log-probabilities ``(cells, genes)`` of the next molecule given the dense state ``(cells, genes)``."""
+        base = self.unconditional.log_prob(state)
+        guided = base * (1 - sum(self.scales))
+        for prediction, scale in zip(self.conditional, self.scales, strict=True):
+            guided = guided + scale * prediction.log_prob(state)
+        return guided.log_softmax(1)
+
+
+def guide(
+    unconditional: MoleculePredictor, conditional: Sequence[MoleculePredictor], scales: Sequence[float]
+) -> MoleculePredictor:
+    """Combine predictors into the guided one; a single scale of 1 needs no guidance, so none is evaluated."""
+    if list(scales) == [1.0]:
+        return conditional[0]
+
+    def predictor(state: Tensor, library: Tensor) -> GuidedPrediction:
+        predictions = [predict(state, library) for predict in conditional]
+        return GuidedPrediction(unconditional(state, library), predictions, scales)
+
+    return predictor

@@ -1,0 +1,34 @@
+"""Rows of CSR tensors."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import Tensor
+
+with warnings.catch_warnings():  # torch says once a process that CSR tensors are young; it need not say so to users
+    warnings.simplefilter("ignore")
+    torch.sparse_csr_tensor(torch.tensor([0, 1]), torch.tensor([0]), torch.ones(1), (1, 1))
+
+
+def row_indices(counts: Tensor) -> Tensor:
+    """Row of every stored value ``(stored values,)`` of a CSR tensor."""
+    crow = counts.crow_indices()
+    return torch.repeat_interleave(crow.diff(), output_size=counts.values().numel())
+
+
+def row_sums(counts: Tensor, values: Tensor) -> Tensor:
+    """Sum per row ``(cells,)`` of ``values`` that stand at the stored positions of a CSR tensor."""
+    return values.new_zeros(counts.shape[0]).index_add_(0, row_indices(counts), values)
+
+
+def with_values(counts: Tensor, values: Tensor) -> Tensor:
+    """Return the CSR tensor with other stored values."""
+    return torch.sparse_csr_tensor(counts.crow_indices(), counts.col_indices(), values, counts.shape)
+
+
+def column_sums(counts: Tensor) -> Tensor:
+    """Sum per column ``(genes,)`` of a CSR tensor."""
+    values = counts.values()
+    return values.new_zeros(counts.shape[1]).index_add_(0, counts.col_indices(), values)

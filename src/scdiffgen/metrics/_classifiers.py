@@ -1,0 +1,245 @@
+"""Classifiers that tell generated cells from real ones, and that find the label cells were generated for."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import ClassifierMixin
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from scdiffgen.metrics._input import Points, enough_cells, to_dense
+from scdiffgen.metrics._resampling import Weights, unit_weights
+
+ClassifierKind: TypeAlias = Literal["forest", "logistic"]
+N_FOLDS = 5
+N_TREES = 200
+MIN_LEAF = 5  # cells in a leaf: finds small differences as well as pure leaves do, at less cost
+PENALTY = 0.01  # inverse strength of the L2 penalty on standardised features: many genes, few cells
+MAX_ITERATIONS = 200
+DENSE_ENTRIES = 50_000_000  # a forest is fitted to a dense copy up to this size (200 MB): about twice as fast
+
+
+class LabelAccuracy(NamedTuple):
+    """Accuracy of a classifier of real training cells, on generated cells and on held-out real cells."""
+
+    generated: float
+    real: float
+
+
+def classifier_auc(
+    real: Points,
+    generated: Points,
+    *,
+    classifier: ClassifierKind = "forest",
+    n_trees: int = N_TREES,
+    n_jobs: int = 1,
+    seed: int = 0,
+) -> float:
+    """Classifier two-sample test (C2ST): cross-validated AUC of telling generated cells from real ones.
+
+    Five stratified folds; the AUC is computed within each test fold and averaged, so that scores of different fits are
+    never compared. 0.5 is perfect; below 0.5 by chance only. Lopez-Paz & Oquab (2017, ICLR).
+
+    Parameters
+    ----------
+    real
+        Real cells, (cells, features): principal components or expression, dense or sparse.
+    generated
+        Generated cells, (cells, features).
+    classifier
+        ``"forest"``: random forest with leaves of five cells or more; ``"logistic"``: logistic regression on features
+        scaled to unit variance, with L2 penalty ``C = 0.01``.
+    n_trees
+        Trees of the forest.
+    n_jobs
+        Threads of the forest.
+    seed
+        Seed of folds and forest.
+
+    Returns
+    -------
+    The AUC; NaN, with a warning, for fewer than five cells on a side.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> x, y = rng.normal(size=(2, 100, 3))
+    >>> classifier_auc(x, y + 10.0, n_trees=20)
+    1.0
+    """
+    x, y = as_features(real, "real"), as_features(generated, "generated")
+    if not enough_cells("classifier_auc", N_FOLDS, real=x.shape[0], generated=y.shape[0]):
+        return float("nan")
+    folds = cross_validated_scores(x, y, classifier, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+    return float(auc_resampled(folds, unit_weights(x.shape[0]), unit_weights(y.shape[0]))[0])
+
+
+def label_accuracy(
+    train: Points,
+    train_labels: ArrayLike,
+    generated: Points,
+    generated_labels: ArrayLike,
+    real: Points,
+    real_labels: ArrayLike,
+    *,
+    classifier: ClassifierKind = "logistic",
+    n_trees: int = N_TREES,
+    n_jobs: int = 1,
+    seed: int = 0,
+) -> LabelAccuracy:
+    """Accuracy of a classifier of real training cells on generated cells, beside its accuracy on held-out real cells.
+
+    The second number is what the first is to be compared with: generated cells that are classified much better than
+    real ones are too typical.
+
+    Parameters
+    ----------
+    train, train_labels
+        Real training cells, (cells, features), and their labels.
+    generated, generated_labels
+        Generated cells and the labels they were generated for.
+    real, real_labels
+        Held-out real cells and their labels.
+    classifier
+        ``"logistic"`` or ``"forest"``, as in `classifier_auc`.
+    n_trees
+        Trees of the forest.
+    n_jobs
+        Threads of the forest.
+    seed
+        Seed of the forest.
+
+    Returns
+    -------
+    The two accuracies.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.r_[np.zeros((20, 2)), np.ones((20, 2))]
+    >>> label_accuracy(x, ["a"] * 20 + ["b"] * 20, x[:4], list("aaab"), x[:2], list("aa"))
+    LabelAccuracy(generated=0.75, real=1.0)
+    """
+    model = fit_labels(train, train_labels, classifier, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+    return LabelAccuracy(
+        float(label_hits(model, generated, generated_labels, "generated").mean()),
+        float(label_hits(model, real, real_labels, "real").mean()),
+    )
+
+
+def make_classifier(kind: ClassifierKind, *, n_trees: int, n_jobs: int, seed: int) -> ClassifierMixin:
+    """Make an unfitted classifier of the given kind."""
+    if kind == "forest":
+        return RandomForestClassifier(n_trees, min_samples_leaf=MIN_LEAF, n_jobs=n_jobs, random_state=seed)
+    if kind == "logistic":
+        return make_pipeline(
+            StandardScaler(with_mean=False), LogisticRegression(C=PENALTY, max_iter=MAX_ITERATIONS, random_state=seed)
+        )
+    raise ValueError(f"`classifier`={kind!r} is not known. Pass 'forest' or 'logistic'.")
+
+
+def fit_labels(
+    train: Points,
+    labels: ArrayLike,
+    kind: ClassifierKind,
+    *,
+    n_trees: int = N_TREES,
+    n_jobs: int = 1,
+    seed: int = 0,
+) -> ClassifierMixin:
+    """Fit a classifier of labels to real training cells."""
+    features, names = as_features(train, "train"), np.asarray(labels).astype(str)
+    if len(names) != features.shape[0]:
+        raise ValueError(f"`train_labels` has {len(names)} labels for {features.shape[0]} cells.")
+    if len(np.unique(names)) < 2:
+        raise ValueError(f"`train_labels` has one label only ({names[0]!r}); a classifier needs two.")
+    return _fit(make_classifier(kind, n_trees=n_trees, n_jobs=n_jobs, seed=seed), features, names)
+
+
+def label_hits(model: ClassifierMixin, cells: Points, labels: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Whether each cell is classified as its label, 0 or 1, (cells,)."""
+    features, names = as_features(cells, name), np.asarray(labels).astype(str)
+    if len(names) != features.shape[0]:
+        raise ValueError(f"`{name}_labels` has {len(names)} labels for {features.shape[0]} cells.")
+    if features.shape[0] == 0:
+        return np.full(1, np.nan)
+    return (model.predict(features) == names).astype(np.float64)
+
+
+class FoldScores(NamedTuple):
+    """Out-of-fold scores of one test fold; a higher score means "generated"."""
+
+    real: NDArray[np.intp]  # positions among the real cells
+    generated: NDArray[np.intp]
+    real_scores: NDArray[np.float64]
+    generated_scores: NDArray[np.float64]
+
+
+def cross_validated_scores(
+    x: NDArray | sparse.csr_matrix,
+    y: NDArray | sparse.csr_matrix,
+    kind: ClassifierKind,
+    *,
+    n_trees: int = N_TREES,
+    n_jobs: int = 1,
+    seed: int = 0,
+) -> list[FoldScores]:
+    """Scores of every cell by a classifier that was fitted without it."""
+    features = sparse.vstack([x, y], format="csr") if sparse.issparse(x) else np.concatenate([x, y])
+    if sparse.issparse(features) and kind == "forest" and np.prod(features.shape) <= DENSE_ENTRIES:
+        features = to_dense(features)
+    is_generated = np.repeat([0, 1], [x.shape[0], y.shape[0]])
+    folds: list[FoldScores] = []
+    for train, test in StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(is_generated, is_generated):
+        model = make_classifier(kind, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+        model = _fit(model, features[train], is_generated[train])
+        scores = model.predict_proba(features[test])[:, 1]
+        side = is_generated[test] == 1
+        folds.append(FoldScores(test[~side], test[side] - x.shape[0], scores[~side], scores[side]))
+    return folds
+
+
+def auc_resampled(folds: list[FoldScores], wx: Weights, wy: Weights) -> NDArray[np.float64]:
+    """Mean over the folds of the AUC under each row of weights, (rows,); the classifiers are not fitted again."""
+    per_fold = [weighted_auc(f.real_scores, f.generated_scores, wx[:, f.real], wy[:, f.generated]) for f in folds]
+    return np.nanmean(per_fold, axis=0)
+
+
+def weighted_auc(negative: NDArray, positive: NDArray, wn: Weights, wp: Weights) -> NDArray[np.float64]:
+    """Probability that a positive cell scores above a negative one, ties half, under each row of weights, (rows,)."""
+    order = np.argsort(negative, kind="stable")
+    below = np.concatenate([np.zeros((len(wn), 1)), np.cumsum(wn[:, order], axis=1)], axis=1)
+    left, right = (np.searchsorted(negative[order], positive, side=side) for side in ("left", "right"))
+    wins = np.einsum("rp,rp->r", wp, (below[:, left] + below[:, right]) / 2)
+    pairs = wn.sum(axis=1) * wp.sum(axis=1)
+    return np.divide(wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
+
+
+def as_features(cells: Points, name: str) -> NDArray[np.float32] | sparse.csr_matrix:
+    """Features of cells as float32, dense stays dense and sparse CSR."""
+    if sparse.issparse(cells):
+        features = sparse.csr_matrix(cells).astype(np.float32)
+        values = features.data
+    else:
+        features = values = np.asarray(cells, dtype=np.float32)
+    if features.ndim != 2:
+        raise ValueError(f"`{name}` must be (cells, features), got shape {features.shape}.")
+    if not np.isfinite(values).all():
+        raise ValueError(f"`{name}` holds values that are NaN or infinite.")
+    return features
+
+
+def _fit(model: ClassifierMixin, features: NDArray | sparse.csr_matrix, target: NDArray) -> ClassifierMixin:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the iteration limit is part of the definition
+        return model.fit(features, target)

@@ -1,0 +1,39 @@
+"""Bootstrap by weights: a resample counts how often each cell was drawn, and every metric takes such weights.
+
+The first row of weights is all ones, the data as they are, so one pass gives the estimate and its resamples. Pairs of
+copies of one cell are no pairs of different cells: the metrics leave them out, which keeps U-statistics unbiased.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Weights: TypeAlias = NDArray[np.float64]  # (1 + resamples, cells); the first row is ones
+
+
+def unit_weights(n: int) -> Weights:
+    """Weigh every cell once: one row of ones."""
+    return np.ones((1, n))
+
+
+def bootstrap_weights(n: int, n_resamples: int, rng: np.random.Generator) -> Weights:
+    """Draw n cells with replacement ``n_resamples`` times; the first row is ones."""
+    if n == 0:
+        return np.ones((1 + n_resamples, 0))
+    return np.vstack([np.ones(n), rng.multinomial(n, np.full(n, 1 / n), size=n_resamples)])
+
+
+def subsample(n: int, max_cells: int, seed: int | Sequence[int]) -> NDArray[np.intp]:
+    """Positions of at most ``max_cells`` of n cells, in order, drawn without replacement."""
+    if n <= max_cells:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, size=max_cells, replace=False))
+
+
+def weighted_mean(values: NDArray, weights: Weights) -> NDArray[np.float64]:
+    """Mean of one value a cell under each row of weights, (rows,)."""
+    return weights @ values / weights.sum(axis=1)

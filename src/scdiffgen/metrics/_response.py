@@ -1,0 +1,251 @@
+"""Scores of a predicted response, given as one number a gene: the change against control, or a test statistic."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import spearmanr
+from sklearn.metrics import average_precision_score
+
+N_TOP_GENES = 100
+ROUNDING = 1e-9  # changes of log expression below are rounding errors
+
+
+def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
+    """Pearson correlation over genes of the real and the predicted change.
+
+    Parameters
+    ----------
+    real
+        Real mean expression minus a reference, (genes,).
+    predicted
+        Predicted mean expression minus the same reference, (genes,).
+
+    Returns
+    -------
+    The correlation; NaN if one of the two is constant, as "no change" is.
+
+    Examples
+    --------
+    >>> round(pearson_delta([0, 1, 2], [0, 10, 20]), 6)
+    1.0
+    """
+    x, y = (v - v.mean() for v in _vectors(real, predicted))
+    if min(np.ptp(x), np.ptp(y)) < ROUNDING:
+        return float("nan")
+    return _ratio(x @ y, np.sqrt((x @ x) * (y @ y)))
+
+
+def weighted_mse(real: ArrayLike, predicted: ArrayLike, statistic: ArrayLike) -> float:
+    """Mean squared error over genes, weighted by how much each gene responds.
+
+    The weights of Mejia et al. (2025): the absolute test statistic of the real response, scaled to [0, 1] over the
+    genes, squared and normalised to sum to 1. Without them a prediction of no change does well, as most genes do not
+    respond.
+
+    Parameters
+    ----------
+    real
+        Real change, (genes,).
+    predicted
+        Predicted change, (genes,).
+    statistic
+        Test statistic of the real response, (genes,).
+
+    Returns
+    -------
+    The error.
+
+    Examples
+    --------
+    >>> weighted_mse([0, 2], [5, 1], statistic=[0, 3])
+    1.0
+    """
+    x, y = _vectors(real, predicted)
+    size = np.abs(np.asarray(statistic, dtype=np.float64))
+    weights = (size - size.min()) ** 2
+    weights = weights if weights.sum() > 0 else np.ones_like(weights)
+    return float(weights @ (x - y) ** 2 / weights.sum())
+
+
+def discrimination_score(predicted: ArrayLike, real: ArrayLike, own: int) -> float:
+    """Perturbation discrimination score: how near the prediction is to its own response, among all responses.
+
+    1 minus the fraction of other real responses that have a larger cosine with the prediction than its own has, equal
+    ones counting half. 0.5 is chance.
+
+    Parameters
+    ----------
+    predicted
+        Predicted change, (genes,).
+    real
+        Real changes of all treatments, (treatments, genes).
+    own
+        Position of the treatment that was predicted.
+
+    Returns
+    -------
+    The score; NaN for one treatment only, or if nothing is predicted to change.
+
+    Examples
+    --------
+    >>> discrimination_score([1, 0], [[1, 1], [0, 1], [1, -2]], own=0)
+    1.0
+    """
+    responses, change = np.asarray(real, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    if len(responses) < 2 or not change.any():
+        return float("nan")
+    norms = np.linalg.norm(responses, axis=1)
+    cosine = np.divide(responses @ change, norms, out=np.zeros(len(norms)), where=norms > 0)
+    others = np.delete(cosine, own)
+    nearer = (others > cosine[own]).sum() + 0.5 * (others == cosine[own]).sum()
+    return float(1 - nearer / len(others))
+
+
+def de_overlap(real: ArrayLike, predicted: ArrayLike, *, n_top: int = N_TOP_GENES) -> float:
+    """Fraction of the genes that respond most which are also predicted to respond most.
+
+    Genes are ranked by change and not by a test: a test of predicted cells rewards cells that vary too little.
+
+    Parameters
+    ----------
+    real
+        Real change, (genes,); genes are ranked by its absolute value.
+    predicted
+        Predicted change, (genes,). Genes with 0 are not ranked.
+    n_top
+        Number of genes taken from the top of both rankings.
+
+    Returns
+    -------
+    The fraction, ``n_top / n_genes`` by chance; NaN unless there are more than ``n_top`` genes.
+
+    Examples
+    --------
+    >>> de_overlap([3, -2, 1, 0], [5, 0, -4, 0], n_top=2)
+    0.5
+    """
+    x, y = (np.abs(v) for v in _vectors(real, predicted))
+    if len(x) <= n_top:
+        return float("nan")
+    first, second = (np.argsort(-v, kind="stable")[:n_top] for v in (x, y))
+    return float(np.isin(first, second[y[second] > 0]).mean())
+
+
+def de_pr_auc(significant: ArrayLike, predicted: ArrayLike) -> float:
+    """Average precision of finding the genes that respond by the absolute predicted change.
+
+    Parameters
+    ----------
+    significant
+        Whether each gene really responds, (genes,).
+    predicted
+        Predicted change, (genes,).
+
+    Returns
+    -------
+    The area under the precision-recall curve, the fraction of significant genes by chance; NaN if no gene, or every
+    gene, responds.
+
+    Examples
+    --------
+    >>> de_pr_auc([True, False, False], [-3, 1, 2])
+    1.0
+    """
+    called, size = np.asarray(significant, dtype=bool), np.abs(np.asarray(predicted, dtype=np.float64))
+    if called.all() or not called.any() or not np.isfinite(size).all():
+        return float("nan")
+    return float(average_precision_score(called, size))
+
+
+def sign_agreement(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
+    """Fraction of the responding genes that are predicted to change in the right direction.
+
+    Parameters
+    ----------
+    real
+        Real change, (genes,).
+    predicted
+        Predicted change, (genes,); 0 is no direction and never right.
+    significant
+        Whether each gene really responds, (genes,).
+
+    Returns
+    -------
+    The fraction; NaN if no gene responds.
+
+    Examples
+    --------
+    >>> sign_agreement([1, -1, 1], [2, 1, 0], [True, True, False])
+    0.5
+    """
+    x, y = (v[np.asarray(significant, dtype=bool)] for v in _vectors(real, predicted))
+    return float((np.sign(x) == np.sign(y)).mean()) if len(x) else float("nan")
+
+
+def fold_change_spearman(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
+    """Spearman correlation over the responding genes of real and predicted log fold changes.
+
+    Parameters
+    ----------
+    real
+        Real change of mean log expression, (genes,).
+    predicted
+        Predicted change, (genes,).
+    significant
+        Whether each gene really responds, (genes,).
+
+    Returns
+    -------
+    The correlation; NaN for fewer than two responding genes, or if all change alike.
+
+    Examples
+    --------
+    >>> round(fold_change_spearman([1, 2, 3], [1, 4, 9], [True, True, True]), 6)
+    1.0
+    """
+    x, y = (v[np.asarray(significant, dtype=bool)] for v in _vectors(real, predicted))
+    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+        return float("nan")
+    return float(spearmanr(x, y).statistic)
+
+
+def fold_change_slope(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
+    """Slope of predicted on real log fold changes over the responding genes: 1 is right, below 1 is attenuated.
+
+    Least squares with an intercept. Log fold changes are differences of mean log(1 + counts per 10,000).
+
+    Parameters
+    ----------
+    real
+        Real change of mean log expression, (genes,).
+    predicted
+        Predicted change, (genes,).
+    significant
+        Whether each gene really responds, (genes,).
+
+    Returns
+    -------
+    The slope; NaN for fewer than two responding genes.
+
+    Examples
+    --------
+    >>> fold_change_slope([1, 2, 3], [0.5, 1.0, 1.5], [True, True, True])
+    0.5
+    """
+    x, y = (v[np.asarray(significant, dtype=bool)] for v in _vectors(real, predicted))
+    if len(x) < 2:
+        return float("nan")
+    centred = x - x.mean()
+    return _ratio(centred @ (y - y.mean()), centred @ centred)
+
+
+def _vectors(real: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    x, y = np.asarray(real, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(f"`real` and `predicted` must be one number a gene, got shapes {x.shape} and {y.shape}.")
+    return x, y
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    return float(numerator / denominator) if denominator > 0 else float("nan")

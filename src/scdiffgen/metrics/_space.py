@@ -1,0 +1,186 @@
+"""One space for everything: expression is log(1 + counts per 10,000), components come from training cells.
+
+Everything compared is mapped by the same frozen `ExpressionSpace`, fitted without the held-out cells.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.decomposition import PCA
+from sklearn.utils.sparsefuncs import mean_variance_axis
+
+from scdiffgen.metrics._input import CountsLike, as_counts, gene_names
+
+TARGET_SUM = 1e4
+
+
+def normalise(counts: sparse.csr_matrix, target_sum: float = TARGET_SUM) -> sparse.csr_matrix:
+    """log(1 + counts per ``target_sum``) of checked counts; a cell without molecules stays zero."""
+    total = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
+    scale = np.divide(target_sum, total, out=np.zeros_like(total), where=total > 0)
+    expression = sparse.csr_matrix(sparse.diags(scale) @ counts).astype(np.float32)
+    np.log1p(expression.data, out=expression.data)
+    return expression
+
+
+@dataclass(frozen=True)
+class ExpressionSpace:
+    """Log-normalised expression and its principal components, fitted once on training cells.
+
+    Build it with `ExpressionSpace.fit`. Counts are normalised to 10,000 molecules a cell over all genes, then
+    ``log1p``; principal components are of the kept genes, centred with the means of the training cells and not
+    scaled. Matrices stay sparse throughout.
+
+    Parameters
+    ----------
+    genes
+        Names of the genes counts are aligned to; ``None`` when fitted on a matrix without names.
+    n_genes
+        Number of genes of the counts.
+    columns
+        Genes kept in expression and components, positions in the counts, (kept,).
+    mean, variance
+        Statistics of the kept genes in the training cells, (kept,).
+    components
+        Principal axes, (components, kept).
+    layer
+        Layer of AnnData objects that holds the counts.
+    """
+
+    genes: pd.Index | None
+    n_genes: int
+    columns: NDArray[np.intp]
+    mean: NDArray[np.float64]
+    variance: NDArray[np.float64]
+    components: NDArray[np.float64] = field(repr=False)
+    layer: str | None = None
+
+    @classmethod
+    def fit(
+        cls,
+        counts: CountsLike,
+        *,
+        n_pcs: int = 30,
+        n_top_genes: int | None = None,
+        layer: str | None = None,
+        seed: int = 0,
+    ) -> ExpressionSpace:
+        """Fit the space on training cells.
+
+        Parameters
+        ----------
+        counts
+            Training counts, (cells, genes).
+        n_pcs
+            Number of components; at most one less than the number of cells and of genes.
+        n_top_genes
+            Keep the genes with the largest variance of expression; ``None`` keeps all.
+        layer
+            Layer of AnnData objects that holds the counts, here and when the space is used.
+        seed
+            Seed of the eigenvalue solver.
+
+        Returns
+        -------
+        The space.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> counts = np.random.default_rng(0).poisson(2.0, size=(200, 50))
+        >>> space = ExpressionSpace.fit(counts, n_pcs=5)
+        >>> space.pcs(counts).shape
+        (200, 5)
+        """
+        matrix = as_counts(counts, layer=layer, name="counts")
+        if matrix.shape[0] < 3 or matrix.shape[1] < 3:
+            raise ValueError(f"`counts` has shape {matrix.shape}; a space needs at least 3 cells and 3 genes.")
+        expression = normalise(matrix)
+        mean, variance = (np.asarray(a, dtype=np.float64) for a in mean_variance_axis(expression, axis=0))
+        columns = np.arange(matrix.shape[1])
+        if n_top_genes is not None:
+            columns = np.sort(np.argsort(-variance, kind="stable")[:n_top_genes])
+        kept = expression[:, columns]
+        pca = PCA(min(n_pcs, kept.shape[0] - 1, kept.shape[1] - 1), svd_solver="arpack", random_state=seed)
+        pca.fit(kept.astype(np.float64))
+        return cls(
+            gene_names(counts), matrix.shape[1], columns, mean[columns], variance[columns], pca.components_, layer
+        )
+
+    def counts(self, counts: CountsLike, *, name: str = "counts") -> sparse.csr_matrix:
+        """Check counts and align them to the genes of the space, all of them, (cells, genes).
+
+        Parameters
+        ----------
+        counts
+            Counts; an AnnData is aligned by gene name.
+        name
+            What messages call the argument.
+        """
+        if self.genes is None and isinstance(counts, AnnData):
+            raise TypeError(
+                f"`{name}` is an AnnData, but the space was fitted on a matrix without gene names. "
+                "Fit the space on an AnnData, or pass a matrix."
+            )
+        genes = [str(i) for i in range(self.n_genes)] if self.genes is None else self.genes
+        return as_counts(counts, layer=self.layer, genes=genes, name=name)
+
+    def expression(self, counts: CountsLike, *, name: str = "counts") -> sparse.csr_matrix:
+        """Log-normalised expression of the kept genes, (cells, kept), sparse.
+
+        Parameters
+        ----------
+        counts
+            Counts; an AnnData is aligned by gene name.
+        name
+            What messages call the argument.
+        """
+        return normalise(self.counts(counts, name=name))[:, self.columns]
+
+    def pcs(self, counts: CountsLike, *, name: str = "counts") -> NDArray[np.float64]:
+        """Principal components, centred on the training mean, (cells, components).
+
+        Parameters
+        ----------
+        counts
+            Counts; an AnnData is aligned by gene name.
+        name
+            What messages call the argument.
+        """
+        return self.project(self.expression(counts, name=name))
+
+    def project(self, expression: sparse.csr_matrix | NDArray) -> NDArray[np.float64]:
+        """Principal components of expression over the kept genes, (cells, components).
+
+        Parameters
+        ----------
+        expression
+            Log-normalised expression, (cells, kept).
+        """
+        return np.asarray(expression @ self.components.T - self.mean @ self.components.T, dtype=np.float64)
+
+    def reconstruct(self, pcs: NDArray) -> NDArray[np.float64]:
+        """Expression of the kept genes from principal components, (cells, kept), dense.
+
+        Parameters
+        ----------
+        pcs
+            Principal components, (cells, components).
+        """
+        return np.asarray(pcs @ self.components + self.mean, dtype=np.float64)
+
+    def most_variable_genes(self, n: int) -> NDArray[np.intp]:
+        """Positions among the kept genes of the ``n`` with the largest variance in the training cells.
+
+        Parameters
+        ----------
+        n
+            Number of genes; all kept genes if there are fewer.
+        """
+        return np.sort(np.argsort(-self.variance, kind="stable")[:n])

@@ -1,0 +1,47 @@
+"""What the parts of the model stand on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from scvi.model.base import BaseModelClass, UnsupervisedTrainingMixin
+
+from scdiffgen._constants import REGISTRY_KEYS
+from scdiffgen.module import TokenDiffusionModule
+
+
+class ModelBase(UnsupervisedTrainingMixin, BaseModelClass):
+    """A model of scvi-tools with our module."""
+
+    module: TokenDiffusionModule
+
+    def _require_training(self) -> None:
+        if not self.is_trained_:
+            raise RuntimeError("The model is not trained: call `train()` first, or load a trained model.")
+
+    def _validate_anndata(self, adata: AnnData | None = None, copy_if_view: bool = True) -> AnnData:
+        if adata is None and self.adata is None:
+            raise ValueError("The model was loaded without cells: pass `adata`.")
+        return super()._validate_anndata(adata, copy_if_view)
+
+    def _gene_names(self) -> pd.Index:
+        return pd.Index(self.get_var_names())
+
+    def _batch_name(self) -> str:
+        for spec in self.module.specs:
+            if spec.registry_key == REGISTRY_KEYS.BATCH:
+                return spec.name
+        raise ValueError("No batch was registered: pass `batch_key` to `setup_anndata`.")
+
+    def _gene_positions(self, genes: Sequence[str], argument: str) -> np.ndarray:
+        """Positions of named genes among those of the model."""
+        if isinstance(genes, str):
+            raise ValueError(f"`{argument}` is {genes!r}: pass a list of genes, [{genes!r}].")
+        positions = self._gene_names().get_indexer(pd.Index(genes))
+        if (positions < 0).any():
+            missing = pd.Index(genes)[positions < 0].tolist()
+            raise ValueError(f"`{argument}` names {missing[:5]}, which the model does not know.")
+        return positions

@@ -1,0 +1,106 @@
+"""Minibatches of registered cells, and arrays of conditions as tensors: what the parts of the model share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy import sparse
+from scvi.utils import track
+from torch import Tensor
+
+from scdiffgen._conditions import Parts
+
+from ._checks import cell_positions, check_positive_integer, check_seed
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+    from ._base import ModelBase
+
+Rows = TypeVar("Rows", np.ndarray, sparse.csr_matrix)
+
+INFERENCE_BATCH_SIZE = 512
+
+
+class Cells:
+    """Minibatches of registered cells, in order, with a progress bar where there are many.
+
+    Parameters
+    ----------
+    model
+        The model; the cells are registered as its own were, if they are not yet.
+    adata
+        Cells; ``None`` takes those the model was made with.
+    indices
+        Positions or mask of the cells to take; ``None`` takes all.
+    batch_size
+        Cells a minibatch.
+    description
+        What the progress bar says; ``None`` shows none.
+    """
+
+    def __init__(
+        self,
+        model: ModelBase,
+        adata: AnnData | None,
+        indices: Sequence[int] | np.ndarray | None,
+        batch_size: int | None,
+        description: str | None,
+    ) -> None:
+        if batch_size is not None:
+            check_positive_integer("batch_size", batch_size)
+        self.module = model.module
+        self.adata = model._validate_anndata(adata)
+        self.indices = cell_positions(indices, self.adata.n_obs)
+        self.names = self.adata.obs_names[self.indices]
+        self.description = description
+        # Loaded from disk, cells come sorted within a minibatch, so they are asked for in sorted order.
+        self.sorted = np.argsort(self.indices, kind="stable")
+        self.loader = model._make_data_loader(
+            adata=self.adata,
+            indices=self.indices[self.sorted],
+            batch_size=batch_size or INFERENCE_BATCH_SIZE,
+            load_sparse_tensor=True,
+        )
+
+    def __iter__(self) -> Iterator[tuple[Tensor, dict[str, Parts[Tensor]]]]:
+        """CSR counts and conditions, minibatch after minibatch, in sorted order."""
+        silent = self.description is None or len(self.loader) < 2
+        for batch in track(self.loader, description=self.description or "", disable=silent):
+            yield self.module.unpack(batch)
+
+    def obs(self) -> pd.DataFrame:
+        """``.obs`` of the cells as it was before they were registered, in the order in which they were asked for."""
+        columns = self.adata.obs.columns
+        return self.adata.obs.loc[:, ~columns.astype(str).str.startswith("_scvi_")].iloc[self.indices].copy()
+
+    def in_order(self, rows: list[Rows]) -> Rows:
+        """Join rows computed minibatch by minibatch, in the order in which the cells were asked for."""
+        back = np.argsort(self.sorted)
+        if sparse.issparse(rows[0]):
+            return sparse.vstack(rows, format="csr")[back]
+        return np.concatenate(rows)[back]
+
+
+def to_tensors(conditions: Mapping[str, Parts[np.ndarray]], rows: np.ndarray, device: torch.device) -> dict[str, Parts]:
+    """Conditions of some rows as tensors."""
+    return {
+        name: Parts(*(torch.from_numpy(np.ascontiguousarray(array[rows])).to(device) for array in parts))
+        for name, parts in conditions.items()
+    }
+
+
+def to_arrays(conditions: Mapping[str, Parts[Tensor]]) -> dict[str, Parts[np.ndarray]]:
+    """Conditions as NumPy arrays."""
+    return {name: Parts(*(tensor.cpu().numpy() for tensor in parts)) for name, parts in conditions.items()}
+
+
+def generator_from(seed: int | None, device: torch.device) -> torch.Generator:
+    """A source of randomness; without a seed it follows torch's own, which ``scvi.settings.seed`` sets."""
+    check_seed(seed)
+    chosen = int(torch.randint(2**31, (1,))) if seed is None else int(seed)
+    return torch.Generator(device).manual_seed(chosen)

@@ -1,0 +1,178 @@
+"""Judging a trained model by the cells that it was not trained on, in numbers and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from anndata import AnnData
+from scipy import sparse
+
+from scdiffgen._constants import REGISTRY_KEYS
+from scdiffgen.data import categories_of_condition, registered_parts
+from scdiffgen.module import condition_codes
+
+from ._cells import Cells, generator_from, to_arrays
+from ._checks import check_positive_integer
+from ._generation import N_STEPS
+from ._perturbation import Perturbation
+from ._representation import Representation
+
+FEW_CELLS = 50
+TOLD_APART = 0.7
+NOT_NEW = 0.8
+METRICS = ("mmd", "wasserstein", "c2st_auc_forest_pcs", "c2st_auc_forest_genes", "c2st_auc_logistic_genes", "novelty")
+
+
+class Criticism(NamedTuple):
+    """What :meth:`TokenDiffusion.criticism` returns."""
+
+    likelihood: pd.DataFrame
+    scores: pd.DataFrame
+    remarks: list[str]
+
+
+class CriticismOfModel(Perturbation, Representation):
+    """Likelihood and generated cells against cells that were not trained on."""
+
+    def criticism(
+        self,
+        adata: AnnData | None = None,
+        *,
+        n_steps: int = N_STEPS,
+        max_cells: int = 2000,
+        seed: int = 0,
+        silent: bool = False,
+    ) -> Criticism:
+        """Judge the model by held-out cells.
+
+        Parameters
+        ----------
+        adata
+            Cells that the model was not trained on; by default the validation and test cells of its training.
+        n_steps
+            As in :meth:`generate`.
+        max_cells
+            Held-out cells taken at most.
+        seed
+            Same seed, same result.
+        silent
+            Whether no progress bar is shown.
+
+        Returns
+        -------
+        likelihood
+            A row a label: nats per molecule of held-out cells under the model (``model``, a bound, so at most this) and
+            under a multinomial at the mean of the label's training cells (``multinomial``).
+        scores
+            :func:`scdiffgen.metrics.evaluate` of cells generated under the held-out cells' conditions.
+        remarks
+            What stands out, in words, with what to do.
+
+        Examples
+        --------
+        >>> likelihood, scores, remarks = model.criticism(n_steps=4, silent=True)  # doctest: +SKIP
+        """
+        from scdiffgen.metrics import evaluate
+
+        self._require_training()
+        check_positive_integer("n_steps", n_steps)
+        if self.train_indices is None:
+            raise ValueError("The model does not know which cells it was trained on, so it cannot be judged fairly.")
+        held_out = self._held_out_cells(adata, max_cells, seed)
+        real = self._labelled_counts(adata, held_out)
+        train = self._labelled_counts(None, np.sort(self.train_indices))
+        redrawn = self._redrawn(adata, held_out, n_steps, seed, silent)
+        generated = AnnData(redrawn, obs=real.obs.copy(), var=real.var.copy())
+        nll = self.get_nll(adata, held_out, seed=seed, silent=silent)["nll"].to_numpy()
+        likelihood = compare_likelihoods(nll, real, train)
+        scores = evaluate(real, generated, train, groupby="label", metrics=METRICS, n_bootstrap=0, seed=seed)
+        return Criticism(likelihood, scores, remarks_on(likelihood, scores, real.obs["label"].value_counts().to_dict()))
+
+    def _held_out_cells(self, adata: AnnData | None, max_cells: int, seed: int) -> np.ndarray:
+        """Positions of the cells to judge by."""
+        if adata is None:
+            given = [i for i in (self.validation_indices, self.test_indices) if i is not None]
+            indices = np.concatenate([np.empty(0), *given]).astype(int)
+        else:
+            indices = np.arange(adata.n_obs)
+        if not len(indices):
+            raise ValueError("No cells were held out in training: pass `adata` with cells that were not trained on.")
+        return np.sort(np.random.default_rng(seed).permutation(indices)[:max_cells])
+
+    def _labelled_counts(self, adata: AnnData | None, indices: np.ndarray) -> AnnData:
+        """Counts of some cells, with their first category (or ``"all"``) as ``.obs["label"]``."""
+        manager = self.get_anndata_manager(self._validate_anndata(adata), required=True)
+        labels = np.full(len(indices), "all", dtype=object)
+        spec = next((spec for spec in self.module.specs if spec.kind == "category"), None)
+        if spec is not None:
+            ids = registered_parts(manager, indices)[spec.name].ids[:, 0]
+            labels = categories_of_condition(manager, spec)[ids].astype(str)
+        counts = sparse.csr_matrix(manager.get_from_registry(REGISTRY_KEYS.X)[indices])
+        obs = pd.DataFrame({"label": pd.Categorical(labels)}, index=manager.adata.obs_names[indices])
+        return AnnData(counts, obs=obs, var=pd.DataFrame(index=self._gene_names()))
+
+    def _redrawn(
+        self, adata: AnnData | None, indices: np.ndarray, n_steps: int, seed: int, silent: bool
+    ) -> sparse.csr_matrix:
+        """Cells generated under the conditions of given ones, library sizes drawn as :meth:`generate` does."""
+        cells = Cells(self, adata, indices, None, None if silent else "Generating")
+        generator, rng, sizes = generator_from(seed, self.device), np.random.default_rng(seed), self._library_model()
+        grown = []
+        for counts, conditions in cells:
+            codes = condition_codes(to_arrays(conditions), self.module.specs, len(counts))
+            library = torch.from_numpy(sizes.sample(codes, rng)).float().to(self.device)
+            grown.append(self._grow(conditions, library, generator, n_steps=n_steps))
+        return cells.in_order(grown)
+
+
+def compare_likelihoods(model: np.ndarray, real: AnnData, train: AnnData) -> pd.DataFrame:
+    """Nats per molecule of held-out cells, label by label, of the model (``(cells,)`` in nats) and of a multinomial."""
+    from scdiffgen.metrics import multinomial_nll
+
+    baseline = multinomial_nll(real.X, real.obs["label"], train.X, train.obs["label"]).cells
+    sums = pd.DataFrame(
+        {
+            "model": model,
+            "multinomial": baseline,
+            "molecules": np.asarray(real.X.sum(1)).ravel(),
+            "label": real.obs["label"].astype(str).to_numpy(),
+        }
+    )
+    grouped = pd.concat([sums.assign(label="overall"), sums]).groupby("label", sort=False).sum()
+    return grouped[["model", "multinomial"]].div(grouped["molecules"], axis=0)
+
+
+def remarks_on(likelihood: pd.DataFrame, scores: pd.DataFrame, n_cells: Mapping[str, int]) -> list[str]:
+    """Say what stands out.
+
+    Parameters
+    ----------
+    likelihood, scores
+        As :meth:`CriticismOfModel.criticism` returns them.
+    n_cells
+        Held-out cells of each label.
+    """
+    found = []
+    if likelihood.loc["overall", "model"] > likelihood.loc["overall", "multinomial"]:
+        found.append(
+            "Held-out cells are less likely under the model than under a multinomial at the mean of their label: "
+            "train longer, or with more cells."
+        )
+    generated = scores.xs("generated", level="source")
+    for label, auc in generated["c2st_auc_forest_genes"].items():
+        n = n_cells.get(str(label), sum(n_cells.values()))
+        few = f"; only {n} real cells in this group, so take this with care" if n < FEW_CELLS else ""
+        if auc > TOLD_APART:
+            who = "Generated cells" if label == "overall" else f"Generated {label} cells"
+            found.append(f"{who} are told from real ones at AUC {auc:.2f}: train longer or use more steps{few}.")
+    ratio = generated.loc["overall", "novelty"]
+    if ratio < NOT_NEW:
+        found.append(
+            f"Generated cells lie closer to training cells than held-out cells do (ratio {ratio:.2f}): the model "
+            "copies. Train fewer epochs, or a smaller network."
+        )
+    return found or ["Nothing stands out."]

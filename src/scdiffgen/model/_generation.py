@@ -1,0 +1,209 @@
+"""Generating cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from anndata import AnnData
+from scipy import sparse
+from scvi.utils import track
+
+from scdiffgen._conditions import Parts
+from scdiffgen.data import condition_table, unseen_in_training
+from scdiffgen.module import LibrarySizeModel, condition_codes
+
+from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays, to_tensors
+from ._checks import check_guidance, check_positive_integer, is_finite_number, library_sizes
+from ._extension import Extension
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+N_STEPS = 32
+
+
+class Generation(Extension):
+    """Cells that were never measured."""
+
+    def generate(
+        self,
+        conditions: Mapping[str, Any] | pd.DataFrame | None = None,
+        n_cells: int | None = None,
+        *,
+        library_size: float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike] | None = None,
+        guidance_scale: float | Mapping[str, float] = 1.0,
+        n_steps: int = N_STEPS,
+        batch_size: int = INFERENCE_BATCH_SIZE,
+        seed: int | None = None,
+        silent: bool = False,
+    ) -> AnnData:
+        """Generate cells under given conditions.
+
+        Parameters
+        ----------
+        conditions
+            A value for each condition, by the name under which it was registered; or a table with a column for each
+            condition, a row for each kind of cell and a column ``"n_cells"``; or ``None``. What is left out is not
+            told: the cells then follow the training cells in it.
+        n_cells
+            Number of cells of each row of ``conditions``.
+        library_size
+            Molecules a cell: a number, an array of one number a cell, or a function of the table of conditions (a row
+            a cell) and a NumPy generator. By default they are drawn like those of the training cells under the same
+            conditions.
+        guidance_scale
+            How much stronger than in the data the conditions are followed; 1 is as in the data, larger values give
+            cells more typical of their conditions and less diverse. One number for all conditions together, or one for
+            each that is named.
+        n_steps
+            Evaluations of the network; more are slower and better. 16 to 64 is the useful range.
+        batch_size
+            Cells generated at a time.
+        seed
+            Same seed, same cells. By default the randomness follows ``scvi.settings.seed``.
+        silent
+            Whether no progress bar is shown.
+
+        Returns
+        -------
+        New cells: integer counts (CSR) in ``.X``, the conditions in ``.obs``, the genes of the training cells.
+
+        Raises
+        ------
+        ValueError
+            If a condition or category is not registered, or a number is out of range.
+        RuntimeError
+            If the model is not trained.
+
+        Examples
+        --------
+        >>> cells = model.generate({"cell_type": "CD14+ Monocyte"}, n_cells=3, n_steps=4, seed=0)
+        >>> cells.obs["cell_type"].tolist()
+        ['CD14+ Monocyte', 'CD14+ Monocyte', 'CD14+ Monocyte']
+        """
+        self._require_training()
+        table = condition_table(conditions, n_cells)
+        rows = table.loc[np.repeat(table.index, table.pop("n_cells"))].reset_index(drop=True)
+        encoded = self._encode(rows)
+        told = {name: parts for name, parts in encoded.items() if parts.told.any()}
+        check_guidance(guidance_scale, list(told))
+        check_positive_integer("n_steps", n_steps)
+        check_positive_integer("batch_size", batch_size)
+        generator = generator_from(seed, self.device)
+        sizes = self._library_sizes(encoded, rows, library_size, generator)
+        chunks = np.split(np.arange(len(rows)), range(batch_size, len(rows), batch_size))
+        grown = []
+        for chunk in track(chunks, description="Generating", disable=silent or len(chunks) < 2):
+            conditions_of_chunk = to_tensors(told, chunk, self.device)
+            library = torch.from_numpy(sizes[chunk]).float().to(self.device)
+            grown.append(
+                self._grow(conditions_of_chunk, library, generator, n_steps=n_steps, guidance_scale=guidance_scale)
+            )
+        counts = sparse.vstack(grown, format="csr")
+        return AnnData(counts, obs=self._describe(rows, encoded), var=pd.DataFrame(index=self._gene_names()))
+
+    def deepen(
+        self,
+        adata: AnnData | None = None,
+        factor: float = 2.0,
+        *,
+        indices: Sequence[int] | None = None,
+        n_steps: int = N_STEPS,
+        batch_size: int | None = None,
+        seed: int | None = None,
+        silent: bool = False,
+    ) -> AnnData:
+        """Sequence cells deeper, virtually: keep every molecule and add more of the same cell.
+
+        Parameters
+        ----------
+        adata
+            Cells; by default those the model was made with.
+        factor
+            Library size of the result over that of the cell, at least 1.
+        indices
+            Cells to take, by default all.
+        n_steps, batch_size, seed, silent
+            As in :meth:`generate`.
+
+        Returns
+        -------
+        The cells with integer counts (CSR) in ``.X``; names and ``.obs`` as they were.
+
+        Examples
+        --------
+        >>> deeper = model.deepen(adata, factor=1.5, indices=[0, 1], n_steps=4, seed=0)
+        >>> (deeper.X < adata.layers["counts"][:2]).nnz
+        0
+        """
+        self._require_training()
+        if not (is_finite_number(factor) and factor >= 1):
+            raise ValueError(f"`factor` is {factor!r}: pass a number of at least 1.")
+        check_positive_integer("n_steps", n_steps)
+        cells = Cells(self, adata, indices, batch_size, None if silent else "Deepening")
+        generator = generator_from(seed, self.device)
+        deeper = []
+        for counts, conditions in cells:
+            library = (self.module.library(counts) * factor).round()
+            deeper.append(self._grow(conditions, library, generator, n_steps=n_steps, start=counts.to_dense()))
+        return AnnData(cells.in_order(deeper), obs=cells.obs(), var=pd.DataFrame(index=self._gene_names()))
+
+    def _grow(
+        self,
+        conditions: Mapping[str, Parts[torch.Tensor]],
+        library: torch.Tensor,
+        generator: torch.Generator,
+        *,
+        n_steps: int,
+        start: torch.Tensor | None = None,
+        guidance_scale: float | Mapping[str, float] = 1.0,
+    ) -> sparse.csr_matrix:
+        """Grow the cells of one minibatch: int32 CSR ``(cells, genes)``."""
+        counts = self.module.generate(
+            conditions, library, start=start, guidance_scale=guidance_scale, n_steps=n_steps, generator=generator
+        )
+        return sparse.csr_matrix(counts.cpu().numpy().astype(np.int32))
+
+    def _library_sizes(
+        self,
+        encoded: Mapping[str, Parts[np.ndarray]],
+        rows: pd.DataFrame,
+        library_size: float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike] | None,
+        generator: torch.Generator,
+    ) -> np.ndarray:
+        rng = np.random.default_rng(generator.initial_seed())
+        if library_size is None:
+            return self._library_model().sample(condition_codes(encoded, self.module.specs, len(rows)), rng)
+        return library_sizes(library_size(rows, rng) if callable(library_size) else library_size, len(rows))
+
+    def _library_model(self) -> LibrarySizeModel:
+        codes = condition_codes(self._training_conditions(), self.module.specs, len(self.training_library_))
+        slots = [self.training_conditions_[s.name][0].shape[1] for s in self.module.specs if s.role == "intervention"]
+        return LibrarySizeModel(self.training_library_, codes, n_interventions=sum(slots))
+
+    def _training_conditions(self) -> dict[str, Parts[np.ndarray]]:
+        return {name: Parts(*arrays) for name, arrays in self.training_conditions_.items()}
+
+    def _remember_training_cells(self, indices: np.ndarray) -> None:
+        """Keep library sizes and conditions of the cells that were trained on."""
+        cells = Cells(self, None, indices, None, None)
+        batches = [(self.module.library(counts).cpu().numpy(), to_arrays(conditions)) for counts, conditions in cells]
+        self.training_library_ = np.concatenate([library for library, _ in batches])
+        self.training_conditions_ = {
+            spec.name: tuple(np.concatenate(arrays) for arrays in zip(*(c[spec.name] for _, c in batches), strict=True))
+            for spec in self.module.specs
+        }
+
+    def _describe(self, rows: pd.DataFrame, encoded: Mapping[str, Parts[np.ndarray]]) -> pd.DataFrame:
+        """The ``.obs`` of generated cells: their conditions, and whether training cells had all of them together."""
+        obs = rows.set_axis([f"generated_{i}" for i in range(len(rows))])
+        for name, values in obs.items():
+            if values.dtype.kind not in "biuf":
+                mixed = pd.api.types.infer_dtype(values).startswith("mixed")  # which cannot be written to a file
+                obs[name] = (values.astype(str).where(values.notna()) if mixed else values).astype("category")
+        unseen = unseen_in_training(self.module.specs, encoded, self._training_conditions()) if encoded else None
+        return obs.assign(unseen_in_training=False if unseen is None else unseen.combination)

@@ -1,0 +1,324 @@
+"""Counterfactuals: what given cells would be under other conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from anndata import AnnData
+from scipy import sparse
+
+from scdiffgen._conditions import Parts
+from scdiffgen.data import condition_table, unseen_in_training
+from scdiffgen.diffusion import grow_molecules, guide, thin
+
+from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays, to_tensors
+from ._checks import check_guidance, check_positive_integer, is_finite_number
+from ._generation import N_STEPS, Generation
+
+
+class Perturbation(Generation):
+    """Cells under conditions other than their own."""
+
+    def predict_perturbation(
+        self,
+        adata: AnnData | None,
+        conditions: Mapping[str, Any],
+        *,
+        indices: Sequence[int] | np.ndarray | None = None,
+        keep: float = 0.0,
+        guidance_scale: float | Mapping[str, float] = 1.0,
+        n_steps: int = N_STEPS,
+        batch_size: int | None = None,
+        seed: int | None = None,
+        silent: bool = False,
+    ) -> AnnData:
+        """Predict each given cell under other conditions.
+
+        A cell is thinned to a share of its molecules and grown again, to its own library size, under its own conditions
+        with those given in their place.
+
+        Parameters
+        ----------
+        adata
+            Cells to start from, such as controls; ``None`` takes those the model was made with.
+        conditions
+            What to change, by the names under which it was registered, such as ``{"perturbation": "IFNB"}``.
+        indices
+            Cells to take, by default all.
+        keep
+            Share of its molecules that a cell keeps, in [0, 1). What is kept ties the prediction to its cell, and also
+            tells the model that the cell was not treated, which weakens the response: 0 has the strongest.
+        guidance_scale
+            As in :meth:`generate`; for a perturbation, the factor of its effect.
+        n_steps, batch_size, seed, silent
+            As in :meth:`generate`.
+
+        Returns
+        -------
+        A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` that of the given cells
+        with the new conditions, and ``unseen_in_training``, whether no training cell had all of these conditions
+        together.
+
+        Examples
+        --------
+        >>> twins = model.predict_perturbation(adata, {"cell_type": "Dendritic"}, indices=[0, 1], keep=0.1, n_steps=4)
+        >>> twins.obs_names.equals(adata.obs_names[:2])
+        True
+        """
+        self._require_training()
+        if not (is_finite_number(keep) and 0 <= keep < 1):
+            raise ValueError(f"`keep` is {keep!r}: pass a share of the molecules in [0, 1).")
+        check_positive_integer("n_steps", n_steps)
+        table = condition_table(conditions)
+        if len(table) > 1:
+            raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
+        changes = {name: parts for name, parts in self._encode(table).items() if parts.told.any()}
+        cells = Cells(self, adata, indices, batch_size, None if silent else "Predicting")
+        check_guidance(guidance_scale, [spec.name for spec in self.module.specs])
+        generator = generator_from(seed, self.device)
+        grown, asked = [], []
+        for counts, own in cells:
+            new = {**own, **to_tensors(changes, np.zeros(len(counts), dtype=int), self.device)}
+            kept = thin(counts, torch.full_like(self.module.library(counts), keep), generator)
+            grown.append(
+                self._grow(
+                    new,
+                    self.module.library(counts),
+                    generator,
+                    n_steps=n_steps,
+                    start=kept.state.to_dense(),
+                    guidance_scale=guidance_scale,
+                )
+            )
+            asked.append(to_arrays(new))
+        encoded = {name: Parts(*map(cells.in_order, zip(*(a[name] for a in asked), strict=True))) for name in asked[0]}
+        obs = cells.obs()
+        for name, value in table.drop(columns="n_cells").iloc[0].items():
+            obs[name] = value
+        obs["unseen_in_training"] = unseen_in_training(
+            self.module.specs, encoded, self._training_conditions()
+        ).combination
+        return AnnData(cells.in_order(grown), obs=obs, var=pd.DataFrame(index=self._gene_names()))
+
+    def transfer_batch(
+        self,
+        adata: AnnData | None,
+        to: str,
+        *,
+        indices: Sequence[int] | np.ndarray | None = None,
+        keep: float = 0.5,
+        n_steps: int = N_STEPS,
+        batch_size: int | None = None,
+        seed: int | None = None,
+        silent: bool = False,
+    ) -> AnnData:
+        """Predict each given cell as another batch would have measured it.
+
+        Parameters
+        ----------
+        adata
+            Cells; ``None`` takes those the model was made with.
+        to
+            Batch, a category of the column registered as ``batch_key``.
+        indices, keep, n_steps, batch_size, seed, silent
+            As in :meth:`predict_perturbation`.
+
+        Returns
+        -------
+        As :meth:`predict_perturbation`.
+
+        Raises
+        ------
+        ValueError
+            If no batch was registered.
+        """
+        return self.predict_perturbation(
+            adata,
+            {self._batch_name(): to},
+            indices=indices,
+            keep=keep,
+            n_steps=n_steps,
+            batch_size=batch_size,
+            seed=seed,
+            silent=silent,
+        )
+
+    def dose_response(
+        self,
+        adata: AnnData | None,
+        perturbation: str,
+        doses: Sequence[float],
+        *,
+        genes: Sequence[str] | None = None,
+        indices: Sequence[int] | np.ndarray | None = None,
+        n_bootstrap: int = 200,
+        n_steps: int = N_STEPS,
+        batch_size: int | None = None,
+        seed: int | None = None,
+        silent: bool = False,
+    ) -> pd.DataFrame:
+        """Predict given cells at several doses: mean expression of each gene with an interval.
+
+        Parameters
+        ----------
+        adata
+            Cells to start from, such as controls; ``None`` takes those the model was made with.
+        perturbation
+            Perturbation, as it was registered.
+        doses
+            Doses, in the unit that was registered.
+        genes
+            Genes to report, by default all.
+        indices
+            Cells to take, by default all.
+        n_bootstrap
+            Resamples of the predicted cells behind the interval.
+        n_steps, batch_size, seed, silent
+            As in :meth:`generate`.
+
+        Returns
+        -------
+        A row a dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000, over the predicted cells), and
+        ``low`` and ``high``, the 95 % interval over bootstrap resamples of these cells.
+
+        Examples
+        --------
+        >>> curves = model.dose_response(controls, "drugX", doses=[0.1, 1.0, 10.0])  # doctest: +SKIP
+        """
+        name, dose_name = self._perturbation_names()
+        known = self._gene_names()
+        chosen = known if genes is None else pd.Index(genes)
+        columns = known.get_indexer(chosen)
+        if (columns < 0).any():
+            raise ValueError(f"`genes` names {chosen[columns < 0].tolist()[:5]}, which the model does not know.")
+        check_positive_integer("n_bootstrap", n_bootstrap)
+        if not len(doses):
+            raise ValueError("`doses` is empty: pass at least one dose.")
+        rng = np.random.default_rng(generator_from(seed, torch.device("cpu")).initial_seed())
+        frames = []
+        for dose in doses:
+            predicted = self.predict_perturbation(
+                adata,
+                {name: perturbation, dose_name: float(dose)},
+                indices=indices,
+                n_steps=n_steps,
+                batch_size=batch_size,
+                seed=seed,
+                silent=silent,
+            )
+            expression = _log_normalised(predicted.X)[:, columns]
+            weights = rng.multinomial(len(predicted), np.full(len(predicted), 1 / len(predicted)), n_bootstrap)
+            means = np.asarray(sparse.csr_matrix(weights / len(predicted)) @ expression.toarray())
+            low, high = np.quantile(means, [0.025, 0.975], axis=0)
+            mean = np.asarray(expression.mean(0)).ravel()
+            frames.append(pd.DataFrame({"dose": dose, "gene": chosen, "mean": mean, "low": low, "high": high}))
+        return pd.concat(frames, ignore_index=True)
+
+    def interpolate(
+        self,
+        start: Mapping[str, Any],
+        end: Mapping[str, Any],
+        *,
+        n_points: int = 5,
+        n_cells: int = 100,
+        n_steps: int = N_STEPS,
+        batch_size: int = INFERENCE_BATCH_SIZE,
+        seed: int | None = None,
+    ) -> AnnData:
+        """Generate cells along the path between two conditions.
+
+        At a fraction f of the path, molecules come from the geometric mixture of the two conditional predictions,
+        weighted 1 - f and f, and library sizes from the same mixture of quantiles.
+
+        Parameters
+        ----------
+        start, end
+            Conditions at both ends, as in :meth:`generate`.
+        n_points
+            Points on the path, both ends included.
+        n_cells
+            Cells at each point.
+        n_steps, batch_size, seed
+            As in :meth:`generate`.
+
+        Returns
+        -------
+        Generated cells, with ``.obs["fraction"]`` from 0 to 1.
+        """
+        self._require_training()
+        given = {"n_points": n_points, "n_cells": n_cells, "n_steps": n_steps, "batch_size": batch_size}
+        for name, value in given.items():
+            check_positive_integer(name, value)
+        if n_points < 2:
+            raise ValueError(f"`n_points` is {n_points}: a path has at least its two ends.")
+        generator = generator_from(seed, self.device)
+        ends = [self._encode(condition_table(end_, n_cells)) for end_ in (start, end)]
+        sizes = [np.sort(self._sizes_of(encoded, n_cells, generator)) for encoded in ends]
+        shuffled = np.random.default_rng(generator.initial_seed()).permutation(n_cells)
+        grown = []
+        for fraction in np.linspace(0, 1, n_points):
+            library = np.exp((1 - fraction) * np.log(sizes[0]) + fraction * np.log(sizes[1])).round()[shuffled]
+            for rows in np.split(np.arange(n_cells), range(batch_size, n_cells, batch_size)):
+                at_start, at_end = (
+                    self.module.predictor(to_tensors(told, np.zeros(len(rows), dtype=int), self.device), len(rows))
+                    for told in ends
+                )
+                between = guide(at_start, [at_end], [float(fraction)])
+                target = torch.from_numpy(library[rows]).float().to(self.device)
+                empty = target.new_zeros(len(rows), len(self._gene_names()))
+                counts = grow_molecules(between, target, empty, n_steps=n_steps, generator=generator)
+                grown.append(sparse.csr_matrix(counts.cpu().numpy().astype(np.int32)))
+        obs = pd.DataFrame({"fraction": np.repeat(np.linspace(0, 1, n_points), n_cells)})
+        obs.index = [f"generated_{i}" for i in range(len(obs))]
+        return AnnData(sparse.vstack(grown, format="csr"), obs=obs, var=pd.DataFrame(index=self._gene_names()))
+
+    def get_condition_embedding(self, conditions: Mapping[str, Any] | pd.DataFrame) -> pd.DataFrame:
+        """Vectors of conditions as the network sees them.
+
+        Parameters
+        ----------
+        conditions
+            As in :meth:`generate`: a mapping, or a table with a row for each.
+
+        Returns
+        -------
+        A row a condition: ``identity_1`` and on (of all conditions one after the other, unless the conditioning is
+        ``"adaln"``); with perturbations as effects, ``effect_1`` and on as well.
+        """
+        self._require_training()
+        table = condition_table(conditions)
+        told = to_tensors(self._encode(table), np.arange(len(table)), self.device)
+        denoiser = self.module.ema_denoiser
+        with torch.no_grad():
+            vectors = {"identity": denoiser.embed_conditions(told, len(table)).flatten(1)}
+            for name in denoiser.effect_names:
+                vectors["effect"] = denoiser.effect_of(name).summary(told[name])
+        frames = [
+            pd.DataFrame(vector.cpu().numpy(), columns=[f"{kind}_{i + 1}" for i in range(vector.shape[1])])
+            for kind, vector in vectors.items()
+        ]
+        return pd.concat(frames, axis=1)
+
+    def _sizes_of(self, encoded: Mapping[str, Parts], n_cells: int, generator: torch.Generator) -> np.ndarray:
+        repeated = {
+            name: Parts(*(np.repeat(array, n_cells, axis=0) for array in parts)) for name, parts in encoded.items()
+        }
+        return self._library_sizes(repeated, pd.DataFrame(index=range(n_cells)), None, generator)
+
+    def _perturbation_names(self) -> tuple[str, str]:
+        for spec in self.module.specs:
+            if spec.kind == "set" and spec.has_values:
+                return spec.name, "dose"
+        raise ValueError("No doses were registered: pass `perturbation_key` and `dose_key` to `setup_anndata`.")
+
+
+def _log_normalised(counts: sparse.csr_matrix) -> sparse.csr_matrix:
+    """log1p of counts per 10,000."""
+    scale = 1e4 / np.asarray(counts.sum(1)).ravel().clip(min=1)
+    normalised = sparse.csr_matrix(counts.multiply(scale[:, None]))
+    normalised.data = np.log1p(normalised.data)
+    return normalised

@@ -1,0 +1,340 @@
+"""The model that users call: set up, train, generate, interpret, save."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from scvi.utils import setup_anndata_dsp
+
+from scdiffgen.data import Manager, condition_specs, fields_for, forget_copied_setup, required_state
+from scdiffgen.diffusion import column_sums
+from scdiffgen.module import InterventionKind, TokenDiffusionModule
+from scdiffgen.nn import CategoryKind, ConditioningKind, ConditionOptions, NumberKind, PoolingKind, ReadoutOptions
+from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter
+
+from ._cells import Cells
+from ._checks import check_positive_integer
+from ._criticism import CriticismOfModel
+from ._presets import Preset, default_preset, network_size
+from ._write_back import WriteBack
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+
+STEPS_PER_VALIDATION = 100
+
+
+def default_max_epochs(n_train: int, batch_size: int) -> int:
+    """Epochs that make ``7 * n_train ** 0.75`` steps: 800 for 560 cells, 8,000 for 12,000, 39,000 for 100,000."""
+    return max(1, round(7 * n_train**0.75 / math.ceil(n_train / batch_size)))
+
+
+class TokenDiffusion(WriteBack, CriticismOfModel):
+    """Conditional token diffusion on single-cell counts.
+
+    A cell is a bag of molecules. The model learns to put back molecules that were taken out at random, through a few
+    latent tokens and a transformer, given the conditions of the cell; it generates by putting molecules into an empty
+    cell. What it generates are integers, and each gene's score is an exact sum of contributions of tokens.
+
+    Parameters
+    ----------
+    adata
+        Cells registered with :meth:`setup_anndata`.
+    preset
+        Size of the network: ``"small"`` for a laptop (the default without a GPU), ``"base"`` (the default with one),
+        ``"large"`` for atlases. The arguments below override it one by one.
+    n_tokens, token_dim
+        A cell is ``n_tokens`` tokens of length ``token_dim``.
+    n_layers
+        Number of transformer blocks.
+    dropout
+        Share of hidden units dropped while training.
+    readout_dim
+        Length of what each token says to the genes.
+    readout
+        Form of the read-out, :class:`scdiffgen.model.ReadoutOptions`: pooling over the tokens, non-negative weights,
+        penalties. By default tokens add up and nothing is penalised.
+    nested_tokens
+        Train so that the first tokens matter most and :meth:`truncate_tokens` may cut the model to its first few.
+    withhold_rate
+        Share of cells from which each condition is withheld while training: half of the time on its own, so that any
+        subset of the conditions may be given when generating, and half of the time with all others but perturbations
+        that are effects, for guidance.
+    intervention
+        How perturbations enter the network. ``"effect"``: they add to the scores of the genes, seeing the molecules of
+        the cell but not its labels, so that responses carry over to cells never treated. ``"embedding"``: they are
+        embedded beside all other conditions.
+    conditioning
+        How conditions reach the tokens. ``"adaln"``: joined with the noise level in one vector that scales and shifts
+        the layers. ``"cross_attention"``: each is a vector that the tokens attend to. ``"concat"``: each is one more
+        token.
+    number_embedding
+        How doses and continuous covariates are embedded: ``"sinusoidal"``, ``"fourier"``, ``"direct"``, ``"learned"``,
+        ``"rotary"``, ``"hybrid"`` or ``"wavelet"``.
+    level_embedding
+        How noise level and library size are embedded, one of the same.
+    category_embedding
+        How categories are embedded: ``"table"``, or with fewer parameters ``"hashed"`` or ``"code"``.
+    set_pooling
+        How the perturbations of one cell are pooled with ``intervention="embedding"``: ``"attention"`` or ``"mean"``.
+    process
+        How cells are corrupted and generated: ``"thinning"`` removes and adds molecules.
+    registry
+        Registry of a saved model, in place of ``adata``.
+    datamodule
+        Unused; scvi-tools hands it over when it loads a model.
+
+    Examples
+    --------
+    >>> import scdiffgen
+    >>> adata = scdiffgen.datasets.pbmc68k()
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=16)
+    >>> model.train(max_epochs=1, enable_progress_bar=False)
+    >>> model.generate({"cell_type": "CD14+ Monocyte"}, n_cells=5, n_steps=4, seed=0).shape
+    (5, 765)
+    """
+
+    _module_cls = TokenDiffusionModule
+    _training_plan_cls = DiffusionTrainingPlan
+    _data_splitter_cls = SparseDataSplitter
+
+    def __init__(
+        self,
+        adata: AnnData | None = None,
+        preset: Preset | None = None,
+        n_tokens: int | None = None,
+        token_dim: int | None = None,
+        n_layers: int | None = None,
+        dropout: float | None = None,
+        readout_dim: int | None = None,
+        readout: ReadoutOptions | None = None,
+        nested_tokens: bool = False,
+        withhold_rate: float = 0.1,
+        intervention: InterventionKind = "effect",
+        conditioning: ConditioningKind = "adaln",
+        number_embedding: NumberKind = "sinusoidal",
+        level_embedding: NumberKind = "sinusoidal",
+        category_embedding: CategoryKind = "table",
+        set_pooling: PoolingKind = "attention",
+        process: Literal["thinning"] = "thinning",
+        registry: dict[str, Any] | None = None,
+        datamodule: None = None,
+    ) -> None:
+        super().__init__(adata, registry)
+        if process != "thinning":
+            raise ValueError(f"`process` is {process!r}: choose 'thinning'.")
+        if not 0 <= withhold_rate < 1:
+            raise ValueError(f"`withhold_rate` is {withhold_rate}: pass a share in [0, 1).")
+        preset = preset or default_preset()
+        size = network_size(preset, n_tokens, token_dim, n_layers, dropout, readout_dim)
+        size = replace(
+            size,
+            readout=readout or ReadoutOptions(),
+            nested_tokens=nested_tokens,
+            conditioning=conditioning,
+            level_embedding=level_embedding,
+        )
+        if intervention not in ("effect", "embedding"):
+            raise ValueError(f"`intervention` is {intervention!r}: choose 'effect' or 'embedding'.")
+        options = ConditionOptions(number=number_embedding, category=category_embedding, set_pooling=set_pooling)
+        specs = condition_specs(self.registry)
+        features = {
+            spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
+            for spec in specs
+            if spec.n_features
+        }
+        self.module = TokenDiffusionModule(
+            self.summary_stats.n_vars, specs, size, withhold_rate, options, intervention, features
+        )
+        conditions = ", ".join(spec.name for spec in specs) or "none"
+        self._model_summary_string = (
+            f"TokenDiffusion on {self.summary_stats.n_vars} genes: {size.n_tokens} tokens of {size.token_dim}, "
+            f"{size.n_layers} layers, process {process!r}, conditions: {conditions}"
+        )
+        self.init_params_ = self._get_init_params(locals())
+
+    @classmethod
+    @setup_anndata_dsp.dedent
+    def setup_anndata(
+        cls,
+        adata: AnnData,
+        layer: str | None = None,
+        labels_key: str | None = None,
+        batch_key: str | None = None,
+        perturbation_key: str | list[str] | None = None,
+        control: str | list[str] = "control",
+        perturbation_sep: str = "+",
+        dose_key: str | list[str] | None = None,
+        dose_unit: str | None = None,
+        hierarchy_keys: list[str] | None = None,
+        categorical_covariate_keys: list[str] | None = None,
+        continuous_covariate_keys: list[str] | None = None,
+        text_key: str | None = None,
+        perturbation_features_key: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """%(summary)s.
+
+        Parameters
+        ----------
+        %(param_adata)s
+        %(param_layer)s
+        %(param_labels_key)s
+        %(param_batch_key)s
+        perturbation_key
+            Column of ``adata.obs`` with what was done to each cell, such as ``"FOXO1"`` or ``"FOXO1+TP53"``; or several
+            columns with a part each. Columns that share a name, such as ``drug_1`` and ``drug_2``, hold the same kind
+            of perturbation; others, such as a knock-out and a drug, different kinds.
+        control
+            Name, or names, of cells to which nothing was done.
+        perturbation_sep
+            What stands between the parts of a combination, and between their doses.
+        dose_key
+            Column of doses: a number, or ``"0.5+1.0"`` aligned with the perturbation; or as many columns as
+            ``perturbation_key`` names.
+        dose_unit
+            What doses are measured in; kept and shown, never computed with.
+        hierarchy_keys
+            Columns from the root of a hierarchy to its leaves, such as organism, tissue, cell type. A cell may end at
+            any level.
+        %(param_cat_cov_keys)s
+        %(param_cont_cov_keys)s
+        text_key
+            Column of descriptions in words, such as ``"naive T cell, day 3"``. A pretrained sentence encoder embeds
+            each distinct one once; the vectors are kept with the model, which can be asked for descriptions that no
+            cell has. Needs ``pip install 'scdiffgen[text]'``.
+        perturbation_features_key
+            Key of ``adata.uns`` with a feature vector of each perturbation, a mapping or a data frame. Perturbations
+            that were never measured can be predicted if they have one.
+
+        Raises
+        ------
+        ValueError
+            If the counts are not counts (negative, fractional, not finite), a cell is empty, a name is double, or a
+            key holds missing values.
+        KeyError
+            If a key is not in ``adata``.
+        ImportError
+            If there are descriptions, and the sentence encoder is not installed.
+
+        Examples
+        --------
+        >>> import scdiffgen
+        >>> adata = scdiffgen.datasets.pbmc68k()
+        >>> scdiffgen.model.TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")
+        """
+        setup_method_args = cls._get_setup_method_args(**locals())
+        forget_copied_setup(adata, cls._setup_adata_manager_store)
+        fields = fields_for(
+            layer=layer,
+            labels_key=labels_key,
+            batch_key=batch_key,
+            perturbation_key=perturbation_key,
+            control=control,
+            perturbation_sep=perturbation_sep,
+            dose_key=dose_key,
+            dose_unit=dose_unit,
+            hierarchy_keys=hierarchy_keys,
+            categorical_covariate_keys=categorical_covariate_keys,
+            continuous_covariate_keys=continuous_covariate_keys,
+            text_key=text_key,
+            perturbation_features_key=perturbation_features_key,
+        )
+        manager = Manager(fields=fields, setup_method_args=setup_method_args)
+        manager.register_fields(adata, **kwargs)
+        cls.register_manager(manager)
+
+    def train(
+        self,
+        max_epochs: int | None = None,
+        accelerator: str = "auto",
+        devices: int | list[int] | str = "auto",
+        train_size: float | None = None,
+        validation_size: float | None = None,
+        shuffle_set_split: bool = True,
+        batch_size: int = 128,
+        early_stopping: bool = True,
+        check_val_every_n_epoch: int | None = None,
+        datasplitter_kwargs: dict[str, Any] | None = None,
+        plan_config: Any = None,
+        plan_kwargs: dict[str, Any] | None = None,
+        trainer_config: Any = None,
+        **trainer_kwargs: Any,
+    ) -> None:
+        """Train the model.
+
+        Parameters
+        ----------
+        max_epochs
+            Passes over the training cells; by default so many that about ``7 * n_train ** 0.75`` steps are made.
+        accelerator, devices
+            As in Lightning; ``"auto"`` takes a GPU where there is one.
+        train_size, validation_size
+            Shares of the cells. By default 0.9 and the rest. Cells in neither are a test set.
+        shuffle_set_split
+            Whether the cells are shuffled before they are split.
+        batch_size
+            Cells a step.
+        early_stopping
+            Stop when the validation loss has risen by 1 % over its best (``plan_kwargs={"max_validation_rise": ...}``).
+        check_val_every_n_epoch
+            Epochs between validations; by default about 100 steps.
+        datasplitter_kwargs
+            For :class:`scvi.dataloaders.DataSplitter`; ``external_indexing`` fixes the split.
+        plan_config, plan_kwargs
+            Settings of the optimiser, see :class:`scdiffgen.train.TrainingPlanConfig`.
+        trainer_config
+            Settings of the trainer in one object.
+        **trainer_kwargs
+            For :class:`scvi.train.Trainer`, such as ``logger``, ``enable_progress_bar``, ``max_steps``, ``callbacks``.
+        """
+        check_positive_integer("batch_size", batch_size)
+        n_train = math.ceil(self.adata.n_obs * (train_size or 0.9))
+        if datasplitter_kwargs and datasplitter_kwargs.get("external_indexing"):
+            n_train = len(datasplitter_kwargs["external_indexing"][0])
+        max_epochs = default_max_epochs(n_train, batch_size) if max_epochs is None else max_epochs
+        check_positive_integer("max_epochs", max_epochs)
+        if check_val_every_n_epoch is None:
+            check_val_every_n_epoch = round(STEPS_PER_VALIDATION / math.ceil(n_train / batch_size))
+            check_val_every_n_epoch = min(max(check_val_every_n_epoch, 1), max_epochs)
+        if not early_stopping:
+            plan_kwargs = {**(plan_kwargs or {}), "max_validation_rise": math.inf}
+        if not self.is_trained_:
+            frequencies = self._gene_frequencies()
+            for denoiser in (self.module.denoiser, self.module.ema_denoiser):
+                denoiser.network.readout.initialise_bias(frequencies)
+        self.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
+        super().train(
+            max_epochs=max_epochs,
+            accelerator=accelerator,
+            devices=devices,
+            train_size=train_size,
+            validation_size=validation_size,
+            shuffle_set_split=shuffle_set_split,
+            load_sparse_tensor=True,
+            batch_size=batch_size,
+            datasplitter_kwargs=datasplitter_kwargs,
+            plan_config=plan_config,
+            plan_kwargs=plan_kwargs,
+            trainer_config=trainer_config,
+            check_val_every_n_epoch=check_val_every_n_epoch,
+            **trainer_kwargs,
+        )
+        known = np.concatenate([self.train_indices, self.validation_indices]).astype(int)
+        self._remember_training_cells(known)
+        self._remember_token_basis(known)
+        treated = {name: self._training_conditions()[name] for name in self.module.denoiser.effect_names}
+        ids = {name: torch.from_numpy(np.unique(parts.ids[parts.mask])) for name, parts in treated.items()}
+        self.module.share_half_doses(ids)
+
+    def _gene_frequencies(self) -> torch.Tensor:
+        """Share of all molecules that each gene has ``(genes,)``, half a molecule added to each."""
+        total = np.zeros(self.summary_stats.n_vars)
+        for counts, _ in Cells(self, None, None, None, None):
+            total += column_sums(counts).cpu().numpy()
+        return torch.from_numpy((total + 0.5) / (total + 0.5).sum()).float()

@@ -1,0 +1,95 @@
+"""Writing results into an AnnData: the only place where the model touches one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, UNS_KEY
+
+from ._cells import Cells, generator_from
+from ._generation import N_STEPS
+from ._inspection import Inspection
+from ._perturbation import Perturbation
+from ._representation import Representation
+from ._token_contributions import TokenContributions
+from ._token_edits import TokenEdits
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from scipy import sparse
+
+KEYS = ("X_generated", "X_tokens", ACTIVATION_KEY, LOADINGS_KEY)
+
+
+class WriteBack(Inspection, Perturbation, Representation, TokenContributions, TokenEdits):
+    """Results into ``.obsm`` and ``.varm``."""
+
+    def write_back(
+        self,
+        adata: AnnData | None = None,
+        *,
+        keys: Sequence[str] | None = None,
+        n_steps: int = N_STEPS,
+        batch_size: int | None = None,
+        seed: int | None = None,
+        silent: bool = False,
+    ) -> None:
+        """Write generated cells, tokens and loadings into an AnnData, all of them or none.
+
+        ================================ =======================================================================
+        ``.obsm["X_generated"]``         a generated twin of every cell: same conditions, same library size
+                                         (CSR, int32)
+        ``.obsm["X_tokens"]``            :meth:`get_latent_representation`
+        ``.obsm["X_token_activation"]``  :meth:`get_token_activation`, as an array
+        ``.varm["token_loadings"]``      :meth:`get_token_loadings`, as an array; :func:`scanpy.pl.ranking` draws it
+        ``.uns["scdiffgen"]``            of the tokens: names, shares of variance that they explain, method of the
+                                         loadings, an identifier of the weights, and the names that you gave them
+        ================================ =======================================================================
+
+        Parameters
+        ----------
+        adata
+            Cells; by default those the model was made with.
+        keys
+            Which of the first four to write, by default all.
+        n_steps, batch_size, seed, silent
+            As in :meth:`generate`, for the twins.
+
+        Examples
+        --------
+        >>> model.write_back(adata, keys=["token_loadings", "X_token_activation"])
+        >>> adata.varm["token_loadings"].shape[0] == adata.n_vars
+        True
+        """
+        self._require_training()
+        keys = KEYS if keys is None else [keys] if isinstance(keys, str) else list(keys)
+        unknown = [key for key in keys if key not in KEYS]
+        if unknown:
+            raise ValueError(f"`keys` names {unknown}: choose from {list(KEYS)}.")
+        if adata is not None and adata.is_view:
+            raise ValueError("`adata` is a view: results would go to a copy of it. Pass `adata.copy()` and keep that.")
+        adata = self._validate_anndata(adata)
+        options: dict[str, Any] = {"batch_size": batch_size, "silent": silent}
+        compute: dict[str, Callable[[], Any]] = {
+            "X_generated": lambda: self._twins(adata, n_steps, seed, batch_size, silent),
+            "X_tokens": lambda: self.get_latent_representation(adata, **options),
+            ACTIVATION_KEY: lambda: self.get_token_activation(adata, **options).to_numpy(),
+            LOADINGS_KEY: lambda: self.get_token_loadings().to_numpy(),
+        }
+        results = {key: compute[key]() for key in keys}
+        for key, values in results.items():
+            (adata.varm if key == LOADINGS_KEY else adata.obsm)[key] = values
+        adata.uns[UNS_KEY] = self._about_tokens(adata)
+
+    def _twins(
+        self, adata: AnnData, n_steps: int, seed: int | None, batch_size: int | None, silent: bool
+    ) -> sparse.csr_matrix:
+        """Generated cells with the conditions and library sizes of measured ones."""
+        cells = Cells(self, adata, None, batch_size, None if silent else "Generating")
+        generator = generator_from(seed, self.device)
+        twins = [
+            self._grow(conditions, self.module.library(counts), generator, n_steps=n_steps)
+            for counts, conditions in cells
+        ]
+        return cells.in_order(twins)

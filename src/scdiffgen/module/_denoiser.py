@@ -1,0 +1,146 @@
+"""Everything that is trained: embedded conditions, the base network, and what interventions add to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.diffusion import Thinned, UrnPrediction
+from scdiffgen.nn import (
+    ConditionEmbedder,
+    ConditionOptions,
+    EffectNetwork,
+    GeneScores,
+    NetworkSize,
+    TokenNetwork,
+    UniversalCombination,
+)
+
+Conditions = Mapping[str, Parts[Tensor]]
+InterventionKind = Literal["effect", "embedding"]
+
+
+class Denoiser(nn.Module):
+    """Predict the missing molecules of corrupted cells under given conditions.
+
+    Parameters
+    ----------
+    n_vars
+        Number of genes.
+    specs
+        The registered conditions.
+    size
+        Widths and depths of the network.
+    options
+        How conditions are embedded.
+    intervention
+        ``"effect"``: interventions add to the scores of the genes, blind to the identity of the cell
+        (:class:`~scdiffgen.nn.EffectNetwork`). ``"embedding"``: they are embedded beside the identity.
+    features
+        Feature vectors ``(categories, n_features)`` of the conditions that have them.
+    """
+
+    def __init__(
+        self,
+        n_vars: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        options: ConditionOptions,
+        intervention: InterventionKind,
+        features: Mapping[str, Tensor],
+    ) -> None:
+        super().__init__()
+        self.effect_names = [s.name for s in specs if s.role == "intervention" and intervention == "effect"]
+        embedded = [spec for spec in specs if spec.name not in self.effect_names]
+        dim = size.conditioning_dim
+        of_embedded = {name: vectors for name, vectors in features.items() if name not in self.effect_names}
+        self.embed = ConditionEmbedder(embedded, dim, options, features=of_embedded)
+        self.combine = (
+            UniversalCombination(len(embedded), dim, kind=options.combine) if size.conditioning == "adaln" else None
+        )
+        self.network = TokenNetwork(n_vars, size)
+        self.effects = nn.ModuleList(
+            EffectNetwork(spec, n_vars, size, options, features.get(spec.name))
+            for spec in specs
+            if spec.name in self.effect_names
+        )
+        # The base must know whether it was told that a cell is treated or not, or cannot know.
+        self.not_told = nn.Parameter(torch.zeros(len(self.effect_names), dim))
+
+    def forward(self, thinned: Thinned, conditions: Conditions) -> UrnPrediction:
+        """Rates of the next molecule of corrupted cells."""
+        condition = self.embed_conditions(conditions, len(thinned.library))
+        return self.predict(thinned.state, thinned.n_molecules, thinned.library, condition, conditions)
+
+    def predict(
+        self,
+        state: Tensor,
+        n_molecules: Tensor,
+        library: Tensor,
+        condition: Tensor,
+        conditions: Conditions,
+        effect_scale: float = 1.0,
+    ) -> UrnPrediction:
+        """Rates of the next molecule, the identity being embedded already.
+
+        Parameters
+        ----------
+        state
+            Molecules there, CSR ``(cells, genes)``.
+        n_molecules, library
+            Molecules there, and in the finished cell, ``(cells,)``.
+        condition
+            :meth:`embed_conditions` of the cells.
+        conditions
+            The same conditions, of which the effects read the interventions.
+        effect_scale
+            Factor of the scores that interventions add.
+        """
+        scores: GeneScores = self.network(state, n_molecules, library, condition)
+        for added in self.added_scores(state, n_molecules, library, conditions).values():
+            scores = scores._replace(logits=scores.logits + effect_scale * added)
+        return UrnPrediction(scores.log_rates(), scores.urn_weights)
+
+    def added_scores(
+        self, state: Tensor, n_molecules: Tensor, library: Tensor, conditions: Conditions
+    ) -> dict[str, Tensor]:
+        """Scores ``(cells, genes)`` that interventions add, where any are told; arguments as in :meth:`predict`."""
+        return {
+            name: self.effect_of(name)(state, n_molecules, library, conditions[name])
+            for name in self.effect_names
+            if name in conditions and conditions[name].mask.any()
+        }
+
+    def effect_of(self, name: str) -> EffectNetwork:
+        """The effect network of an intervention."""
+        return cast("EffectNetwork", self.effects[self.effect_names.index(name)])
+
+    def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
+        """Append feature vectors ``(new, n_features)`` of further categories of a condition; their ids follow on.
+
+        A set of several kinds of parts (:attr:`ConditionSpec.components`) needs the kind of each.
+        """
+        if name in self.effect_names:
+            self.effect_of(name).extend_features(vectors)
+        else:
+            self.embed.extend_features(name, vectors, components)
+
+    def embed_conditions(self, conditions: Conditions, n_cells: int) -> Tensor:
+        """Vectors of everything but the effects.
+
+        One vector a cell ``(cells, conditioning_dim)``; or, unless ``size.conditioning`` is ``"adaln"``, one for each
+        condition ``(cells, conditions, conditioning_dim)``.
+        """
+        vectors = self.embed({n: c for n, c in conditions.items() if n not in self.effect_names}, n_cells)
+        withheld = vectors.new_ones(n_cells, len(self.effect_names), 1)
+        for column, name in enumerate(self.effect_names):
+            if name in conditions:
+                withheld[:, column, 0] = (~conditions[name].told).to(withheld)
+        not_told = withheld * self.not_told
+        if self.combine is None:
+            return torch.cat([vectors, not_told], dim=1)
+        return self.combine(vectors) + not_told.sum(1)

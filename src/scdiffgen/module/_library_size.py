@@ -1,0 +1,202 @@
+r"""How many molecules a generated cell gets: library sizes of real cells under the same conditions.
+
+Interventions change the number of molecules in cells never treated with them as they do in others. Where an identity
+:math:`s` (a cell type, say) and an intervention :math:`p` were not measured together, sizes are those of the control
+cells of this identity times
+
+.. math:: \exp \frac{1}{|T|} \sum_{t \in T}
+    \left( \overline{\log L}_{t, p} - \overline{\log L}_{t, \text{control}} \right),
+
+:math:`T` the identities measured with both. A combination that was never measured multiplies by the factors of its
+parts, and what was never measured at all by 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scdiffgen._conditions import ConditionSpec, Parts
+
+NOT_TOLD, ABSENT = -1, -2
+
+
+@dataclass(frozen=True)
+class LibrarySizeModel:
+    """Empirical library sizes per condition, smoothed, with back-off to coarser groups.
+
+    A cell's library size is that of a random training cell under the same conditions, times a log-normal factor that
+    keeps the group's variance (the smoothed bootstrap). Where fewer than ``min_cells`` training cells match, they are
+    those of control cells of the same identity, changed as the interventions change it in other identities; and where
+    these are too few, the last condition of the identity is let go, then the one before it, until enough match; with
+    none left, all training cells do.
+
+    Parameters
+    ----------
+    library
+        Library sizes of the training cells ``(cells,)``.
+    codes
+        Categories of the training cells ``(cells, conditions)``, the most telling condition first, as of
+        :func:`condition_codes`.
+    min_cells
+        Smallest group that is trusted.
+    n_interventions
+        Number of last columns of ``codes`` that are the interventions of a cell, a set; the others are its identity.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scdiffgen.module import LibrarySizeModel
+    >>> sizes = LibrarySizeModel(np.repeat([100.0, 900.0], 50), np.repeat([[0], [1]], 50, axis=0))
+    >>> bool(sizes.sample(np.array([[1], [1]]), np.random.default_rng(0)).mean() > 500)
+    True
+    """
+
+    library: np.ndarray
+    codes: np.ndarray
+    min_cells: int = 20
+    n_interventions: int = 0
+
+    def sample(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw library sizes.
+
+        Parameters
+        ----------
+        codes
+            The same of the cells to generate; of interventions there may be more columns.
+        rng
+            Source of randomness.
+
+        Returns
+        -------
+        Whole numbers of molecules ``(cells,)``, at least 1.
+        """
+        drawn = np.empty(len(codes))
+        groups, group_of = np.unique(codes, axis=0, return_inverse=True)
+        for index, group in enumerate(groups):
+            rows = np.flatnonzero(group_of.ravel() == index)
+            drawn[rows] = _smoothed_bootstrap(np.log(self.library[self.matching(group)]), len(rows), rng)
+            drawn[rows] += self.log_factor(group)
+        return np.maximum(np.exp(drawn).round(), 1)
+
+    def matching(self, group: np.ndarray) -> np.ndarray:
+        """Rows of the training cells that stand for the conditions ``group`` ``(conditions,)``, after back-off."""
+        rows = self._measured(group)
+        if len(rows) < self.min_cells:
+            among = self._controls() if self._asks_interventions(group) else np.ones(len(self.library), dtype=bool)
+            rows = self._same_identity(group, among)
+        return rows
+
+    def log_factor(self, group: np.ndarray) -> float:
+        """What interventions add to the log library size of the cells :meth:`matching` ``group``, which have none."""
+        if not self._asks_interventions(group) or len(self._measured(group)) >= self.min_cells:
+            return 0.0
+        parts = group[self._n_identity :]
+        parts = parts[parts >= 0]
+        whole = self._difference(group, parts)
+        if whole is not None:
+            return whole
+        return sum(self._difference(group, part) or 0.0 for part in parts[:, None])
+
+    @property
+    def _n_identity(self) -> int:
+        return self.codes.shape[1] - self.n_interventions
+
+    def _asks_interventions(self, group: np.ndarray) -> bool:
+        return bool((group[self._n_identity :] != NOT_TOLD).any())
+
+    def _measured(self, group: np.ndarray) -> np.ndarray:
+        """Rows of the training cells under all of the conditions that ``group`` tells."""
+        told = np.flatnonzero(group[: self._n_identity] != NOT_TOLD)
+        same = (self.codes[:, told] == group[told]).all(1)
+        if self._asks_interventions(group):
+            parts = group[self._n_identity :]
+            same &= self._treated(parts[parts >= 0])
+        return np.flatnonzero(same)
+
+    def _treated(self, parts: np.ndarray) -> np.ndarray:
+        """Whether each training cell has exactly these interventions, none for a control ``(cells,)``."""
+        slots = self.codes[:, self._n_identity :]
+        n_parts, n_shared = (slots >= 0).sum(1), np.isin(slots, parts).sum(1)
+        return (slots != NOT_TOLD).any(1) & (n_parts == len(parts)) & (n_shared == len(parts))
+
+    def _controls(self) -> np.ndarray:
+        """Control cells, or all if there are too few ``(cells,)``."""
+        controls = self._treated(np.zeros(0, dtype=np.int64))
+        return controls if controls.sum() >= self.min_cells else np.ones_like(controls)
+
+    def _same_identity(self, group: np.ndarray, among: np.ndarray) -> np.ndarray:
+        """Rows of the training cells ``among`` these that have the identity of ``group``, after back-off."""
+        told = np.flatnonzero(group[: self._n_identity] != NOT_TOLD)
+        for n_conditions in range(len(told), 0, -1):
+            columns = told[:n_conditions]
+            rows = np.flatnonzero((self.codes[:, columns] == group[columns]).all(1) & among)
+            if len(rows) >= self.min_cells:
+                return rows
+        return np.flatnonzero(among)
+
+    def _difference(self, group: np.ndarray, parts: np.ndarray) -> float | None:
+        """Mean difference of log library sizes between cells with these interventions and controls, over identities.
+
+        Identities differ in the conditions that ``group`` tells, of which the last are let go until some identity has
+        enough cells of both; None if not even all identities together have.
+        """
+        treated, controls = self._treated(parts), self._controls()
+        if treated.sum() < self.min_cells:
+            return None
+        log_library = np.log(self.library)
+        told = np.flatnonzero(group[: self._n_identity] != NOT_TOLD)
+        for n_conditions in range(len(told), -1, -1):
+            _, identity = np.unique(self.codes[:, told[:n_conditions]], axis=0, return_inverse=True)
+            n_of, mean_of = zip(
+                *(_means(log_library, identity.ravel(), which) for which in (treated, controls)), strict=True
+            )
+            both = np.minimum(*n_of) >= self.min_cells
+            if both.any():
+                return float((mean_of[0] - mean_of[1])[both].mean())
+        return None
+
+
+def _means(values: np.ndarray, group_of: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Number and mean of some of the values in each group ``(groups,)``; the mean of none is 0."""
+    n_groups = group_of.max() + 1
+    n_values = np.bincount(group_of[which], minlength=n_groups)
+    return n_values, np.bincount(group_of[which], values[which], n_groups) / np.maximum(n_values, 1)
+
+
+def _smoothed_bootstrap(values: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
+    """Resample with Silverman's Gaussian kernel, shrunk to keep mean and variance (Silverman & Young 1987)."""
+    mean, spread = values.mean(), values.std()
+    bandwidth = 1.06 * len(values) ** -0.2
+    resampled = rng.choice(values, size) - mean
+    return mean + (resampled + bandwidth * spread * rng.standard_normal(size)) / np.sqrt(1 + bandwidth**2)
+
+
+def condition_codes(
+    conditions: Mapping[str, Parts[np.ndarray]], specs: Sequence[ConditionSpec], n_cells: int
+) -> np.ndarray:
+    """Categories of some cells under every registered condition, for :class:`LibrarySizeModel`.
+
+    Parameters
+    ----------
+    conditions
+        Conditions by name; one left out is not told.
+    specs
+        The registered conditions, interventions last; numbers are no categories and are left out.
+    n_cells
+        Number of cells.
+
+    Returns
+    -------
+    Codes ``(cells, slots of all conditions)``: -1 is not told, -2 is told to be absent.
+    """
+    columns = [np.zeros((n_cells, 0), dtype=np.int64)]
+    for spec in specs:
+        if spec.kind != "number" and spec.name in conditions:
+            ids, _, mask, told = conditions[spec.name]
+            columns.append(np.where(told[:, None], np.where(mask, ids, ABSENT), NOT_TOLD))
+        elif spec.kind != "number":
+            columns.append(np.full((n_cells, spec.n_slots), NOT_TOLD))
+    return np.concatenate(columns, axis=1)

@@ -1,0 +1,109 @@
+"""What is read from the tokens of whole cells beside their activation: contributions, gradients, attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from scdiffgen.diffusion import Thinned, row_sums
+from scdiffgen.nn import Attention
+
+from ._denoiser import Conditions, Denoiser
+
+
+class Contributions(NamedTuple):
+    """Terms of the log-rates of cells, each centred over all genes of the model; they add up to ``total``."""
+
+    total: Tensor  # (cells, genes)
+    tokens: Tensor  # (cells, tokens, genes), tokens in the network's order
+    effects: dict[str, Tensor]  # (cells, genes), what interventions add
+    constant: Tensor  # (genes,)
+
+
+@torch.no_grad()
+def contributions(denoiser: Denoiser, counts: Tensor, conditions: Conditions, genes: Tensor) -> Contributions:
+    """Split the log-rates of some genes in whole cells.
+
+    Parameters
+    ----------
+    denoiser
+        The network.
+    counts, conditions
+        The cells, CSR ``(cells, genes)``, and their conditions.
+    genes
+        Positions of the genes to return.
+    """
+    readout = denoiser.network.readout
+    library = row_sums(counts, counts.values())
+    whole = Thinned(counts, torch.zeros_like(counts.values()), library, library)
+    condition = denoiser.embed_conditions(conditions, len(library))
+    weights = readout.loadings()
+    weights = (weights - weights.mean(2, keepdim=True))[:, :, genes]
+    hidden = readout.hidden(denoiser.network.tokens(counts, library, library, condition))
+    added = denoiser.added_scores(counts, library, library, conditions)
+    return Contributions(
+        total=_centred(denoiser(whole, conditions).log_rates)[:, genes],
+        tokens=torch.einsum("ctr,trg->ctg", hidden, weights),
+        effects={name: _centred(scores)[:, genes] for name, scores in added.items()},
+        constant=_centred(readout.bias[None])[0, genes],
+    )
+
+
+def _centred(scores: Tensor) -> Tensor:
+    return scores - scores.mean(1, keepdim=True)
+
+
+def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Conditions, directions: Tensor) -> Tensor:
+    """Derivatives of activations after ``log1p(counts)``, summed over whole cells: ``(tokens, genes)``.
+
+    Library size and conditions are held. ``directions`` ``(tokens, readout_dim)`` turn what each token says into its
+    activation, in the network's order. The first layer is linear in ``log1p(counts)``, so derivatives are taken after
+    its output and multiplied by its weights.
+    """
+    network = denoiser.network
+    library = row_sums(counts, counts.values())
+    conditioning = network.trunk.conditioning(library, library, denoiser.embed_conditions(conditions, len(library)))
+    sums = network.trunk.encoder.sum_genes(counts).detach().requires_grad_()
+    activation = torch.einsum("ctr,tr->t", network.readout.hidden(network.trunk(sums, conditioning)), directions)
+    gradients = [torch.autograd.grad(token, sums, retain_graph=True)[0].sum(0) for token in activation]
+    return torch.stack(gradients) @ network.trunk.encoder.weight.T
+
+
+@torch.no_grad()
+def encoder_weights(denoiser: Denoiser, directions: Tensor) -> Tensor:
+    """Weights of the genes on the activations ``(tokens, genes)`` along the encoder's linear maps alone."""
+    network = denoiser.network
+    encoder = network.trunk.encoder
+    to_tokens = encoder.to_tokens.weight.unflatten(0, encoder.shape)  # (tokens, dim, hidden)
+    read = torch.einsum("tdr,tr->td", network.readout.heads, directions)
+    return torch.einsum("td,tdh->th", read, to_tokens) @ encoder.weight.T
+
+
+@torch.no_grad()
+def attention_weights(denoiser: Denoiser, thinned: Thinned, conditions: Conditions) -> Tensor:
+    """Attention of each token (rows) to each, mean over the heads: ``(layers, cells, tokens, tokens)``."""
+    with _recorded(denoiser) as weights:
+        denoiser(thinned, conditions)
+    n_tokens = len(denoiser.network.trunk.positions)  # what stands behind them are conditions
+    return torch.stack(weights)[:, :, :n_tokens, :n_tokens]
+
+
+@contextmanager
+def _recorded(denoiser: Denoiser) -> Iterator[list[Tensor]]:
+    """Collect the attention of each block while the network runs."""
+    collected: list[Tensor] = []
+
+    def record(attention: Attention, inputs: tuple[Tensor]) -> None:
+        collected.append(attention.weights(inputs[0]).mean(1))
+
+    blocks = denoiser.network.trunk.transformer.blocks
+    handles = [cast("Attention", block.attention).register_forward_pre_hook(record) for block in blocks]
+    try:
+        yield collected
+    finally:
+        for handle in handles:
+            handle.remove()

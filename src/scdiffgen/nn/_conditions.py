@@ -1,0 +1,232 @@
+"""From the conditions of a cell to vectors: one vector a registered condition, in the order of registration."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from scdiffgen._conditions import ConditionSpec, Parts
+
+from ._embedders import CombinationKind, ConditionOptions, condition_embedder
+from ._features import FeatureEmbedding
+from ._sets import ComponentPooling
+
+
+def clear_padding(parts: Parts[Tensor], dtype: torch.dtype) -> Parts[Tensor]:
+    """Put zeros wherever a condition is padding or not told, whatever was there.
+
+    Parameters
+    ----------
+    parts
+        One condition of some cells.
+    dtype
+        Floating point type of the values returned.
+
+    Returns
+    -------
+    The same condition; ``mask`` is False also where it is not told.
+    """
+    mask = parts.mask & parts.told[:, None]
+    values = parts.values.to(dtype).masked_fill(~mask, 0.0)
+    return Parts(ids=parts.ids.masked_fill(~mask, 0), values=values, mask=mask, told=parts.told)
+
+
+class ConditionEmbedder(nn.Module):
+    """Embed every registered condition; one that is not told has a learned *null* vector instead.
+
+    A category, number or hierarchy without any part counts as not told, a set without parts as a control.
+
+    Parameters
+    ----------
+    specs
+        The registered conditions.
+    dim
+        Length of each vector.
+    options
+        How conditions are embedded.
+    features
+        Feature vectors (categories, n_features) of each condition whose spec has ``n_features``. May be left out where
+        a state dict that holds them is loaded.
+
+    Examples
+    --------
+    >>> specs = [ConditionSpec("cell_type", "category", n_categories=3), ConditionSpec("age", "number")]
+    >>> embed = ConditionEmbedder(specs, 16)
+    >>> one = torch.ones(2, 1)
+    >>> age = Parts(ids=one.long() * 0, values=one * 61.0, mask=one.bool(), told=torch.tensor([True, False]))
+    >>> embed({"age": age}, n_cells=2).shape
+    torch.Size([2, 2, 16])
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ConditionSpec],
+        dim: int,
+        options: ConditionOptions | None = None,
+        *,
+        features: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        options = options or ConditionOptions()
+        self.names = [spec.name for spec in specs]
+        self.embedders = nn.ModuleList(condition_embedder(spec, dim, options) for spec in specs)
+        self.null = nn.Parameter(torch.randn(len(specs), dim) * dim**-0.5)
+        for name, vectors in (features or {}).items():
+            self.extend_features(name, vectors)
+
+    def forward(
+        self, conditions: Mapping[str, Parts[Tensor]], n_cells: int
+    ) -> Float[Tensor, "{n_cells} n_conditions dim"]:
+        """Embed the conditions of some cells.
+
+        Parameters
+        ----------
+        conditions
+            The parts of each condition by name. A condition left out is not told for any cell.
+        n_cells
+            Number of cells, which an empty mapping does not tell.
+
+        Returns
+        -------
+        The vectors (cells, conditions, dim), conditions in the order of ``specs``.
+
+        Raises
+        ------
+        KeyError
+            If a name is not a registered condition.
+        ValueError
+            If a condition is not of ``n_cells`` cells.
+        """
+        for name, parts in conditions.items():
+            self._index(name)
+            if len(parts.told) != n_cells:
+                raise ValueError(
+                    f"`conditions[{name!r}]` is of {len(parts.told)} cells. Pass one of `n_cells`={n_cells}."
+                )
+        null = self.null.expand(n_cells, -1, -1)
+        vectors = [
+            self._embed(index, conditions[name]) if name in conditions else null[:, index]
+            for index, name in enumerate(self.names)
+        ]
+        return torch.stack(vectors, dim=1) if vectors else null
+
+    def extend_features(
+        self, name: str, vectors: Float[Tensor, "new n_features"], components: Sequence[int] = ()
+    ) -> None:
+        """Append feature vectors of further categories, such as perturbations that training never saw.
+
+        Parameters
+        ----------
+        name
+            A condition whose spec has ``n_features``.
+        vectors
+            One row a new category; their ids follow on.
+        components
+            Component of each new category, for a set that has components.
+
+        Raises
+        ------
+        KeyError
+            If there is no such condition.
+        ValueError
+            If it has no feature vectors, or these do not fit to it.
+        """
+        parts = list(self.embedders[self._index(name)].modules())
+        tables = [part for part in parts if isinstance(part, FeatureEmbedding)]
+        if not tables:
+            raise ValueError(
+                f"Condition {name!r} was registered without feature vectors, so it cannot be extended by them."
+            )
+        tables[0].extend(vectors)
+        for pooling in parts:
+            if isinstance(pooling, ComponentPooling):
+                pooling.extend(components)
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise KeyError(f"{name!r} is not a registered condition. Registered are {self.names}.")
+        return self.names.index(name)
+
+    def _embed(self, index: int, parts: Parts[Tensor]) -> Float[Tensor, "cells dim"]:
+        embedder, parts = self.embedders[index], clear_padding(parts, self.null.dtype)
+        told = parts.told if embedder.empty_is_told else parts.mask.any(dim=1)
+        return torch.where(told[:, None], embedder(parts), self.null[index])
+
+
+class UniversalCombination(nn.Module):
+    """Combine the vectors of all conditions into one.
+
+    Parameters
+    ----------
+    n_conditions
+        Number of registered conditions; with none, the result is zero.
+    dim
+        Length of each vector and of the result.
+    kind
+        ``"mlp"`` (concatenate, then a perceptron) or ``"sum"``.
+    """
+
+    def __init__(self, n_conditions: int, dim: int, *, kind: CombinationKind = "mlp") -> None:
+        super().__init__()
+        self.mlp = (
+            nn.Sequential(nn.Flatten(), nn.Linear(n_conditions * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+            if kind == "mlp" and n_conditions
+            else None
+        )
+
+    def forward(self, sequence: Float[Tensor, "cells n_conditions dim"]) -> Float[Tensor, "cells dim"]:
+        """Combine (cells, conditions, dim) to (cells, dim)."""
+        return sequence.sum(dim=1) if self.mlp is None else self.mlp(sequence)
+
+
+def withhold(
+    conditions: Mapping[str, Parts[Tensor]],
+    rate: float,
+    generator: torch.Generator | None = None,
+    *,
+    together: Collection[str] = (),
+) -> dict[str, Parts[Tensor]]:
+    """Withhold each condition from each cell independently: it becomes *not told*.
+
+    From a share ``rate / 2`` of the cells all conditions named in ``together`` are withheld at once, and from the
+    others independently, so often that each is withheld with probability ``rate`` in all.
+
+    Parameters
+    ----------
+    conditions
+        The parts of each condition by name.
+    rate
+        Probability of withholding a condition, in [0, 1].
+    generator
+        Source of randomness, on any device.
+    together
+        Names of conditions that are also withheld all at once, if there are several.
+
+    Returns
+    -------
+    The same parts with fewer cells told.
+
+    Raises
+    ------
+    ValueError
+        If ``rate`` is not a probability.
+    """
+    if not 0 <= rate <= 1:
+        raise ValueError(f"`rate` is {rate}, but it is a probability. Pass a number between 0 and 1.")
+    joint = [name for name in conditions if name in together]
+    joint_rate = rate / 2 if len(joint) > 1 else 0.0
+    single_rate = (rate - joint_rate) / (1 - joint_rate)
+
+    def kept(told: Tensor, rate: float) -> Tensor:
+        device = told.device if generator is None else generator.device
+        return (torch.rand(told.shape, generator=generator, device=device) >= rate).to(told.device)
+
+    joint_kept = kept(conditions[joint[0]].told, joint_rate) if joint_rate else None
+    remaining = {}
+    for name, parts in conditions.items():
+        told = parts.told & kept(parts.told, single_rate if name in joint else rate)
+        remaining[name] = parts._replace(told=told & joint_kept if joint_kept is not None and name in joint else told)
+    return remaining

@@ -1,0 +1,162 @@
+"""Dose-response curves."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = ("dose", "gene", "mean", "low", "high")
+LINE, UNTREATED = "#0072B2", "#4D4D4D"  # blue of Okabe and Ito, told apart in every kind of colour blindness; grey
+PANEL_INCHES = (3.0, 2.4)
+ZERO_SHARE = 0.25  # length of the axis from dose 0 to the smallest positive dose, in lengths of the rest
+MAX_TICKS = 6
+
+
+def dose_response(
+    frame: pd.DataFrame,
+    genes: Sequence[str] | None = None,
+    *,
+    ncols: int = 4,
+    dose_unit: str | None = None,
+    ax: Axes | None = None,
+    show: bool = False,
+    save: str | Path | None = None,
+) -> list[Axes]:
+    """Draw mean expression against dose, with its interval, a panel a gene.
+
+    Doses are on a logarithmic axis that ends, on the left, in a linear piece from dose 0 to the smallest positive dose.
+    Dose 0 is a point of its own, in grey, and a dotted line carries its mean across the panel.
+
+    Parameters
+    ----------
+    frame
+        A row a dose and gene, with the columns ``dose``, ``gene``, ``mean``, ``low`` and ``high``, as from
+        :meth:`scdiffgen.model.TokenDiffusion.dose_response`.
+    genes
+        Genes to draw, in this order; ``None`` draws all, in the order of the table.
+    ncols
+        Panels a row.
+    dose_unit
+        Unit of the doses, for the label of the axis.
+    ax
+        Where to draw, if there is one gene; ``None`` makes a figure.
+    show
+        Whether to show the figure.
+    save
+        File to write the figure to.
+
+    Returns
+    -------
+    The axes, one a gene. They are in units of dose, so that more can be drawn into them.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, a gene is not in the table, a dose is negative or given twice, ``ncols`` is below 1, or
+        ``ax`` is given for several genes.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> curve = pd.DataFrame({"dose": [0, 1, 10], "gene": "IFIT1", "mean": [0.1, 0.9, 2.0]})
+    >>> (axis,) = dose_response(curve.assign(low=curve["mean"] - 0.1, high=curve["mean"] + 0.1))
+    >>> axis.get_title()
+    'IFIT1'
+    """
+    chosen = _check(frame, genes, ncols)
+    if ax is not None and len(chosen) > 1:
+        raise ValueError(f"`ax` is one panel, but there are {len(chosen)} genes: name one in `genes`, or leave it out.")
+    axes = [ax] if ax is not None else _panels(len(chosen), ncols)
+    for axis, gene in zip(axes, chosen, strict=True):
+        _draw(axis, frame[frame["gene"] == gene].sort_values("dose"))
+        axis.set_title(gene)
+    label = "dose" if dose_unit is None else f"dose ({dose_unit})"
+    for position, axis in enumerate(axes):
+        if position % ncols == 0:
+            axis.set_ylabel("mean log expression")
+        if position >= len(axes) - ncols:
+            axis.set_xlabel(label)
+    if save is not None:
+        cast("Figure", axes[0].figure).savefig(save, dpi=150, bbox_inches="tight")
+    if show:
+        plt.show()
+    return axes
+
+
+def _check(frame: pd.DataFrame, genes: Sequence[str] | None, ncols: int) -> list[str]:
+    """Raise if the table cannot be drawn; the genes to draw."""
+    absent = [name for name in COLUMNS if name not in frame]
+    if absent:
+        raise ValueError(f"`frame` lacks the columns {absent}: pass what `TokenDiffusion.dose_response` returns.")
+    known = list(frame["gene"].unique())
+    chosen = known if genes is None else list(genes)
+    unknown = [gene for gene in chosen if gene not in known]
+    if unknown or not chosen:
+        raise ValueError(f"`genes` is {unknown or chosen}, of which `frame` has none: it has {known[:5]} and so on.")
+    if ncols < 1:
+        raise ValueError(f"`ncols` is {ncols}: pass at least 1.")
+    if (frame["dose"] < 0).any():
+        raise ValueError(f"`frame` holds the dose {frame['dose'].min():g}: a dose is at least 0.")
+    drawn = frame[frame["gene"].isin(chosen)]
+    if drawn.duplicated(["gene", "dose"]).any():
+        row = drawn[drawn.duplicated(["gene", "dose"])].iloc[0]
+        raise ValueError(
+            f"`frame` holds gene {row['gene']!r} at dose {row['dose']:g} twice: pass one group of cells at a time."
+        )
+    return chosen
+
+
+def _panels(n_panels: int, ncols: int) -> list[Axes]:
+    """Axes in a grid, in a figure of their own."""
+    n_columns = min(ncols, n_panels)
+    n_rows = math.ceil(n_panels / n_columns)
+    size = (PANEL_INCHES[0] * n_columns, PANEL_INCHES[1] * n_rows)
+    figure, grid = plt.subplots(n_rows, n_columns, figsize=size, squeeze=False, layout="constrained")
+    axes = list(grid.flat)
+    for axis in axes[n_panels:]:
+        figure.delaxes(axis)
+    return axes[:n_panels]
+
+
+def _draw(axis: Axes, curve: pd.DataFrame) -> None:
+    """One gene: untreated cells as a point, the curve with its band over the positive doses."""
+    untreated, treated = curve[curve["dose"] == 0], curve[curve["dose"] > 0]
+    axis.fill_between(treated["dose"], treated["low"], treated["high"], color=LINE, alpha=0.25, linewidth=0)
+    axis.plot(treated["dose"], treated["mean"], color=LINE, marker="o", markersize=4)
+    for row in untreated.itertuples():
+        axis.axhline(row.mean, color=UNTREATED, linewidth=1, linestyle=":")
+        axis.vlines(0, row.low, row.high, color=UNTREATED, linewidth=1.5)
+        axis.plot([0], [row.mean], color=UNTREATED, marker="o", markersize=4)
+    if len(treated):
+        _scale(axis, treated["dose"].to_numpy(), with_zero=len(untreated) > 0)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _scale(axis: Axes, doses: np.ndarray, *, with_zero: bool) -> None:
+    """Logarithmic doses with ticks at powers of ten, and one at 0 where it is drawn."""
+    lowest, highest = doses.min(), doses.max()
+    margin = (highest / lowest) ** 0.05 * 1.1
+    exponents = np.arange(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
+    ticks = 10.0 ** exponents[:: math.ceil(len(exponents) / MAX_TICKS)]
+    ticks = ticks[(ticks >= lowest / margin) & (ticks <= highest * margin)]
+    if len(ticks) < 2:
+        ticks = doses
+    if with_zero:
+        axis.set_xscale("symlog", linthresh=lowest, linscale=max(ZERO_SHARE * math.log10(highest / lowest), ZERO_SHARE))
+        axis.set_xlim(-0.2 * lowest, highest * margin)
+        ticks = np.append(0.0, ticks)
+    else:
+        axis.set_xscale("log")
+        axis.set_xlim(lowest / margin, highest * margin)
+    axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axis.set_xticks([], minor=True)

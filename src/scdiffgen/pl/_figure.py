@@ -1,0 +1,69 @@
+"""Figures of panels, and showing and saving them as scanpy does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import matplotlib.pyplot as plt
+import scanpy as sc
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+Save = str | Path | bool | None
+DPI = 150
+
+
+def panels(n_panels: int, ncols: int, inches: tuple[float, float], ax: Axes | None = None) -> list[Axes]:
+    """Axes in a grid, in a figure of their own; ``ax`` is the one panel, if it is given."""
+    if ncols < 1:
+        raise ValueError(f"`ncols` is {ncols}: pass at least 1.")
+    if ax is not None:
+        if n_panels != 1:
+            raise ValueError(f"`ax` is one panel, but there are {n_panels} to draw: choose one, or leave it out.")
+        return [ax]
+    n_columns = min(ncols, n_panels)
+    n_rows = math.ceil(n_panels / n_columns)
+    size = (inches[0] * n_columns, inches[1] * n_rows)
+    figure, grid = plt.subplots(n_rows, n_columns, figsize=size, squeeze=False, layout="constrained")
+    axes = list(grid.flat)
+    for axis in axes[n_panels:]:
+        figure.delaxes(axis)
+    return axes[:n_panels]
+
+
+def figure_of(axes: Sequence[Axes]) -> Figure:
+    """The figure that holds the axes."""
+    return cast("Figure", axes[0].figure)
+
+
+def finish(axes: Sequence[Axes], name: str, show: bool | None, save: Save) -> None:
+    """Save and show a figure.
+
+    Parameters
+    ----------
+    axes
+        The axes of the figure.
+    name
+        What the file is called, before what ``save`` adds.
+    show
+        Whether to show the figure; ``None`` follows ``scanpy.settings.autoshow``.
+    save
+        ``True``, or text that the name of the file ends in, which may have an extension: a file in
+        ``scanpy.settings.figdir``. A path: that file.
+    """
+    if save:
+        path = save if isinstance(save, Path) else _scanpys_path(name, save)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure_of(axes).savefig(path, dpi=DPI, bbox_inches="tight")
+    if sc.settings.autoshow if show is None else show:
+        plt.show()
+
+
+def _scanpys_path(name: str, save: str | bool) -> Path:
+    ending = save if isinstance(save, str) else ""
+    if not ending.endswith((".svg", ".pdf", ".png")):
+        ending += f".{sc.settings.file_format_figs}"
+    return Path(sc.settings.figdir) / f"{name}{ending}"

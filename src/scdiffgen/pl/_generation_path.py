@@ -1,0 +1,94 @@
+"""A cell from empty to full."""
+
+from __future__ import annotations
+
+import numpy as np
+from anndata import AnnData
+from matplotlib.axes import Axes
+from scanpy.plotting.palettes import default_20, default_102
+
+from scdiffgen._stored_tokens import annotation_column
+from scdiffgen.pl._figure import Save, figure_of, finish, panels
+from scdiffgen.tl import path_coordinates
+
+
+def generation_path(
+    path: AnnData,
+    adata: AnnData,
+    layer: str | None = None,
+    *,
+    groupby: str | None = None,
+    ax: Axes | None = None,
+    show: bool | None = None,
+    save: Save = None,
+) -> Axes:
+    """Draw generated cells from empty to full, among measured ones, in the first two principal components.
+
+    A state stands where the full cell is that the model expects from it; see :func:`scdiffgen.tl.path_coordinates`.
+
+    Parameters
+    ----------
+    path
+        From :meth:`scdiffgen.model.TokenDiffusion.get_generation_path`.
+    adata
+        Measured cells.
+    layer
+        Layer of their counts; by default ``adata.X``.
+    groupby
+        Column of ``adata.obs`` whose groups colour the measured cells.
+    ax
+        Where to draw.
+    show
+        Whether to show the figure; by default ``scanpy.settings.autoshow``.
+    save
+        ``True`` or text saves to ``scanpy.settings.figdir`` as scanpy does; a :class:`~pathlib.Path` to that file.
+
+    Returns
+    -------
+    The axes.
+
+    Examples
+    --------
+    >>> path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=4, seed=0)
+    >>> axis = generation_path(path, adata, layer="counts", groupby="cell_type")
+    """
+    places = path_coordinates(path, adata, layer)
+    (axis,) = panels(1, 1, (5.0, 4.0), ax)
+    groups = np.full(adata.n_obs, "") if groupby is None else annotation_column(adata, groupby).astype(str).to_numpy()
+    _draw_cells(axis, places.cells, groups)
+    for cell in path.obs["cell"].unique():
+        states = (path.obs["cell"] == cell).to_numpy()
+        axis.plot(places.path[states, 0], places.path[states, 1], color="black", linewidth=0.8, zorder=2)
+    shares = 100 * path.obs["level"].to_numpy()
+    drawn = axis.scatter(places.path[:, 0], places.path[:, 1], c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
+    bar = figure_of([axis]).colorbar(drawn, ax=axis, location="bottom", shrink=0.6, aspect=25)
+    bar.set_label("molecules there (%)", fontsize=8)
+    bar.ax.tick_params(labelsize=8)
+    axis.set(xticks=[], yticks=[])
+    axis.set_xlabel(f"PC1 ({places.explained[0]:.0%} of variance)", fontsize=8)
+    axis.set_ylabel(f"PC2 ({places.explained[1]:.0%} of variance)", fontsize=8)
+    finish([axis], "generation_path", show, save)
+    return axis
+
+
+def _draw_cells(axis: Axes, places: np.ndarray, groups: np.ndarray) -> None:
+    """Measured cells in pale colours by group, with a legend beside the axes if there are several."""
+    names = np.unique(groups)
+    palette = default_20 if len(names) <= len(default_20) else default_102
+    for number, name in enumerate(names):
+        inside = groups == name
+        axis.scatter(
+            places[inside, 0],
+            places[inside, 1],
+            s=min(12.0, 12_000 / len(places)),
+            color="#BBBBBB" if len(names) == 1 else palette[number % len(palette)],
+            alpha=0.35,
+            linewidths=0,
+            label=name,
+            rasterized=True,
+        )
+    if len(names) > 1:
+        legend = axis.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), markerscale=2)
+        for handle in legend.legend_handles:
+            if handle is not None:
+                handle.set_alpha(1)

@@ -1,0 +1,202 @@
+"""Activations of tokens by groups of cells, and on an embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import scanpy as sc
+from anndata import AnnData
+from matplotlib.axes import Axes
+
+from scdiffgen._stored_tokens import annotation_column, check_tokens, token_activation, token_labels, token_names
+from scdiffgen.pl._figure import Save, figure_of, finish, panels
+
+CELL_INCHES, SMALL_CELL_INCHES = 0.22, 0.15
+MANY_TOKENS = 32
+ACTIVE = 1.0  # standard deviations over the mean from which a token counts as active
+
+
+def token_heatmap(
+    adata: AnnData,
+    groupby: str,
+    tokens: Sequence[str] | None = None,
+    *,
+    ax: Axes | None = None,
+    show: bool | None = None,
+    save: Save = None,
+) -> Axes:
+    """Draw the mean activation of tokens (rows) in groups of cells (columns).
+
+    Parameters
+    ----------
+    adata
+        Cells with stored tokens.
+    groupby
+        Column of ``adata.obs``.
+    tokens
+        Tokens to draw, in this order; by default all.
+    ax
+        Where to draw.
+    show
+        Whether to show the figure; by default ``scanpy.settings.autoshow``.
+    save
+        ``True`` or text saves to ``scanpy.settings.figdir`` as scanpy does; a :class:`~pathlib.Path` to that file.
+
+    Returns
+    -------
+    The axes.
+
+    Examples
+    --------
+    >>> axis = token_heatmap(adata, "cell_type")
+    >>> len(axis.get_yticklabels())
+    4
+    """
+    chosen, labels = _chosen(adata, tokens)
+    means = token_activation(adata)[chosen].groupby(annotation_column(adata, groupby).to_numpy(), observed=True).mean()
+    row = CELL_INCHES if len(chosen) <= MANY_TOKENS else SMALL_CELL_INCHES
+    longest = max(len(str(name)) for name in [*labels, *means.index])
+    size = (1.6 + CELL_INCHES * len(means) + 0.07 * longest, 0.5 + row * len(chosen) + 0.05 * longest)
+    (axis,) = panels(1, 1, size, ax)
+    limit = float(np.abs(means.to_numpy()).max())
+    image = axis.imshow(means.T, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+    axis.set_xticks(range(len(means)), means.index, rotation=90, fontsize=8)
+    axis.set_yticks(range(len(chosen)), labels, fontsize=8 if row == CELL_INCHES else 7)
+    axis.tick_params(length=0)
+    bar = figure_of([axis]).colorbar(image, ax=axis, shrink=min(1.0, 2.0 / (row * len(chosen))), aspect=12)
+    bar.set_label("mean activation (s.d.)", fontsize=8)
+    bar.ax.tick_params(labelsize=8)
+    finish([axis], "token_heatmap", show, save)
+    return axis
+
+
+def token_dotplot(
+    adata: AnnData,
+    groupby: str,
+    tokens: Sequence[str] | None = None,
+    *,
+    ax: Axes | None = None,
+    show: bool | None = None,
+    save: Save = None,
+) -> Axes:
+    """Draw the activation of tokens (rows) in groups of cells (columns) as dots.
+
+    The colour is the mean activation of the group, the size the share of its cells in which the token is active by more
+    than one standard deviation.
+
+    Parameters
+    ----------
+    adata, groupby, tokens, ax, show, save
+        As in `token_heatmap`.
+
+    Returns
+    -------
+    The axes of the dots.
+
+    Examples
+    --------
+    >>> axis = token_dotplot(adata, "cell_type")
+    """
+    chosen, labels = _chosen(adata, tokens)
+    annotation_column(adata, groupby)
+    shown = AnnData(token_activation(adata)[chosen].to_numpy(), obs=adata.obs[[groupby]].copy())
+    shown.obs[groupby] = shown.obs[groupby].astype("category")
+    shown.var_names = _unique(labels)
+    plot = sc.pl.DotPlot(
+        shown, list(shown.var_names), groupby, expression_cutoff=ACTIVE, vcenter=0, cmap="RdBu_r", ax=ax
+    ).legend(colorbar_title="mean activation\n(s.d.)", size_title=f"cells above\n{ACTIVE:g} s.d. (%)", width=1.9)
+    plot.style(cmap="RdBu_r")
+    plot.swap_axes()
+    plot.make_figure()
+    axis = plot.get_axes()["mainplot_ax"]
+    finish([axis], "token_dotplot", show, save)
+    return axis
+
+
+def token_embedding(
+    adata: AnnData,
+    tokens: Sequence[str] | None = None,
+    basis: str = "umap",
+    *,
+    ncols: int = 4,
+    ax: Axes | None = None,
+    show: bool | None = None,
+    save: Save = None,
+) -> list[Axes]:
+    """Draw the activation of tokens on an embedding of the cells, a panel a token.
+
+    Parameters
+    ----------
+    adata
+        Cells with stored tokens.
+    tokens
+        Tokens to draw, in this order; by default all.
+    basis
+        Embedding, as in :func:`scanpy.pl.embedding`: ``"umap"`` is ``adata.obsm["X_umap"]``.
+    ncols
+        Panels a row.
+    ax
+        Where to draw, if there is one token.
+    show
+        Whether to show the figure; by default ``scanpy.settings.autoshow``.
+    save
+        ``True`` or text saves to ``scanpy.settings.figdir`` as scanpy does; a :class:`~pathlib.Path` to that file.
+
+    Returns
+    -------
+    The axes, one a token.
+
+    Raises
+    ------
+    ValueError
+        If there is no such embedding.
+
+    Examples
+    --------
+    >>> axes = token_embedding(adata, ["token_1"])
+    """
+    chosen, labels = _chosen(adata, tokens)
+    key = basis if basis in adata.obsm else f"X_{basis}"
+    if key not in adata.obsm:
+        raise ValueError(f"`basis` is {basis!r}: choose from {list(adata.obsm)}, or run `sc.tl.umap`.")
+    axes = panels(len(chosen), ncols, (2.7, 2.4), ax)
+    activation = token_activation(adata)[chosen].to_numpy()
+    limits = np.quantile(np.abs(activation), 0.99, axis=0)
+    points = np.asarray(adata.obsm[key])[:, :2]
+    for position, axis in enumerate(axes):
+        order = np.argsort(np.abs(activation[:, position]))
+        drawn = axis.scatter(
+            points[order, 0],
+            points[order, 1],
+            c=activation[order, position],
+            s=min(12.0, 12_000 / len(points)),
+            cmap="RdBu_r",
+            vmin=-limits[position],
+            vmax=limits[position],
+            linewidths=0,
+            rasterized=True,
+        )
+        axis.set(xticks=[], yticks=[], title=labels[position])
+        axis.title.set_fontsize(10)
+        figure_of(axes).colorbar(drawn, ax=axis, shrink=0.7, aspect=12).ax.tick_params(labelsize=7)
+    name = key.removeprefix("X_").upper() if key in ("X_umap", "X_pca", "X_tsne") else key.removeprefix("X_")
+    for axis in axes:
+        axis.set_xlabel(f"{name}1", fontsize=8)
+        axis.set_ylabel(f"{name}2", fontsize=8)
+    finish(axes, "token_embedding", show, save)
+    return axes
+
+
+def _chosen(adata: AnnData, tokens: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """Tokens to draw, and what they are called."""
+    names, labels = token_names(adata), token_labels(adata)
+    chosen = names if tokens is None else list(tokens)
+    check_tokens(chosen, names)
+    return chosen, [labels[token] for token in chosen]
+
+
+def _unique(labels: list[str]) -> pd.Index:
+    """Labels as names of variables: a second token of the same label says which it is."""
+    return pd.Index([f"{label} ({i + 1})" if label in labels[:i] else label for i, label in enumerate(labels)])

@@ -1,0 +1,23 @@
+"""What the tokens of a model are: genes, annotations and gene sets that go with each, and what is lost without it.
+
+Everything here reads what :meth:`~scdiffgen.model.TokenDiffusion.write_back` stored in an AnnData, or data frames.
+"""
+
+from scdiffgen.tl._ablation import ablate_token
+from scdiffgen.tl._annotate import annotate_tokens
+from scdiffgen.tl._associations import token_associations
+from scdiffgen.tl._enrichment import enrich_tokens
+from scdiffgen.tl._path import PathCoordinates, path_coordinates
+from scdiffgen.tl._rank import rank_token_genes
+from scdiffgen.tl._similarity import token_similarity
+
+__all__ = [
+    "PathCoordinates",
+    "ablate_token",
+    "annotate_tokens",
+    "enrich_tokens",
+    "path_coordinates",
+    "rank_token_genes",
+    "token_associations",
+    "token_similarity",
+]

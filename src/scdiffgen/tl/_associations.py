@@ -1,0 +1,105 @@
+"""Which annotations of the cells the tokens follow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from scipy import stats
+
+from scdiffgen._stored_tokens import annotation_column, token_activation
+
+
+class Association(NamedTuple):
+    """One annotation, or one of its levels, against all tokens."""
+
+    level: str | None
+    statistic: str
+    values: np.ndarray  # (tokens,)
+    p_values: np.ndarray  # (tokens,)
+
+
+def token_associations(adata: AnnData, keys: str | Sequence[str]) -> pd.DataFrame:
+    r"""Measure how each token's activation follows annotations of the cells.
+
+    - A column of categories or truth values gives :math:`\eta^2`, the share of the activation's variance that lies
+      between the categories, with the F test of a one-way analysis of variance; and for each category the area under
+      the ROC curve, AUC, of its cells against all others, with the two-sided Mann-Whitney test: 1 if the token is more
+      active in all of its cells, 0 if less active in all, 0.5 if there is no difference.
+    - A column of numbers gives Spearman's rank correlation, ``rho``.
+
+    The tests take cells for independent, which those of one donor or batch are not: with thousands of cells nearly
+    everything is significant, so compare tokens by the value. ``fdr`` is of Benjamini and Hochberg, over the table.
+
+    Parameters
+    ----------
+    adata
+        Cells with stored tokens.
+    keys
+        Columns of ``adata.obs``. Cells without a value are left out, column by column.
+
+    Returns
+    -------
+    A row for each token, key and statistic: ``token``, ``key``, ``level`` (the category of an AUC, else ``None``),
+    ``statistic`` (``"eta_squared"``, ``"auc"`` or ``"rho"``), ``value``, ``p_value``, ``fdr``.
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, or has fewer than two values that differ.
+
+    Examples
+    --------
+    >>> table = token_associations(adata, "cell_type")
+    >>> table.columns.tolist()
+    ['token', 'key', 'level', 'statistic', 'value', 'p_value', 'fdr']
+    >>> table[table["statistic"] == "eta_squared"].nlargest(1, "value")["p_value"].item() < 0.05
+    True
+    """
+    activation = token_activation(adata)
+    rows = []
+    for key in [keys] if isinstance(keys, str) else keys:
+        column = annotation_column(adata, key)
+        present = column.notna().to_numpy()
+        if column[present].nunique() < 2:
+            raise ValueError(f"`keys` names {key!r}, which does not differ between the cells: choose another column.")
+        for found in _associate(activation.to_numpy()[present], column[present]):
+            table = pd.DataFrame({"token": activation.columns, "key": key, "level": found.level})
+            rows.append(table.assign(statistic=found.statistic, value=found.values, p_value=found.p_values))
+    result = pd.concat(rows, ignore_index=True)
+    result["level"] = result["level"].astype(object).where(result["level"].notna(), None)
+    return result.assign(fdr=stats.false_discovery_control(result["p_value"]))
+
+
+def _associate(activation: np.ndarray, column: pd.Series) -> Iterator[Association]:
+    """Association with one annotation; activation ``(cells, tokens)``."""
+    if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
+        tests = [stats.spearmanr(token, column) for token in activation.T]
+        yield Association(None, "rho", np.array([t.statistic for t in tests]), np.array([t.pvalue for t in tests]))
+        return
+    codes, levels = pd.factorize(column.astype(str), sort=True)
+    yield _eta_squared(activation, codes)
+    for code, level in enumerate(levels):
+        yield _auc(activation, codes == code, level)
+
+
+def _eta_squared(activation: np.ndarray, codes: np.ndarray) -> Association:
+    """Sum of squares between the groups over that of all, and the F test of its ratio to that within."""
+    sizes = np.bincount(codes)
+    activation = activation - activation.mean(0)
+    means = np.stack([activation[codes == code].mean(0) for code in range(len(sizes))])
+    total = (activation.astype(np.float64) ** 2).sum(0)
+    share = np.divide(sizes @ means.astype(np.float64) ** 2, total, out=np.zeros_like(total), where=total > 0)
+    between, within = len(sizes) - 1, len(codes) - len(sizes)
+    with np.errstate(divide="ignore"):
+        ratio = (share / between) / ((1 - share) / within)
+    return Association(None, "eta_squared", share, stats.f.sf(ratio, between, within))
+
+
+def _auc(activation: np.ndarray, inside: np.ndarray, level: str) -> Association:
+    """Chance that a cell inside is more active than one outside, ties counting half."""
+    test = stats.mannwhitneyu(activation[inside], activation[~inside], axis=0)
+    return Association(level, "auc", test.statistic / (inside.sum() * (~inside).sum()), test.pvalue)

@@ -1,0 +1,102 @@
+"""Gene sets whose genes a token moves together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+
+from scdiffgen._stored_tokens import token_loadings
+from scdiffgen.tl._gene_sets import GeneSets, gene_set_table
+
+
+def enrich_tokens(
+    tokens: AnnData | pd.DataFrame,
+    gene_sets: GeneSets = "GO_BP",
+    *,
+    min_genes: int = 5,
+    max_genes: int = 500,
+    n_top_genes: int = 5,
+) -> pd.DataFrame:
+    """Test which gene sets have larger loadings than other genes, token by token.
+
+    A linear model of the loadings on the membership in the set, over all genes of the model: its t statistic is the
+    score (``ulm`` of decoupler, :cite:p:`badiaimompel2022decoupler`). The genes of the model are the background.
+
+    Needs the extra ``enrichment``.
+
+    Parameters
+    ----------
+    tokens
+        Cells with stored tokens, or loadings ``(genes, tokens)`` with the genes as index.
+    gene_sets
+        A mapping from sets to genes; a table with the columns ``source`` (the set), ``target`` (a gene) and perhaps
+        ``weight``; a path to a GMT file; or ``"GO_BP"`` or ``"KEGG"``, human sets that need no download. Genes are
+        compared ignoring case, so that human sets serve for mouse genes.
+    min_genes, max_genes
+        Sets with fewer or more genes in the model are left out.
+    n_top_genes
+        Number of genes to name: those of the set with the largest loadings on the side of the score.
+
+    Returns
+    -------
+    A row for each token and set, the tokens in order, the most significant first: ``token``, ``gene_set``, ``score``
+    (positive: the genes rise with the activation), ``fdr`` (Benjamini-Hochberg over the sets of a token), ``n_genes``
+    of the set in the model, ``top_genes``.
+
+    Raises
+    ------
+    ImportError
+        If decoupler, or for the shipped sets blitzgsea, is not installed.
+    ValueError
+        If no set has enough genes of the model.
+
+    Examples
+    --------
+    >>> sets = {"T cell": ["CD3D", "CD3E", "IL32", "LCK", "CD7"], "B cell": ["CD79A", "CD79B", "MS4A1", "BLK", "BANK1"]}
+    >>> enrich_tokens(adata, sets, min_genes=3).columns.tolist()
+    ['token', 'gene_set', 'score', 'fdr', 'n_genes', 'top_genes']
+    """
+    loadings = token_loadings(tokens, "tokens")
+    genes = loadings.index[~loadings.index.str.upper().duplicated()]
+    loadings = loadings.loc[genes].set_axis(genes.str.upper())
+    table = gene_set_table(gene_sets)
+    table = table.assign(target=table["target"].astype(str).str.upper()).drop_duplicates(["source", "target"])
+    table = table[table["target"].isin(loadings.index)]
+    n_genes = table["source"].value_counts()
+    n_genes = n_genes[(n_genes >= min_genes) & (n_genes <= max_genes)]
+    if n_genes.empty:
+        raise ValueError(f"`gene_sets` has no set with {min_genes} to {max_genes} genes of the model: check the names.")
+    table = table[table["source"].isin(n_genes.index)]
+    scores, fdr = _decoupler().mt.ulm(data=loadings.T.astype(float), net=table, tmin=min_genes, empty=False)
+    result = scores.stack().rename_axis(["token", "gene_set"]).rename("score").reset_index()
+    result = result.assign(fdr=fdr[scores.columns].to_numpy().ravel(), n_genes=result["gene_set"].map(n_genes))
+    result["token"] = pd.Categorical(result["token"], categories=loadings.columns)
+    result = result.sort_values(["token", "fdr", "score"], ascending=[True, True, False], ignore_index=True)
+    members = {name: loadings.index.get_indexer(targets) for name, targets in table.groupby("source")["target"]}
+    top_genes = _top_genes(result, members, loadings.set_axis(genes), n_top_genes)
+    return result.assign(token=result["token"].astype(str), top_genes=top_genes)
+
+
+def _top_genes(
+    result: pd.DataFrame, members: Mapping[str, np.ndarray], loadings: pd.DataFrame, n_top_genes: int
+) -> list[str]:
+    """Genes of each row's set, at the positions ``members``, with the largest loadings on the side of the score."""
+    values = {token: column.to_numpy() for token, column in loadings.items()}
+    named = []
+    for token, gene_set, score in zip(result["token"], result["gene_set"], result["score"], strict=True):
+        genes = members[gene_set]
+        order = np.argsort(-np.copysign(1.0, score) * values[token][genes], kind="stable")
+        named.append(", ".join(loadings.index[genes[order[:n_top_genes]]]))
+    return named
+
+
+def _decoupler() -> ModuleType:
+    try:
+        return import_module("decoupler")
+    except ImportError as error:
+        raise ImportError("`enrich_tokens` needs decoupler: `pip install 'scdiffgen[enrichment]'`.") from error

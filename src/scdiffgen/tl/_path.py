@@ -1,0 +1,72 @@
+"""Generated cells, from empty to full, among measured ones."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from anndata import AnnData
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.decomposition import PCA
+
+PER_CELL = 1e4
+
+
+class PathCoordinates(NamedTuple):
+    """Principal components of measured cells and of the states of generated ones."""
+
+    cells: NDArray[np.float64]  # (cells, components)
+    path: NDArray[np.float64]  # (states, components)
+    explained: NDArray[np.float64]  # (components,), shares of the variance of the measured cells
+
+
+def path_coordinates(path: AnnData, adata: AnnData, layer: str | None = None, n_components: int = 2) -> PathCoordinates:
+    """Place the states of generated cells among the principal components of measured ones.
+
+    Both are counts per 10,000, ``log1p``. A state is placed by the full cell that the model expects from it, because a
+    few molecules have no place: the first state is the mean of what may come, the last the finished cell.
+
+    Parameters
+    ----------
+    path
+        From :meth:`scdiffgen.model.TokenDiffusion.get_generation_path`.
+    adata
+        Measured cells with the genes of the path.
+    layer
+        Layer of their counts; by default ``adata.X``.
+    n_components
+        Number of components, which are fitted on the measured cells.
+
+    Returns
+    -------
+    Coordinates of the measured cells and of the states, and the shares of variance that the components explain.
+
+    Raises
+    ------
+    ValueError
+        If genes of the path are missing among the measured cells, or there is no such layer.
+
+    Examples
+    --------
+    >>> path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=4, seed=0)
+    >>> path_coordinates(path, adata, layer="counts").path.shape
+    (5, 2)
+    """
+    if layer is not None and layer not in adata.layers:
+        raise ValueError(f"`layer` is {layer!r}: choose from {[name for name in adata.layers if name]}.")
+    missing = path.var_names.difference(adata.var_names)
+    if len(missing):
+        raise ValueError(f"`adata` lacks {len(missing)} genes of the path (first: {missing[0]!r}).")
+    measured = adata[:, path.var_names]
+    pca = PCA(n_components, svd_solver="randomized", random_state=0)
+    cells = pca.fit_transform(_log_normalised(measured.X if layer is None else measured.layers[layer]))
+    return PathCoordinates(
+        cells, pca.transform(_log_normalised(path.layers["expected"])), pca.explained_variance_ratio_
+    )
+
+
+def _log_normalised(counts: np.ndarray | sparse.spmatrix) -> NDArray[np.float64]:
+    dense = counts.toarray() if isinstance(counts, sparse.spmatrix | sparse.sparray) else np.asarray(counts)
+    total = dense.sum(1, keepdims=True, dtype=np.float64)
+    return np.log1p(dense * (PER_CELL / np.maximum(total, 1e-12)))

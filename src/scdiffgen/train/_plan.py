@@ -1,0 +1,153 @@
+"""Lightning plan: AdamW with warm-up and decay, averaged weights, a stop where the model over-fits."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import lightning.pytorch as pl
+import torch
+from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
+from scvi.module.base import LossOutput
+from torch import Tensor
+
+from scdiffgen.diffusion import update_ema
+from scdiffgen.module import TokenDiffusionModule
+
+logger = logging.getLogger(__name__)
+
+MAX_SKIPPED = 10
+"""Steps in a row that may be skipped for a gradient that is not finite."""
+
+
+@dataclass(frozen=True)
+class TrainingPlanConfig:
+    """Settings of the optimiser, for ``train(plan_config=...)``.
+
+    Parameters
+    ----------
+    lr
+        Peak learning rate.
+    weight_decay
+        Decoupled weight decay of the matrices; biases, scales and tables of one number a gene are spared.
+    n_warmup_steps
+        Steps over which the learning rate rises from 0 to ``lr``, at most a tenth of all; it falls to 0 on a cosine.
+    ema_decay
+        Decay a step of the averaged weights, which generate; it starts lower, as ``(1 + step) / (10 + step)``.
+    max_grad_norm
+        Gradients are scaled down to this norm.
+    max_validation_rise
+        Training stops when the validation loss is higher than its best by more than this share. Generated cells still
+        improve a little past the best validation loss, so its first rise is no reason to stop.
+    """
+
+    lr: float = 2e-3
+    weight_decay: float = 0.01
+    n_warmup_steps: int = 100
+    ema_decay: float = 0.999
+    max_grad_norm: float = 1.0
+    max_validation_rise: float = 0.01
+
+    def to_kwargs(self) -> dict[str, Any]:
+        """Return the settings as scvi-tools merges them."""
+        return asdict(self)
+
+
+class DiffusionTrainingPlan(pl.LightningModule):
+    """Train a diffusion module.
+
+    Parameters
+    ----------
+    module
+        The module.
+    lr, weight_decay, n_warmup_steps, ema_decay, max_grad_norm, max_validation_rise
+        See :class:`TrainingPlanConfig`.
+    """
+
+    def __init__(
+        self,
+        module: TokenDiffusionModule,
+        lr: float = TrainingPlanConfig.lr,
+        weight_decay: float = TrainingPlanConfig.weight_decay,
+        n_warmup_steps: int = TrainingPlanConfig.n_warmup_steps,
+        ema_decay: float = TrainingPlanConfig.ema_decay,
+        max_grad_norm: float = TrainingPlanConfig.max_grad_norm,
+        max_validation_rise: float = TrainingPlanConfig.max_validation_rise,
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.config = TrainingPlanConfig(
+            lr, weight_decay, n_warmup_steps, ema_decay, max_grad_norm, max_validation_rise
+        )
+        self.n_obs_training = self.n_obs_validation = 0  # set by scvi's TrainRunner
+        self._best_loss = math.inf
+        self._n_skipped = 0
+
+    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        """Loss of one minibatch."""
+        output = self.module.loss(*self.module.unpack(batch))
+        self._log("train_loss", output)
+        return output.loss
+
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        """Loss of one held-out minibatch, at the same randomness every time, so that epochs compare."""
+        generator = torch.Generator(self.device).manual_seed(batch_idx)
+        self._log("validation_loss", self.module.validation_loss(*self.module.unpack(batch), generator))
+
+    def _log(self, name: str, output: LossOutput) -> None:
+        self.log(
+            name,
+            output.loss,
+            on_step=False,
+            on_epoch=True,
+            prog_bar=True,
+            batch_size=output.n_obs_minibatch,
+            sync_dist=self.trainer.world_size > 1,
+        )
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Scale large gradients down; skip a step whose gradient is not finite."""
+        norm = torch.nn.utils.clip_grad_norm_(self.module.denoiser.parameters(), self.config.max_grad_norm)
+        if torch.isfinite(norm):
+            self._n_skipped = 0
+            return
+        optimizer.zero_grad()
+        self._n_skipped += 1
+        logger.warning("Step %d skipped: its gradient is not finite.", self.global_step)
+        if self._n_skipped >= MAX_SKIPPED:
+            raise RuntimeError(
+                f"The gradients of {MAX_SKIPPED} steps in a row were not finite. Train with a lower learning rate, "
+                "`train(plan_kwargs={'lr': 5e-4})`, or in full precision, `train(precision='32-true')`."
+            )
+
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Move the averaged weights."""
+        step = self.global_step
+        decay = min(self.config.ema_decay, (1 + step) / (10 + step))
+        update_ema(self.module.ema_denoiser, self.module.denoiser, decay)
+
+    def on_validation_epoch_end(self) -> None:
+        """Stop where the validation loss says that the model over-fits."""
+        loss = float(self.trainer.callback_metrics["validation_loss"])
+        self._best_loss = min(self._best_loss, loss)
+        if loss > self._best_loss * (1 + self.config.max_validation_rise):
+            self.trainer.should_stop = True
+
+    def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
+        """AdamW, and a learning rate that warms up and decays over the whole run."""
+        config, parameters = self.config, list(self.module.denoiser.parameters())
+        groups = [
+            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        optimizer = torch.optim.AdamW(groups, lr=config.lr, fused=True)
+        n_steps = max(int(self.trainer.estimated_stepping_batches), 1)
+        n_warmup = max(min(config.n_warmup_steps, n_steps // 10), 1)
+
+        def factor(step: int) -> float:
+            return min((step + 1) / n_warmup, 1.0) * 0.5 * (1 + math.cos(math.pi * min(step / n_steps, 1)))
+
+        scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}

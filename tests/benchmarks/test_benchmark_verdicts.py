@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from benchmarks import render
+from benchmarks._record import read_result, write_result
+from benchmarks._tables import generation_table, primary, summary
+from benchmarks._verdicts import (
+    augmentation_shortcomings,
+    distance_from_ideal,
+    shortcomings,
+    speed_shortcomings,
+)
+
+ENVIRONMENT = {
+    "commit": "abc1234",
+    "command": "python -m benchmarks",
+    "python": "3.11",
+    "packages": {"torch": "2"},
+    "device": "CPU",
+    "threads": 2,
+    "seeds": [0, 1],
+}
+
+
+def generation_result(ours: list[float], other: list[float], bound: float = 1.0) -> dict[str, Any]:
+    """W2, where other real cells score 2.0 and 2.2, and an AUC in which all are perfect."""
+    scores = {"real": ("limit", [2.0, 2.2]), "scdiffgen, 32 steps": ("ours", ours), "VAE": ("other", other)}
+    return {
+        "benchmark": "generation",
+        "data": {"description": "made up", "n_train": 8, "n_held_out": 2, "n_genes": 3, "n_labels": 1},
+        "metrics": {
+            "w2": {"title": "W2", "ideal": "limit", "n_digits": 2},
+            "auc": {"title": "AUC", "ideal": 0.5, "n_digits": 3},
+        },
+        "environment": ENVIRONMENT,
+        "rows": [
+            {"method": name, "kind": kind, "seed": seed, "scores": {"w2": values[seed], "auc": 0.5}}
+            for seed in (0, 1)
+            for name, (kind, values) in scores.items()
+        ],
+        "likelihood": [{"seed": seed, "scdiffgen": bound, "multinomial": 1.5} for seed in (0, 1)],
+    }
+
+
+def test_a_method_nearer_to_real_cells_is_named_with_both_numbers() -> None:
+    lines = shortcomings(generation_result(ours=[2.6, 2.6], other=[1.9, 1.9]))
+    assert lines == [
+        "W2 (2.60): nearer to the best value is VAE (1.90).",
+        "In no seed as good as other real cells: W2.",
+    ]
+
+
+def test_a_method_farther_from_real_cells_is_not_named_whichever_side_it_is_on() -> None:
+    for other in ([3.0, 3.0], [1.0, 1.0]):
+        assert shortcomings(generation_result(ours=[2.15, 2.2], other=other)) == []
+
+
+def test_a_better_likelihood_is_named() -> None:
+    lines = shortcomings(generation_result([2.1, 2.1], [9.0, 9.0], bound=1.75))
+    assert lines == ["Nats per molecule (1.7500): lower with multinomial (1.5000)."]
+
+
+def test_a_score_that_is_missing_is_the_worst(tmp_path: Path) -> None:
+    result = generation_result(ours=[np.nan, np.nan], other=[9.0, 9.0])
+    result = read_result(write_result(tmp_path, "x", result))
+    assert result["rows"][1]["scores"]["w2"] is None
+    assert distance_from_ideal(result, "w2")["scdiffgen, 32 steps"] == [np.inf, np.inf]
+    assert any("VAE" in line for line in shortcomings(result))
+
+
+def test_the_default_stands_for_the_package_wherever_it_was_run() -> None:
+    result = generation_result([2.0, 2.0], [2.0, 2.0])
+    more = [{**row, "method": "scdiffgen, 64 steps"} for row in result["rows"] if row["kind"] == "ours"]
+    result["rows"] += more
+    assert primary(result) == "scdiffgen, 32 steps"
+    result["rows"] = more
+    assert primary(result) == "scdiffgen, 64 steps"
+
+
+@pytest.mark.parametrize(
+    ("values", "text"), [([1.0, 3.0, 2.0], "2.00 (1.00 to 3.00)"), ([0.5], "0.50"), ([0.501, 0.502], "0.50")]
+)
+def test_summary_is_median_and_range(values: list[float], text: str) -> None:
+    assert summary(values, 2) == text
+
+
+def test_table_has_a_row_a_method() -> None:
+    rows = generation_table(generation_result([2.1, 2.1], [9.0, 9.0])).splitlines()
+    assert rows[0] == "|  | W2 | AUC |"
+    assert rows[2:] == [
+        "| real | 2.10 (2.00 to 2.20) | 0.500 |",
+        "| scdiffgen, 32 steps | 2.10 | 0.500 |",
+        "| VAE | 9.00 | 0.500 |",
+    ]
+
+
+def speed_result(ours: float, other: float) -> dict[str, Any]:
+    stages = {"imports": 10.0, "data": 20.0, "training": 30.0}
+    return {
+        "benchmark": "speed",
+        "data": {"name": "made-up", "n_train": 8, "n_genes": 3},
+        "environment": ENVIRONMENT,
+        "training": [
+            {"model": "scdiffgen", "cells_per_second": [ours, ours]},
+            {"model": "scVI", "cells_per_second": [other, other]},
+        ],
+        "generating": [{"model": "scdiffgen, 8 steps", "cells_per_second": [10.0]}],
+        "memory": [
+            {"model": "scdiffgen", "generating": 40.0, **stages},
+            {"model": "scVI", "generating": 50.0, **stages},
+        ],
+    }
+
+
+def test_what_is_slower_is_said() -> None:
+    assert speed_shortcomings(speed_result(100.0, 250.0)) == ["Training: scVI is 2.5 times as fast as scdiffgen."]
+    assert speed_shortcomings(speed_result(250.0, 100.0)) == []
+
+
+def augmentation_result(**f1: float) -> dict[str, Any]:
+    f1 = {"real": 0.1, "real + copies": 0.2, "real + generated": 0.4, "all real cells": 0.9} | f1
+    rows = [{"seed": 0, "n_kept": 5, "training": name, "f1_rare": value, "f1_other": 0.8} for name, value in f1.items()]
+    return {
+        "benchmark": "augmentation",
+        "data": {"description": "made up"},
+        "environment": ENVIRONMENT,
+        "rows": rows,
+    }
+
+
+def test_a_better_way_to_recognise_rare_labels_is_said() -> None:
+    assert augmentation_shortcomings(augmentation_result()) == []
+    (line,) = augmentation_shortcomings(augmentation_result(**{"real + copies": 0.6}))
+    assert "0.400 with generated cells (all real cells: 0.900); better with real + copies (0.600)" in line
+
+
+def test_page_shows_every_result_and_says_where_the_package_falls_short(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    write_result(results, "generation-made-up", generation_result([2.6, 2.6], [1.9, 1.9]))
+    write_result(results, "speed-made-up", speed_result(100.0, 250.0))
+    write_result(results, "augmentation-made-up", augmentation_result())
+    page = render.render(results, tmp_path).read_text()
+    assert "nearer to the best value is VAE (1.90)" in page
+    assert "scVI is 2.5 times as fast" in page
+    assert page.count("Nowhere in this table.") == 1
+    for name in ("generation", "speed", "augmentation"):
+        assert f"(_static/benchmarks/{name}-made-up.png)" in page
+        assert (tmp_path / f"_static/benchmarks/{name}-made-up.png").exists()
+
+
+def test_page_without_results_says_so(tmp_path: Path) -> None:
+    tmp_path.joinpath("docs").mkdir()
+    assert render.NOTHING in render.render(tmp_path / "results", tmp_path / "docs").read_text()

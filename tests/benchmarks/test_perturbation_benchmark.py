@@ -1,0 +1,288 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+from benchmarks import _perturbation_calibration, _perturbation_data, _perturbation_tasks, perturbation
+from benchmarks._data import KANG, MissingData
+from benchmarks._perturbation_calibration import calibrated_factor, partners_of
+from benchmarks._perturbation_data import CONTEXT, CONTROL, FEATURES_KEY, NORMAN, PAPALEXI, RESPONSE, Fold, Target
+from benchmarks._perturbation_models import seen_cells, start_cells
+from benchmarks._perturbation_settings import QUICK
+from benchmarks._perturbation_table import markdown, summary_of
+from benchmarks._perturbation_tasks import TASKS
+from benchmarks._perturbation_time import PACKER, cells_of_both_sides, nearest_cells, time_predictions
+from scipy import sparse
+
+N_GENES, CELLS_A_GROUP = 30, 30
+GENES = [f"G{i}" for i in range(N_GENES)]
+
+
+def write_cells(path: Path, obs: pd.DataFrame, seed: int = 0) -> None:
+    """Counts whose means differ between groups of cells, ``CELLS_A_GROUP`` cells for each row of ``obs``."""
+    rng = np.random.default_rng(seed)
+    rates = rng.lognormal(1, 0.5, (len(obs), N_GENES)).repeat(CELLS_A_GROUP, 0)
+    obs = obs.loc[obs.index.repeat(CELLS_A_GROUP)].reset_index(drop=True)
+    obs.index = [f"cell_{i}" for i in range(len(obs))]
+    AnnData(sparse.csr_matrix(rng.poisson(rates), dtype=np.float32), obs=obs, var=pd.DataFrame(index=GENES)).write(path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    types = pd.DataFrame({"cell_type": ["T", "T", "B", "B", "M", "M", "D", "D"], "condition": ["ctrl", "stim"] * 4})
+    write_cells(folder / KANG, types)
+    write_cells(folder / NORMAN, pd.DataFrame({"perturbation": ["control", "G1", "G2", "G3", "G1+G2", "G1+G9"]}))
+    guides = pd.DataFrame({"guide": ["NT", "G1g1", "G1g2", "G2g1", "G3g1", "X1g1", "unassigned"]})
+    guides["perturbation"] = ["control", "G1", "G1", "G2", "G3", "X1", "unassigned"]
+    write_cells(folder / PAPALEXI, guides.assign(batch="rep_1"))
+    times = pd.DataFrame({"time_bin": ["270-330", "330-390", "390-450", "450-510"] * 2, "cell_type": ["A", "B"] * 4})
+    times["embryo_time"] = times["time_bin"].str[:3].astype(int)
+    write_cells(folder / PACKER, times)
+    return folder
+
+
+FOLDS: dict[str, tuple[Callable[..., Iterator[Fold]], list[str], str]] = {
+    "kang": (_perturbation_data.kang, ["B", "T"], KANG),
+    "norman": (_perturbation_data.norman, ["G1+G2"], NORMAN),
+    "papalexi": (_perturbation_data.papalexi, ["G1", "G3"], PAPALEXI),
+    "papalexi-guides": (_perturbation_data.papalexi_guides, ["G1g2"], PAPALEXI),
+    "packer": (TASKS["packer"].folds, ["330-390", "390-450"], PACKER),
+}
+
+
+@pytest.fixture(params=list(FOLDS))
+def task(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(autouse=True)
+def _few_loadings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_perturbation_data, "N_LOADINGS", 5)
+
+
+def test_no_held_out_cell_is_trained_on(folder: Path, task: str) -> None:
+    make, held_out, _ = FOLDS[task]
+    for fold in make(folder, held_out):
+        assert fold.real.n_obs
+        assert not set(fold.train.obs_names) & set(fold.real.obs_names)
+        assert set(fold.control.obs_names) <= set(fold.train.obs_names)
+        assert set(fold.control.obs[RESPONSE]) == {CONTROL}
+        asked = {(target.response, target.context) for target in fold.targets}
+        assert set(zip(fold.real.obs[RESPONSE], fold.real.obs[CONTEXT], strict=True)) == asked
+        assert not asked & set(zip(fold.train.obs[RESPONSE], fold.train.obs[CONTEXT], strict=True))
+
+
+@pytest.mark.parametrize(
+    ("task_", "n_train", "n_real"),
+    [("kang", 7, 1), ("norman", 5, 1), ("papalexi", 3, 2), ("papalexi-guides", 5, 1), ("packer", 6, 2)],
+)
+def test_folds_have_the_groups_that_they_should(folder: Path, task_: str, n_train: int, n_real: int) -> None:
+    make, held_out, _ = FOLDS[task_]
+    fold = next(make(folder, held_out[:1]))
+    assert (fold.train.n_obs, fold.real.n_obs) == (n_train * CELLS_A_GROUP, n_real * CELLS_A_GROUP)
+
+
+def test_genes_and_features_do_not_depend_on_held_out_counts(
+    folder: Path, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, held_out, _ = FOLDS[task]
+    monkeypatch.setattr(_perturbation_data, "N_TOP_GENES", 10)
+    before = next(make(folder, held_out[:1]))
+    read = _perturbation_data.read
+
+    def altered(folder: Path, file: str) -> AnnData:
+        cells = read(folder, file)
+        rows = cells.obs_names.isin(before.real.obs_names)
+        other = np.random.default_rng(1).poisson(9, cells.shape)
+        cells.X = sparse.csr_matrix(np.where(rows[:, None], other, cells.X.toarray()).astype(np.float32))
+        return cells
+
+    monkeypatch.setattr(_perturbation_data, "read", altered)
+    monkeypatch.setattr("benchmarks._perturbation_time.read", altered)
+    after = next(make(folder, held_out[:1]))
+    assert (before.real.X != after.real.X).nnz
+    assert list(before.train.var_names) == list(after.train.var_names)
+    if FEATURES_KEY in before.train.uns:
+        pd.testing.assert_frame_equal(before.train.uns[FEATURES_KEY], after.train.uns[FEATURES_KEY])
+
+
+def test_a_fold_that_shares_cells_raises(folder: Path) -> None:
+    fold = next(_perturbation_data.norman(folder, ["G1+G2"]))
+    with pytest.raises(ValueError, match="60 cells of 'x' are held out and trained on"):
+        Fold("x", fold.train, fold.train[:60], fold.targets)
+
+
+def test_what_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="No cells of 'stim' in 'NK'"):
+        next(_perturbation_data.kang(folder, ["NK"]))
+    with pytest.raises(MissingData, match="norman2019"):
+        next(_perturbation_data.norman(tmp_path))
+
+
+def test_all_pairs_with_both_singles_are_held_out(folder: Path) -> None:
+    fold = next(_perturbation_data.norman(folder))
+    assert [target.response for target in fold.targets] == ["G1+G2"]
+    assert "G1+G9" in set(fold.train.obs[RESPONSE])
+
+
+def test_unseen_knock_outs_have_features_and_unmeasured_ones_are_left_out(folder: Path) -> None:
+    loaded, drawn = (
+        next(_perturbation_data.papalexi(folder, ["G1"], random_features=random)) for random in (False, True)
+    )
+    for fold in (loaded, drawn):
+        assert list(fold.train.uns[FEATURES_KEY].index) == ["G1", "G2", "G3"]
+        assert set(fold.train.obs["perturbation"]) == {"control", "G2", "G3"}
+    assert not np.allclose(loaded.train.uns[FEATURES_KEY], drawn.train.uns[FEATURES_KEY])
+
+
+def test_predictions_start_from_training_controls_of_the_context(folder: Path) -> None:
+    fold = next(_perturbation_data.kang(folder, ["B"]))
+    chosen = fold.train.obs.iloc[start_cells(fold, fold.targets[0], 10, seed=0)]
+    assert len(chosen.index.unique()) == 10
+    assert set(chosen["condition"]) == {"ctrl"}
+    assert set(chosen["cell_type"]) == {"B"}
+
+
+def test_seen_cells_are_those_of_other_guides(folder: Path) -> None:
+    fold = next(_perturbation_data.papalexi_guides(folder, ["G1g2"]))
+    cells = seen_cells(fold, 100, seed=0)
+    expected = fold.train[fold.train.obs["guide"] == "G1g1"].X
+    assert sorted(map(tuple, cells.X.toarray())) == sorted(map(tuple, expected.toarray()))
+    assert set(cells.obs[RESPONSE]) == {"G1g2"}
+    assert seen_cells(next(_perturbation_data.norman(folder)), 100, seed=0) is None
+
+
+def test_time_predictions_do_not_depend_on_held_out_counts(folder: Path) -> None:
+    fold = next(TASKS["packer"].folds(folder, ["390-450"]))
+    other = dataclasses.replace(fold, real=fold.real.copy())
+    other.real.X = other.real.X * 7
+    before, after = (time_predictions({}, each, seed=0) for each in (fold, other))
+    assert list(before) == ["nearest time", "both sides"]
+    for name in before:
+        assert (before[name].X != after[name].X).nnz == 0
+
+
+def test_cells_of_nearest_times_are_of_the_type() -> None:
+    known = pd.DataFrame({"cell_type": [*"AABBA"], "embryo_time": [10, 80, 44, 70, 75]})
+    asked = pd.DataFrame({"cell_type": [*"ABA"], "embryo_time": [50.0, 60.0, 40.0]})
+    rng = np.random.default_rng(0)
+    assert nearest_cells(known, asked, rng).tolist() == [4, 3, 0]
+    drawn = np.array([cells_of_both_sides(known, asked.iloc[[0]], rng).item() for _ in range(400)])
+    assert set(drawn) == {0, 4}
+    assert (drawn == 4).mean() == pytest.approx(40 / 65, abs=0.1)
+
+
+def test_partners_are_mutual_and_the_nearest_first() -> None:
+    rng = np.random.default_rng(0)
+    rates = np.exp(np.array([0.0, 1.0, 0.1, 1.5])[:, None] * rng.normal(size=N_GENES)).repeat(20, 0)
+    cells = AnnData(sparse.csr_matrix(rng.poisson(5 * rates), dtype=np.float32))
+    cells.obs[CONTEXT], cells.obs[RESPONSE] = np.repeat([*"abcd"], 20), CONTROL
+    assert partners_of(cells) == {"a": "c", "c": "a", "b": "d", "d": "b"}
+
+
+def test_a_factor_is_that_of_the_partner_and_is_computed_once(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def factor_scores(adata: AnnData, types: list[str], *_: object) -> dict[str, dict[str, float]]:
+        asked.append(types)
+        return {types[0]: {"1.0": 0.1, "2.0": 0.9}, types[1]: {"1.0": 0.9, "2.0": 0.1}}
+
+    monkeypatch.setattr(_perturbation_calibration, "factor_scores", factor_scores)
+    monkeypatch.setattr(_perturbation_calibration, "partners_of", lambda _: {"B": "T", "T": "B"})
+    found = {name: calibrated_factor(folder, name, QUICK, 0, tmp_path / "scores.json") for name in ("B", "T")}
+    assert found == {"B": 2.0, "T": 1.0}
+    assert asked == [["B", "T"]]
+
+
+def test_calibration_trains_without_the_treated_cells_of_both_types(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Fold] = []
+
+    class Trained(Exception):
+        pass
+
+    def trained_model(fold: Fold, *_: object, **__: object) -> None:
+        seen.append(fold)
+        raise Trained
+
+    monkeypatch.setattr(_perturbation_calibration, "trained_model", trained_model)
+    adata = _perturbation_data.kang_cells(folder)
+    with pytest.raises(Trained):
+        _perturbation_calibration.factor_scores(adata, ["B", "T"], QUICK, 0)
+    treated = seen[0].train.obs[seen[0].train.obs["condition"] == "stim"]
+    assert set(treated["cell_type"]) == {"M", "D"}
+
+
+def test_scores_are_summarised_by_median_over_seeds_then_mean_over_what_was_held_out() -> None:
+    rows = pd.DataFrame(
+        [
+            {"fold": fold, "context": "all", "perturbation": "p", "dose": None, "prediction": name, "c2st_auc": value}
+            for fold, name, values in [("x", "a", (1, 2, 9)), ("y", "a", (4, 4, 4)), ("x", "b", (0, 0, 6))]
+            for value in values
+        ]
+    )
+    table = summary_of(rows.assign(pearson_delta=np.nan))
+    assert table["c2st_auc"].to_dict() == {"a": 3.0, "b": 0.0}
+    assert list(table) == ["c2st_auc"]
+    assert markdown(table).splitlines() == ["| prediction | forest AUC |", "| --- | ---: |", "| a | 3 |", "| b | 0 |"]
+
+
+@pytest.fixture
+def _tiny(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perturbation, "FOLDER", folder)
+    tiny = dataclasses.replace(QUICK, max_epochs=1, n_trees=5, max_cells=20)
+    monkeypatch.setattr(perturbation, "QUICK", tiny)
+
+
+@pytest.mark.usefixtures("_tiny")
+def test_a_run_writes_all_predictions_and_can_be_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--task", "kang", "--quick", "--threads", "1", "--output", str(tmp_path), "--seeds", "0"]
+    perturbation.main([*arguments, "--types", "B", "--models", "effect"])
+    rows = pd.DataFrame(json.loads((tmp_path / "perturbation-kang.json").read_text())["rows"])
+    ours = ["effect: generate", *(f"effect: keep {share}" for share in ("0", "0.05", "0.1", "0.2", "0.4"))]
+    assert set(rows["prediction"]) >= {*ours, "latent_scvi", "no_change", "nearest_context", "real_half"}
+    assert rows["energy_distance"].notna().all()
+    assert "| effect: generate |" in capsys.readouterr().out
+
+    monkeypatch.setattr(perturbation, "run_fold", lambda *_, **__: pytest.fail("the fold was done before"))
+    perturbation.main([*arguments, "--types", "B", "--models", "effect", "--resume"])
+    with pytest.raises(ValueError, match="was run with other models"):
+        perturbation.main([*arguments, "--types", "B", "--resume"])
+
+
+@pytest.mark.usefixtures("_tiny")
+def test_runs_on_times_and_on_simulated_doses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments = ["--quick", "--threads", "1", "--output", str(tmp_path), "--seeds", "0", "--models", "direct"]
+    perturbation.main(["--task", "packer", "--types", "390-450", *arguments])
+    perturbation.main(["--task", "dose", *arguments])
+    for task, name in (("packer", "direct: generate"), ("dose", "direct")):
+        rows = json.loads((tmp_path / f"perturbation-{task}.json").read_text())["rows"]
+        assert name in {row["prediction"] for row in rows}
+
+
+def test_a_model_that_a_task_does_not_have_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        perturbation.parse(["--task", "norman", "--models", "wavelet"])
+    assert "--models wavelet: norman has effect embedding" in capsys.readouterr().err
+
+
+def test_fewer_cells_and_genes_keep_every_group(folder: Path) -> None:
+    fold = next(_perturbation_data.kang(folder, ["B"]))
+    small = _perturbation_tasks.shrunk(fold, dataclasses.replace(QUICK, train_cells=4, n_genes=8), seed=0)
+    sizes = small.train.obs.groupby([RESPONSE, CONTEXT], observed=True).size()
+    assert len(sizes) == 7
+    assert set(sizes) == {4}
+    assert small.train.n_vars == small.real.n_vars == 8
+    assert isinstance(small.targets[0], Target)

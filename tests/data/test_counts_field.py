@@ -1,0 +1,242 @@
+"""Counts are checked value by value, in every form in which AnnData holds them, and an error leaves them untouched."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+import scanpy as sc
+from anndata.io import sparse_dataset
+from scipy import sparse
+
+from scdiffgen.data import CountsField, Manager
+from scdiffgen.data import _counts as counts_module
+from scdiffgen.data._counts import blocks, check_counts
+
+COUNTS = np.random.default_rng(0).poisson(0.7, (60, 9)) + np.eye(60, 9, dtype=np.int64)
+COUNTS[:, 0] += 1  # no empty cell
+COUNTS[:, 4] = 0  # a gene that is never seen
+COUNTS[20] = np.eye(9, dtype=np.int64)[3]  # a cell with one molecule
+
+FORMS = {
+    "dense": lambda x: x,
+    "fortran": np.asfortranarray,
+    "csr_matrix": sparse.csr_matrix,
+    "csc_matrix": sparse.csc_matrix,
+    "csr_array": sparse.csr_array,
+    "csc_array": sparse.csc_array,
+}
+
+
+def annotated(x: object, **kwargs: object) -> ad.AnnData:
+    n_obs, n_vars = x.shape  # type: ignore[attr-defined]
+    obs = pd.DataFrame(index=[f"zelle_ß{i}" for i in range(n_obs)])
+    return ad.AnnData(x, obs=obs, var=pd.DataFrame(index=[f"gen{i}" for i in range(n_vars)]), **kwargs)
+
+
+def dense(x: object) -> np.ndarray:
+    return x.toarray() if sparse.issparse(x) else np.asarray(x)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint16", "uint8", "float32", "float64", "bool"])
+@pytest.mark.parametrize("form", FORMS)
+def test_counts_of_every_form_and_type_are_accepted_and_unchanged(form: str, dtype: str) -> None:
+    counts = COUNTS.astype(dtype)
+    adata = annotated(FORMS[form](counts))
+    manager = Manager(fields=[CountsField("X", layer=None)])
+    manager.register_fields(adata)
+    np.testing.assert_array_equal(dense(adata.X), counts)
+    if sparse.issparse(adata.X):
+        assert isinstance(adata.X, sparse.csr_matrix)
+    batch = manager.create_torch_dataset()[[3, 1]]["X"]
+    np.testing.assert_array_equal(batch, counts[[3, 1]].astype(np.float32))
+    assert manager.summary_stats.n_vars == 9
+    assert manager.summary_stats.n_cells == 60
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("block_values", [1, 20, 2**24])
+def test_faults_are_counted_as_numpy_counts_them(form: str, block_values: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(counts_module, "BLOCK_VALUES", block_values)
+    x = COUNTS.astype(np.float64)
+    x[7, 2], x[9, 1], x[30, 8], x[31, 0], x[40] = -2, 0.25, np.nan, np.inf, 0
+    report = check_counts(FORMS[form](x))
+    assert (report.n_negative, report.n_fractional, report.n_not_finite) == (1, 1, 2)
+    np.testing.assert_array_equal(report.empty_cells, np.flatnonzero(np.nansum(np.abs(x), axis=1) == 0))
+    assert report.first is not None
+    row, column, value = report.first
+    assert (row, column) in {(7, 2), (9, 1), (30, 8), (31, 0)}
+    np.testing.assert_equal(value, x[row, column])
+
+
+def test_a_single_bad_value_among_many_is_found_where_it_is() -> None:
+    x = sparse.random_array((5_000, 300), density=0.05, rng=np.random.default_rng(1), format="csr")
+    x.data[:] = 1.0
+    x.data[41_234] = 1.5
+    row = int(np.searchsorted(x.indptr, 41_234, side="right")) - 1
+    assert check_counts(x).first == (row, int(x.indices[41_234]), 1.5)
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("as_dense", [False, True])
+def test_backed_counts_are_checked_in_pieces_and_stay_on_disk(
+    tmp_path: Path, as_dense: bool, by_column: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = COUNTS.astype(np.float32)
+    stored = x if as_dense else (sparse.csc_matrix(x) if by_column else sparse.csr_matrix(x))
+    annotated(stored).write_h5ad(tmp_path / "cells.h5ad")
+    monkeypatch.setattr(counts_module, "BLOCK_VALUES", 100)
+    adata = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    try:
+        assert sum(1 for _ in blocks(adata.X)) > 4
+        manager = Manager(fields=[CountsField("X", layer=None)])
+        if by_column and not as_dense:
+            with pytest.warns(UserWarning, match="stored by columns on disk"):
+                manager.register_fields(adata)
+        else:
+            manager.register_fields(adata)
+        assert adata.isbacked
+        np.testing.assert_array_equal(manager.create_torch_dataset()[[1, 3]]["X"], x[[1, 3]])
+    finally:
+        adata.file.close()
+
+
+def test_bad_values_on_disk_are_found(tmp_path: Path) -> None:
+    x = COUNTS.astype(np.float32)
+    x[50, 5] = 2.5
+    annotated(sparse.csr_matrix(x)).write_h5ad(tmp_path / "cells.h5ad")
+    adata = ad.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    try:
+        with pytest.raises(ValueError, match=r"2\.5 in cell 'zelle_ß50', gene 'gen5'"):
+            CountsField("X", layer=None).register_field(adata)
+    finally:
+        adata.file.close()
+
+
+def test_a_dataset_on_disk_given_as_x_is_read(tmp_path: Path) -> None:
+    import h5py
+
+    annotated(sparse.csr_matrix(COUNTS.astype(np.float32))).write_h5ad(tmp_path / "cells.h5ad")
+    with h5py.File(tmp_path / "cells.h5ad") as file:
+        assert check_counts(sparse_dataset(file["X"])).n_bad == 0
+
+
+def test_an_error_names_argument_number_place_and_way_out() -> None:
+    x = COUNTS.astype(np.float32)
+    x[2, 3] += 0.5
+    adata = annotated(COUNTS, layers={"wrong": x})
+    with pytest.raises(ValueError, match=r"`layer='wrong'`.*1 fractional.*'zelle_ß2', gene 'gen3'"):
+        CountsField("X", layer="wrong").register_field(adata)
+    np.testing.assert_array_equal(adata.layers["wrong"], x)
+
+
+def normalised(counts: np.ndarray) -> ad.AnnData:
+    adata = annotated(counts.astype(np.float32))
+    sc.pp.normalize_total(adata, target_sum=1e4)
+    return adata
+
+
+def test_log_normalised_values_are_recognised_and_the_counts_layer_offered() -> None:
+    adata = normalised(COUNTS)
+    sc.pp.log1p(adata)
+    adata.layers["counts"] = COUNTS
+    with pytest.raises(ValueError, match=r"look log-normalised\. Pass raw counts: 'counts' are in `adata\.layers`"):
+        CountsField("X", layer=None).register_field(adata)
+
+
+def test_values_normalised_for_depth_are_recognised() -> None:
+    with pytest.raises(ValueError, match="look normalised for sequencing depth"):
+        CountsField("X", layer=None).register_field(normalised(COUNTS))
+
+
+def test_scaled_values_are_recognised() -> None:
+    adata = normalised(COUNTS)
+    sc.pp.log1p(adata)
+    sc.pp.scale(adata)
+    with pytest.raises(ValueError, match="look scaled or centred"):
+        CountsField("X", layer=None).register_field(adata)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix, sparse.csr_array])
+def test_estimated_counts_can_be_rounded_as_the_error_says(form: Callable[[np.ndarray], object]) -> None:
+    estimated = COUNTS + np.random.default_rng(3).uniform(0.01, 0.3, COUNTS.shape) * (COUNTS > 0)
+    adata = annotated(form(estimated))
+    with pytest.raises(ValueError, match="round them"):
+        CountsField("X", layer=None).register_field(adata)
+    adata.layers["counts"] = np.rint(adata.X)
+    CountsField("X", layer="counts").register_field(adata)
+    np.testing.assert_array_equal(dense(adata.layers["counts"]), COUNTS)
+
+
+def test_cells_without_molecules_are_named_and_filtering_them_helps() -> None:
+    x = COUNTS.copy()
+    x[[4, 11]] = 0
+    adata = annotated(x)
+    with pytest.raises(
+        ValueError, match=r"2 cells without a single molecule \('zelle_ß4', 'zelle_ß11'\).*filter_cells"
+    ):
+        CountsField("X", layer=None).register_field(adata)
+    sc.pp.filter_cells(adata, min_counts=1)
+    assert CountsField("X", layer=None).register_field(adata)["n_obs"] == 58
+
+
+@pytest.mark.parametrize("shape", [(0, 9), (60, 0)])
+def test_data_without_cells_or_genes_are_refused(shape: tuple[int, int]) -> None:
+    with pytest.raises(ValueError, match="has no (cells|genes)"):
+        CountsField("X", layer=None).register_field(annotated(np.zeros(shape)))
+
+
+@pytest.mark.filterwarnings("ignore:.*names are not unique")
+@pytest.mark.parametrize("axis", ["obs", "var"])
+def test_names_that_occur_twice_are_refused(axis: str) -> None:
+    adata = annotated(COUNTS)
+    names = list(getattr(adata, f"{axis}_names"))
+    setattr(adata, f"{axis}_names", [names[1], *names[1:]])
+    with pytest.raises(ValueError, match=rf"`adata\.{axis}_names` are not unique: '{names[1]}'"):
+        CountsField("X", layer=None).register_field(adata)
+    getattr(adata, f"{axis}_names_make_unique")()
+    CountsField("X", layer=None).register_field(adata)
+
+
+def test_a_layer_that_is_missing_is_named_with_the_closest() -> None:
+    adata = annotated(COUNTS, layers={"counts": COUNTS})
+    with pytest.raises(KeyError, match="'count'.*Did you mean 'counts'"):
+        CountsField("X", layer="count").register_field(adata)
+
+
+@pytest.mark.parametrize("x", [COUNTS.astype(np.complex64), COUNTS.astype(object)])
+def test_a_layer_of_no_numbers_is_refused(x: np.ndarray) -> None:
+    adata = annotated(COUNTS, layers={"odd": x})
+    with pytest.raises(ValueError, match="are no counts"):
+        CountsField("X", layer="odd").register_field(adata)
+
+
+def test_data_without_x_ask_for_a_layer() -> None:
+    adata = ad.AnnData(obs=pd.DataFrame(index=["a", "b"]), var=pd.DataFrame(index=["g"]))
+    with pytest.raises(ValueError, match="Name the layer"):
+        CountsField("X", layer=None).register_field(adata)
+
+
+def test_genes_must_be_the_registered_ones_in_their_order() -> None:
+    adata = annotated(COUNTS)
+    field = CountsField("X", layer=None)
+    state = pickle.loads(pickle.dumps(field.register_field(adata)))
+    field.transfer_field(state, annotated(COUNTS[:5]))
+    with pytest.raises(ValueError, match="in another order"):
+        field.transfer_field(state, adata[:, ::-1].copy())
+    with pytest.raises(ValueError, match=r"1 gene of the 9 registered ones .*'gen8'"):
+        field.transfer_field(state, adata[:, :8].copy())
+    more = annotated(np.ones((3, 10)))
+    with pytest.raises(ValueError, match="10 genes, 9 are registered"):
+        field.transfer_field(state, more)
+    field.transfer_field(state, more[:, list(state["column_names"])].copy())
+
+
+def test_views_are_refused_by_scvi() -> None:
+    with pytest.raises(ValueError, match="copy"):
+        Manager(fields=[CountsField("X", layer=None)]).register_fields(annotated(COUNTS)[:10])

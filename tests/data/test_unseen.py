@@ -1,0 +1,100 @@
+"""What no training cell had, against plain sets of what each cell had."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+
+from scdiffgen.data import (
+    Manager,
+    condition_specs,
+    encode_conditions,
+    registered_parts,
+    unseen_in_training,
+)
+
+TRAINED = pd.DataFrame(
+    {
+        "type": ["T", "T", "T", "B", "B", "NK"],
+        "guide": ["ctrl", "A", "A+B", "ctrl", "B", "C"],
+        "tissue": ["blood", "blood", "lung", "lung", "blood", "blood"],
+        "state": ["naive", None, "naive", "memory", "memory", "naive"],
+        "age": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+    }
+)
+N_TRAINED = 5  # the NK cell with C is held out
+
+
+@pytest.fixture
+def manager(register: Callable[..., Manager]) -> Manager:
+    obs = TRAINED.iloc[[*range(6)] * 2].set_axis([f"cell{i}" for i in range(12)])
+    adata = ad.AnnData(np.ones((12, 2), dtype=np.float32), obs=obs)
+    return register(
+        adata,
+        labels_key="type",
+        perturbation_key="guide",
+        control="ctrl",
+        hierarchy_keys=["tissue", "state"],
+        continuous_covariate_keys=["age"],
+    )
+
+
+def fits(asked: dict[str, object], trained: dict[str, object]) -> bool:
+    """Everything that is told agrees, for a set regardless of its order."""
+
+    def canonical(entry: object) -> object:
+        return frozenset(str(entry).split("+"))
+
+    told = {name: entry for name, entry in asked.items() if not pd.isna(entry) and name != "age"}
+    return all(canonical(entry) == canonical(trained[name]) for name, entry in told.items())
+
+
+def test_combinations_agree_with_a_search_through_the_cells(manager: Manager) -> None:
+    asked = pd.DataFrame(
+        [
+            (kind, guide, tissue, state, 99.0)
+            for kind in ("T", "B", "NK", None)
+            for guide in ("ctrl", "A", "B+A", "B", "C", "A+C", None)
+            for tissue, state in ((None, None), ("blood", None), ("blood", "naive"), ("lung", "memory"))
+        ],
+        columns=["type", "guide", "tissue", "state", "age"],
+    ).astype(object)
+    indices = np.arange(N_TRAINED)
+    unseen = unseen_in_training(
+        condition_specs(manager), encode_conditions(manager, asked), registered_parts(manager, indices)
+    )
+    training = TRAINED.iloc[:N_TRAINED].to_dict("records")
+    expected = [not any(fits(row, cell) for cell in training) for row in asked.to_dict("records")]
+    np.testing.assert_array_equal(unseen.combination, expected)
+    assert 0 < sum(expected) < len(expected)
+    np.testing.assert_array_equal(unseen.parts["type"], asked["type"] == "NK")
+    np.testing.assert_array_equal(unseen.parts["guide"], asked["guide"].isin(["C", "A+C"]))
+    assert not unseen.parts["hierarchy"].any()
+    assert "age" not in unseen.parts
+
+
+def test_more_slots_than_any_training_cell_had(manager: Manager) -> None:
+    asked = encode_conditions(manager, pd.DataFrame({"guide": ["A+B+C", "A+B", "A"]}))
+    unseen = unseen_in_training(condition_specs(manager), asked, registered_parts(manager))
+    assert unseen.combination.tolist() == [True, False, False]
+    assert not unseen.parts["guide"].any()
+
+
+def test_the_order_of_the_slots_does_not_matter(manager: Manager) -> None:
+    asked = encode_conditions(manager, pd.DataFrame({"guide": ["A+B", "A+C"]}))
+    guide = asked["guide"]
+    asked["guide"] = type(guide)(guide.ids[:, ::-1], guide.values[:, ::-1], guide.mask[:, ::-1], guide.told)
+    unseen = unseen_in_training(condition_specs(manager), asked, registered_parts(manager))
+    assert unseen.combination.tolist() == [False, True]
+
+
+def test_without_conditions_nothing_is_new(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
+    manager = register(cells, continuous_covariate_keys=["age.years"])
+    asked = encode_conditions(manager, pd.DataFrame({"age.years": [1.0, 2.0]}))
+    unseen = unseen_in_training(condition_specs(manager), asked, registered_parts(manager))
+    assert unseen.combination.tolist() == [False, False]
+    assert unseen.parts == {}

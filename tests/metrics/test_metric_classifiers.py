@@ -1,0 +1,114 @@
+"""Classifier metrics against scikit-learn, and at the two ends of their range."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.metrics import roc_auc_score
+
+from scdiffgen import metrics
+from scdiffgen.metrics._classifiers import auc_resampled, cross_validated_scores, weighted_auc
+
+
+@pytest.mark.parametrize("classifier", ["forest", "logistic"])
+def test_one_population_cannot_be_told_apart(classifier) -> None:
+    rng = np.random.default_rng(0)
+    aucs = [
+        metrics.classifier_auc(*rng.normal(size=(2, 150, 4)), classifier=classifier, n_trees=30, seed=seed)
+        for seed in range(6)
+    ]
+    assert np.mean(aucs) == pytest.approx(0.5, abs=3 * np.std(aucs) / np.sqrt(6))
+
+
+@pytest.mark.parametrize("classifier", ["forest", "logistic"])
+def test_separate_populations_are_told_apart(classifier) -> None:
+    x, y = np.random.default_rng(0).normal(size=(2, 60, 4))
+    assert metrics.classifier_auc(x, y + 6, classifier=classifier, n_trees=30) == pytest.approx(1.0)
+
+
+def test_logistic_auc_of_gaussians_is_the_closed_form() -> None:
+    # The best classifier of two unit Gaussians at distance d has AUC Phi(d / sqrt(2))
+    from scipy.stats import norm
+
+    x, y = np.random.default_rng(1).normal(size=(2, 3000, 3))
+    y[:, 0] += 1.0
+    auc = metrics.classifier_auc(x, y, classifier="logistic")
+    assert auc == pytest.approx(norm.cdf(1 / np.sqrt(2)), abs=0.02)
+
+
+@pytest.mark.parametrize("classifier", ["forest", "logistic"])
+def test_auc_is_the_mean_of_the_folds_by_scikit_learn(classifier) -> None:
+    x, y = np.random.default_rng(2).normal(size=(2, 41, 3))
+    folds = cross_validated_scores(x, y + 0.5, classifier, n_trees=10)
+    expected = [
+        roc_auc_score(
+            np.repeat([0, 1], [len(f.real), len(f.generated)]), np.concatenate([f.real_scores, f.generated_scores])
+        )
+        for f in folds
+    ]
+    assert metrics.classifier_auc(x, y + 0.5, classifier=classifier, n_trees=10) == pytest.approx(
+        np.mean(expected), abs=1e-6
+    )
+    assert np.array_equal(np.sort(np.concatenate([f.real for f in folds])), np.arange(41))
+    assert np.array_equal(np.sort(np.concatenate([f.generated for f in folds])), np.arange(41))
+
+
+def test_weighted_auc_agrees_with_scikit_learn() -> None:
+    rng = np.random.default_rng(3)
+    negative, positive = rng.integers(0, 8, size=30), rng.integers(2, 10, size=20)  # with ties
+    wn, wp = rng.integers(0, 4, size=(5, 30)).astype(float), rng.integers(0, 4, size=(5, 20)).astype(float)
+    expected = [
+        roc_auc_score(np.repeat([0, 1], [30, 20]), np.r_[negative, positive], sample_weight=np.r_[a, b])
+        for a, b in zip(wn, wp, strict=True)
+    ]
+    np.testing.assert_allclose(weighted_auc(negative, positive, wn, wp), expected)
+
+
+def test_a_fold_without_weight_is_left_out() -> None:
+    x, y = np.random.default_rng(4).normal(size=(2, 10, 2))
+    folds = cross_validated_scores(x, y, "logistic")
+    weights = np.ones((1, 10))
+    weights[:, folds[0].real] = 0
+    assert np.isfinite(auc_resampled(folds, weights, np.ones((1, 10)))).all()
+
+
+def test_sparse_and_dense_features_give_the_same_auc() -> None:
+    x, y = np.random.default_rng(5).poisson(0.5, size=(2, 60, 20)).astype(np.float32)
+    for classifier in ("forest", "logistic"):
+        dense, same = (
+            metrics.classifier_auc(kind(x), kind(y), classifier=classifier, n_trees=10)
+            for kind in (np.asarray, sparse.csr_matrix)
+        )
+        assert same == pytest.approx(dense, abs=1e-3)
+
+
+def test_auc_depends_on_the_seed_only() -> None:
+    x, y = np.random.default_rng(6).normal(size=(2, 40, 3))
+    first, again, other = (metrics.classifier_auc(x, y, n_trees=10, seed=s) for s in (0, 0, 1))
+    assert first == again != other
+
+
+def test_too_few_cells_are_nan_with_a_warning() -> None:
+    x = np.zeros((10, 2))
+    with pytest.warns(metrics.FewCellsWarning, match="needs 5 cells, `generated` has 4"):
+        assert np.isnan(metrics.classifier_auc(x, x[:4]))
+
+
+@pytest.mark.parametrize("classifier", ["forest", "logistic"])
+def test_label_accuracy_counts_hits(classifier) -> None:
+    rng = np.random.default_rng(7)
+    labels = np.repeat(["a", "b", "c"], 40)
+    x = rng.normal(size=(120, 2)) * 0.1 + np.repeat([[0, 0], [3, 0], [0, 3]], 40, axis=0)
+    wrong = labels.copy()
+    wrong[:30] = "c"
+    score = metrics.label_accuracy(x, labels, x, wrong, x[:50], labels[:50], classifier=classifier, n_trees=20)
+    assert score == metrics.LabelAccuracy(generated=0.75, real=1.0)
+
+
+def test_bad_arguments_are_named() -> None:
+    x = np.zeros((10, 2))
+    with pytest.raises(ValueError, match="`classifier`='svm' is not known"):
+        metrics.classifier_auc(x, x, classifier="svm")
+    with pytest.raises(ValueError, match="one label only"):
+        metrics.label_accuracy(x, ["a"] * 10, x, ["a"] * 10, x, ["a"] * 10)
+    with pytest.raises(ValueError, match="`train_labels` has 3 labels for 10 cells"):
+        metrics.label_accuracy(x, ["a"] * 3, x, ["a"] * 10, x, ["a"] * 10)

@@ -1,0 +1,211 @@
+"""Distances against their axioms, closed forms, other libraries and unbiasedness over resamples."""
+
+import warnings
+
+import numpy as np
+import ot
+import pytest
+from scipy.linalg import sqrtm
+from scipy.spatial.distance import cdist
+from scipy.stats import energy_distance as scipy_energy_distance
+
+from scdiffgen import metrics
+from scdiffgen.metrics._distances import energy_resampled, median_squared_distance
+from scdiffgen.metrics._resampling import bootstrap_weights
+from scdiffgen.metrics._transport import wasserstein_resampled
+
+DISTANCES = [metrics.mmd, metrics.wasserstein, metrics.energy_distance, metrics.frechet_distance]
+
+
+def gaussian_pair(n: int, shift: float = 0.0, dim: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, dim)), rng.normal(size=(n, dim)) + np.r_[shift, np.zeros(dim - 1)]
+
+
+@pytest.mark.parametrize("distance", [metrics.wasserstein, metrics.frechet_distance])
+def test_distance_of_a_sample_to_itself_is_zero(distance) -> None:
+    x, _ = gaussian_pair(80)
+    assert distance(x, x[::-1]) == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("distance", [metrics.wasserstein, metrics.energy_distance, metrics.frechet_distance])
+def test_distance_is_symmetric_and_grows_with_the_shift(distance) -> None:
+    x, y = gaussian_pair(80, shift=1.0)
+    assert distance(x, y) == pytest.approx(distance(y, x))
+    assert distance(x, y) < distance(x, y + 1.0) < distance(x, y + 2.0)
+
+
+def test_mmd_is_symmetric_at_one_scale() -> None:
+    x, y = gaussian_pair(80, shift=1.0)
+    assert metrics.mmd(x, y, median=2.0) == pytest.approx(metrics.mmd(y, x, median=2.0))
+
+
+def test_wasserstein_obeys_the_triangle_inequality() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        x, y, z = (rng.normal(rng.normal(size=2), rng.gamma(2.0), size=(30, 2)) for _ in range(3))
+        assert metrics.wasserstein(x, z) <= metrics.wasserstein(x, y) + metrics.wasserstein(y, z) + 1e-9
+
+
+def test_wasserstein_in_one_dimension_sorts() -> None:
+    x, y = gaussian_pair(200, shift=0.7, dim=1)
+    assert metrics.wasserstein(x, y) == pytest.approx(np.sqrt(np.mean((np.sort(x, 0) - np.sort(y, 0)) ** 2)))
+
+
+def test_wasserstein_subsamples_by_seed() -> None:
+    x, y = gaussian_pair(100)
+    same, other = metrics.wasserstein(x, y, max_cells=20, seed=1), metrics.wasserstein(x, y, max_cells=20, seed=2)
+    assert metrics.wasserstein(x, y, max_cells=20, seed=1) == same != other
+
+
+def test_frechet_is_the_bures_distance() -> None:
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(60, 4)) @ rng.normal(size=(4, 4)), rng.normal(size=(50, 4)) + 1
+    cov_x, cov_y = np.cov(x.T), np.cov(y.T)
+    bures = np.trace(cov_x + cov_y - 2 * np.real(sqrtm(sqrtm(cov_x) @ cov_y @ sqrtm(cov_x))))
+    expected = ((x.mean(0) - y.mean(0)) ** 2).sum() + bures
+    assert metrics.frechet_distance(x, y) == pytest.approx(expected)
+    pot = ot.gaussian.bures_wasserstein_distance(x.mean(0), y.mean(0), cov_x, cov_y) ** 2
+    assert metrics.frechet_distance(x, y) == pytest.approx(pot)
+
+
+def test_wasserstein_of_gaussians_tends_to_the_bures_distance() -> None:
+    rng = np.random.default_rng(3)
+    x, y = rng.normal(size=(1500, 1)), 2 * rng.normal(size=(1500, 1)) + 3
+    assert metrics.wasserstein(x, y) == pytest.approx(np.sqrt(3**2 + (2 - 1) ** 2), rel=0.03)
+
+
+def test_energy_distance_in_one_dimension_agrees_with_scipy() -> None:
+    x, y = gaussian_pair(300, shift=1.0, dim=1)
+    # scipy has the V-statistic, and the square root of what is 2 E|X-Y| - E|X-X'| - E|Y-Y'|
+    n = len(x)
+    self_pairs = (cdist(x, x).mean() + cdist(y, y).mean()) / (n - 1)
+    assert metrics.energy_distance(x, y) == pytest.approx(scipy_energy_distance(x[:, 0], y[:, 0]) ** 2 - self_pairs)
+
+
+def test_energy_distance_agrees_with_scperteval() -> None:
+    scperteval = pytest.importorskip("scperteval.protocols.metrics")
+    x, y = gaussian_pair(50, shift=1.0)
+    assert metrics.energy_distance(x, y) == pytest.approx(scperteval.energy_distance(x, y, None))
+
+
+def test_energy_distance_sees_a_spread_that_squared_norms_do_not() -> None:
+    # In the plane |X-Y| is Rayleigh distributed with mean sqrt(pi / 2) * sd of a coordinate of X - Y
+    rng = np.random.default_rng(4)
+    expected = np.sqrt(np.pi / 2) * (2 * np.sqrt(1 + 9) - np.sqrt(2) - 3 * np.sqrt(2))
+    estimates = [metrics.energy_distance(rng.normal(size=(300, 2)), 3 * rng.normal(size=(300, 2))) for _ in range(20)]
+    assert np.mean(estimates) == pytest.approx(expected, abs=3 * np.std(estimates) / np.sqrt(20))
+
+
+def test_mmd_of_two_pairs_of_points_by_hand() -> None:
+    def kernel(distance: float) -> float:  # at median 2
+        return sum(np.exp(-(distance**2) / (scale * 2)) for scale in (1 / 4, 1 / 2, 1, 2, 4)) / 5
+
+    across = (kernel(3) + kernel(4) + kernel(2) + kernel(3)) / 4
+    value = metrics.mmd(np.array([[0.0], [1.0]]), np.array([[3.0], [4.0]]), median=2.0)
+    assert value == pytest.approx(2 * kernel(1) - 2 * across)
+
+
+def test_mmd_of_shifted_gaussians_is_the_integral() -> None:
+    # E exp(-d^2 / c) for d ~ N(m, 2 I) in k dimensions, by the Gaussian integral in one and its product
+    shift, dim, median = 1.5, 2, 3.0
+    grid = np.linspace(-15, 15, 20_001)
+
+    def integral(mean: float, c: float) -> float:
+        density = np.exp(-((grid - mean) ** 2) / 4) / np.sqrt(4 * np.pi)
+        return float(np.trapezoid(np.exp(-(grid**2) / c) * density, grid))
+
+    expected = np.mean(
+        [
+            2 * integral(0, c) ** 2 - 2 * integral(shift, c) * integral(0, c)
+            for c in median * np.array([1 / 4, 1 / 2, 1, 2, 4])
+        ]
+    )
+    estimates = [metrics.mmd(*gaussian_pair(300, shift, dim, seed), median=median) for seed in range(20)]
+    assert np.mean(estimates) == pytest.approx(expected, abs=3 * np.std(estimates) / np.sqrt(20))
+
+
+def test_energy_distance_of_shifted_gaussians_is_the_integral() -> None:
+    grid = np.linspace(-20, 20, 20_001)
+
+    def mean_distance(mean: float) -> float:  # E|D|, D ~ N(mean, 2)
+        return float(np.trapezoid(np.abs(grid) * np.exp(-((grid - mean) ** 2) / 4) / np.sqrt(4 * np.pi), grid))
+
+    expected = 2 * mean_distance(1.0) - 2 * mean_distance(0.0)
+    estimates = [metrics.energy_distance(*gaussian_pair(300, 1.0, 1, seed)) for seed in range(20)]
+    assert np.mean(estimates) == pytest.approx(expected, abs=3 * np.std(estimates) / np.sqrt(20))
+
+
+@pytest.mark.parametrize("distance", [metrics.mmd, metrics.energy_distance])
+def test_distance_is_unbiased_for_one_population(distance) -> None:
+    estimates = [distance(*gaussian_pair(30, seed=seed)) for seed in range(1000, 3000)]
+    assert abs(np.mean(estimates)) < 3 * np.std(estimates) / np.sqrt(2000)
+    assert min(estimates) < 0
+
+
+def test_median_is_over_pairs_of_reference_cells() -> None:
+    x, _ = gaussian_pair(60)
+    squared = cdist(x, x)[np.triu_indices(60, 1)] ** 2
+    assert median_squared_distance(x) == pytest.approx(np.median(squared))
+    assert metrics.mmd(x, x + 100.0) == pytest.approx(metrics.mmd(x, x + 100.0, median=float(np.median(squared))))
+
+
+def test_chunks_do_not_change_the_distance(monkeypatch) -> None:
+    x, y = gaussian_pair(50, shift=1.0)
+    whole = [metrics.mmd(x, y), metrics.energy_distance(x, y)]
+    monkeypatch.setattr("scdiffgen.metrics._distances.CHUNK", 7)
+    assert [metrics.mmd(x, y), metrics.energy_distance(x, y)] == pytest.approx(whole)
+
+
+def test_bootstrap_weights_are_resamples() -> None:
+    # A resample by weights is the distance of the repeated cells, but for the pairs of copies that are left out
+    x, y = gaussian_pair(12, shift=1.0)
+    rng = np.random.default_rng(0)
+    wx, wy = bootstrap_weights(12, 3, rng), bootstrap_weights(12, 3, rng)
+    resampled = energy_resampled(x, y, wx, wy)
+    for row in range(4):
+        i, j = (np.repeat(np.arange(12), w[row].astype(int)) for w in (wx, wy))
+        within = [cdist(c[k], c[k])[k[:, None] != k].mean() for c, k in ((x, i), (y, j))]
+        assert resampled[row] == pytest.approx(2 * cdist(x[i], y[j]).mean() - sum(within))
+
+
+def test_bootstrap_spread_is_the_sampling_spread() -> None:
+    rng = np.random.default_rng(5)
+    draws = [gaussian_pair(100, shift=1.0, dim=2, seed=seed) for seed in range(60)]
+    for resampled, distance in (
+        (energy_resampled, metrics.energy_distance),
+        (wasserstein_resampled, metrics.wasserstein),
+    ):
+        truth = np.std([distance(x, y) for x, y in draws])
+        weights = [bootstrap_weights(100, 60, rng) for _ in range(2)]
+        boot = np.mean([resampled(x, y, *weights)[1:].std() for x, y in draws[:10]])
+        assert boot == pytest.approx(truth, rel=0.35)
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_too_few_cells_are_nan_with_a_warning(distance) -> None:
+    x, _ = gaussian_pair(10)
+    with pytest.warns(metrics.FewCellsWarning, match="`generated` has 0"):
+        assert np.isnan(distance(x, x[:0]))
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_bad_points_are_named(distance) -> None:
+    x, _ = gaussian_pair(10)
+    with pytest.raises(ValueError, match="`real` has 3 dimensions and `generated` 2"):
+        distance(x, x[:, :2])
+    with pytest.raises(ValueError, match="`generated` holds 1 values that are NaN"):
+        distance(x, np.where(np.arange(30).reshape(10, 3) == 4, np.nan, x))
+
+
+def test_wasserstein_without_pot_names_the_extra(monkeypatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "ot", None)
+    x, _ = gaussian_pair(10)
+    with pytest.raises(ImportError, match=r"pip install 'scdiffgen\[eval\]'"):
+        metrics.wasserstein(x, x)
+
+
+def test_equal_cells_have_distance_zero_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert metrics.mmd(np.zeros((5, 2)), np.zeros((5, 2))) == pytest.approx(0)

@@ -1,0 +1,200 @@
+"""`evaluate` against the single metrics, and what it says of cells that are copied, shuffled, few or badly given."""
+
+import json
+import warnings
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from scdiffgen import metrics
+
+N = 160
+FAST = {"n_pcs": 5, "n_trees": 10, "n_bootstrap": 5}
+
+
+def simulate(n: int, seed: int) -> ad.AnnData:
+    """Two kinds of cells in equal numbers, with correlated genes and uneven depth."""
+    rng = np.random.default_rng(seed)
+    kind = np.arange(n) % 2
+    rates = np.random.default_rng(0).gamma(1.0, size=(2, 40))
+    programme = np.exp(rng.normal(size=(n, 1)) * (np.arange(40) < 20))
+    counts = rng.poisson(3 * rates[kind] * programme * rng.gamma(4.0, 0.25, size=(n, 1)))
+    counts[:, -1] += 1
+    obs = pd.DataFrame({"kind": pd.Categorical.from_codes(kind, ["a", "b"])}, index=[f"{seed}-{i}" for i in range(n)])
+    return ad.AnnData(sparse.csr_matrix(counts.astype(np.float32)), obs=obs)
+
+
+@pytest.fixture(scope="module")
+def cells() -> dict[str, ad.AnnData]:
+    return {name: simulate(N, seed) for seed, name in enumerate(("train", "real", "other", "generated"))}
+
+
+@pytest.fixture(scope="module")
+def scores(cells) -> pd.DataFrame:
+    return metrics.evaluate(
+        cells["real"], cells["generated"], cells["train"], "kind", other_real=cells["other"], **FAST
+    )
+
+
+def test_every_column_is_its_metric(cells, scores) -> None:
+    space = metrics.ExpressionSpace.fit(cells["train"], n_pcs=5)
+    train, x, y = (space.pcs(cells[name]) for name in ("train", "real", "generated"))
+    genes_x, genes_y = (space.expression(cells[name]) for name in ("real", "generated"))
+    labels = [cells[name].obs["kind"] for name in ("train", "generated", "real")]
+    fresh = metrics.novelty(train, y, x)
+    expected = {
+        "mmd": metrics.mmd(x, y),
+        "wasserstein": metrics.wasserstein(x, y),
+        "energy_distance": metrics.energy_distance(x, y),
+        "frechet": metrics.frechet_distance(x, y),
+        "c2st_auc_forest_pcs": metrics.classifier_auc(x, y, n_trees=10),
+        "c2st_auc_forest_genes": metrics.classifier_auc(genes_x, genes_y, n_trees=10),
+        "c2st_auc_logistic_genes": metrics.classifier_auc(genes_x, genes_y, classifier="logistic"),
+        "one_nn": metrics.one_nn_accuracy(x, y),
+        **metrics.manifold_precision_recall(x, y)._asdict(),
+        **metrics.gene_statistics(genes_x, genes_y),
+        "library_size_ks": metrics.library_size_ks(cells["real"], cells["generated"]),
+        "gene_correlation": metrics.gene_correlation_error(genes_x, genes_y),
+        "label_accuracy": metrics.label_accuracy(train, labels[0], y, labels[1], x, labels[2]).generated,
+        "novelty": fresh.ratio,
+        "too_close": fresh.too_close,
+    }
+    row = scores.loc[("overall", "generated")]
+    assert [c for c in scores if not c.endswith(("_low", "_high"))] == ["n", *expected]
+    assert row[list(expected)].to_dict() == pytest.approx(expected)
+
+
+def test_rows_are_groups_by_sources(scores) -> None:
+    assert list(scores.index.unique("group")) == ["overall", "a", "b"]
+    assert list(scores.index.unique("source")) == ["generated", "other_real", "null_poisson", "null_shuffled"]
+    assert (scores["n"].loc["overall"] == N).all()
+    assert (scores["n"].loc[["a", "b"]] == N // 2).all()
+
+
+def test_groups_are_scored_on_their_own_cells(cells, scores) -> None:
+    space = metrics.ExpressionSpace.fit(cells["train"], n_pcs=5)
+    x, y = (space.pcs(c[c.obs["kind"] == "b"]) for c in (cells["real"], cells["generated"]))
+    assert scores.loc[("b", "generated"), "wasserstein"] == pytest.approx(metrics.wasserstein(x, y))
+
+
+def test_nulls_are_worse_than_new_cells_where_they_should_be(scores) -> None:
+    overall = scores.loc["overall"]
+    for null in ("null_poisson", "null_shuffled"):
+        for column in ("gene_correlation", "library_size_ks"):
+            assert overall.loc["generated", column] < 0.8 * overall.loc[null, column]
+    assert overall.loc["null_poisson", "mean_correlation"] > 0.95  # which is why it is never a headline
+    assert overall.loc["null_shuffled", "zero_fraction_slope"] == pytest.approx(
+        overall.loc["other_real", "zero_fraction_slope"]
+    )
+
+
+def test_intervals_hold_the_estimate_and_stay_in_range(scores) -> None:
+    for column, direction in scores.attrs["direction"].items():
+        low, high = scores[f"{column}_low"], scores[f"{column}_high"]
+        assert (low <= scores[column] + 1e-12).all() and (scores[column] <= high + 1e-12).all()
+        assert direction in ("lower", "higher", "closest to")
+    assert scores["c2st_auc_forest_genes_high"].max() <= 1
+    assert scores["frechet_low"].min() >= 0
+
+
+def test_attributes_are_plain_values(scores) -> None:
+    attributes = json.loads(json.dumps(scores.attrs))
+    assert attributes["ideal"]["c2st_auc_forest_pcs"] == 0.5
+    assert attributes["ideal"]["label_accuracy"] == "other_real"
+    assert attributes["n_cells"]["generated"] == N
+    assert attributes["settings"]["seed"] == 0
+
+
+def test_same_seed_same_scores(cells) -> None:
+    chosen = ["mmd", "c2st_auc_forest_pcs", "coverage"]
+    first, again, other = (
+        metrics.evaluate(cells["real"], cells["generated"], metrics=chosen, sources=["generated"], seed=seed, **FAST)
+        for seed in (0, 0, 1)
+    )
+    pd.testing.assert_frame_equal(first, again)
+    assert not first.equals(other)
+
+
+def test_sources_do_not_depend_on_which_others_are_asked_for(cells) -> None:
+    options = {"groupby": "kind", "metrics": ["mmd"], "max_cells": 15, **FAST}
+    both = metrics.evaluate(cells["real"], cells["generated"], **options)
+    one = metrics.evaluate(cells["real"], cells["generated"], sources=["null_poisson"], **options)
+    pd.testing.assert_frame_equal(both.xs("null_poisson", level="source"), one.xs("null_poisson", level="source"))
+
+
+def test_without_training_cells_real_cells_are_split(cells) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scores = metrics.evaluate(cells["real"].X, cells["generated"].X.toarray(), metrics=["mmd", "novelty"], **FAST)
+    assert list(scores.columns) == ["n", "mmd", "mmd_low", "mmd_high"]
+    assert scores.attrs["n_cells"]["fitted"] == N // 2
+    assert scores.attrs["n_cells"]["reference"] == scores.attrs["n_cells"]["other_real"] == N // 4
+    assert scores.attrs["settings"]["fitted_on"] == "real"
+
+
+def test_genes_are_aligned_by_name(cells, scores) -> None:
+    turned = cells["generated"][:, ::-1].copy()
+    row = metrics.evaluate(
+        cells["real"], turned, cells["train"], "kind", other_real=cells["other"], metrics=["mmd"], **FAST
+    )
+    assert row.loc[("overall", "generated"), "mmd"] == pytest.approx(scores.loc[("overall", "generated"), "mmd"])
+
+
+def test_copied_training_cells_are_warned_of(cells) -> None:
+    options = {"metrics": ["novelty"], "sources": ["generated"], **FAST}
+    with pytest.warns(metrics.CopyWarning, match=f"{N} of {N} are copies"):
+        scores = metrics.evaluate(cells["real"], cells["train"], cells["train"], **options)
+    assert scores.loc[("overall", "generated"), "novelty"] == 0
+
+
+def test_absent_and_small_groups_are_nan_with_one_warning(cells) -> None:
+    generated = cells["generated"][:53].copy()
+    generated.obs["kind"] = ["a"] * 50 + ["b"] * 3
+    real = cells["real"].copy()
+    real.obs["kind"] = real.obs["kind"].astype(str).replace("b", "c").to_numpy()
+    real.obs.iloc[:8, 0] = "b"
+    with pytest.warns(metrics.FewCellsWarning) as caught:
+        scores = metrics.evaluate(
+            real,
+            generated,
+            groupby="kind",
+            metrics=["wasserstein", "mmd", "density"],
+            sources=["generated", "other_real"],
+            **FAST,
+        )
+    assert len(caught) == 1
+    message = str(caught[0].message)
+    assert "c / generated (0 cells: mmd, wasserstein, density)" in message
+    assert "b / generated (2 cells: density)" in message
+    assert scores.loc[("c", "generated"), ["mmd", "density"]].isna().all()
+    assert np.isfinite(scores.loc[("b", "generated"), "mmd"])
+    assert np.isfinite(scores.loc[("c", "other_real"), "mmd"])
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"metrics": ["mmd", "fid"]}, ValueError, r"Unknown metrics or sources \['fid'\]"),
+        ({"groupby": "typ"}, ValueError, "`real` has no obs column 'typ'"),
+        ({"groupby": "bad"}, ValueError, "has a group 'overall'"),
+        ({"groupby": "gap"}, ValueError, "is missing for 1 cells"),
+    ],
+)
+def test_bad_arguments_are_named(cells, change, error, message) -> None:
+    real = cells["real"].copy()
+    real.obs["bad"] = "overall"
+    real.obs["gap"] = [np.nan, *["a"] * (N - 1)]
+    with pytest.raises(error, match=message):
+        metrics.evaluate(real, cells["generated"], **{**FAST, **change})
+
+
+def test_expression_instead_of_counts_is_named(cells) -> None:
+    generated = cells["generated"].copy()
+    generated.X = generated.X.log1p()
+    with pytest.raises(ValueError, match="`generated` holds .* not whole numbers"):
+        metrics.evaluate(cells["real"], generated, **FAST)
+    with pytest.raises(TypeError, match="`generated` is a csr_matrix without labels"):
+        metrics.evaluate(cells["real"], cells["generated"].X, groupby="kind", **FAST)

@@ -1,0 +1,92 @@
+"""Gene-wise statistics against numpy and scipy."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.stats import ks_2samp, linregress
+
+from scdiffgen import metrics
+from scdiffgen.metrics._genes import correlation_error_resampled, gene_moments, ks_resampled
+from scdiffgen.metrics._resampling import bootstrap_weights
+
+
+@pytest.fixture
+def pair() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    rates = 0.3 + rng.gamma(1.0, size=25)
+    return rng.poisson(rates, size=(60, 25)).astype(float), rng.poisson(1.5 * rates, size=(50, 25)).astype(float)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_slopes_and_correlations_are_those_of_scipy(pair, kind) -> None:
+    x, y = pair
+    scores = metrics.gene_statistics(kind(x), kind(y))
+    for name, statistic in {
+        "mean": lambda m: m.mean(0),
+        "variance": lambda m: m.var(0),
+        "zero_fraction": lambda m: (m == 0).mean(0),
+    }.items():
+        line = linregress(statistic(x), statistic(y))
+        assert scores[f"{name}_slope"] == pytest.approx(line.slope)
+        assert scores[f"{name}_correlation"] == pytest.approx(line.rvalue)
+
+
+def test_gene_correlation_error_is_that_of_numpy(pair) -> None:
+    x, y = pair
+    genes = [1, 4, 7, 9]
+    upper = np.triu_indices(4, 1)
+    expected = np.abs(np.corrcoef(x[:, genes].T)[upper] - np.corrcoef(y[:, genes].T)[upper]).mean()
+    assert metrics.gene_correlation_error(x, y, genes) == pytest.approx(expected)
+    assert metrics.gene_correlation_error(sparse.csr_matrix(x), sparse.csr_matrix(y), genes) == pytest.approx(expected)
+
+
+def test_a_constant_gene_correlates_with_none(pair) -> None:
+    x, y = pair
+    x[:, 0] = y[:, 0] = 3.0
+    upper = np.triu_indices(24, 1)
+    rest = np.abs(np.corrcoef(x[:, 1:].T)[upper] - np.corrcoef(y[:, 1:].T)[upper]).sum()
+    assert metrics.gene_correlation_error(x, y) == pytest.approx(rest / (25 * 24 / 2))
+
+
+def test_library_size_distance_is_that_of_scipy(pair) -> None:
+    x, y = pair
+    assert metrics.library_size_ks(x, y) == pytest.approx(ks_2samp(x.sum(1), y.sum(1)).statistic)
+
+
+def test_weights_are_repeats(pair) -> None:
+    x, y = pair
+    rng = np.random.default_rng(1)
+    wx, wy = bootstrap_weights(60, 4, rng), bootstrap_weights(50, 4, rng)
+    moments = gene_moments(x, wx)
+    ks, error = ks_resampled(x.sum(1), y.sum(1), wx, wy), correlation_error_resampled(x, y, wx, wy)
+    for row in range(5):
+        a, b = x[np.repeat(np.arange(60), wx[row].astype(int))], y[np.repeat(np.arange(50), wy[row].astype(int))]
+        np.testing.assert_allclose(moments["mean"][row], a.mean(0))
+        np.testing.assert_allclose(moments["variance"][row], a.var(0), atol=1e-12)
+        np.testing.assert_allclose(moments["zero_fraction"][row], (a == 0).mean(0), atol=1e-12)
+        assert ks[row] == pytest.approx(ks_2samp(a.sum(1), b.sum(1)).statistic)
+        assert error[row] == pytest.approx(metrics.gene_correlation_error(a, b))
+
+
+def test_moments_leave_unsorted_indices_alone(pair) -> None:
+    matrix = sparse.csr_matrix(pair[0].astype(np.float32))[:, ::-1]
+    kept = matrix.toarray()
+    for _ in range(2):
+        np.testing.assert_allclose(gene_moments(matrix, np.ones((1, 60)))["variance"][0], kept.var(0), rtol=1e-5)
+        np.testing.assert_array_equal(matrix.toarray(), kept)
+
+
+def test_too_few_cells_are_nan_with_a_warning(pair) -> None:
+    x, _ = pair
+    with pytest.warns(metrics.FewCellsWarning, match="gene_statistics needs 2 cells, `generated` has 1"):
+        assert np.isnan(list(metrics.gene_statistics(x, x[:1]).values())).all()
+    with pytest.warns(metrics.FewCellsWarning):
+        assert np.isnan(metrics.gene_correlation_error(x[:2], x))
+    with pytest.warns(metrics.FewCellsWarning):
+        assert np.isnan(metrics.library_size_ks(x[:0], x))
+
+
+def test_other_genes_are_refused(pair) -> None:
+    x, y = pair
+    with pytest.raises(ValueError, match="`real` has 25 genes and `generated` 24"):
+        metrics.gene_statistics(x, y[:, 1:])

@@ -1,0 +1,94 @@
+"""Null generators and the multinomial likelihood against scipy and the data they come from."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.stats import multinomial
+
+from scdiffgen import metrics
+
+
+@pytest.fixture
+def labelled() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    labels = np.repeat(["b", "a"], [40, 30])
+    rates = {c: 0.3 + rng.gamma(1.0, size=15) for c in "ab"}
+    depth = rng.gamma(5.0, size=70) / 5
+    return np.array([rng.poisson(rates[c] * d) for c, d in zip(labels, depth, strict=True)]), labels
+
+
+def test_poisson_null_has_the_means_and_variances_of_a_poisson(labelled) -> None:
+    counts, labels = labelled
+    out = np.random.default_rng(1).permutation(np.repeat(["a", "b"], 4000))
+    drawn = metrics.null_poisson(counts, labels, out).toarray()
+    for label in "ab":
+        mean, sample = counts[labels == label].mean(0), drawn[out == label]
+        error = np.sqrt(mean / 4000) + 1e-9
+        assert (np.abs(sample.mean(0) - mean) < 4 * error).all()
+        np.testing.assert_allclose(sample.var(0), mean, rtol=0.15, atol=0.05)
+
+
+def test_shuffled_null_has_the_values_of_every_gene_and_no_correlation(labelled) -> None:
+    counts, labels = labelled
+    shuffled = metrics.null_shuffled(counts, labels, labels).toarray()
+    for label in "ab":
+        real, null = counts[labels == label], shuffled[labels == label]
+        np.testing.assert_array_equal(np.sort(real, axis=0), np.sort(null, axis=0))
+        upper = np.triu_indices(15, 1)
+        assert abs(np.nanmean(np.corrcoef(null.T)[upper])) < np.nanmean(np.corrcoef(real.T)[upper]) / 2
+
+
+def test_shuffled_null_repeats_itself_beyond_the_cells_there_are(labelled) -> None:
+    counts, labels = labelled
+    shuffled = metrics.null_shuffled(counts, labels, ["a"] * 60).toarray()
+    np.testing.assert_array_equal(shuffled.sum(0), 2 * counts[labels == "a"].sum(0))
+
+
+@pytest.mark.parametrize("null", [metrics.null_poisson, metrics.null_shuffled])
+def test_nulls_are_seeded_sparse_and_name_unknown_labels(labelled, null) -> None:
+    counts, labels = labelled
+    first, again, other = (null(sparse.csr_matrix(counts), labels, labels, seed=s) for s in (0, 0, 1))
+    assert sparse.issparse(first)
+    assert (first != again).nnz == 0 < (first != other).nnz
+    with pytest.raises(ValueError, match="`labels_out` has 1 labels without training cells: c"):
+        null(counts, labels, ["a", "c"])
+    with pytest.raises(ValueError, match="`labels` has shape"):
+        null(counts, labels[1:], ["a"])
+    assert null(counts, labels, []).shape == (0, 15)
+
+
+def test_halves_share_the_labels_and_no_cell() -> None:
+    labels = np.repeat(["a", "b", "c"], [20, 7, 1])
+    first, second = metrics.split_halves(labels, seed=1)
+    assert sorted([*first, *second]) == list(range(28))
+    for label in "abc":
+        assert abs((labels[first] == label).sum() - (labels[second] == label).sum()) <= 1
+    assert not np.array_equal(first, metrics.split_halves(labels, seed=2)[0])
+
+
+def test_multinomial_likelihood_is_that_of_scipy(labelled) -> None:
+    counts, labels = labelled
+    train, held_out = np.arange(70) % 2 == 0, np.arange(70) % 2 == 1
+    nll = metrics.multinomial_nll(counts[held_out], labels[held_out], counts[train], labels[train], smoothing=0.5)
+    expected, surprise = [], 0.0
+    for cell, label in zip(counts[held_out], labels[held_out], strict=True):
+        total = counts[train & (labels == label)].sum(0) + 0.5
+        expected.append(-multinomial.logpmf(cell, cell.sum(), total / total.sum()))
+        surprise -= cell @ np.log(total / total.sum())
+    np.testing.assert_allclose(nll.cells, expected)
+    assert nll.per_cell == pytest.approx(np.mean(expected))
+    assert nll.per_molecule == pytest.approx(surprise / counts[held_out].sum())
+
+
+def test_multinomial_likelihood_aligns_genes_and_names_what_is_wrong(labelled) -> None:
+    ad = pytest.importorskip("anndata")
+    counts, labels = labelled
+    adata = ad.AnnData(sparse.csr_matrix(counts.astype(np.float32)))
+    plain = metrics.multinomial_nll(adata, labels, adata, labels)
+    assert metrics.multinomial_nll(adata[:, ::-1].copy(), labels, adata, labels).per_cell == pytest.approx(
+        plain.per_cell
+    )
+    with pytest.raises(ValueError, match="`smoothing`=0 must be positive"):
+        metrics.multinomial_nll(counts, labels, counts, labels, smoothing=0)
+    with pytest.raises(ValueError, match="without training cells: b"):
+        metrics.multinomial_nll(counts, labels, counts[labels == "a"], labels[labels == "a"])

@@ -1,0 +1,268 @@
+"""The perturbation report on simulated cells whose responses are known, and what it refuses."""
+
+import warnings
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from scdiffgen import metrics
+
+N_GENES = 120
+OPTIONS = {
+    "perturbation_key": "drug",
+    "context_key": "type",
+    "control_label": "ctrl",
+    "n_pcs": 8,
+    "n_trees": 10,
+    "seed": 0,
+}
+CHEAP = ("pearson_delta", "fold_change_slope", "energy_distance")
+GENES = [f"g{i}" for i in range(N_GENES)]
+
+
+def effect(drug: str) -> np.ndarray:
+    """Log fold changes of each gene: twelve genes of its own for every part of the drug, half of them down."""
+    change = np.zeros(N_GENES)
+    for part in drug.split("+"):
+        if part != "ctrl":
+            start = 12 * (ord(part[1]) - ord("0"))
+            change[start : start + 12] += np.where(np.arange(12) % 2, 1.2, -1.2)
+    return change
+
+
+def simulate(groups: dict[tuple[str, str], int], seed: int, dose: float | None = None) -> ad.AnnData:
+    """Poisson cells of (type, drug) groups; types are letters, drugs are named after the gene ``g<i>`` they hit."""
+    rng = np.random.default_rng(seed)
+    counts, obs = [], []
+    for (kind, drug), n in groups.items():
+        rates = np.random.default_rng(ord(kind)).gamma(2.0, size=N_GENES) * 2
+        strength = 1.0 if dose is None else np.log1p(dose) / np.log(2)
+        depth = rng.gamma(8.0, 1 / 8, size=(n, 1))
+        counts.append(rng.poisson(rates * np.exp(strength * effect(drug)) * depth))
+        obs += [{"type": kind, "drug": drug, "dose": 0.0 if drug == "ctrl" else dose or 1.0}] * n
+    index = [f"{seed}-{i}" for i in range(len(obs))]
+    matrix = sparse.csr_matrix(np.vstack(counts).astype(np.float32))
+    return ad.AnnData(matrix, obs=pd.DataFrame(obs, index=index), var=pd.DataFrame(index=GENES))
+
+
+@pytest.fixture(scope="module")
+def transfer() -> dict[str, ad.AnnData]:
+    """One drug, held out in type C."""
+    both = {(kind, drug): 60 for kind in "AB" for drug in ("ctrl", "g0")}
+    return {
+        "train": simulate({**both, ("C", "ctrl"): 60}, seed=0),
+        "control": simulate({("C", "ctrl"): 80}, seed=1),
+        "real": simulate({("C", "g0"): 120}, seed=2),
+        "perfect": simulate({("C", "g0"): 60}, seed=3),
+    }
+
+
+@pytest.fixture(scope="module")
+def report(transfer) -> pd.DataFrame:
+    unchanged = transfer["control"].copy()
+    unchanged.obs["drug"] = "g0"
+    predictions = {"perfect": transfer["perfect"], "unchanged": unchanged}
+    return metrics.perturbation_report(transfer["real"], transfer["control"], predictions, transfer["train"], **OPTIONS)
+
+
+def run(cells: dict[str, ad.AnnData], predictions: dict[str, ad.AnnData], **options: object) -> pd.DataFrame:
+    return metrics.perturbation_report(
+        cells["real"], cells["control"], predictions, cells["train"], **{**OPTIONS, "metrics": CHEAP, **options}
+    ).set_index("prediction")
+
+
+def test_rows_are_predictions_and_the_baselines_that_apply(report) -> None:
+    expected = ["perfect", "unchanged", "no_change", "train_mean", "other_contexts", "nearest_context"]
+    assert list(report["prediction"]) == [*expected, "latent_pca", "real_half"]
+    assert set(report["n_real"]) == {60}
+    assert list(report.columns[:4]) == ["context", "perturbation", "dose", "prediction"]
+    assert set(report.attrs["direction"]) == set(report.columns[7:])
+
+
+def test_the_response_is_found(report) -> None:
+    assert report["n_significant"].between(10, 20).all()  # of 12 that respond, and composition moves others a little
+
+
+def test_a_perfect_prediction_scores_as_real_cells_do(report) -> None:
+    scores = report.set_index("prediction")
+    for column in ("pearson_delta", "fold_change_slope", "de_pr_auc", "sign_agreement"):
+        assert scores.loc[["perfect", "real_half"], column].min() > 0.8
+    assert scores.loc["perfect", "fold_change_slope"] == pytest.approx(1, abs=0.1)
+    assert scores.loc["real_half", "wasserstein"] > 1  # other cells, not the same ones
+    assert abs(scores.loc["perfect", "energy_distance"]) < 0.1 * scores.loc["no_change", "energy_distance"]
+    assert scores.loc["perfect", "c2st_auc"] < 0.75 < scores.loc["no_change", "c2st_auc"]
+
+
+def test_control_cells_as_a_prediction_are_no_change(report) -> None:
+    scores = report.set_index("prediction").iloc[:, 5:]
+    pd.testing.assert_series_equal(scores.loc["unchanged"], scores.loc["no_change"], check_names=False)
+    assert np.isnan(scores.loc["no_change", "pearson_delta"])
+
+
+def test_the_shift_of_other_types_is_recovered(report) -> None:
+    scores = report.set_index("prediction")
+    for baseline in ("train_mean", "other_contexts", "nearest_context", "latent_pca"):
+        assert scores.loc[baseline, "fold_change_slope"] == pytest.approx(1, abs=0.25)
+        assert scores.loc[baseline, "pearson_delta"] > 0.8
+    assert np.isnan(scores.loc["train_mean", "pearson_delta_perturbed"])
+
+
+def test_columns_are_the_plain_functions(transfer, report) -> None:
+    space = metrics.ExpressionSpace.fit(transfer["train"], n_pcs=8)
+    half, _ = metrics.split_halves(np.zeros(120))
+    real, control, perfect = (space.expression(transfer[name]) for name in ("real", "control", "perfect"))
+    mean = {k: np.asarray(v.mean(0)).ravel() for k, v in {"r": real[half], "c": control, "p": perfect}.items()}
+    change, predicted = mean["r"] - mean["c"], mean["p"] - mean["c"]
+    tests = metrics.rank_genes(real[half], control)
+    x, y = space.project(real[half]), space.project(perfect)
+    expected = {
+        "pearson_delta": metrics.pearson_delta(change, predicted),
+        "weighted_mse": metrics.weighted_mse(change, predicted, tests.t),
+        "de_overlap": metrics.de_overlap(change, predicted),
+        "de_pr_auc": metrics.de_pr_auc(tests.significant, predicted),
+        "sign_agreement": metrics.sign_agreement(change, predicted, tests.significant),
+        "fold_change_spearman": metrics.fold_change_spearman(change, predicted, tests.significant),
+        "fold_change_slope": metrics.fold_change_slope(change, predicted, tests.significant),
+        "energy_distance": metrics.energy_distance(x, y),
+        "wasserstein": metrics.wasserstein(x, y),
+        "c2st_auc": metrics.classifier_auc(x, y, n_trees=10),
+    }
+    row = report.set_index("prediction").loc["perfect", list(expected)]
+    assert row.to_dict() == pytest.approx(expected, rel=1e-5)
+
+
+def test_combinations_are_added_up_and_named_in_any_order() -> None:
+    singles = {("A", drug): 60 for drug in ("ctrl", "g0", "g1", "g2")}
+    cells = {
+        "train": simulate(singles, seed=0),
+        "control": simulate({("A", "ctrl"): 60}, seed=1),
+        "real": simulate({("A", "g1+g0"): 100, ("A", "g2+g1"): 100}, seed=2),
+    }
+    predicted = simulate({("A", "g0+g1"): 50, ("A", "ctrl+g1+g2"): 50}, seed=3)
+    wanted = (*CHEAP, "discrimination")
+    scores = run(cells, {"perfect": predicted}, context_key=None, metrics=wanted).reset_index()
+    scores = scores.set_index(["perturbation", "prediction"])
+    assert set(scores.index.get_level_values(0)) == {"g0+g1", "g1+g2"}
+    for drug in ("g0+g1", "g1+g2"):
+        for name in ("additive", "perfect", "latent_pca"):
+            assert scores.loc[(drug, name), "fold_change_slope"] == pytest.approx(1, abs=0.25)
+            assert scores.loc[(drug, name), "discrimination"] == 1
+        assert scores.loc[(drug, "train_mean"), "fold_change_slope"] < 0.7
+        assert "linear" in scores.loc[drug].index
+
+
+def test_discrimination_is_among_the_changes_of_the_context() -> None:
+    n_cells = {"g0": 6, "g1": 40, "g2": 10, "g3": 80, "g4": 20}  # so that changes differ in length
+    cells = {
+        "train": simulate({("A", "ctrl"): 60, ("A", "g5"): 60}, seed=0),
+        "control": simulate({("A", "ctrl"): 60}, seed=1),
+        "real": simulate({("A", drug): n for drug, n in n_cells.items()}, seed=2, dose=0.01),
+    }
+    predicted = simulate({("A", drug): 4 for drug in n_cells}, seed=3, dose=0.01)
+    scores = run(cells, {"few": predicted}, metrics=["discrimination"], baselines=[]).set_index("perturbation")
+    expression = metrics.ExpressionSpace.fit(cells["train"], n_pcs=8).expression
+    control = expression(cells["control"]).mean(0)
+    groups = np.split(np.arange(156), np.cumsum([*n_cells.values()])[:-1])
+    halves = [rows[metrics.split_halves(np.zeros(len(rows)))[0]] for rows in groups]
+    real = np.vstack([expression(cells["real"])[rows].mean(0) - control for rows in halves])
+    for own, drug in enumerate(n_cells):
+        change = np.asarray(expression(predicted)[4 * own : 4 * own + 4].mean(0) - control).ravel()
+        expected = metrics.discrimination_score(change, np.asarray(real), own)
+        assert scores.loc[drug, "discrimination"] == pytest.approx(expected)
+
+
+def test_doses_are_interpolated() -> None:
+    known = [simulate({("A", "g0"): 80}, seed=s, dose=d) for s, d in enumerate((0.5, 2.0))]
+    cells = {
+        "train": ad.concat([*known, simulate({("A", "ctrl"): 80}, seed=8)]),
+        "control": simulate({("A", "ctrl"): 80}, seed=9),
+        "real": simulate({("A", "g0"): 160}, seed=10, dose=1.0),
+    }
+    scores = run(cells, {}, dose_key="dose")
+    assert scores.loc["dose_interpolation", "fold_change_slope"] == pytest.approx(1, abs=0.15)
+    assert set(scores["dose"]) == {1.0}
+
+
+def test_baselines_as_counts_are_harder_to_tell_from_cells(transfer, report) -> None:
+    scores = run(transfer, {}, metrics=["c2st_auc", "pearson_delta"], baselines_as_counts=True, n_top_genes=100)
+    assert scores.loc["other_contexts", "pearson_delta"] > 0.8
+    as_counts, as_expression = scores["c2st_auc"], report.set_index("prediction")["c2st_auc"]
+    assert as_counts.loc["other_contexts"] < as_expression.loc["no_change"]
+
+
+def test_library_sizes_of_the_target_are_not_used(transfer) -> None:
+    deep = transfer["real"].copy()
+    deep.X = deep.X * 2  # the same expression at twice the library size
+    for as_counts in (False, True):
+        plain, changed = (
+            run({**transfer, "real": real}, {}, baselines_as_counts=as_counts) for real in (transfer["real"], deep)
+        )
+        pd.testing.assert_frame_equal(plain, changed)
+
+
+def test_genes_are_aligned_and_seeds_repeat(transfer) -> None:
+    plain = run(transfer, {"perfect": transfer["perfect"]})
+    turned = run(transfer, {"perfect": transfer["perfect"][:, ::-1].copy()})
+    pd.testing.assert_frame_equal(plain, turned)
+    assert not plain.equals(run(transfer, {"perfect": transfer["perfect"]}, seed=1))
+
+
+def test_held_out_conditions_must_not_be_in_training_cells(transfer) -> None:
+    train = ad.concat([transfer["train"], simulate({("C", "g0+ctrl"): 5}, seed=4)])
+    with pytest.raises(ValueError, match="`train` holds 1 of 1 conditions of `real`: g0 in C"):
+        run({**transfer, "train": train}, {})
+
+
+def test_conditions_that_are_not_predicted_are_nan_with_one_warning(transfer) -> None:
+    other = transfer["perfect"].copy()
+    other.obs["drug"] = "g5"
+    with pytest.warns(metrics.FewCellsWarning, match=r"half of g0 in C \(60 real, 0 predicted cells\)") as caught:
+        scores = run(transfer, {"half": other})
+    assert len(caught) == 1
+    assert scores.loc["half", list(CHEAP)].isna().all()
+    assert scores.loc["other_contexts", list(CHEAP)].notna().all()
+
+
+def test_a_condition_of_one_cell_is_nan_with_one_warning(transfer) -> None:
+    real = ad.concat([transfer["real"], simulate({("C", "g3"): 1}, seed=5)])
+    with pytest.warns(metrics.FewCellsWarning, match="real_half of g3 in C") as caught:
+        scores = run({**transfer, "real": real}, {}, metrics=(*CHEAP, "discrimination"))
+    assert len(caught) == 1
+    assert scores[scores["perturbation"] == "g3"][list(CHEAP)].isna().all(axis=None)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metrics": ["r2"]}, r"Unknown metrics or baselines \['r2'\]"),
+        ({"baselines": ["best"]}, r"Unknown metrics or baselines \['best'\]"),
+        ({"control_label": "DMSO"}, "no control cells in A, B.*pass `control_label`"),
+        ({"perturbation_key": "compound"}, "no obs column 'compound'"),
+        ({"dose_key": "type"}, "obs\\['type'\\] of `real` is no dose for 120 treated cells \\(first: 'C'"),
+    ],
+)
+def test_bad_arguments_are_named(transfer, change, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        run(transfer, {}, **change)
+
+
+def test_predictions_are_checked(transfer) -> None:
+    with pytest.raises(ValueError, match=r"names of baselines: \['additive'\]"):
+        run(transfer, {"additive": transfer["perfect"]})
+    expression = transfer["perfect"].copy()
+    expression.X = expression.X.log1p()
+    with pytest.raises(ValueError, match=r"`predictions\['model'\]` holds .* not whole numbers"):
+        run(transfer, {"model": expression})
+    with pytest.raises(ValueError, match="`control` has no cells in C"):
+        run({**transfer, "control": simulate({("A", "ctrl"): 9}, seed=6)}, {})
+    with pytest.raises(ValueError, match="`real` has no perturbed cells"):
+        run({**transfer, "real": transfer["control"]}, {})
+
+
+def test_nothing_is_warned_of_in_a_clean_report(transfer) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run(transfer, {"perfect": transfer["perfect"]})

@@ -1,0 +1,29 @@
+"""One small model, trained once for all tests that only look at it."""
+
+from __future__ import annotations
+
+import pytest
+import scvi
+from anndata import AnnData
+from small_cells import QUIET, SMALL, simulated_cells
+
+from scdiffgen.model import TokenDiffusion
+
+SETUP = {"labels_key": "cell_type", "batch_key": "batch", "continuous_covariate_keys": ["age"]}
+
+
+@pytest.fixture(scope="session")
+def small() -> TokenDiffusion:
+    """A model of 120 cells by type, batch and age; not to be changed, nor its cells."""
+    adata = simulated_cells(120)
+    TokenDiffusion.setup_anndata(adata, **SETUP)
+    scvi.settings.seed = 0
+    model = TokenDiffusion(adata, **SMALL)
+    model.train(max_epochs=8, batch_size=32, **QUIET)
+    return model
+
+
+@pytest.fixture
+def other_cells() -> AnnData:
+    """Cells of the same genes that the model has not seen."""
+    return simulated_cells(40, seed=7)

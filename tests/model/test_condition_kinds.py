@@ -1,0 +1,147 @@
+"""Every kind of condition through the model: it registers, trains, generates, loads, and means what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sentence_encoder
+import torch
+from condition_rows import ROWS, cells, fit, fitted, generated, log_odds
+
+from scdiffgen.data import condition_table, encode_conditions
+from scdiffgen.model import TokenDiffusion
+
+
+@pytest.fixture(scope="module", autouse=True)
+def encoded() -> Iterator[list[str]]:
+    """A stand-in for the sentence encoder, and the texts that it is asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield sentence_encoder.install(patch)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_it_trains_generates_and_is_the_same_after_loading(name: str, tmp_path: Path) -> None:
+    model, conditions = fitted(name), ROWS[name][2]
+    made = generated(model, conditions)
+    assert made.shape == (5, 12) and (made == made.round()).all() and (made.sum(1) >= 1).all()
+    model.save(str(tmp_path / "model"))
+    loaded = TokenDiffusion.load(str(tmp_path / "model"), adata=cells(), accelerator="cpu")
+    np.testing.assert_array_equal(generated(loaded, conditions), made)
+
+
+@pytest.mark.parametrize("name", [name for name in ROWS if ROWS[name][2]])
+def test_each_told_condition_matters_and_any_may_be_left_out(name: str) -> None:
+    model, conditions = fitted(name), ROWS[name][2]
+    told = log_odds(model, conditions)
+    together = {"guide": "dose", "organ": "tissue", "gene": "gene_dose", "drug": "drug_dose"}
+    for column in conditions.keys() - set(together.values()):
+        left_out = {column, together.get(column)}
+        rest = {name: value for name, value in conditions.items() if name not in left_out}
+        assert np.abs(log_odds(model, rest) - told).max() > 1e-4, column
+
+
+def test_an_unseen_label_is_named() -> None:
+    with pytest.raises(ValueError, match=r"Condition 'cell_type': 'B' was not registered.*'a', 'b'. Did you mean 'b'"):
+        fitted("categorical").generate({"cell_type": "B"}, n_cells=1)
+
+
+@pytest.mark.parametrize("name", ["set, attention", "set, mean", "set, effects", "universal", "concat"])
+def test_the_order_of_perturbations_does_not_matter_and_doses_stay_with_theirs(name: str) -> None:
+    model = fitted(name)
+    one = log_odds(model, {"guide": "A+B", "dose": "0.5+2.0"})
+    for same in ({"guide": "B+A", "dose": "2.0+0.5"}, {"guide": "B+ctrl+A", "dose": {"A": 0.5, "B": 2.0}}):
+        np.testing.assert_allclose(log_odds(model, same), one, rtol=1e-4, atol=1e-4)
+    assert np.abs(log_odds(model, {"guide": "A+B", "dose": "2.0+0.5"}) - one).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["set, attention", "set, mean", "set, effects", "multi-component"])
+def test_a_control_is_not_a_cell_of_which_nothing_is_told(name: str) -> None:
+    model = fitted(name)
+    control, nothing = log_odds(model, {"perturbation" if "multi" in name else "guide": "ctrl"}), log_odds(model, {})
+    assert np.isfinite(control).all()
+    assert np.abs(control - nothing).max() > 1e-4
+
+
+@pytest.mark.parametrize("name", ["set, attention", "set, mean", "set, effects"])
+def test_a_combination_larger_than_any_that_was_seen(name: str) -> None:
+    model = fitted(name)
+    padded = pd.DataFrame({"guide": ["A", "A+B+C"], "dose": ["1.0", "1+1+1"], "n_cells": 2})
+    made = model.generate(padded, n_steps=4, seed=0)
+    assert made.obs["unseen_in_training"].tolist() == [False, False, True, True]
+    table = condition_table({"guide": "A", "dose": 1.0}, 1)
+    wide, narrow = encode_conditions(model.registry, padded)["guide"], encode_conditions(model.registry, table)["guide"]
+    assert wide.ids.shape[1] == narrow.ids.shape[1] + 1
+    vectors = model.get_condition_embedding(padded.drop(columns="n_cells")).iloc[0]
+    np.testing.assert_allclose(vectors, model.get_condition_embedding(table).iloc[0], rtol=1e-4, atol=1e-4)  # padding
+
+
+def test_a_dose_matters_only_where_its_drug_is_present() -> None:
+    model = fitted("multi-component")
+    (spec,) = model.module.specs
+    assert spec.components == (1, 1, 0, 0)  # of D1, D2, K1, K2: the gene's column comes first
+    knocked_out = {"gene": "K1", "gene_dose": 1.0}
+    weak, strong = ({**knocked_out, "drug": "D1", "drug_dose": dose} for dose in (0.5, 3.0))
+    assert np.abs(log_odds(model, weak) - log_odds(model, strong)).max() > 1e-4
+    for absent in (None, "ctrl"):
+        with pytest.raises(ValueError, match="dose 3"):
+            log_odds(model, {**knocked_out, "drug": absent, "drug_dose": 3.0})
+    np.testing.assert_array_equal(log_odds(model, {**knocked_out, "drug": "ctrl"}), log_odds(model, knocked_out))
+
+
+def test_a_part_is_of_its_kind_in_whatever_order_it_is_written() -> None:
+    model = fitted("multi-component")
+    one = log_odds(model, {"perturbation": "K1+D2", "dose": "1.0+3.0"})
+    other = log_odds(model, {"gene": "K1", "gene_dose": 1.0, "drug": "D2", "drug_dose": 3.0})
+    np.testing.assert_array_equal(log_odds(model, {"perturbation": "D2+K1", "dose": "3.0+1.0"}), one)
+    np.testing.assert_array_equal(other, one)
+
+
+def test_an_unseen_leaf_is_its_parent() -> None:
+    model, query = fitted("hierarchical"), cells()[:10].copy()
+    query.obs["organ"], query.obs["tissue"] = "blood", "capillary"
+    with pytest.warns(UserWarning, match="1 unseen place .*'blood', 'capillary'.*stay at the parent"):
+        tokens = model.get_latent_representation(query)
+    query = cells()[:10].copy()
+    query.obs["organ"], query.obs["tissue"] = "blood", None
+    np.testing.assert_array_equal(model.get_latent_representation(query), tokens)
+    leaf, parent = (model.get_condition_embedding(place) for place in ({"tissue": "vein"}, {"organ": "blood"}))
+    assert np.abs(leaf.to_numpy() - parent.to_numpy()).max() > 1e-4
+    np.testing.assert_array_equal(model.get_condition_embedding({"organ": "blood", "tissue": "vein"}), leaf)
+
+
+def test_dose_0_is_the_control_and_effects_do_not_look_at_labels() -> None:
+    model = fitted("adaln")
+
+    def effect(identity: Mapping[str, Any], **treatment: Any) -> np.ndarray:
+        return log_odds(model, {**identity, **treatment}) - log_odds(model, {**identity, "guide": "ctrl"})
+
+    one, other = {"cell_type": "a", "age": 30.0}, {"cell_type": "b", "batch": "x", "note": "a memory cell"}
+    assert not effect(one, guide="A", dose=0.0).any()
+    assert not effect(one, guide="A+C", dose="0+0").any()
+    assert np.abs(effect(one, guide="A", dose=1.0)).max() > 1e-3
+    np.testing.assert_allclose(
+        effect(one, guide="A", dose=1.0), effect(other, guide="A", dose=1.0), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_effects_add_up_where_there_is_no_interaction() -> None:
+    model = fit("set, effects")
+    torch.nn.init.zeros_(model.module.ema_denoiser.effect_of("guide").interaction_weights)
+    control = log_odds(model, {"guide": "ctrl"})
+    both, one, other = (
+        log_odds(model, {"guide": guide, "dose": dose}) - control
+        for guide, dose in (("A+C", "0.5+2"), ("A", "0.5"), ("C", "2"))
+    )
+    np.testing.assert_allclose(both, one + other, rtol=1e-4, atol=1e-4)
+
+
+def test_a_pair_never_seen_together_is_generated_and_marked() -> None:
+    made = fitted("adaln").generate(
+        pd.DataFrame({"cell_type": ["a", "b"], "guide": "A", "dose": 1.0, "n_cells": 3}), n_steps=4, seed=0
+    )
+    assert made.obs["unseen_in_training"].tolist() == [False] * 3 + [True] * 3

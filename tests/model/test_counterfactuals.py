@@ -1,0 +1,121 @@
+"""Cells under other conditions: what stays, what changes, and what lies between two conditions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scvi
+from anndata import AnnData
+from small_cells import QUIET, SMALL, simulated_cells
+
+from scdiffgen.model import TokenDiffusion
+
+
+def library(cells: AnnData) -> np.ndarray:
+    return np.asarray(cells.X.sum(1)).ravel()
+
+
+def predict(model: TokenDiffusion, adata: AnnData | None, conditions: dict, **options) -> AnnData:
+    return model.predict_perturbation(adata, conditions, **{"n_steps": 4, "seed": 0, "silent": True, **options})
+
+
+def test_a_predicted_cell_has_name_depth_and_other_columns_of_its_own(small: TokenDiffusion) -> None:
+    twins = predict(small, None, {"cell_type": "b"}, indices=[9, 2, 4])
+    own = simulated_cells(120).obs.iloc[[9, 2, 4]]
+    assert twins.obs_names.equals(own.index)
+    assert twins.obs["cell_type"].tolist() == ["b"] * 3
+    pd.testing.assert_frame_equal(twins.obs[["batch", "age"]], own[["batch", "age"]])
+    np.testing.assert_array_equal(library(twins), small.adata.X[[9, 2, 4]].sum(1))
+    assert twins.X.dtype == np.int32 and "unseen_in_training" in twins.obs
+
+
+def test_cells_become_more_like_the_type_that_they_are_asked_to_be(small: TokenDiffusion) -> None:
+    means = {label: small.adata.X[small.adata.obs["cell_type"] == label].sum(0) for label in "ab"}
+    chosen = np.flatnonzero(small.adata.obs["cell_type"] == "a")
+    made = np.asarray(predict(small, None, {"cell_type": "b"}, indices=chosen).X.sum(0)).ravel()
+    assert np.corrcoef(made, means["b"])[0, 1] > np.corrcoef(made, means["a"])[0, 1]
+
+
+def test_what_is_kept_ties_the_prediction_to_its_cell(small: TokenDiffusion) -> None:
+    shared = []
+    for keep in (0.0, 0.5, 0.95):
+        made = predict(small, None, {"cell_type": "b"}, keep=keep).X.toarray()
+        shared.append(np.minimum(made, small.adata.X).sum() / small.adata.X.sum())
+    assert shared[0] < shared[1] < shared[2] and shared[2] > 0.95
+
+
+def test_the_cells_given_stay_as_they_are(small: TokenDiffusion, other_cells: AnnData) -> None:
+    before = other_cells.copy()
+    first, again = (predict(small, other_cells, {"cell_type": "a"}) for _ in range(2))
+    np.testing.assert_array_equal(first.X.toarray(), again.X.toarray())
+    np.testing.assert_array_equal(other_cells.X, before.X)
+    pd.testing.assert_frame_equal(other_cells.obs[list(before.obs)], before.obs)
+
+
+def test_a_batch_is_a_condition_like_others(small: TokenDiffusion) -> None:
+    moved = small.transfer_batch(None, "y", indices=[1, 0], keep=0.2, n_steps=4, seed=0, silent=True)
+    np.testing.assert_array_equal(
+        moved.X.toarray(), predict(small, None, {"batch": "y"}, indices=[1, 0], keep=0.2).X.toarray()
+    )
+    assert moved.obs["batch"].tolist() == ["y", "y"]
+
+
+def test_a_path_leads_from_one_condition_to_the_other(small: TokenDiffusion) -> None:
+    path = small.interpolate({"cell_type": "a"}, {"cell_type": "b"}, n_points=3, n_cells=60, n_steps=4, seed=0)
+    assert path.shape == (180, 20) and path.obs_names.is_unique
+    assert path.obs["fraction"].value_counts().to_dict() == {0.0: 60, 0.5: 60, 1.0: 60}
+    means = [small.adata.X[small.adata.obs["cell_type"] == label].sum(0) for label in "ab"]
+    direction = means[1] / means[1].sum() - means[0] / means[0].sum()
+    totals = np.stack([path.X[60 * point : 60 * (point + 1)].toarray().sum(0) for point in range(3)])
+    projected = (totals / totals.sum(1, keepdims=True)) @ direction
+    assert projected[0] < projected[1] < projected[2]
+
+
+@pytest.fixture(scope="module")
+def dosed() -> TokenDiffusion:
+    """A drug that turns gene 0 up with its dose, given to cells of type ``a`` only."""
+    adata, random = simulated_cells(300), np.random.default_rng(0)
+    dose = random.choice([0.0, 1.0, 10.0], adata.n_obs) * (adata.obs["cell_type"] == "a").to_numpy()
+    adata.obs["drug"], adata.obs["dose"] = np.where(dose > 0, "drug", "control"), dose
+    adata.X[:, 0] += random.poisson(30 * dose / (1 + dose))
+    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", perturbation_key="drug", dose_key="dose")
+    scvi.settings.seed = 0
+    model = TokenDiffusion(adata, **SMALL, dropout=0.0)
+    model.train(max_epochs=50, batch_size=64, plan_kwargs={"lr": 5e-3}, **QUIET)
+    return model
+
+
+def test_a_response_grows_with_the_dose_and_carries_over_to_a_type_never_treated(dosed: TokenDiffusion) -> None:
+    controls = np.flatnonzero((dosed.adata.obs["drug"] == "control") & (dosed.adata.obs["cell_type"] == "b"))
+    curve = dosed.dose_response(
+        None, "drug", [0.0, 1.0, 10.0], genes=["gene0", "gene5"], indices=controls, n_steps=8, seed=0, silent=True
+    )
+    assert curve.columns.tolist() == ["dose", "gene", "mean", "low", "high"]
+    assert ((curve["low"] <= curve["mean"]) & (curve["mean"] <= curve["high"])).all()
+    rising = curve[curve["gene"] == "gene0"].set_index("dose")["mean"]
+    assert rising[0.0] + 0.2 < rising[1.0] < rising[10.0]
+
+
+def test_dose_0_is_the_control(dosed: TokenDiffusion) -> None:
+    chosen = np.arange(40)
+    nothing = predict(dosed, None, {"drug": "drug", "dose": 0.0}, indices=chosen)
+    control = predict(dosed, None, {"drug": "control"}, indices=chosen)
+    np.testing.assert_array_equal(nothing.X.toarray(), control.X.toarray())
+
+
+def test_a_treatment_never_seen_in_a_type_is_marked(dosed: TokenDiffusion) -> None:
+    predicted = predict(dosed, None, {"drug": "drug", "dose": 1.0}, indices=np.arange(50))
+    expected = predicted.obs["cell_type"] == "b"
+    assert predicted.obs["unseen_in_training"].tolist() == expected.tolist()
+
+
+def test_conditions_have_vectors(small: TokenDiffusion, dosed: TokenDiffusion) -> None:
+    table = pd.DataFrame({"cell_type": ["a", "b", "a"], "batch": ["x", "x", "x"]})
+    vectors = small.get_condition_embedding(table)
+    assert vectors.shape == (3, 128) and vectors.columns[0] == "identity_1"
+    np.testing.assert_array_equal(vectors.iloc[0], vectors.iloc[2])
+    assert not np.allclose(vectors.iloc[0], vectors.iloc[1])
+    treated = dosed.get_condition_embedding(pd.DataFrame({"drug": ["drug", "control"], "dose": [1.0, None]}))
+    effects = treated.filter(like="effect_").to_numpy()
+    assert effects[0].any() and not effects[1].any()

@@ -1,0 +1,198 @@
+"""Generated cells: how many, of what kind, how deep, and the same for the same seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scvi
+from anndata import AnnData, read_h5ad
+from scipy import sparse
+from small_cells import QUIET, SMALL, simulated_cells
+
+from scdiffgen.model import TokenDiffusion
+
+Generate = Callable[..., AnnData]
+
+
+@pytest.fixture
+def generate(small: TokenDiffusion) -> Generate:
+    def quickly(*arguments: Any, **options: Any) -> AnnData:
+        return small.generate(*arguments, **{"n_steps": 4, "silent": True, "seed": 0, **options})
+
+    return quickly
+
+
+def library(cells: AnnData) -> np.ndarray:
+    return np.asarray(cells.X.sum(1)).ravel()
+
+
+def test_cells_are_counts_of_the_genes_that_were_trained_on(generate: Generate, small: TokenDiffusion) -> None:
+    cells = generate({"cell_type": "a"}, n_cells=7)
+    assert isinstance(cells.X, sparse.csr_matrix) and cells.X.dtype == np.int32
+    assert cells.X.data.min() > 0
+    assert cells.shape == (7, 20) and cells.var_names.equals(small.adata.var_names)
+    assert cells.obs_names.is_unique
+
+
+def test_a_mapping_gives_cells_of_one_kind(generate: Generate) -> None:
+    obs = generate({"cell_type": "b", "age": 33}, n_cells=3).obs
+    assert obs["cell_type"].tolist() == ["b"] * 3 and obs["age"].tolist() == [33] * 3
+    assert isinstance(obs["cell_type"].dtype, pd.CategoricalDtype)
+    assert obs.columns.tolist() == ["cell_type", "age", "unseen_in_training"]
+
+
+def test_a_table_gives_each_row_its_cells_in_order(generate: Generate) -> None:
+    table = pd.DataFrame({"cell_type": ["b", "a"], "batch": [None, "y"], "n_cells": [2, 3]}, index=["one", "two"])
+    before = table.copy()
+    obs = generate(table).obs
+    assert obs["cell_type"].tolist() == ["b"] * 2 + ["a"] * 3
+    assert obs["batch"].isna().tolist() == [True] * 2 + [False] * 3
+    pd.testing.assert_frame_equal(table, before)
+    twice = generate(table.drop(columns="n_cells"), n_cells=2).obs
+    assert twice["cell_type"].tolist() == ["b", "b", "a", "a"]
+
+
+@pytest.mark.parametrize("nothing", [None, {}])
+def test_nothing_need_be_told(nothing: dict | None, generate: Generate) -> None:
+    cells = generate(nothing, n_cells=4)
+    assert cells.obs.columns.tolist() == ["unseen_in_training"] and not cells.obs["unseen_in_training"].any()
+    assert (library(cells) > 0).all()
+
+
+def test_conditions_are_followed(generate: Generate, small: TokenDiffusion) -> None:
+    """Cells of a type resemble that type's cells more than the other's."""
+    means = {label: small.adata.X[small.adata.obs["cell_type"] == label].sum(0) for label in "ab"}
+    for label, other in ("ab", "ba"):
+        made = np.asarray(generate({"cell_type": label}, n_cells=50).X.sum(0)).ravel()
+        assert np.corrcoef(made, means[label])[0, 1] > np.corrcoef(made, means[other])[0, 1] + 0.1
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (50, [50, 50, 50]),
+        (50.4, [50, 50, 50]),
+        ([10, 200, 1], [10, 200, 1]),
+        (pd.Series([10, 200, 1]), [10, 200, 1]),
+        (lambda table, rng: 100 + np.arange(len(table)), [100, 101, 102]),
+        (lambda table, rng: np.where(table["age"] > 0, 30, 40), [30, 30, 30]),
+    ],
+)
+def test_library_sizes_may_be_given(given: Any, expected: list[int], generate: Generate) -> None:
+    assert library(generate({"age": 20}, n_cells=3, library_size=given)).tolist() == expected
+
+
+def test_a_function_of_library_sizes_gets_the_seeded_source_of_randomness(generate: Generate) -> None:
+    first, again, other = (
+        library(generate(n_cells=5, seed=seed, library_size=lambda table, rng: rng.integers(5, 500, len(table))))
+        for seed in (1, 1, 2)
+    )
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_library_sizes_are_those_of_the_training_cells_under_the_same_conditions(
+    generate: Generate, small: TokenDiffusion
+) -> None:
+    depth = small.adata.X.sum(1)
+    for batch in "xy":
+        real = np.log(depth[small.adata.obs["batch"] == batch])
+        made = np.log(library(generate({"batch": batch}, n_cells=300, n_steps=1)))
+        assert abs(made.mean() - real.mean()) < 4 * real.std() * np.sqrt(1 / len(made) + 1 / len(real))
+
+
+def test_the_same_seed_gives_the_same_cells(generate: Generate) -> None:
+    first, again, other = (generate({"cell_type": "a"}, n_cells=5, seed=seed).X.toarray() for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_without_a_seed_scvi_tools_decides_and_nothing_global_is_seeded(generate: Generate) -> None:
+    made = []
+    for seed in (5, 5, 6):
+        scvi.settings.seed = seed
+        made.append([generate(n_cells=4, seed=None).X.toarray() for _ in range(2)])
+    np.testing.assert_array_equal(made[0], made[1])
+    assert (made[0][0] != made[0][1]).any()
+    assert (made[0][0] != made[2][0]).any()
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 10, 1_000])
+def test_the_size_of_minibatches_changes_neither_order_nor_depth(batch_size: int, generate: Generate) -> None:
+    table = pd.DataFrame({"cell_type": ["a", "b", "a"], "n_cells": [3, 4, 3]})
+    cells = generate(table, library_size=np.arange(10, 20), batch_size=batch_size)
+    assert cells.obs["cell_type"].tolist() == [*"aaabbbbaaa"]
+    assert library(cells).tolist() == list(range(10, 20))
+
+
+@pytest.mark.parametrize("scale", [0, 1.5, {"cell_type": 3.0}, {"cell_type": 2, "batch": 0.5}, {}])
+def test_guidance_by_one_number_or_by_condition(scale: Any, generate: Generate) -> None:
+    told = {"cell_type": "a", "batch": "x"}
+    guided = generate(told, n_cells=6, library_size=60, guidance_scale=scale).X.toarray()
+    plain = generate(told, n_cells=6, library_size=60).X.toarray()
+    assert (guided.sum(1) == 60).all()
+    assert (guided != plain).any() == (scale != {})
+
+
+def test_guidance_of_1_for_a_condition_is_no_guidance(generate: Generate) -> None:
+    told = {"cell_type": "a", "batch": "x"}
+    np.testing.assert_array_equal(
+        generate(told, n_cells=6, guidance_scale={"cell_type": 1.0}).X.toarray(), generate(told, n_cells=6).X.toarray()
+    )
+
+
+def test_guidance_of_0_forgets_the_conditions(generate: Generate) -> None:
+    forgot = generate({"cell_type": "a"}, n_cells=6, library_size=60, guidance_scale=0.0).X.toarray()
+    np.testing.assert_array_equal(forgot, generate(n_cells=6, library_size=60).X.toarray())
+
+
+def test_more_steps_than_molecules_are_no_trouble(generate: Generate) -> None:
+    assert library(generate(n_cells=3, library_size=[1, 2, 30], n_steps=100)).tolist() == [1, 2, 30]
+
+
+def test_pairs_that_were_not_trained_on_are_marked() -> None:
+    adata = simulated_cells(60)
+    adata = adata[~((adata.obs["cell_type"] == "a") & (adata.obs["batch"] == "y"))].copy()
+    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", batch_key="batch")
+    model = TokenDiffusion(adata, **SMALL)
+    model.train(max_epochs=1, **QUIET)
+    table = pd.DataFrame({"cell_type": ["a", "a", "b", "a"], "batch": ["x", "y", "y", None]})
+    obs = model.generate(table, n_steps=2, seed=0, silent=True).obs
+    assert obs["unseen_in_training"].tolist() == [False, True, False, False]
+
+
+def test_a_model_without_conditions_generates() -> None:
+    adata = simulated_cells(60)
+    TokenDiffusion.setup_anndata(adata)
+    model = TokenDiffusion(adata, **SMALL)
+    model.train(max_epochs=1, **QUIET)
+    cells = model.generate(n_cells=3, n_steps=2, seed=0)
+    assert cells.shape == (3, 20) and not cells.obs["unseen_in_training"].any()
+
+
+def test_generated_cells_can_be_written_to_a_file(generate: Generate, tmp_path) -> None:
+    cells = generate(pd.DataFrame({"cell_type": ["a", None], "age": [30.0, np.nan], "n_cells": [2, 2]}))
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    read = read_h5ad(tmp_path / "cells.h5ad")
+    np.testing.assert_array_equal(read.X.toarray(), cells.X.toarray())
+    assert read.obs["cell_type"].isna().tolist() == [False, False, True, True]
+
+
+@pytest.mark.parametrize("factor", [1, 1.5, 3.0])
+def test_deeper_cells_keep_their_molecules_and_reach_the_factor(factor: float, small: TokenDiffusion) -> None:
+    cells = small.deepen(factor=factor, indices=[5, 2, 9], n_steps=4, seed=0, silent=True)
+    before = small.adata.X[[5, 2, 9]]
+    assert (cells.X.toarray() >= before).all()
+    np.testing.assert_array_equal(library(cells), (before.sum(1) * factor).round())
+    assert cells.obs_names.tolist() == ["cell5", "cell2", "cell9"]
+    pd.testing.assert_frame_equal(cells.obs, simulated_cells(120).obs.loc[cells.obs_names])
+
+
+def test_other_cells_are_deepened_too(small: TokenDiffusion, other_cells: AnnData) -> None:
+    first, again = (small.deepen(other_cells, 2.0, n_steps=2, seed=1, batch_size=b, silent=True) for b in (40, 40))
+    np.testing.assert_array_equal(first.X.toarray(), again.X.toarray())
+    np.testing.assert_array_equal(library(first), 2 * other_cells.X.sum(1))

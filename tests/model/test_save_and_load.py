@@ -1,0 +1,124 @@
+"""A saved model is the model: bit by bit, with or without cells, and it can be trained on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from anndata import AnnData
+from small_cells import QUIET, simulated_cells
+
+from scdiffgen.model import TokenDiffusion
+
+
+@pytest.fixture
+def saved(small: TokenDiffusion, tmp_path: Path) -> Path:
+    small.save(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def load(path: Path, adata: AnnData | bool | None) -> TokenDiffusion:
+    return TokenDiffusion.load(path, adata=adata, accelerator="cpu")
+
+
+def everything(model: TokenDiffusion, cells: AnnData) -> list[np.ndarray]:
+    """All that a model can say of itself and of some cells."""
+    table = pd.DataFrame({"cell_type": ["a", "b"], "age": [20.0, 60.0], "n_cells": [6, 7]})
+    options = {"seed": 3, "n_steps": 4, "silent": True}
+    return [
+        model.generate(table, **options).X.toarray(),
+        model.generate(table, **options, guidance_scale=2.0).X.toarray(),
+        model.deepen(cells, 2.0, **options).X.toarray(),
+        model.get_nll(cells, seed=3, silent=True).to_numpy(),
+        model.get_normalized_expression(cells, return_numpy=True, silent=True),
+        model.get_latent_representation(cells, silent=True),
+        model.get_token_activation(cells, silent=True).to_numpy(),
+        model.get_token_loadings().to_numpy(),
+    ]
+
+
+def assert_same(one: TokenDiffusion, other: TokenDiffusion) -> None:
+    cells = simulated_cells(15, seed=9)
+    for expected, found in zip(everything(one, cells), everything(other, cells.copy()), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_loaded_model_says_the_same_bit_by_bit(small: TokenDiffusion, saved: Path) -> None:
+    assert_same(small, load(saved, simulated_cells(120)))
+
+
+def test_a_model_needs_no_cells_to_generate(small: TokenDiffusion, saved: Path) -> None:
+    model = load(saved, adata=False)
+    assert model.adata is None
+    assert_same(small, model)
+
+
+def test_both_copies_of_the_network_are_saved(small: TokenDiffusion, saved: Path) -> None:
+    loaded = load(saved, adata=False).module.state_dict()
+    assert {name.split(".")[0] for name in loaded} >= {"denoiser", "ema_denoiser"}
+    assert all(torch.equal(loaded[name], weight) for name, weight in small.module.state_dict().items())
+    assert not torch.equal(loaded["denoiser.network.readout.bias"], loaded["ema_denoiser.network.readout.bias"])
+
+
+def test_nothing_lies_beside_scvi_tools_own_file(small: TokenDiffusion, saved: Path, tmp_path: Path) -> None:
+    assert [path.name for path in saved.iterdir()] == ["model.pt"]
+    small.save(tmp_path / "with_cells", save_anndata=True)
+    assert sorted(path.name for path in (tmp_path / "with_cells").iterdir()) == ["adata.h5ad", "model.pt"]
+    assert_same(small, load(tmp_path / "with_cells", adata=None))
+
+
+def test_what_was_learned_about_the_training_is_kept(small: TokenDiffusion, saved: Path) -> None:
+    model = load(saved, simulated_cells(120))
+    assert model.is_trained_ and not model.module.training
+    np.testing.assert_array_equal(model.train_indices, small.train_indices)
+    for name, values in small.history.items():
+        np.testing.assert_array_equal(model.history[name].to_numpy(float), values.to_numpy(float))
+
+
+def test_a_loaded_model_saves_and_trains_on(saved: Path, tmp_path: Path) -> None:
+    model = load(saved, simulated_cells(120))
+    n_epochs = len(model.history["train_loss"])
+    model.train(max_epochs=2, batch_size=32, **QUIET)
+    assert len(model.history["train_loss"]) == n_epochs + 2
+    model.save(tmp_path / "again")
+    assert_same(model, load(tmp_path / "again", simulated_cells(120)))
+
+
+def test_other_cells_take_the_codes_of_the_saved_model(small: TokenDiffusion, saved: Path) -> None:
+    """Cells of one type only, so that their own codes would differ."""
+    cells = simulated_cells(60, seed=9)
+    cells = cells[cells.obs["cell_type"] == "b"].copy()
+    model = load(saved, cells)
+    np.testing.assert_array_equal(
+        model.get_latent_representation(silent=True), small.get_latent_representation(cells.copy(), silent=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda cells: cells[:, ::-1].copy(), "another order"),
+        (lambda cells: cells[:, 1:].copy(), "1 gene of the 20 registered ones"),
+        (lambda cells: relabelled(cells, "new"), "1 unseen category \\('new'\\)"),
+        (lambda cells: cells[:, ~cells.var_names.isin(["gene3"])].copy(), "'gene3'"),
+    ],
+)
+def test_cells_that_do_not_fit_are_refused(spoil, message: str, saved: Path, small: TokenDiffusion) -> None:
+    with pytest.raises(ValueError, match=message):
+        load(saved, spoil(simulated_cells(120)))
+    with pytest.raises(ValueError, match=message):
+        small.get_latent_representation(spoil(simulated_cells(120)))
+
+
+def relabelled(cells: AnnData, label: str) -> AnnData:
+    cells.obs["cell_type"] = [label, *cells.obs["cell_type"][1:]]
+    return cells
+
+
+def test_an_existing_file_is_not_overwritten_unasked(small: TokenDiffusion, saved: Path) -> None:
+    with pytest.raises(ValueError, match="already exists"):
+        small.save(saved)
+    small.save(saved, overwrite=True)

@@ -1,0 +1,72 @@
+"""Models whose tokens are cut or pooled otherwise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from anndata import AnnData
+
+import scdiffgen
+from scdiffgen.model import ReadoutOptions, TokenDiffusion
+
+
+@pytest.fixture(scope="module")
+def nested() -> tuple[AnnData, TokenDiffusion]:
+    adata = scdiffgen.datasets.pbmc68k()[::3].copy()
+    adata.obs["treatment"] = np.where(np.arange(adata.n_obs) % 2, "IFNB", "control")
+    scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type", perturbation_key="treatment")
+    model = TokenDiffusion(adata, n_tokens=5, token_dim=16, n_layers=1, readout_dim=4, nested_tokens=True)
+    model.train(max_epochs=6, accelerator="cpu", enable_progress_bar=False)
+    return adata, model
+
+
+def test_a_truncated_model_is_the_model_with_its_first_tokens(nested: tuple, monkeypatch) -> None:
+    _, model = nested
+    cut = model.truncate_tokens(2)
+    assert cut.get_latent_representation(indices=[0]).shape == (1, 2 * 16)
+    small = cut.get_normalized_expression(return_numpy=True)
+    full = model.get_normalized_expression(return_numpy=True)
+    monkeypatch.setattr("scdiffgen.nn._trunk.TokenTrunk._n_active", lambda trunk: min(2, len(trunk.positions)))
+    np.testing.assert_allclose(small, model.get_normalized_expression(return_numpy=True), rtol=1e-5)
+    assert np.abs(small - full).max() > 1e-4
+
+
+def test_a_truncated_model_generates_and_survives_a_file(nested: tuple, tmp_path) -> None:
+    adata, model = nested
+    cut = model.truncate_tokens(3)
+    told = {"cell_type": "Dendritic", "treatment": "IFNB"}
+    cells = cut.generate(told, n_cells=3, n_steps=4, seed=0)
+    cut.save(tmp_path / "cut")
+    loaded = TokenDiffusion.load(tmp_path / "cut", adata)
+    np.testing.assert_array_equal(loaded.generate(told, n_cells=3, n_steps=4, seed=0).X.toarray(), cells.X.toarray())
+    np.testing.assert_array_equal(loaded.get_token_loadings(), cut.get_token_loadings())
+    assert loaded.get_token_activation().std(ddof=0).to_numpy() == pytest.approx(1, rel=1e-3)
+
+
+def test_nothing_is_lost_by_keeping_all_tokens(nested: tuple) -> None:
+    _, model = nested
+    same = model.truncate_tokens(5)
+    np.testing.assert_array_equal(same.get_normalized_expression(), model.get_normalized_expression())
+    np.testing.assert_allclose(same.get_token_loadings(), model.get_token_loadings(), atol=1e-6)
+
+
+def test_nested_tokens_keep_the_order_of_the_network(nested: tuple) -> None:
+    assert nested[1].token_basis_[0].tolist() == [0, 1, 2, 3, 4]
+
+
+def test_more_tokens_than_there_are_cannot_be_kept(nested: tuple) -> None:
+    with pytest.raises(ValueError, match="`n_tokens` is 6, but the model has 5"):
+        nested[1].truncate_tokens(6)
+
+
+def test_pooled_tokens_do_not_add_up_and_say_so(example: tuple) -> None:
+    adata, plain = example
+    with pytest.raises(ValueError, match="nested_tokens=True"):
+        plain.truncate_tokens(2)
+    options = ReadoutOptions(pooling="logsumexp", nonnegative=True, sparsity=0.1, orthogonality=0.1)
+    model = TokenDiffusion(adata, n_tokens=3, token_dim=8, n_layers=0, readout_dim=1, readout=options)
+    model.train(max_epochs=1, accelerator="cpu", enable_progress_bar=False)
+    assert model.get_token_loadings().shape == (adata.n_vars, 3)
+    for call in (model.get_token_contributions, lambda: model.hold_tokens(["token_1"])):
+        with pytest.raises(ValueError, match="pooled by 'logsumexp'"):
+            call()

@@ -1,0 +1,266 @@
+"""What is said of tokens holds: against principal components, finite differences and the network's forward pass."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import scanpy as sc
+import torch
+from anndata import AnnData
+from sklearn.decomposition import PCA
+
+import scdiffgen
+from scdiffgen.diffusion import Thinned
+from scdiffgen.model import TokenDiffusion
+from scdiffgen.nn import Attention
+
+Example = tuple[AnnData, TokenDiffusion]
+
+
+@pytest.fixture(scope="module")
+def trained() -> Example:
+    """Blood cells, half of them treated, and a model that has learned something."""
+    adata = scdiffgen.datasets.pbmc68k()[::2].copy()
+    adata.obs["treatment"] = np.where(np.arange(adata.n_obs) % 2, "IFNB", "control")
+    scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type", perturbation_key="treatment")
+    model = TokenDiffusion(adata, n_tokens=3, token_dim=16, n_layers=2)
+    model.train(max_epochs=8, accelerator="cpu", enable_progress_bar=False)
+    return adata, model
+
+
+@pytest.fixture(scope="module")
+def contributions(trained: Example) -> AnnData:
+    return trained[1].get_token_contributions()
+
+
+def log_rates(model: TokenDiffusion, adata: AnnData) -> np.ndarray:
+    """Log-rates of whole cells by the network's forward pass, centred over the genes."""
+    loader = model._make_data_loader(adata=adata, batch_size=adata.n_obs)
+    counts, conditions = model.module.unpack(next(iter(loader)))
+    library = model.module.library(counts)
+    with torch.no_grad():
+        whole = Thinned(counts, torch.zeros_like(counts.values()), library, library)
+        rates = model.module.ema_denoiser(whole, conditions).log_rates
+    return (rates - rates.mean(1, keepdim=True)).numpy()
+
+
+def test_contributions_add_up_to_what_the_network_predicts(trained: Example, contributions: AnnData) -> None:
+    adata, model = trained
+    terms = contributions.uns["terms"]
+    assert terms == ["token_1", "token_2", "token_3", "treatment"]
+    total = sum(contributions.layers[term] for term in terms) + contributions.var["baseline"].to_numpy()
+    np.testing.assert_allclose(total, log_rates(model, adata), atol=2e-5)
+    np.testing.assert_array_equal(contributions.X, log_rates(model, adata))
+
+
+def test_the_effect_of_a_perturbation_is_a_term_of_treated_cells_alone(contributions: AnnData) -> None:
+    treated = contributions.obs["treatment"] == "IFNB"
+    assert np.abs(contributions.layers["treatment"][treated]).max() > 1e-3
+    assert (contributions.layers["treatment"][~treated] == 0).all()
+
+
+def test_chosen_genes_and_cells_are_those_of_the_whole(trained: Example, contributions: AnnData) -> None:
+    genes, cells = ["LYZ", "CD3E"], [7, 2, 5]
+    some = trained[1].get_token_contributions(genes=genes, indices=cells, batch_size=2)
+    assert some.obs_names.equals(contributions.obs_names[cells])
+    for layer in some.uns["terms"]:
+        np.testing.assert_allclose(some.layers[layer], contributions[cells, genes].layers[layer], atol=1e-6)
+
+
+def test_loadings_and_activations_are_principal_components_of_contributions(
+    trained: Example, contributions: AnnData
+) -> None:
+    _, model = trained
+    loadings, activation = model.get_token_loadings(), model.get_token_activation()
+    variances = [contributions.layers[token].var(0).sum() for token in loadings.columns]
+    np.testing.assert_allclose(loadings.attrs["explained"], np.array(variances) / np.sum(variances), rtol=1e-4)
+    assert variances == sorted(variances, reverse=True)
+    for token, share in zip(loadings.columns, loadings.attrs["first_direction"], strict=True):
+        pca = PCA(1, svd_solver="full").fit(contributions.layers[token].astype(float))
+        component = pca.components_[0] * contributions.layers[token].astype(float).dot(pca.components_[0]).std()
+        component *= np.sign(component @ loadings[token])
+        np.testing.assert_allclose(loadings[token], component, atol=1e-3 * np.abs(component).max())
+        assert pca.explained_variance_ratio_[0] == pytest.approx(share, rel=1e-3)
+        scores = contributions.layers[token] @ loadings[token] / (loadings[token] @ loadings[token])
+        np.testing.assert_allclose(activation[token], scores, atol=1e-3)
+        assert (loadings[token] ** 3).sum() > 0
+
+
+def test_loadings_of_one_group_of_all_cells_are_the_loadings(trained: Example) -> None:
+    adata, model = trained
+    adata.obs["everything"] = "all"
+    grouped = model.get_token_loadings(groupby="everything")
+    np.testing.assert_allclose(grouped["all"], model.get_token_loadings(), atol=1e-5)
+
+
+def test_loadings_within_a_group_are_principal_components_there(trained: Example, contributions: AnnData) -> None:
+    monocytes = contributions[contributions.obs["cell_type"] == "CD14+ Monocyte"].layers["token_2"].astype(float)
+    ours = trained[1].get_token_loadings(groupby="cell_type")["CD14+ Monocyte"]["token_2"]
+    pca = PCA(1, svd_solver="full").fit(monocytes)
+    component = pca.components_[0] * np.sqrt(pca.explained_variance_[0] * (1 - 1 / len(monocytes)))
+    np.testing.assert_allclose(np.abs(ours), np.abs(component), atol=2e-3 * np.abs(component).max())
+
+
+def test_gradients_are_differences_of_activations(trained: Example) -> None:
+    adata, model = trained
+    gradient = model.get_token_loadings("gradient")
+    network, basis = deepcopy(model.module.ema_denoiser).double().network, model._token_basis()
+    loader = model._make_data_loader(adata=adata, batch_size=adata.n_obs)
+    counts, conditions = model.module.unpack(next(iter(loader)))
+    library, logs = model.module.library(counts).double(), counts.to_dense().double().log1p()
+    condition = model.module.ema_denoiser.embed_conditions(conditions, len(library)).double()
+
+    @torch.no_grad()
+    def activation(logs: torch.Tensor) -> np.ndarray:
+        hidden = network.readout.hidden(network.tokens(logs.expm1(), library, library, condition)).numpy()
+        return np.einsum("ctr,tr->t", hidden[:, basis.order] - basis.mean, basis.directions) / len(hidden)
+
+    for gene in ["LYZ", "CD3E", "NKG7"]:
+        step = torch.zeros(adata.n_vars, dtype=torch.float64)
+        step[adata.var_names.get_loc(gene)] = 1e-3
+        slope = (activation(logs + step) - activation(logs - step)) / 2e-3
+        np.testing.assert_allclose(gradient.loc[gene], slope, rtol=1e-3, atol=1e-5)
+
+
+def test_encoder_loadings_follow_the_linear_maps(trained: Example) -> None:
+    _, model = trained
+    network, basis = model.module.ema_denoiser.network, model._token_basis()
+    encoder, dim = network.trunk.encoder, 16
+    ours = model.get_token_loadings("encoder")
+    for rank, token in enumerate(ours.columns):
+        position = basis.order[rank]
+        rows = encoder.to_tokens.weight[position * dim : (position + 1) * dim].numpy()
+        direction = network.readout.heads[position].numpy() @ basis.directions[rank]
+        np.testing.assert_allclose(ours[token], encoder.weight.numpy() @ rows.T @ direction, rtol=1e-3, atol=1e-4)
+
+
+def test_a_model_with_all_tokens_held_says_the_same_of_all_untreated_cells(
+    trained: Example, contributions: AnnData
+) -> None:
+    adata, model = trained
+    controls = adata[adata.obs["treatment"] == "control"].copy()
+    held = model.hold_tokens(["token_1", "token_2", "token_3"]).get_token_contributions(controls)
+    expected = np.broadcast_to(contributions.var["baseline"], held.shape)
+    np.testing.assert_allclose(held.X, expected, atol=2e-5)
+
+
+def test_levels_move_the_genes_by_the_loadings(trained: Example) -> None:
+    _, model = trained
+    low, high = (model.hold_tokens({"token_2": level}).get_token_contributions(indices=[3]) for level in (-1, 1.5))
+    np.testing.assert_allclose((high.X - low.X)[0], 2.5 * model.get_token_loadings()["token_2"], atol=2e-5)
+
+
+def test_holding_leaves_the_model_as_it_was_and_is_saved(trained: Example, tmp_path) -> None:
+    adata, model = trained
+    before = model.get_normalized_expression(return_numpy=True)
+    held = model.hold_tokens("token_1")
+    np.testing.assert_array_equal(model.get_normalized_expression(return_numpy=True), before)
+    after = held.get_normalized_expression(return_numpy=True)
+    assert np.abs(after - before).max() > 1e-4
+    held.save(tmp_path / "held")
+    np.testing.assert_array_equal(
+        TokenDiffusion.load(tmp_path / "held", adata).get_normalized_expression(return_numpy=True), after
+    )
+
+
+def test_tokens_are_variables_for_scanpy(trained: Example) -> None:
+    adata, model = trained
+    adata = adata.copy()
+    model.write_back(adata, keys=["token_loadings", "X_token_activation"])
+    scdiffgen.tl.annotate_tokens(adata, {"token_2": "interferon response"})
+    tokens = model.get_token_adata(adata, n_neighbors=None)
+    np.testing.assert_array_equal(tokens.X, adata.obsm["X_token_activation"])
+    np.testing.assert_array_equal(tokens.varm["token_loadings"].T, adata.varm["token_loadings"])
+    np.testing.assert_array_equal(tokens.obsm["X_umap"], adata.obsm["X_umap"])
+    assert tokens.var["label"].tolist() == ["token_1", "interferon response", "token_3"]
+    sc.tl.tsne(tokens[:60].copy(), perplexity=5)
+    sc.pl.umap(tokens, color=["token_1", "cell_type"], show=False)
+    sc.pl.matrixplot(tokens, tokens.var_names, "cell_type", show=False)
+    sc.pl.heatmap(tokens, tokens.var_names, "cell_type", show=False)
+
+
+def test_stored_tokens_are_drawn_by_scanpy_and_survive_a_file(trained: Example, tmp_path) -> None:
+    adata, model = trained
+    adata = adata.copy()
+    model.write_back(adata, keys=["token_loadings", "X_token_activation"])
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    read = sc.read_h5ad(tmp_path / "cells.h5ad")
+    stored = read.uns["scdiffgen"]
+    assert list(stored["tokens"]) == ["token_1", "token_2", "token_3"] and stored["method"] == "readout"
+    sc.pl.ranking(read, "varm", "token_loadings", indices=[0, 1, 2], show=False)
+    sc.pl.embedding(read, "X_token_activation", color="cell_type", components="1,2", show=False)
+
+
+def test_names_stay_with_the_model_that_they_were_given_for(trained: Example, tmp_path) -> None:
+    adata, model = trained
+    adata = adata.copy()
+    model.write_back(adata, keys=["token_loadings"])
+    scdiffgen.tl.annotate_tokens(adata, {"token_1": "cytotoxicity"})
+    model.save(tmp_path / "model")
+    TokenDiffusion.load(tmp_path / "model", trained[0]).write_back(adata, keys=["token_loadings"])
+    assert adata.uns["scdiffgen"]["annotation"] == {"token_1": "cytotoxicity"}
+    model.hold_tokens(["token_1"]).write_back(adata, keys=["token_loadings"])
+    assert adata.uns["scdiffgen"]["annotation"] == {}
+
+
+def test_attention_weights_are_those_of_the_forward_pass() -> None:
+    torch.manual_seed(0)
+    attention, tokens = Attention(16, 4), torch.randn(5, 7, 16)
+    value = attention._heads(tokens)[2]
+    mixed = (attention.weights(tokens) @ value).transpose(1, 2).flatten(2)
+    torch.testing.assert_close(attention.out(mixed), attention(tokens))
+
+
+def test_attention_is_a_mean_of_shares(trained: Example) -> None:
+    adata, model = trained
+    whole = model.get_token_attention(levels=[0.0, 0.3, 1.0], seed=0)
+    assert whole.shape == (3 * 2 * 3, 3)
+    np.testing.assert_allclose(whole.sum(axis=1), 1, rtol=1e-5)
+    half = adata.n_obs // 2
+    parts = [model.get_token_attention(indices=rows, levels=[1.0]) for rows in (range(half), range(half, adata.n_obs))]
+    joined = (parts[0] * half + parts[1] * (adata.n_obs - half)) / adata.n_obs
+    np.testing.assert_allclose(joined, whole.loc[[1.0]], atol=1e-5)
+
+
+def test_attention_hooks_are_gone_afterwards(trained: Example) -> None:
+    _, model = trained
+    model.get_token_attention(indices=[0], levels=[1.0])
+    assert not any(module._forward_pre_hooks for module in model.module.modules())
+
+
+def test_a_path_ends_in_the_cells_that_generate_makes(trained: Example) -> None:
+    _, model = trained
+    told = {"cell_type": "Dendritic", "treatment": "IFNB"}
+    path = model.get_generation_path(told, n_cells=2, n_steps=5, seed=3)
+    cells = model.generate(told, n_cells=2, n_steps=5, seed=3)
+    last = path[path.obs["level"] == 1]
+    assert last.obs["cell"].tolist() == cells.obs_names.tolist()
+    np.testing.assert_array_equal(last.X.toarray(), cells.X.toarray())
+
+
+def test_states_of_a_path_only_grow_and_expect_the_full_library(trained: Example) -> None:
+    path = trained[1].get_generation_path(n_steps=6, library_size=500, seed=0)
+    states = path.X.toarray()
+    assert (np.diff(states, axis=0) >= 0).all() and states[0].sum() == 0
+    np.testing.assert_allclose(path.layers["expected"].sum(1), 500, rtol=1e-4)
+    assert (path.layers["expected"] >= states - 1e-3).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda model: model.get_token_loadings("norm"), "`method` is 'norm'"),
+        (lambda model: model.get_token_loadings("encoder", groupby="cell_type"), "`groupby` does not go with"),
+        (lambda model: model.get_token_loadings(groupby="donor"), "no column 'donor'"),
+        (lambda model: model.get_token_contributions(genes=["ABSENT"]), r"`genes` names \['ABSENT'\]"),
+        (lambda model: model.hold_tokens(["token_4"]), r"`levels` names \['token_4'\]"),
+        (lambda model: model.hold_tokens({"token_1": float("nan")}), "`levels` holds nan"),
+        (lambda model: model.get_token_attention(levels=[2.0]), r"`levels` is \[2.0\]"),
+        (lambda model: model.get_generation_path(n_cells=0), "`n_cells` is 0"),
+    ],
+)
+def test_errors_say_what_to_do(trained: Example, call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(trained[1])

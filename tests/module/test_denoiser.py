@@ -1,0 +1,132 @@
+"""What each condition may and may not do to the prediction, and that everything learns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import get_args
+
+import numpy as np
+import pytest
+import torch
+from csr import csr
+from parts import category, chosen
+from torch import Tensor
+
+from scdiffgen._conditions import Parts
+from scdiffgen.diffusion import Thinned, molecule_loss, thin
+from scdiffgen.module import TokenDiffusionModule
+from scdiffgen.nn import ConditioningKind
+
+KINDS = get_args(ConditioningKind)
+Make = Callable[..., TokenDiffusionModule]
+Conditions = dict[str, Parts[Tensor]]
+COUNTS = csr(np.random.default_rng(0).poisson(1.5, (4, 12)))
+
+
+def thinned() -> Thinned:
+    return thin(COUNTS, torch.full((4,), 0.5), torch.Generator().manual_seed(0))
+
+
+def log_odds(module: TokenDiffusionModule, conditions: Conditions) -> Tensor:
+    """Log-rates against those of the first gene, the molecules there left aside."""
+    with torch.no_grad():
+        log_rates = module.denoiser(thinned(), conditions).log_rates
+    return log_rates - log_rates[:, :1]
+
+
+@pytest.mark.parametrize("name", ["cell_type", "place", "age", "drug"])
+@pytest.mark.parametrize("intervention", ["effect", "embedding"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_condition_matters(
+    name: str, intervention: str, kind: ConditioningKind, make_module: Make, conditions: Conditions
+) -> None:
+    module = make_module(intervention=intervention, conditioning=kind)
+    withheld = {**conditions, name: conditions[name]._replace(told=torch.zeros(4, dtype=torch.bool))}
+    moved = log_odds(module, withheld) - log_odds(module, conditions)
+    assert moved.abs().amax(dim=1).min() > 1e-4
+
+
+@pytest.mark.parametrize("intervention", ["effect", "embedding"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_condition_left_out_is_one_not_told(
+    intervention: str, kind: ConditioningKind, make_module: Make, conditions: Conditions
+) -> None:
+    module = make_module(intervention=intervention, conditioning=kind)
+    for name in conditions:
+        withheld = {**conditions, name: conditions[name]._replace(told=torch.zeros(4, dtype=torch.bool))}
+        left_out = {other: parts for other, parts in conditions.items() if other != name}
+        torch.testing.assert_close(log_odds(module, left_out), log_odds(module, withheld))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_effect_of_an_intervention_is_the_same_whatever_the_cell_is_called(
+    kind: ConditioningKind, make_module: Make, conditions: Conditions
+) -> None:
+    module = make_module(intervention="effect", conditioning=kind)
+
+    def effect(called: Conditions) -> Tensor:
+        untreated = {**called, "drug": chosen([[]] * 4)}
+        return log_odds(module, called) - log_odds(module, untreated)
+
+    other = {**conditions, "cell_type": category([2, 0, 0, 2]), "place": chosen([[1], [1], [0, 2], [0, 3]])}
+    torch.testing.assert_close(effect(other), effect(conditions), rtol=1e-3, atol=1e-5)
+    assert effect(conditions)[[0, 2, 3]].abs().amax(dim=1).min() > 1e-3
+    assert not effect(conditions)[1].any()  # the control
+
+
+def test_embedded_interventions_are_not_blind(make_module: Make, conditions: Conditions) -> None:
+    module = make_module(intervention="embedding")
+    untreated, other = {"drug": chosen([[]] * 4)}, {"cell_type": category([2, 0, 0, 2])}
+    effect = log_odds(module, conditions) - log_odds(module, {**conditions, **untreated})
+    renamed = log_odds(module, {**conditions, **other}) - log_odds(module, {**conditions, **other, **untreated})
+    assert (renamed - effect).abs().max() > 1e-3
+
+
+def test_the_scale_of_an_effect_multiplies_its_scores(make_module: Make, conditions: Conditions) -> None:
+    denoiser = make_module(intervention="effect").denoiser
+    corrupted = thinned()
+    embedded = denoiser.embed_conditions(conditions, 4)
+
+    def odds(scale: float) -> Tensor:
+        cell = (corrupted.state, corrupted.n_molecules, corrupted.library)
+        log_rates = denoiser.predict(*cell, embedded, conditions, scale).log_rates
+        return (log_rates - log_rates[:, :1]).detach()
+
+    torch.testing.assert_close(odds(2.5) - odds(0.0), 2.5 * (odds(1.0) - odds(0.0)), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("intervention", ["effect", "embedding"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_cells_do_not_see_each_other(
+    intervention: str, kind: ConditioningKind, make_module: Make, conditions: Conditions
+) -> None:
+    module = make_module(intervention=intervention, conditioning=kind)
+    together = log_odds(module, conditions)
+    shuffled = {name: Parts(*(array.roll(1, 0) for array in parts)) for name, parts in conditions.items()}
+    for name, parts in shuffled.items():  # the first cell keeps its own
+        for array, own in zip(parts, conditions[name], strict=True):
+            array[0] = own[0]
+    torch.testing.assert_close(log_odds(module, shuffled)[0], together[0], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("intervention", ["effect", "embedding"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_parameter_learns_within_three_steps(
+    intervention: str, kind: ConditioningKind, make_module: Make, conditions: Conditions
+) -> None:
+    denoiser = make_module(intervention=intervention, conditioning=kind, fresh=True).denoiser
+    told = torch.tensor([[False, True, True, True], [True] * 4, [True, False, True, True], [True, True, False, True]])
+    withheld = {n: p._replace(told=p.told & t) for (n, p), t in zip(conditions.items(), told, strict=True)}
+    optimizer = torch.optim.Adam(denoiser.parameters(), lr=1e-2)
+    for _ in range(3):
+        optimizer.zero_grad()
+        (_loss(denoiser, conditions) + _loss(denoiser, withheld)).backward()
+        optimizer.step()
+    weights = {name: weight for name, weight in denoiser.named_parameters() if weight.numel()}
+    dead = [name for name, weight in weights.items() if weight.grad is None or not weight.grad.any()]
+    assert dead == []
+
+
+def _loss(denoiser: torch.nn.Module, conditions: Conditions) -> Tensor:
+    corrupted = thinned()
+    return molecule_loss(denoiser(corrupted, conditions), corrupted).sum()

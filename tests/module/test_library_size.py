@@ -1,0 +1,192 @@
+"""Library sizes: moments of the group they are drawn from, and which group that is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from parts import category, chosen, number
+
+from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.module import LibrarySizeModel, condition_codes
+
+NOT_TOLD, ABSENT = -1, -2
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("n_cells", [30, 3_000])
+def test_mean_and_variance_of_log_sizes_are_kept(n_cells: int) -> None:
+    library = rng().lognormal(8.0, 0.5, n_cells).round()
+    drawn = np.log(LibrarySizeModel(library, np.zeros((n_cells, 1))).sample(np.zeros((100_000, 1)), rng(1)))
+    given = np.log(library)
+    assert abs(drawn.mean() - given.mean()) < 4 * given.std() / np.sqrt(len(drawn))
+    spread = np.sqrt((((given - given.mean()) ** 4).mean() - given.var() ** 2) / len(drawn))
+    assert abs(drawn.var() - given.var()) < 5 * spread
+
+
+def test_sizes_are_smoothed_whole_numbers() -> None:
+    library = np.repeat([100.0, 5_000.0], 30)
+    drawn = LibrarySizeModel(library, np.zeros((60, 1))).sample(np.zeros((5_000, 1)), rng())
+    np.testing.assert_array_equal(drawn, drawn.round())
+    assert drawn.min() >= 1 and len(np.unique(drawn)) > 100
+
+
+def test_cells_of_one_size_have_that_size() -> None:
+    drawn = LibrarySizeModel(np.full(40, 700.0), np.zeros((40, 1))).sample(np.zeros((9, 1)), rng())
+    np.testing.assert_array_equal(drawn, 700)
+
+
+def test_shallow_cells_get_a_molecule_at_least() -> None:
+    drawn = LibrarySizeModel(np.repeat([1.0, 2.0, 3.0], 20), np.zeros((60, 1))).sample(np.zeros((5_000, 1)), rng())
+    assert drawn.min() == 1
+
+
+@pytest.fixture
+def grouped() -> LibrarySizeModel:
+    """Two types of 30 and 25 cells; of the first, 22 in one batch and 8 in another."""
+    codes = np.array([(0, 0)] * 22 + [(0, 1)] * 8 + [(1, 1)] * 25)
+    return LibrarySizeModel(np.arange(1.0, 56.0), codes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "rows"),
+    [
+        ((0, 0), range(22)),  # as asked
+        ((0, 1), range(30)),  # too few: the batch is let go
+        ((1, 0), range(30, 55)),  # none: the batch is let go
+        ((2, 1), range(55)),  # unseen type: all cells, and not those of the batch alone
+        ((NOT_TOLD, 1), range(22, 55)),
+        ((1, NOT_TOLD), range(30, 55)),
+        ((NOT_TOLD, NOT_TOLD), range(55)),
+    ],
+)
+def test_conditions_are_let_go_from_the_last_until_enough_cells_match(
+    grouped: LibrarySizeModel, asked: tuple[int, int], rows: range
+) -> None:
+    np.testing.assert_array_equal(grouped.matching(np.array(asked)), rows)
+
+
+def test_each_cell_is_drawn_from_its_own_group() -> None:
+    sizes = LibrarySizeModel(np.repeat([100.0, 9_000.0], 50), np.repeat([[0], [1]], 50, axis=0))
+    asked = np.array([[1], [0], [1], [0], [0]])
+    np.testing.assert_array_equal(sizes.sample(asked, rng()), np.where(asked[:, 0], 9_000, 100))
+
+
+def test_few_training_cells_still_give_sizes() -> None:
+    sizes = LibrarySizeModel(np.array([50.0, 70.0]), np.array([[0], [1]]))
+    np.testing.assert_array_equal(sizes.matching(np.array([0])), [0, 1])
+    assert np.isfinite(sizes.sample(np.array([[0], [1]]), rng())).all()
+
+
+def test_without_conditions_all_cells_stand_for_all() -> None:
+    sizes = LibrarySizeModel(np.arange(100.0, 160.0), np.zeros((60, 0), dtype=int))
+    drawn = sizes.sample(np.zeros((2_000, 0), dtype=int), rng())
+    assert len(drawn) == 2_000 and abs(drawn.mean() - 129.5) < 4 * 17.3 / np.sqrt(2_000)
+
+
+# Log library sizes of (type, treatment) without noise: 20 cells each. A was given to types 0 and 1, B to type 0.
+N, NONE, A, B, AB, C = 20, (ABSENT, ABSENT), (0, ABSENT), (1, ABSENT), (0, 1), (2, ABSENT)
+LOG_MEANS = {(0, NONE): 6.0, (1, NONE): 7.0, (2, NONE): 9.0, (0, A): 6.5, (1, A): 7.9, (0, B): 5.0, (1, AB): 5.0}
+
+
+@pytest.fixture
+def treated() -> LibrarySizeModel:
+    codes = np.array([[cell_type, *slots] for cell_type, slots in LOG_MEANS for _ in range(N)])
+    return LibrarySizeModel(np.exp(np.repeat(list(LOG_MEANS.values()), N)), codes, n_interventions=2)
+
+
+@pytest.mark.parametrize(
+    ("asked", "log_size"),
+    [
+        ((0, *A), 6.5),  # measured
+        ((0, *NONE), 6.0),
+        ((2, *A), 9.0 + (0.5 + 0.9) / 2),  # the mean over the types that have both
+        ((2, *B), 9.0 - 1.0),
+        ((1, *B), 7.0 - 1.0),
+        ((2, 1, 0), 9.0 - 2.0),  # a combination that was measured, whatever its order
+        ((0, *AB), 6.0 - 2.0),
+        ((2, *C), 9.0),  # never measured: as the controls
+        ((2, 2, 1), 9.0 - 1.0),  # one of its parts was
+        ((2, 0, 2), 9.0 + 0.7),
+        ((2, 0, 1, 2), 9.0 + 0.7 - 1.0),  # more parts than any cell had, so the sum over them
+        ((5, *A), None),  # an unseen type: all controls
+    ],
+)
+def test_interventions_multiply_sizes_in_identities_where_they_were_not_measured(
+    treated: LibrarySizeModel, asked: tuple[int, ...], log_size: float | None
+) -> None:
+    group = np.array(asked)
+    sizes = treated.sample(np.tile(group, (400, 1)), rng())
+    if log_size is None:
+        controls = np.flatnonzero((treated.codes[:, 1:] == ABSENT).all(1))
+        np.testing.assert_array_equal(treated.matching(group), controls)
+        assert treated.log_factor(group) == pytest.approx(0.7)
+    else:
+        np.testing.assert_array_equal(sizes, round(np.exp(log_size)))
+
+
+def test_sizes_where_interventions_are_not_told_are_those_of_all_cells_of_the_identity(
+    treated: LibrarySizeModel,
+) -> None:
+    asked = np.array([1, NOT_TOLD, NOT_TOLD])
+    np.testing.assert_array_equal(treated.matching(asked), np.flatnonzero(treated.codes[:, 0] == 1))
+    assert treated.log_factor(asked) == 0
+
+
+def test_factors_are_compared_within_identities_and_not_across_them() -> None:
+    """The large type was mostly treated: the pooled means differ by its size, and not by the treatment."""
+    codes = np.array([[0, ABSENT]] * 100 + [[0, 0]] * 20 + [[1, ABSENT]] * 20 + [[1, 0]] * 100 + [[2, ABSENT]] * 20)
+    library = np.exp(codes[:, 0] * 2.0 + 5 + 0.3 * (codes[:, 1] == 0))
+    model = LibrarySizeModel(library, codes, n_interventions=1)
+    assert model.log_factor(np.array([2, 0])) == pytest.approx(0.3)
+
+
+def test_without_controls_interventions_are_compared_with_all_cells() -> None:
+    codes = np.array([[0, 0]] * 30 + [[0, 1]] * 30 + [[1, 1]] * 30)
+    model = LibrarySizeModel(np.exp(np.repeat([5.0, 6.0, 7.0], 30)), codes, n_interventions=1)
+    np.testing.assert_array_equal(model.matching(np.array([1, 0])), np.arange(60, 90))
+    assert model.log_factor(np.array([1, 0])) == pytest.approx(5.0 - 5.5)
+
+
+def test_the_source_of_randomness_decides(grouped: LibrarySizeModel) -> None:
+    asked = np.array([(0, 0), (1, 1)] * 20)
+    first, again, other = (grouped.sample(asked, rng(seed)) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+SPECS = (
+    ConditionSpec("cell_type", "category", n_categories=3),
+    ConditionSpec("place", "hierarchy", n_categories=5, n_slots=2),
+    ConditionSpec("age", "number"),
+    ConditionSpec("drug", "set", "intervention", n_categories=3, n_slots=2),
+)
+
+
+def as_arrays(conditions: dict[str, Parts]) -> dict[str, Parts[np.ndarray]]:
+    return {name: Parts(*(tensor.numpy() for tensor in parts)) for name, parts in conditions.items()}
+
+
+def test_every_kind_of_condition_has_its_codes() -> None:
+    conditions = as_arrays(
+        {
+            "cell_type": category([2, None, 0]),
+            "place": chosen([[1, 4], [1], None]),
+            "age": number([3.0, None, 1.0]),
+            "drug": chosen([[0, 2], [], None]),
+        }
+    )
+    expected = [[2, 1, 4, 0, 2], [NOT_TOLD, 1, ABSENT, ABSENT, ABSENT], [0, *[NOT_TOLD] * 4]]
+    np.testing.assert_array_equal(condition_codes(conditions, SPECS, 3), expected)
+
+
+def test_a_condition_left_out_is_not_told() -> None:
+    codes = condition_codes(as_arrays({"cell_type": category([1, 0])}), SPECS, 2)
+    np.testing.assert_array_equal(codes, [[1, *[NOT_TOLD] * 4], [0, *[NOT_TOLD] * 4]])
+
+
+def test_numbers_alone_make_no_codes() -> None:
+    assert condition_codes({}, [SPECS[2]], 4).shape == (4, 0)
+    assert condition_codes({}, [], 4).shape == (4, 0)

@@ -1,0 +1,187 @@
+"""The method against multinomial distributions, which it is when tokens say nothing and there is no urn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from csr import csr
+from parts import category, chosen
+from scipy import stats
+from torch import Tensor
+
+from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.diffusion import MoleculePredictor
+from scdiffgen.module import TokenDiffusionModule, growth_path
+
+Make = Callable[..., TokenDiffusionModule]
+Conditions = dict[str, Parts[Tensor]]
+SHARES = np.array([0.5, 0.2, 0.15, 0.1, 0.05])
+UNIFORM = np.full(5, 0.2)
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def test_the_loss_of_a_uniform_prediction_is_the_log_of_the_number_of_genes(make_multinomial: Make) -> None:
+    module, counts = make_multinomial(UNIFORM), csr(np.random.default_rng(0).poisson(30_000, (50, 5)))
+    assert module.loss(counts, {}).n_obs_minibatch == 50
+    np.testing.assert_allclose(module.loss(counts, {}).loss.detach(), np.log(5), rtol=1e-5)
+    np.testing.assert_allclose(module.validation_loss(counts, {}, seeded()).loss, np.log(5), rtol=1e-5)
+
+
+def test_each_draw_of_the_bound_is_exact_for_a_uniform_multinomial(make_multinomial: Make) -> None:
+    cells = np.array([[3, 0, 1, 9, 2], [1, 0, 0, 0, 0], [400, 300, 2_000, 150, 7]])
+    exact = -stats.multinomial.logpmf(cells, cells.sum(1), UNIFORM)
+    for seed in range(5):
+        bound = make_multinomial(UNIFORM).nll_bound(csr(cells), {}, seeded(seed))
+        np.testing.assert_allclose(bound, exact, rtol=1e-5, atol=1e-5)
+
+
+def test_the_bound_is_unbiased_for_any_multinomial(make_multinomial: Make) -> None:
+    cell, n_draws = np.array([3, 0, 1, 2, 1]), 20_000
+    draws = make_multinomial(SHARES).nll_bound(csr(np.tile(cell, (n_draws, 1))), {}, seeded()).numpy()
+    exact = -stats.multinomial.logpmf(cell, cell.sum(), SHARES)
+    assert abs(draws.mean() - exact) < 4 * draws.std() / np.sqrt(n_draws)
+
+
+@pytest.mark.parametrize("n_steps", [1, 8])
+def test_cells_are_drawn_from_the_multinomial(n_steps: int, make_multinomial: Make) -> None:
+    library = torch.full((400,), 50.0)
+    cells = make_multinomial(SHARES).generate({}, library, n_steps=n_steps, generator=seeded()).numpy()
+    np.testing.assert_array_equal(cells.sum(1), 50)
+    assert stats.chisquare(cells.sum(0), cells.sum() * SHARES).pvalue > 1e-3
+    variance = 50 * SHARES[0] * (1 - SHARES[0])
+    assert 0.75 < cells[:, 0].var() / variance < 1.3  # s.e. 0.07
+
+
+def test_growing_starts_from_what_is_there(make_multinomial: Make) -> None:
+    start = torch.tensor(np.random.default_rng(0).poisson(3, (20, 5))).float()
+    library = start.sum(1) + 10
+    cells = make_multinomial(SHARES).generate({}, library, start=start, n_steps=4, generator=seeded())
+    assert (cells >= start).all()
+    torch.testing.assert_close(cells.sum(1), library)
+
+
+def test_expected_expression_is_the_prediction_for_the_whole_cell(make_multinomial: Make) -> None:
+    expression = make_multinomial(SHARES).expression(csr([[3, 0, 1, 2, 1], [0, 0, 0, 0, 1]]), {})
+    np.testing.assert_allclose(expression, np.tile(SHARES, (2, 1)), rtol=1e-4)
+
+
+def test_validation_is_repeatable_and_withholds_nothing(make_module: Make, conditions: Conditions) -> None:
+    module, counts = make_module(withhold_rate=1.0), csr(np.random.default_rng(0).poisson(5, (4, 12)))
+    state = torch.get_rng_state()
+    first, again = (module.validation_loss(counts, conditions, seeded()).loss for _ in range(2))
+    assert torch.equal(first, again)
+    assert torch.equal(state, torch.get_rng_state())
+    assert not torch.equal(first, module.validation_loss(counts, conditions, seeded(1)).loss)
+    assert not torch.equal(first, module.validation_loss(counts, {}, seeded()).loss)
+
+
+def test_training_withholds_conditions(make_module: Make) -> None:
+    specs = (ConditionSpec("cell_type", "category", registry_key="labels", n_categories=3),)
+    counts, told = csr(np.random.default_rng(0).poisson(5, (4, 12))), {"cell_type": category([0, 1, 2, 1])}
+    losses = []
+    for rate, given in ((1.0, told), (0.0, {}), (0.0, told)):
+        module = make_module(specs=specs, withhold_rate=rate)
+        torch.manual_seed(0)
+        if not given:
+            torch.rand(4)  # what withholding one condition draws
+        losses.append(module.loss(counts, given).loss.detach())
+    torch.testing.assert_close(losses[0], losses[1])
+    assert not torch.isclose(losses[0], losses[2])
+
+
+def log_prob(predictor: MoleculePredictor) -> Tensor:
+    state = torch.tensor(np.random.default_rng(1).poisson(1.0, (4, 12))).float()
+    return predictor(state, state.sum(1) + 40).log_prob(state)
+
+
+@torch.no_grad()
+def test_guidance_is_a_straight_line_in_log_space(make_module: Make, conditions: Conditions) -> None:
+    module = make_module(intervention="embedding")
+    without, told, guided = (
+        log_prob(module.predictor(*given)) for given in (({}, 4), (conditions, 4), (conditions, 4, 2.5))
+    )
+    torch.testing.assert_close(guided, (without + 2.5 * (told - without)).log_softmax(1), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(log_prob(module.predictor(conditions, 4, 0.0)), without, rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_a_condition_has_a_scale_of_its_own_and_the_others_hold_on_both_sides(
+    make_module: Make, conditions: Conditions
+) -> None:
+    module = make_module(intervention="embedding")
+    rest = {name: parts for name, parts in conditions.items() if name != "age"}
+    without, told = (log_prob(module.predictor(given, 4)) for given in (rest, conditions))
+    guided = log_prob(module.predictor(conditions, 4, {"age": 3.0}))
+    torch.testing.assert_close(guided, (without + 3 * (told - without)).log_softmax(1), rtol=1e-4, atol=1e-4)
+
+
+@torch.no_grad()
+def test_an_effect_is_scaled_against_the_control(make_module: Make, conditions: Conditions) -> None:
+    module = make_module(intervention="effect")
+    control = {**conditions, "drug": chosen([[]] * 4)}
+    off = log_prob(module.predictor(conditions, 4, {"drug": 0.0}))
+    torch.testing.assert_close(off, log_prob(module.predictor(control, 4)))
+    stronger = log_prob(module.predictor(conditions, 4, {"drug": 2.0}))
+    plain = log_prob(module.predictor(conditions, 4))
+    assert (stronger - plain)[[0, 2, 3]].abs().amax(dim=1).min() > 1e-3
+    torch.testing.assert_close(stronger[1], plain[1])
+
+
+@torch.no_grad()
+def test_one_scale_for_all_scales_identity_and_effect(make_module: Make, conditions: Conditions) -> None:
+    module = make_module(intervention="effect")
+    guided = log_prob(module.predictor(conditions, 4, 1.5))
+    drug = {"drug": conditions["drug"]}
+    bound = [log_prob(module.predictor(given, 4, {"drug": 1.5})) for given in (drug, conditions)]
+    torch.testing.assert_close(guided, (bound[0] + 1.5 * (bound[1] - bound[0])).log_softmax(1), rtol=1e-4, atol=1e-4)
+
+
+def test_the_averaged_network_generates_and_judges(make_module: Make, conditions: Conditions) -> None:
+    module, counts = make_module(), csr(np.random.default_rng(0).poisson(5, (4, 12)))
+
+    def everything() -> list[Tensor]:
+        return [
+            module.generate(conditions, torch.full((4,), 30.0), n_steps=4, generator=seeded()),
+            module.nll_bound(counts, conditions, seeded()),
+            module.expression(counts, conditions),
+            module.hidden(counts, conditions),
+            module.validation_loss(counts, conditions, seeded()).loss,
+        ]
+
+    before = everything()
+    with torch.no_grad():
+        for weight in module.denoiser.parameters():
+            weight.zero_()
+    assert all(torch.equal(one, other) for one, other in zip(before, everything(), strict=True))
+
+
+def test_the_averaged_network_starts_as_a_copy_that_is_not_trained(make_module: Make) -> None:
+    module = make_module(fresh=True)
+    for slow, fast in zip(module.ema_denoiser.parameters(), module.denoiser.parameters(), strict=True):
+        assert torch.equal(slow, fast) and fast.requires_grad and not slow.requires_grad
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_a_minibatch_is_unpacked_whichever_way_it_was_loaded(layout: str, make_module: Make) -> None:
+    specs = (ConditionSpec("cell_type", "category", registry_key="labels", n_categories=3),)
+    dense = torch.tensor(np.random.default_rng(0).poisson(1.0, (4, 12))).float()
+    batch = {"X": dense if layout == "dense" else dense.to_sparse_csr(), "labels": torch.tensor([[0.0], [2], [1], [0]])}
+    counts, conditions = make_module(specs=specs).unpack(batch)
+    assert counts.layout == torch.sparse_csr
+    torch.testing.assert_close(counts.to_dense(), dense)
+    assert conditions["cell_type"].ids.flatten().tolist() == [0, 2, 1, 0]
+
+
+def test_the_path_of_growth_ends_in_the_cell_that_is_generated(make_module: Make, conditions: Conditions) -> None:
+    module, library = make_module(), torch.tensor([5.0, 30.0, 80.0, 1.0])
+    states, expected = growth_path(module.predictor(conditions, 4), library, 12, 6, seeded())
+    torch.testing.assert_close(states[:, -1], module.generate(conditions, library, n_steps=6, generator=seeded()))
+    assert not states[:, 0].any() and (states.diff(dim=1) >= 0).all()
+    torch.testing.assert_close(expected.sum(2), library[:, None].expand(expected.shape[:2]))
+    assert (expected >= states).all()

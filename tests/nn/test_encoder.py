@@ -1,0 +1,60 @@
+"""The sparse first layer against NumPy, and what must not matter to it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from csr import csr
+from torch import Tensor
+
+from scdiffgen.nn._encoder import CountEncoder
+
+COUNTS = np.random.default_rng(0).poisson(0.8, (6, 12))
+COUNTS[2] = 0  # an empty cell, as generation starts from
+
+
+@pytest.fixture
+def encoder() -> CountEncoder:
+    torch.manual_seed(0)
+    return CountEncoder(12, n_tokens=3, token_dim=4, n_hidden=8, conditioning_dim=5, dropout=0.0)
+
+
+def layouts() -> list[Tensor]:
+    return [csr(COUNTS), csr(COUNTS, stored_zeros=True), csr(COUNTS).to_dense()]
+
+
+@pytest.mark.parametrize("counts", layouts(), ids=["sparse", "stored zeros", "dense"])
+def test_the_first_layer_is_a_product_with_log_counts(counts: Tensor, encoder: CountEncoder) -> None:
+    expected = np.log1p(COUNTS) @ encoder.weight.detach().numpy().astype(np.float64)
+    np.testing.assert_allclose(encoder.sum_genes(counts).detach(), expected, atol=1e-6)
+
+
+def test_gradients_of_sparse_and_dense_counts_agree(encoder: CountEncoder) -> None:
+    gradients = [
+        torch.autograd.grad(encoder.sum_genes(counts).square().sum(), encoder.weight)[0] for counts in layouts()
+    ]
+    torch.testing.assert_close(gradients[0], gradients[2])
+    torch.testing.assert_close(gradients[1], gradients[2])
+
+
+def test_the_order_of_genes_does_not_matter(encoder: CountEncoder) -> None:
+    order = torch.randperm(12)
+    before = encoder.sum_genes(csr(COUNTS))
+    with torch.no_grad():
+        encoder.weight.copy_(encoder.weight[order])
+    torch.testing.assert_close(encoder.sum_genes(csr(COUNTS[:, order])), before)
+
+
+def test_cells_become_tokens_one_by_one(encoder: CountEncoder) -> None:
+    conditioning = torch.randn(6, 5)
+    tokens = encoder(encoder.sum_genes(csr(COUNTS)), conditioning)
+    assert tokens.shape == (6, 3, 4)
+    alone = encoder(encoder.sum_genes(csr(COUNTS[3:4])), conditioning[3:4])
+    torch.testing.assert_close(tokens[3:4], alone)
+
+
+def test_conditioning_moves_the_tokens(encoder: CountEncoder) -> None:
+    sums = encoder.sum_genes(csr(COUNTS))
+    moved = encoder(sums, torch.ones(6, 5)) - encoder(sums, torch.zeros(6, 5))
+    assert moved.abs().amax(dim=(1, 2)).min() > 1e-3

@@ -1,0 +1,129 @@
+"""The whole network: what must and what must not matter to a cell's scores, and that all of it learns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from csr import csr
+from torch import Tensor
+
+from scdiffgen.nn import GeneScores, NetworkSize, TokenNetwork
+
+N_GENES = 20
+SIZE = NetworkSize(
+    n_tokens=3, token_dim=8, n_layers=2, n_heads=2, n_hidden=16, readout_dim=4, conditioning_dim=8, dropout=0.0
+)
+COUNTS = np.random.default_rng(0).poisson(1.0, (6, N_GENES))
+COUNTS[4] = 0
+
+
+def inputs(counts: np.ndarray = COUNTS, layout: str = "sparse") -> dict[str, Tensor]:
+    state = csr(counts)
+    n_molecules = torch.tensor(counts.sum(1)).float()
+    condition = torch.randn(len(counts), 8, generator=torch.Generator().manual_seed(5))
+    return {
+        "state": state.to_dense() if layout == "dense" else state,
+        "n_molecules": n_molecules,
+        "library": 2 * n_molecules + 30,
+        "condition": condition,
+    }
+
+
+@pytest.fixture
+def network() -> TokenNetwork:
+    """A network that is no longer fresh: every weight is random."""
+    torch.manual_seed(0)
+    network = TokenNetwork(N_GENES, SIZE)
+    for weight in network.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    return network
+
+
+def assert_same(one: GeneScores, other: GeneScores) -> None:
+    for first, second in zip(one, other, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
+
+
+def test_sparse_and_dense_cells_have_the_same_scores(network: TokenNetwork) -> None:
+    assert_same(network(**inputs()), network(**inputs(layout="dense")))
+
+
+def test_scores_are_finite_for_an_empty_cell(network: TokenNetwork) -> None:
+    assert torch.isfinite(network(**inputs()).log_rates()).all()
+
+
+def test_a_cell_does_not_see_its_neighbours(network: TokenNetwork) -> None:
+    together, given = network(**inputs()), inputs(layout="dense")
+    for cell in range(len(COUNTS)):
+        alone = network(**{name: values[cell : cell + 1] for name, values in given.items()})
+        torch.testing.assert_close(alone.log_rates()[0], together.log_rates()[cell], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["state", "n_molecules", "library", "condition"])
+def test_each_input_matters_to_every_cell(name: str, network: TokenNetwork) -> None:
+    given = inputs(layout="dense")
+    changed = {**given, name: given[name] + 3}
+    moved = network(**changed).logits - network(**given).logits
+    assert moved.abs().amax(dim=1).min() > 1e-4
+
+
+def test_genes_may_change_places(network: TokenNetwork) -> None:
+    before, order = network(**inputs()), torch.randperm(N_GENES)
+    with torch.no_grad():
+        network.trunk.encoder.weight.copy_(network.trunk.encoder.weight[order])
+        network.readout.gene_weights.copy_(network.readout.gene_weights[:, order])
+        network.readout.bias.copy_(network.readout.bias[order])
+        network.readout.urn_logits.copy_(network.readout.urn_logits[order])
+    after = network(**inputs(COUNTS[:, order]))
+    assert_same(after, GeneScores(before.logits[:, order], before.log_concentration, before.urn_weights[order]))
+
+
+def test_tokens_lead_to_the_scores(network: TokenNetwork) -> None:
+    given = inputs()
+    tokens = network.tokens(**given)
+    assert tokens.shape == (6, SIZE.n_tokens, SIZE.token_dim)
+    logits = network.readout(tokens, torch.zeros(6, 8), given["n_molecules"]).logits
+    torch.testing.assert_close(logits, network(**given).logits)
+
+
+def test_tokens_of_a_fresh_network_differ_from_each_other() -> None:
+    torch.manual_seed(0)
+    tokens = TokenNetwork(N_GENES, SIZE).tokens(**inputs())
+    assert torch.cdist(tokens, tokens)[:, *np.triu_indices(SIZE.n_tokens, 1)].min() > 0.1
+
+
+@pytest.mark.parametrize("n_layers", [0, 2])
+def test_every_parameter_learns_after_the_first_step(n_layers: int) -> None:
+    """At the first step closed gates hide what is behind them."""
+    torch.manual_seed(0)
+    network = TokenNetwork(N_GENES, replace(SIZE, n_layers=n_layers))
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    given, missing = inputs(), torch.tensor(COUNTS).float() + 0.1
+    for _ in range(2):
+        optimizer.zero_grad()
+        scores = network(**given)
+        rates = scores.log_rates().exp() + scores.urn_weights * given["state"].to_dense()
+        (-(missing * (rates / rates.sum(1, keepdim=True)).log()).sum()).backward()
+        optimizer.step()
+    dead = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
+    assert dead == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n_tokens": 0}, "`n_tokens` is 0"),
+        ({"readout_dim": -1}, "`readout_dim` is -1"),
+        ({"n_layers": -1}, "`n_layers` is -1"),
+        ({"token_dim": 11}, r"`token_dim` \(11\) must be a multiple of `n_heads` \(2\)"),
+        ({"dropout": 1.0}, r"`dropout` is 1.0: pass a share in \[0, 1\)"),
+        ({"dropout": -0.1}, "`dropout` is -0.1"),
+    ],
+)
+def test_sizes_that_make_no_network_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        NetworkSize(**wrong)

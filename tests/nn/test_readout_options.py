@@ -1,0 +1,101 @@
+"""Forms of the read-out, against SciPy and NumPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+
+from scdiffgen.nn import AdditiveReadout, NetworkSize, ReadoutOptions, TokenTrunk
+from scdiffgen.nn._trunk import Conditioning
+
+N_GENES, N_TOKENS, DIM, WIDTH = 30, 4, 6, 3
+
+
+def readout(**options: object) -> AdditiveReadout:
+    torch.manual_seed(0)
+    made = AdditiveReadout(N_GENES, N_TOKENS, DIM, WIDTH, 5, ReadoutOptions(**options))
+    torch.nn.init.normal_(made.gene_weights)
+    torch.nn.init.normal_(made.bias)
+    return made
+
+
+def test_log_sum_exp_adds_tokens_in_the_rates() -> None:
+    made, tokens = readout(pooling="logsumexp"), torch.randn(7, N_TOKENS, DIM)
+    said = np.einsum("ctr,trg->ctg", made.hidden(tokens).detach(), made.loadings().detach())
+    expected = logsumexp(said, axis=1) + made.bias.detach().numpy()
+    logits = made(tokens, torch.zeros(7, 5), torch.zeros(7)).logits
+    np.testing.assert_allclose(logits.detach(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["sum", "logsumexp"])
+def test_fewer_tokens_are_the_leading_ones(pooling: str) -> None:
+    made, tokens = readout(pooling=pooling), torch.randn(7, N_TOKENS, DIM)
+    cut = AdditiveReadout(N_GENES, 2, DIM, WIDTH, 5, ReadoutOptions(pooling=pooling))
+    cut.load_state_dict(
+        {name: made.state_dict()[name][tuple(map(slice, t.shape))] for name, t in cut.state_dict().items()}
+    )
+    arguments = torch.zeros(7, 5), torch.zeros(7)
+    torch.testing.assert_close(made(tokens[:, :2], *arguments).logits, cut(tokens[:, :2], *arguments).logits)
+
+
+def test_weights_are_non_negative_where_asked() -> None:
+    assert (readout(nonnegative=True).loadings() >= 0).all()
+    assert (readout().loadings() < 0).any()
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_a_held_token_says_the_same_everywhere(nonnegative: bool) -> None:
+    made, said = readout(nonnegative=nonnegative), torch.randn(N_GENES)
+    one, other = torch.randn(2, 1, N_TOKENS, DIM)
+    other[:, [0, 2, 3]] = one[:, [0, 2, 3]]
+    arguments = torch.zeros(1, 5), torch.zeros(1)
+    others = torch.einsum("ctr,trg->cg", made.hidden(one)[:, [0, 2, 3]], made.loadings()[[0, 2, 3]])
+    bias = made.bias.detach().clone()
+    made.hold(1, said)
+    torch.testing.assert_close(made(one, *arguments).logits, made(other, *arguments).logits)
+    torch.testing.assert_close(made(one, *arguments).logits, bias + said + others)
+
+
+def test_penalties_follow_their_formulas_and_ignore_scale() -> None:
+    weights = readout().loadings().detach().numpy()
+    norms = np.linalg.norm(weights, axis=1)
+    spread = (np.abs(norms).sum(1) / np.sqrt(N_GENES) / np.linalg.norm(norms, axis=1)).mean()
+    unit = weights - weights.mean(2, keepdims=True)
+    unit /= np.linalg.norm(unit, axis=2, keepdims=True)
+    pairs = [(k, m) for k in range(N_TOKENS) for m in range(N_TOKENS) if k != m]
+    cosine = np.mean([((unit[k] @ unit[m].T) ** 2).mean() for k, m in pairs])
+    made = readout(sparsity=2.0, orthogonality=3.0)
+    assert made.penalty().item() == pytest.approx(2 * spread + 3 * cosine, rel=1e-5)
+    with torch.no_grad():
+        made.gene_weights *= 7
+    assert made.penalty().item() == pytest.approx(2 * spread + 3 * cosine, rel=1e-5)
+
+
+def test_penalties_fall_to_their_ends() -> None:
+    made = readout(sparsity=1.0, orthogonality=1.0)
+    with torch.no_grad():
+        made.gene_weights.zero_()
+        made.gene_weights.unflatten(0, (N_TOKENS, WIDTH))[range(N_TOKENS), 0, range(N_TOKENS)] = 1.0
+    assert made.penalty().item() == pytest.approx(N_GENES**-0.5, abs=2e-3)
+    assert readout().penalty().item() == 0
+
+
+def test_nested_tokens_vary_in_number_in_training_alone() -> None:
+    torch.manual_seed(0)
+    size = NetworkSize(n_tokens=4, token_dim=8, n_heads=2, n_hidden=8, conditioning_dim=8, nested_tokens=True)
+    trunk = TokenTrunk(10, size)
+    arguments = torch.zeros(1, 8), Conditioning(torch.zeros(1, 8))
+    numbers = np.bincount([trunk(*arguments).shape[1] for _ in range(400)], minlength=5)
+    expected = 400 * np.array([0, 1 / 8, 1 / 8, 1 / 8, 5 / 8])
+    assert np.abs(numbers - expected).max() < 4 * np.sqrt(400 / 4)
+    assert {trunk.eval()(*arguments).shape[1] for _ in range(20)} == {4}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"pooling": "max"}, "`pooling`"), ({"sparsity": -1}, "`sparsity` is -1")]
+)
+def test_errors_name_the_option(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ReadoutOptions(**options)

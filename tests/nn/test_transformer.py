@@ -1,0 +1,115 @@
+"""The transformer against torch's own attention and encoder layer, and its invariances."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from scdiffgen.nn._transformer import Attention, Block, TokenTransformer
+
+DIM, HEADS, CONDITIONING = 16, 4, 6
+
+
+@pytest.fixture
+def tokens() -> Tensor:
+    return torch.randn(5, 7, DIM, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.fixture
+def conditioning() -> Tensor:
+    return torch.randn(5, CONDITIONING, generator=torch.Generator().manual_seed(2))
+
+
+@pytest.fixture
+def transformer() -> TokenTransformer:
+    """Two blocks whose gates are open."""
+    torch.manual_seed(0)
+    transformer = TokenTransformer(DIM, 2, HEADS, CONDITIONING, dropout=0.0)
+    for block in transformer.blocks:
+        nn.init.normal_(block.modulation.weight, std=0.5)
+        nn.init.normal_(block.modulation.bias, std=0.5)
+    return transformer
+
+
+def test_attention_is_torchs(tokens: Tensor) -> None:
+    ours, torchs = Attention(DIM, HEADS), nn.MultiheadAttention(DIM, HEADS, batch_first=True)
+    torchs.load_state_dict(
+        {
+            "in_proj_weight": ours.project.weight,
+            "in_proj_bias": ours.project.bias,
+            "out_proj.weight": ours.out.weight,
+            "out_proj.bias": ours.out.bias,
+        }
+    )
+    attended, weights = torchs(tokens, tokens, tokens, average_attn_weights=False)
+    torch.testing.assert_close(ours(tokens), attended)
+    torch.testing.assert_close(ours.weights(tokens), weights)
+
+
+def test_a_block_is_torchs_pre_norm_layer_with_the_modulation_in_its_weights(tokens: Tensor) -> None:
+    """With the same modulation for all cells, shift and scale are those of the norms, and gates scale what is added."""
+    block = Block(DIM, HEADS, CONDITIONING, dropout=0.0)
+    modulation = torch.randn(6, DIM, generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        block.modulation.bias.copy_(modulation.flatten())
+    shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = modulation
+    layer = nn.TransformerEncoderLayer(DIM, HEADS, 2 * DIM, 0.0, F.silu, batch_first=True, norm_first=True)
+    layer.load_state_dict(
+        {
+            "norm1.weight": 1 + scale_1,
+            "norm1.bias": shift_1,
+            "self_attn.in_proj_weight": block.attention.project.weight,
+            "self_attn.in_proj_bias": block.attention.project.bias,
+            "self_attn.out_proj.weight": gate_1[:, None] * block.attention.out.weight,
+            "self_attn.out_proj.bias": gate_1 * block.attention.out.bias,
+            "norm2.weight": 1 + scale_2,
+            "norm2.bias": shift_2,
+            "linear1.weight": block.mlp[0].weight,
+            "linear1.bias": block.mlp[0].bias,
+            "linear2.weight": gate_2[:, None] * block.mlp[2].weight,
+            "linear2.bias": gate_2 * block.mlp[2].bias,
+        }
+    )
+    torch.testing.assert_close(block(tokens, torch.randn(5, CONDITIONING)), layer(tokens), rtol=1e-4, atol=1e-5)
+
+
+def test_a_fresh_transformer_only_normalises(tokens: Tensor, conditioning: Tensor) -> None:
+    fresh = TokenTransformer(DIM, 3, HEADS, CONDITIONING, dropout=0.0)
+    for block in fresh.blocks:
+        torch.testing.assert_close(block(tokens, conditioning), tokens, rtol=0, atol=0)
+    torch.testing.assert_close(fresh(tokens, conditioning), F.layer_norm(tokens, (DIM,)))
+
+
+def test_a_cell_does_not_see_its_neighbours(
+    transformer: TokenTransformer, tokens: Tensor, conditioning: Tensor
+) -> None:
+    together = transformer(tokens, conditioning)
+    for cell in range(5):
+        alone = transformer(tokens[cell : cell + 1], conditioning[cell : cell + 1])
+        torch.testing.assert_close(alone[0], together[cell])
+
+
+def test_a_cell_sees_all_of_its_tokens_and_its_conditioning(
+    transformer: TokenTransformer, tokens: Tensor, conditioning: Tensor
+) -> None:
+    before = transformer(tokens, conditioning)
+    changed = tokens.clone()
+    changed[:, 6, 0] += 1
+    assert (transformer(changed, conditioning) - before)[:, :6].abs().amax(dim=2).min() > 1e-4
+    assert (transformer(tokens, conditioning + 1) - before).abs().amax(dim=2).min() > 1e-4
+
+
+def test_tokens_may_change_places(transformer: TokenTransformer, tokens: Tensor, conditioning: Tensor) -> None:
+    order = torch.randperm(7)
+    permuted = transformer(tokens[:, order], conditioning)
+    torch.testing.assert_close(permuted, transformer(tokens, conditioning)[:, order])
+
+
+def test_dropout_acts_only_while_training(tokens: Tensor, conditioning: Tensor) -> None:
+    transformer = TokenTransformer(DIM, 1, HEADS, CONDITIONING, dropout=0.5)
+    nn.init.ones_(transformer.blocks[0].modulation.bias)
+    assert not torch.equal(transformer(tokens, conditioning), transformer(tokens, conditioning))
+    transformer.eval()
+    assert torch.equal(transformer(tokens, conditioning), transformer(tokens, conditioning))

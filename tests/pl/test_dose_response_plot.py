@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from scdiffgen.pl import dose_response
+
+DOSES = [10.0, 0.0, 0.1, 1.0]
+
+
+@pytest.fixture(autouse=True)
+def _close_figures() -> Iterator[None]:
+    with mpl.rc_context({"backend": "Agg"}):
+        yield
+    plt.close("all")
+
+
+@pytest.fixture
+def frame() -> pd.DataFrame:
+    curves = pd.DataFrame({"dose": DOSES * 3, "gene": np.repeat(["A", "B", "C"], 4)})
+    curves["mean"] = np.arange(12.0)
+    return curves.assign(low=curves["mean"] - 0.25, high=curves["mean"] + 0.5)
+
+
+def test_the_line_is_the_means_at_the_positive_doses_in_order_of_dose(frame: pd.DataFrame) -> None:
+    axis = dose_response(frame, ["B"])[0]
+    np.testing.assert_array_equal(axis.lines[0].get_xydata(), [[0.1, 6], [1, 7], [10, 4]])
+
+
+def test_the_band_runs_from_low_to_high(frame: pd.DataFrame) -> None:
+    axis = dose_response(frame, ["B"])[0]
+    corners = {tuple(corner) for corner in axis.collections[0].get_paths()[0].vertices}
+    assert corners >= {(0.1, 5.75), (0.1, 6.5), (1, 6.75), (1, 7.5), (10, 3.75), (10, 4.5)}
+
+
+def test_dose_zero_is_a_point_with_its_interval_and_a_line_at_its_mean(frame: pd.DataFrame) -> None:
+    axis = dose_response(frame, ["B"])[0]
+    level, point = axis.lines[1:]
+    assert set(level.get_ydata()) == {5}
+    np.testing.assert_array_equal(point.get_xydata(), [[0, 5]])
+    np.testing.assert_array_equal(axis.collections[1].get_segments()[0], [[0, 4.75], [0, 5.5]])
+
+
+def test_the_axis_is_logarithmic_over_the_positive_doses_and_reaches_zero(frame: pd.DataFrame) -> None:
+    axis = dose_response(frame, ["A"])[0]
+    zero, first, second, third = axis.transData.transform([[dose, 0] for dose in (0, 0.1, 1, 10)])[:, 0]
+    assert second - first == pytest.approx(third - second, rel=1e-6)
+    assert axis.bbox.x0 < zero < first
+    assert third < axis.bbox.x1
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["0", "0.1", "1", "10"]
+
+
+def test_without_dose_zero_the_axis_is_purely_logarithmic(frame: pd.DataFrame) -> None:
+    axis = dose_response(frame[frame["dose"] > 0], ["A"])[0]
+    assert axis.get_xscale() == "log"
+    assert len(axis.lines) == 1
+
+
+def test_doses_within_a_decade_are_ticks_themselves(frame: pd.DataFrame) -> None:
+    frame["dose"] = frame["dose"].replace({0.1: 2.0, 1.0: 3.0, 10.0: 5.0})
+    axis = dose_response(frame, ["A"])[0]
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["0", "2", "3", "5"]
+
+
+def test_panels_are_the_genes_asked_for_in_rows_of_ncols(frame: pd.DataFrame) -> None:
+    axes = dose_response(frame, ["C", "A", "B"], ncols=2, dose_unit="uM")
+    assert [axis.get_title() for axis in axes] == ["C", "A", "B"]
+    assert [axis.get_ylabel() for axis in axes] == ["mean log expression", "", "mean log expression"]
+    assert [axis.get_xlabel() for axis in axes] == ["", "dose (uM)", "dose (uM)"]
+    assert len(axes[0].get_figure().axes) == 3
+
+
+def test_it_draws_into_given_axes_and_writes_a_file(frame: pd.DataFrame, tmp_path: Path) -> None:
+    _, given = plt.subplots()
+    assert dose_response(frame, ["A"], ax=given, save=tmp_path / "curve.png") == [given]
+    assert np.asarray(Image.open(tmp_path / "curve.png").convert("L")).std() > 0
+
+
+def test_the_table_is_left_as_it_was(frame: pd.DataFrame) -> None:
+    before = frame.copy()
+    dose_response(frame)
+    pd.testing.assert_frame_equal(frame, before)
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"low": None}, {}, r"lacks the columns \['low'\]"),
+        ({}, {"genes": ["A", "X"]}, r"`genes` is \['X'\]"),
+        ({}, {"genes": []}, r"`genes` is \[\]"),
+        ({}, {"ncols": 0}, "`ncols` is 0"),
+        ({"dose": -1.0}, {}, "holds the dose -1"),
+        ({"dose": 3.0}, {"genes": ["B"]}, "holds gene 'B' at dose 3 twice"),
+    ],
+)
+def test_what_cannot_be_drawn_is_named(
+    frame: pd.DataFrame, change: dict[str, float | None], options: dict[str, list[str] | int], message: str
+) -> None:
+    for column, value in change.items():
+        if value is None:
+            frame = frame.drop(columns=column)
+        else:
+            frame[column] = value
+    with pytest.raises(ValueError, match=message):
+        dose_response(frame, **options)
+
+
+def test_one_axes_cannot_hold_several_genes(frame: pd.DataFrame) -> None:
+    _, given = plt.subplots()
+    with pytest.raises(ValueError, match="`ax` is one panel, but there are 3 genes"):
+        dose_response(frame, ax=given)

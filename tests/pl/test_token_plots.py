@@ -1,0 +1,213 @@
+"""Figures show the numbers they are given, for few and many tokens, and are shown and saved as scanpy's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import scanpy as sc
+from anndata import AnnData
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
+
+import scdiffgen
+from scdiffgen import pl, tl
+
+
+@pytest.fixture(autouse=True)
+def _close_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def settings() -> Iterator[type]:
+    """Settings of scanpy, put back afterwards."""
+    before = sc.settings.figdir, sc.settings.autoshow
+    yield sc.settings
+    sc.settings.figdir, sc.settings.autoshow = before
+
+
+def with_tokens(n_tokens: int) -> AnnData:
+    adata = scdiffgen.datasets.pbmc68k()
+    rng = np.random.default_rng(0)
+    adata.varm["token_loadings"] = rng.normal(size=(adata.n_vars, n_tokens))
+    adata.obsm["X_token_activation"] = rng.normal(size=(adata.n_obs, n_tokens))
+    names = np.array([f"token_{i + 1}" for i in range(n_tokens)], dtype=object)
+    adata.uns["scdiffgen"] = {"tokens": names, "explained": np.full(n_tokens, 1 / n_tokens)}
+    tl.annotate_tokens(adata, {"token_3": "interferon response of everything"})
+    adata.var_names = [f"ENSG0000000{i}-AS1-long" if i % 3 == 0 else name for i, name in enumerate(adata.var_names)]
+    return adata
+
+
+@pytest.fixture(params=[8, 64])
+def cells(request: pytest.FixtureRequest) -> AnnData:
+    return with_tokens(request.param)
+
+
+@pytest.fixture
+def attention_frame() -> pd.DataFrame:
+    tokens = [f"token_{i + 1}" for i in range(5)]
+    index = pd.MultiIndex.from_product([[0.0, 1.0], [1, 2], tokens], names=["level", "layer", "token"])
+    return pd.DataFrame(np.random.default_rng(0).dirichlet(np.ones(5), 20), index=index, columns=tokens)
+
+
+def inside(axes: list[Axes]) -> bool:
+    """Whether all text of tick labels lies in the figure that is saved, none over another of the same axis."""
+    axes[0].figure.canvas.draw()
+    for axis in axes:
+        boxes = [label.get_window_extent() for label in axis.get_yticklabels() if label.get_text()]
+        if any(one.y0 < other.y0 - 0.5 < one.y1 - 1.5 for one in boxes for other in boxes):
+            return False
+    return True
+
+
+def test_bars_are_the_loadings_of_the_strongest_genes(cells: AnnData) -> None:
+    axes = pl.token_loadings(cells, n_genes=6, show=False)
+    assert len(axes) == cells.obsm["X_token_activation"].shape[1] and inside(axes)
+    assert axes[2].get_title().replace("\n", " ") == "interferon response of everything"
+    loadings = pd.Series(cells.varm["token_loadings"][:, 1], index=cells.var_names)
+    strongest = loadings[loadings.abs().nlargest(6).index].sort_values()
+    assert [label.get_text() for label in axes[1].get_yticklabels()] == strongest.index.tolist()
+    np.testing.assert_allclose([bar.get_width() for bar in axes[1].patches], strongest)
+
+
+def test_the_heatmap_shows_means_by_group(cells: AnnData) -> None:
+    axis = pl.token_heatmap(cells, "cell_type", show=False)
+    assert inside([axis])
+    drawn = pd.DataFrame(
+        axis.images[0].get_array(),
+        index=[label.get_text() for label in axis.get_yticklabels()],
+        columns=[label.get_text() for label in axis.get_xticklabels()],
+    )
+    expected = cells.obsm["X_token_activation"][cells.obs["cell_type"] == "CD56+ NK", 2].mean()
+    assert drawn.loc["interferon response of everything", "CD56+ NK"] == pytest.approx(expected)
+    assert axis.images[0].norm(0.0) == 0.5
+
+
+def test_dots_stand_for_every_group_and_token(cells: AnnData) -> None:
+    axis = pl.token_dotplot(cells, "cell_type", show=False)
+    n_tokens = cells.obsm["X_token_activation"].shape[1]
+    assert len(axis.collections[0].get_offsets()) == n_tokens * cells.obs["cell_type"].nunique()
+    assert "interferon response of everything" in [label.get_text() for label in axis.get_yticklabels()]
+
+
+def test_an_embedding_is_coloured_by_activation(cells: AnnData) -> None:
+    (axis,) = pl.token_embedding(cells, ["token_4"], show=False)
+    points = axis.collections[0]
+    order = [np.flatnonzero((cells.obsm["X_umap"] == place).all(1))[0] for place in points.get_offsets()[:20].data]
+    np.testing.assert_allclose(points.get_array()[:20], cells.obsm["X_token_activation"][order, 3])
+    assert len(pl.token_embedding(cells, basis="pca", show=False)) == cells.obsm["X_token_activation"].shape[1]
+
+
+def test_curves_join_similar_tokens() -> None:
+    cells = with_tokens(8)
+    cells.varm["token_loadings"][:, 5] = -cells.varm["token_loadings"][:, 0]
+    axis = pl.token_graph(cells, threshold=0.9, show=False)
+    assert [text.get_text() for text in axis.texts][2] == "interferon response of everything"
+    (curve,) = axis.patches
+    nodes = axis.collections[0].get_offsets().data
+    np.testing.assert_allclose(curve.get_path().vertices[[0, 2]], nodes[[0, 5]])
+    red, _, blue = (int(to_hex(curve.get_edgecolor())[i : i + 2], 16) for i in (1, 3, 5))
+    assert blue > red
+    assert np.linalg.norm(nodes[0] - nodes[5]) < 0.8  # side by side on the circle
+
+
+def test_a_waterfall_goes_from_the_average_to_the_cell() -> None:
+    terms = pd.Series([0.5, -2.0, 0.1, 1.0, -0.2], index=[f"token_{i + 1}" for i in range(5)])
+    contributions = AnnData(
+        np.array([[3.0 + terms.sum()]]),
+        obs=pd.DataFrame(index=["cell"]),
+        var=pd.DataFrame({"baseline": [3.0]}, index=["GENE"]),
+        layers={name: np.array([[value]]) for name, value in terms.items()},
+        uns={"terms": list(terms.index), "scdiffgen": {"tokens": list(terms.index), "annotation": {"token_2": "IFN"}}},
+    )
+    axis = pl.token_contributions(contributions, "cell", "GENE", n_terms=3, show=False)
+    labels = [label.get_text() for label in axis.get_yticklabels()]
+    assert labels == ["average cell", "IFN", "token_4", "token_1", "2 others", "this cell"]
+    widths = [bar.get_width() for bar in axis.patches]
+    np.testing.assert_allclose(widths, [3.0, -2.0, 1.0, 0.5, -0.1, 2.4])
+    ends = [bar.get_x() + bar.get_width() for bar in axis.patches]
+    np.testing.assert_allclose(ends, [3.0, 1.0, 2.0, 2.5, 2.4, 2.4])
+
+
+def test_attention_is_averaged_over_layers_or_taken_of_one(attention_frame: pd.DataFrame) -> None:
+    axes = pl.attention(attention_frame, show=False)
+    mean = (attention_frame.loc[(1.0, 1)] + attention_frame.loc[(1.0, 2)]) / 2
+    np.testing.assert_allclose(axes[1].images[0].get_array(), mean)
+    axes = pl.attention(attention_frame, layer=2, show=False)
+    np.testing.assert_allclose(axes[0].images[0].get_array(), attention_frame.loc[(0.0, 2)])
+    assert [axis.get_title() for axis in axes] == ["0% of the molecules", "100% of the molecules"]
+
+
+def test_a_path_is_drawn_from_empty_to_full() -> None:
+    adata = scdiffgen.datasets.pbmc68k()
+    expected = np.stack([adata.layers["counts"][i].toarray()[0] for i in (0, 1, 2, 3)]).astype(float)
+    obs = pd.DataFrame({"cell": ["a", "a", "b", "b"], "level": [0.0, 1.0, 0.0, 1.0]}, index=list("wxyz"))
+    path = AnnData(expected, obs=obs, var=adata.var[[]], layers={"expected": expected})
+    places = tl.path_coordinates(path, adata, "counts")
+    np.testing.assert_allclose(places.path, places.cells[:4], atol=1e-6)
+    axis = pl.generation_path(path, adata, "counts", groupby="cell_type", show=False)
+    np.testing.assert_allclose(axis.lines[1].get_xydata(), places.cells[2:4], atol=1e-6)
+    assert len(axis.get_legend().get_texts()) == adata.obs["cell_type"].nunique()
+
+
+def test_history_marks_the_best_validation() -> None:
+    history = {
+        "train_loss": pd.DataFrame({"train_loss": [3.0, 2.0, 1.0, 0.5]}),
+        "validation_loss": pd.DataFrame({"validation_loss": [2.5, 1.5, 1.8]}, index=[0, 2, 3]),
+    }
+    axis = pl.training_history(history, show=False)
+    assert axis.lines[-1].get_xydata().tolist() == [[2.0, 1.5]]
+    np.testing.assert_allclose(axis.lines[0].get_ydata(), history["train_loss"]["train_loss"])
+
+
+def test_figures_are_saved_as_scanpy_saves(tmp_path: Path, settings: type) -> None:
+    settings.figdir = tmp_path / "figures"
+    cells = with_tokens(4)
+    pl.token_heatmap(cells, "cell_type", show=False, save="_by_type.png")
+    pl.token_heatmap(cells, "cell_type", show=False, save=True)
+    pl.token_loadings(cells, show=False, save=tmp_path / "exactly.pdf")
+    named = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert named == {"token_heatmap_by_type.png", f"token_heatmap.{settings.file_format_figs}"}
+    assert (tmp_path / "exactly.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_figures_are_shown_as_scanpy_shows(monkeypatch: pytest.MonkeyPatch, settings: type) -> None:
+    shown = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(True))
+    cells = with_tokens(4)
+    for show, autoshow, expected in [(True, False, 1), (False, True, 0), (None, True, 1), (None, False, 0)]:
+        settings.autoshow = autoshow
+        pl.token_heatmap(cells, "cell_type", show=show)
+        assert len(shown) == expected
+        shown.clear()
+
+
+def test_figures_are_drawn_into_given_axes() -> None:
+    cells = with_tokens(4)
+    _, (one, other) = plt.subplots(1, 2)
+    assert pl.token_heatmap(cells, "cell_type", ax=one, show=False) is one
+    assert pl.token_loadings(cells, ["token_2"], ax=other, show=False) == [other]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda cells: pl.token_loadings(cells, ["token_9"]), r"`tokens` names \['token_9'\]"),
+        (lambda cells: pl.token_loadings(cells, ax=plt.gca()), "`ax` is one panel, but there are 4"),
+        (lambda cells: pl.token_loadings(cells, ncols=0), "`ncols` is 0"),
+        (lambda cells: pl.token_embedding(cells, basis="phate"), "`basis` is 'phate'"),
+        (lambda cells: pl.token_heatmap(cells, "donor"), "no column 'donor'"),
+        (lambda cells: pl.token_contributions(cells, "nobody", "LYZ"), "`cell` is 'nobody'"),
+        (lambda cells: pl.training_history({"elbo": pd.DataFrame()}), "no loss"),
+        (lambda cells: pl.token_graph(scdiffgen.datasets.pbmc68k()), "call `model.write_back"),
+    ],
+)
+def test_errors_say_what_to_do(call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(with_tokens(4))

@@ -1,0 +1,41 @@
+"""Cells that a small model learns in no time: multinomials whose shares differ by label."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+
+from scdiffgen.model import TokenDiffusion
+
+SMALL = {"n_tokens": 2, "token_dim": 8, "n_layers": 1}
+QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
+
+
+def simulated_shares(n_labels: int = 2, n_genes: int = 20, seed: int = 0) -> np.ndarray:
+    """Shares of the genes ``(labels, genes)``."""
+    return np.random.default_rng(seed).dirichlet(np.full(n_genes, 2.0), n_labels)
+
+
+def simulated_cells(n_cells: int = 100, n_genes: int = 20, seed: int = 0, n_labels: int = 2) -> AnnData:
+    """Cells of types ``a``, ``b`` and on, in batches ``x`` and ``y``, of different ages; dense float32 counts."""
+    random, shares = np.random.default_rng(seed + 1), simulated_shares(n_labels, n_genes)
+    label, batch = random.integers(0, n_labels, n_cells), random.integers(0, 2, n_cells)
+    library = random.lognormal(4.5 + 0.5 * batch, 0.3).round() + 10
+    counts = np.stack([random.multinomial(int(n), shares[k]) for n, k in zip(library, label, strict=True)])
+    obs = pd.DataFrame(
+        {
+            "cell_type": np.array([*"abcdef"])[label],
+            "batch": np.array(["x", "y"])[batch],
+            "age": random.normal(40, 10, n_cells).round(),
+        },
+        index=[f"cell{i}" for i in range(n_cells)],
+    )
+    return AnnData(counts.astype(np.float32), obs=obs, var=pd.DataFrame(index=[f"gene{i}" for i in range(n_genes)]))
+
+
+def small_model(adata: AnnData | None = None, **setup: str | list[str]) -> TokenDiffusion:
+    """A model of some cells, registered by their type unless said otherwise; not trained yet."""
+    adata = simulated_cells() if adata is None else adata
+    TokenDiffusion.setup_anndata(adata, **(setup or {"labels_key": "cell_type"}))
+    return TokenDiffusion(adata, **SMALL)

@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as sm
+from anndata import AnnData
+from scipy.stats import false_discovery_control
+
+from scdiffgen import tl
+
+decoupler = pytest.importorskip("decoupler", reason="needs the extra `enrichment`")
+
+
+@pytest.fixture
+def gene_sets(cells: AnnData) -> dict[str, list[str]]:
+    rng = np.random.default_rng(1)
+    sets = {f"random {i}": rng.choice(cells.var_names, 20, replace=False).tolist() for i in range(8)}
+    top = pd.Series(cells.varm["token_loadings"][:, 2], index=cells.var_names).nlargest(40).index
+    return {**sets, "planted": top[::2].tolist(), "not here": ["ABSENT1", "ABSENT2", "ABSENT3"]}
+
+
+def test_scores_are_the_t_statistics_of_a_linear_model(cells: AnnData, gene_sets: dict) -> None:
+    table = tl.enrich_tokens(cells, gene_sets).set_index(["token", "gene_set"])
+    p_values = {}
+    for name in set(gene_sets) - {"not here"}:
+        member = cells.var_names.isin(gene_sets[name]).astype(float)
+        fit = sm.OLS(cells.varm["token_loadings"][:, 4].astype(float), sm.add_constant(member)).fit()
+        p_values[name] = fit.pvalues[1]
+        assert table.loc[("token_5", name), "score"] == pytest.approx(fit.tvalues[1], rel=1e-5)
+    expected = dict(zip(p_values, false_discovery_control(list(p_values.values())), strict=True))
+    for name, fdr in expected.items():
+        assert table.loc[("token_5", name), "fdr"] == pytest.approx(fdr, rel=1e-4)
+
+
+def test_a_planted_set_comes_first_with_its_genes(cells: AnnData, gene_sets: dict) -> None:
+    table = tl.enrich_tokens(cells, gene_sets, n_top_genes=3)
+    first = table[table["token"] == "token_3"].iloc[0]
+    assert (first["gene_set"], first["n_genes"]) == ("planted", 20)
+    assert first["fdr"] < 1e-6 and first["top_genes"].split(", ") == gene_sets["planted"][:3]
+    assert "not here" not in set(table["gene_set"])
+
+
+def test_a_negative_score_names_the_lowest_genes(cells: AnnData, gene_sets: dict) -> None:
+    loadings = pd.DataFrame(-cells.varm["token_loadings"], cells.var_names, cells.uns["scdiffgen"]["tokens"])
+    table = tl.enrich_tokens(loadings, gene_sets, n_top_genes=3).set_index(["token", "gene_set"])
+    assert table.loc[("token_3", "planted"), "score"] < 0
+    assert table.loc[("token_3", "planted"), "top_genes"].split(", ") == gene_sets["planted"][:3]
+
+
+def test_dict_table_and_gmt_agree_in_any_case(cells: AnnData, gene_sets: dict, tmp_path) -> None:
+    expected = tl.enrich_tokens(cells, gene_sets)
+    table = pd.DataFrame([(name, gene.lower()) for name, genes in gene_sets.items() for gene in genes])
+    path = tmp_path / "sets.gmt"
+    path.write_text("\n".join("\t".join([name, "about", *genes]) for name, genes in gene_sets.items()) + "\n")
+    for other in (table.set_axis(["source", "target"], axis=1), path, str(path)):
+        pd.testing.assert_frame_equal(tl.enrich_tokens(cells, other), expected)
+
+
+@pytest.mark.parametrize(("name", "known"), [("GO_BP", "Antigen Receptor"), ("KEGG", "T cell receptor")])
+def test_shipped_sets_are_read_without_a_download(cells: AnnData, name: str, known: str) -> None:
+    pytest.importorskip("blitzgsea", reason="needs the extra `enrichment`")
+    table = tl.enrich_tokens(cells, name, min_genes=10)
+    assert table["gene_set"].str.contains(known).any()
+    assert table["n_genes"].between(10, 500).all()
+
+
+@pytest.mark.parametrize(
+    ("sets", "message"),
+    [
+        ({"too small": ["CD3E"]}, "no set with 5 to 500 genes"),
+        (pd.DataFrame({"set": ["a"], "gene": ["CD3E"]}), r"lacks the columns \['source', 'target'\]"),
+        ("GO_CC", "neither a file nor one of"),
+    ],
+)
+def test_unusable_sets_say_why(cells: AnnData, sets, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        tl.enrich_tokens(cells, sets)
+
+
+def test_without_the_extra_the_error_names_it(cells: AnnData, gene_sets: dict, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "decoupler", None)
+    with pytest.raises(ImportError, match=r"scdiffgen\[enrichment\]"):
+        tl.enrich_tokens(cells, gene_sets)
+    monkeypatch.setattr("scdiffgen.tl._gene_sets.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"scdiffgen\[enrichment\]"):
+        tl.enrich_tokens(cells, "KEGG")

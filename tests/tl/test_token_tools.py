@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scanpy as sc
+from anndata import AnnData
+from scipy import stats
+from scipy.optimize import linear_sum_assignment
+from sklearn.feature_selection import f_classif
+from sklearn.metrics import roc_auc_score
+
+from scdiffgen import tl
+
+
+def test_ranking_reads_as_scanpys_own(cells: AnnData) -> None:
+    tl.rank_token_genes(cells)
+    sc.tl.rank_genes_groups(cells, "cell_type", method="wilcoxon", layer=None, use_raw=False)
+    ours, scanpys = cells.uns["rank_token_genes"], cells.uns["rank_genes_groups"]
+    assert set(ours) == set(scanpys)
+    assert set(ours["params"]) == set(scanpys["params"])
+    for field in set(ours) - {"params"}:
+        assert isinstance(ours[field], np.recarray) and ours[field].dtype.names[0] == "token_1"
+        assert len(ours[field]) == len(scanpys[field])
+        assert ours[field]["token_1"].dtype == scanpys[field]["Dendritic"].dtype
+
+
+def test_ranking_holds_every_gene_with_its_own_loading(cells: AnnData) -> None:
+    tl.rank_token_genes(cells)
+    table = sc.get.rank_genes_groups_df(cells, "token_3", key="rank_token_genes")
+    assert table["scores"].is_monotonic_decreasing
+    loadings = pd.Series(cells.varm["token_loadings"][:, 2], index=cells.var_names)
+    np.testing.assert_allclose(table["scores"], loadings[table["names"]])
+    np.testing.assert_allclose(2.0 ** table["logfoldchanges"], np.exp(loadings[table["names"]]), rtol=1e-5)
+
+
+def test_ranking_survives_a_file_and_is_drawn_by_scanpy(cells: AnnData, tmp_path) -> None:
+    tl.rank_token_genes(cells, n_genes=30)
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    read = sc.read_h5ad(tmp_path / "cells.h5ad")
+    axes = sc.pl.rank_genes_groups(read, key="rank_token_genes", n_genes=10, show=False)
+    assert [axis.get_title().split(" ")[0] for axis in axes] == list(read.uns["scdiffgen"]["tokens"])
+    shown = [text.get_text() for text in axes[0].texts]
+    best = pd.Series(cells.varm["token_loadings"][:, 0], index=cells.var_names).nlargest(10)
+    assert shown == best.index.tolist()
+
+
+def test_auc_is_that_of_sklearn(cells: AnnData) -> None:
+    table = tl.token_associations(cells, "cell_type").set_index(["token", "level", "statistic"])["value"]
+    inside = cells.obs["cell_type"] == "CD19+ B"
+    expected = roc_auc_score(inside, cells.obsm["X_token_activation"][:, 3])
+    assert table["token_4", "CD19+ B", "auc"] == pytest.approx(expected)
+    assert table["token_2", "Dendritic", "auc"] > 0.85
+
+
+def test_eta_squared_follows_from_the_f_test_of_sklearn(cells: AnnData) -> None:
+    table = tl.token_associations(cells, "cell_type").query("statistic == 'eta_squared'").set_index("token")
+    f_ratio, p_values = f_classif(cells.obsm["X_token_activation"], cells.obs["cell_type"])
+    between, within = cells.obs["cell_type"].nunique() - 1, cells.n_obs - cells.obs["cell_type"].nunique()
+    np.testing.assert_allclose(table["value"], f_ratio * between / (f_ratio * between + within), rtol=1e-4)
+    np.testing.assert_allclose(table["p_value"], p_values, rtol=1e-3)
+
+
+def test_numbers_are_correlated_by_rank(cells: AnnData) -> None:
+    table = tl.token_associations(cells, ["percent_mito"])
+    expected = stats.spearmanr(cells.obsm["X_token_activation"][:, 0], cells.obs["percent_mito"])
+    assert table.loc[0, ["statistic", "value", "p_value"]].tolist() == ["rho", expected.statistic, expected.pvalue]
+
+
+def test_monotone_transforms_change_no_rank_statistic(cells: AnnData) -> None:
+    before = tl.token_associations(cells, ["cell_type", "n_counts"])
+    cells.obsm["X_token_activation"] = np.exp(cells.obsm["X_token_activation"].astype(float))
+    after = tl.token_associations(cells, ["cell_type", "n_counts"])
+    ranked = before["statistic"] != "eta_squared"
+    np.testing.assert_allclose(before.loc[ranked, "value"], after.loc[ranked, "value"])
+
+
+def test_cells_without_an_annotation_are_left_out(cells: AnnData) -> None:
+    some = cells[100:].copy()
+    cells.obs["half"] = cells.obs["cell_type"].astype(object)
+    cells.obs.iloc[:100, cells.obs.columns.get_loc("half")] = None
+    some.obs["half"] = some.obs["cell_type"]
+    pd.testing.assert_frame_equal(tl.token_associations(cells, "half"), tl.token_associations(some, "half"))
+
+
+def test_false_discoveries_of_noise_are_few(cells: AnnData) -> None:
+    cells.obs["coin"] = np.random.default_rng(1).integers(0, 2, cells.n_obs).astype(bool)
+    table = tl.token_associations(cells, "coin")
+    assert (table["fdr"] >= table["p_value"]).all()
+    assert (table["fdr"] > 0.05).all()
+
+
+def test_matching_is_the_best_of_all_and_finds_a_permutation() -> None:
+    rng = np.random.default_rng(0)
+    genes = [f"gene_{i}" for i in range(200)]
+    first = pd.DataFrame(rng.normal(size=(200, 5)), index=genes, columns=list("abcde"))
+    second = (-3 * first[list("cabed")] + 1 + 0.3 * rng.normal(size=(200, 5))).set_axis(list("vwxyz"), axis=1)
+    matched = tl.token_similarity(first, second.sample(frac=1, random_state=0))
+    assert matched["match"].to_dict() == dict(zip("cabed", "vwxyz", strict=True))
+    full = np.corrcoef(first.T, second.T)[:5, 5:]
+    rows, columns = linear_sum_assignment(-np.abs(full))
+    np.testing.assert_allclose(matched["correlation"], full[rows, columns])
+    assert (matched["correlation"] < -0.9).all()
+
+
+def test_similarity_of_a_model_with_itself_is_one(cells: AnnData) -> None:
+    matched = tl.token_similarity(cells, cells)
+    assert (matched["match"] == matched.index).all()
+    np.testing.assert_allclose(matched["correlation"], 1)
+
+
+def test_the_smaller_model_sets_the_number_of_matches(cells: AnnData) -> None:
+    few = pd.DataFrame(cells.varm["token_loadings"][:, :2], index=cells.var_names, columns=["token_1", "token_2"])
+    assert tl.token_similarity(few, cells)["match"].tolist() == ["token_1", "token_2"]
+    assert len(tl.token_similarity(cells, few)) == 2
+
+
+def test_annotations_add_up_and_survive_a_file(cells: AnnData, tmp_path) -> None:
+    tl.annotate_tokens(cells, {"token_3": "interferon response"})
+    tl.annotate_tokens(cells, {"token_1": "cytotoxicity/killing"})
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    stored = sc.read_h5ad(tmp_path / "cells.h5ad").uns["scdiffgen"]["annotation"]
+    assert stored == {"token_3": "interferon response", "token_1": "cytotoxicity/killing"}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda adata: tl.annotate_tokens(adata, {"token_9": "x"}), r"`names` names \['token_9'\]"),
+        (lambda adata: tl.token_associations(adata, "donor"), "no column 'donor'"),
+        (lambda adata: tl.token_associations(adata[adata.obs["phase"] == "G1"], "phase"), "does not differ"),
+        (lambda adata: tl.rank_token_genes(adata.T.copy()), "call `model.write_back"),
+        (lambda adata: tl.token_similarity(adata, adata[:, :2].copy()), "2 genes in common"),
+    ],
+)
+def test_errors_say_what_to_do(cells: AnnData, call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(cells)
