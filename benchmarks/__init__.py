@@ -4,8 +4,3 @@ Protocol: cells are split at random within labels into training cells, held-out 
 chosen, spaces and classifiers fitted and models trained on training cells alone; everything is scored against the
 held-out cells; other real cells, which no method has seen, are scored the same way and are the limit.
 """
-
-import os
-
-# Threads that wait for work sleep. By default they spin, which makes training several times slower on a busy machine.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
