@@ -1,8 +1,44 @@
 """The mathematics of corruption and generation: functions of tensors and of any callable predictor."""
 
 from ._ema import update_ema
-from ._guidance import GuidedPrediction, guide
+from ._gaussian import (
+    PredictionKind,
+    WeightingKind,
+    add_noise,
+    error_weight,
+    gaussian_loss,
+    to_clean,
+    to_noise,
+    to_velocity,
+)
+from ._guidance import GuidedPrediction, guide, guide_denoisers
+from ._ode_samplers import (
+    SOLVERS,
+    Denoise,
+    Sampler,
+    SamplerKind,
+    ancestral,
+    ddim,
+    dpm_solver,
+    euler,
+    heun,
+    sampler,
+)
 from ._samplers import MoleculePrediction, MoleculePredictor, grow_molecules, molecule_schedule
+from ._schedules import (
+    SCHEDULES,
+    TIME_MAX,
+    TIME_MIN,
+    Level,
+    Schedule,
+    ScheduleKind,
+    cosine_schedule,
+    linear_schedule,
+    noise_times,
+    rectified_schedule,
+    time_grid,
+    time_of_signal,
+)
 from ._sparse import column_sums, row_sums
 from ._thinning import (
     Thinned,
@@ -16,21 +52,52 @@ from ._thinning import (
 )
 
 __all__ = [
+    "Denoise",
     "GuidedPrediction",
+    "Level",
     "MoleculePrediction",
     "MoleculePredictor",
+    "PredictionKind",
+    "SCHEDULES",
+    "SOLVERS",
+    "Sampler",
+    "SamplerKind",
+    "Schedule",
+    "ScheduleKind",
+    "TIME_MAX",
+    "TIME_MIN",
     "Thinned",
     "UrnPrediction",
+    "WeightingKind",
+    "add_noise",
+    "ancestral",
     "column_sums",
+    "cosine_schedule",
+    "ddim",
+    "dpm_solver",
     "draw_molecules",
+    "error_weight",
+    "euler",
+    "gaussian_loss",
     "grow_molecules",
     "guide",
+    "guide_denoisers",
+    "heun",
     "likelihood_bound",
+    "linear_schedule",
     "molecule_loss",
     "molecule_schedule",
+    "noise_times",
+    "rectified_schedule",
     "row_sums",
+    "sampler",
     "thin",
     "thin_to",
     "thinning_levels",
+    "time_grid",
+    "time_of_signal",
+    "to_clean",
+    "to_noise",
+    "to_velocity",
     "update_ema",
 ]

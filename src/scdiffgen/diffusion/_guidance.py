@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
+from ._ode_samplers import Denoise
 from ._samplers import MoleculePrediction, MoleculePredictor
 
 
@@ -42,3 +44,16 @@ def guide(
         return GuidedPrediction(unconditional(state, library), predictions, scales)
 
     return predictor
+
+
+def guide_denoisers(unconditional: Denoise, conditional: Sequence[Denoise], scales: Sequence[float]) -> Denoise:
+    """The same for Gaussian diffusion, whose predictions are points: along the line between them."""
+    if list(scales) == [1.0]:
+        return conditional[0]
+
+    def denoise(noisy: Tensor, time: Tensor) -> Tensor:
+        base = unconditional(noisy, time)
+        moves = [scale * (told(noisy, time) - base) for told, scale in zip(conditional, scales, strict=True)]
+        return base + torch.stack(moves).sum(0)
+
+    return denoise

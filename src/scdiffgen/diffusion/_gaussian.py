@@ -1,0 +1,71 @@
+r"""Diffusion with Gaussian noise: what a network may predict, and how its error is weighed.
+
+A network predicts the data :math:`x_0`, the noise :math:`\epsilon` or the velocity
+:math:`v = \alpha' x_0 + \sigma' \epsilon`. Given :math:`x_t` each determines the others:
+
+.. math:: x_0 = \frac{x_t - \sigma \epsilon}{\alpha} = \sigma' x_t - \sigma v, \qquad
+    \epsilon = \frac{x_t - \alpha x_0}{\sigma} = \alpha v - \alpha' x_t .
+
+So the squared error of any of them is a weight times that of :math:`x_0`: 1, :math:`\alpha^2 / \sigma^2` for the noise
+and :math:`1 / \sigma^2` for the velocity.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ._schedules import Level
+
+PredictionKind = Literal["x0", "eps", "v"]
+WeightingKind = Literal["uniform", "min_snr"]
+
+MIN_SNR = 5.0
+"""Largest weight of the error of the data under ``"min_snr"``."""
+
+
+def add_noise(clean: Tensor, noise: Tensor, level: Level) -> Tensor:
+    """Corrupt data ``(cells, ...)`` to levels ``(cells,)``."""
+    level = level.expand_as(clean)
+    return level.alpha * clean + level.sigma * noise
+
+
+def to_clean(predicted: Tensor, kind: PredictionKind, noisy: Tensor, level: Level) -> Tensor:
+    """Data ``(cells, ...)`` that a prediction implies."""
+    level = level.expand_as(noisy)
+    if kind == "x0":
+        return predicted
+    if kind == "eps":
+        return (noisy - level.sigma * predicted) / level.alpha
+    return level.sigma_rate * noisy - level.sigma * predicted
+
+
+def to_noise(clean: Tensor, noisy: Tensor, level: Level) -> Tensor:
+    """Noise ``(cells, ...)`` that is in ``noisy`` beside the data ``clean``."""
+    level = level.expand_as(noisy)
+    return (noisy - level.alpha * clean) / level.sigma
+
+
+def to_velocity(clean: Tensor, noisy: Tensor, level: Level) -> Tensor:
+    """Velocity ``(cells, ...)`` of ``noisy`` if the data are ``clean``: where the path goes, towards the noise."""
+    level = level.expand_as(noisy)
+    return (level.sigma_rate * noisy - clean) / level.sigma
+
+
+def error_weight(space: PredictionKind, weighting: WeightingKind, level: Level) -> Tensor:
+    r"""Weight ``(cells,)`` of the squared error of the data.
+
+    ``"uniform"`` weighs all errors alike in the space they are counted in. ``"min_snr"`` weighs that of the data by
+    :math:`\min(\alpha^2 / \sigma^2, 5)` :cite:p:`hang2023efficient`, whatever the space.
+    """
+    snr = level.log_snr.exp()
+    if weighting == "min_snr":
+        return snr.clamp(max=MIN_SNR)
+    return {"x0": torch.ones_like(snr), "eps": snr, "v": level.sigma**-2}[space]
+
+
+def gaussian_loss(predicted: Tensor, clean: Tensor, weight: Tensor) -> Tensor:
+    """Weighted mean squared error ``(cells,)`` of the data ``(cells, ...)``."""
+    return weight * (predicted - clean).square().flatten(1).mean(1)

@@ -1,0 +1,106 @@
+r"""Samplers of Gaussian diffusion: from noise to data along given times, or back.
+
+Each is a plain function of a denoiser whose conditions are bound. All but :func:`ancestral` solve the probability-flow
+equation, :math:`dx / ds = v` along the position :math:`s` of the path, and run in both directions. They return the
+state at the last time, which still holds the noise of that time: the denoiser itself takes the step that is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ._gaussian import to_noise, to_velocity
+from ._schedules import Schedule
+
+Denoise = Callable[[Tensor, Tensor], Tensor]
+"""``denoise(noisy, time)``: the expected data given a noisy state ``(cells, ...)`` at one time ``()``."""
+
+Sampler = Callable[[Denoise, Tensor, Tensor, Schedule], Tensor]
+"""``sampler(denoise, noisy, times, schedule)``: the state at the last of the times, given that at the first."""
+
+SamplerKind = Literal["ddim", "euler", "heun", "dpm_solver", "ancestral"]
+
+
+def ddim(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> Tensor:
+    r"""Keep the noise, change how much of it there is; first order :cite:p:`song2021denoising`.
+
+    .. math:: x_{t'} = \alpha_{t'} \hat x_0 + \sigma_{t'} \hat \epsilon
+    """
+    for time, next_time in pairwise(times):
+        now, after = schedule(time), schedule(next_time)
+        clean = denoise(noisy, time)
+        noisy = after.alpha * clean + after.sigma * to_noise(clean, noisy, now)
+    return noisy
+
+
+def ancestral(
+    denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""DDPM's sampler :cite:p:`ho2020denoising`: as :func:`ddim`, with part of the noise drawn anew.
+
+    The new part has the variance of the posterior of the next state,
+    :math:`\sigma_{t'}^2 (1 - \mathrm{SNR}_t / \mathrm{SNR}_{t'})`. Runs towards the data only.
+    """
+    for time, next_time in pairwise(times):
+        now, after = schedule(time), schedule(next_time)
+        clean = denoise(noisy, time)
+        new = -torch.expm1(now.log_snr - after.log_snr)  # share of the variance
+        fresh = torch.randn(noisy.shape, generator=generator, dtype=noisy.dtype, device=noisy.device)
+        noise = (1 - new).sqrt() * to_noise(clean, noisy, now) + new.sqrt() * fresh
+        noisy = after.alpha * clean + after.sigma * noise
+    return noisy
+
+
+def euler(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> Tensor:
+    """Follow the velocity for a step; first order. On the straight line the same as :func:`ddim`."""
+    for time, next_time in pairwise(times):
+        now, after = schedule(time), schedule(next_time)
+        velocity = to_velocity(denoise(noisy, time), noisy, now)
+        noisy = noisy + (after.position - now.position) * velocity
+    return noisy
+
+
+def heun(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> Tensor:
+    """Follow the mean of the velocities at both ends of a step; second order, two evaluations a step.
+
+    Algorithm 1 of Karras et al. :cite:p:`karras2022elucidating`, without its stochastic part.
+    """
+    for time, next_time in pairwise(times):
+        now, after = schedule(time), schedule(next_time)
+        step = after.position - now.position
+        velocity = to_velocity(denoise(noisy, time), noisy, now)
+        there = noisy + step * velocity
+        noisy = noisy + step * (velocity + to_velocity(denoise(there, next_time), there, after)) / 2
+    return noisy
+
+
+def dpm_solver(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> Tensor:
+    r"""DPM-Solver++(2M) :cite:p:`lu2025dpm`: second order, one evaluation a step.
+
+    Exact in :math:`\lambda = \log(\alpha / \sigma)` but for :math:`\hat x_0`, which is extrapolated from the last two.
+    """
+    previous: Tensor | None = None
+    last_step = torch.ones_like(times[0])
+    for time, next_time in pairwise(times):
+        now, after = schedule(time), schedule(next_time)
+        clean = denoise(noisy, time)
+        step = (after.log_snr - now.log_snr) / 2
+        ahead = clean if previous is None else clean + step / last_step / 2 * (clean - previous)
+        noisy = after.sigma / now.sigma * noisy - after.alpha * torch.expm1(-step) * ahead
+        previous, last_step = clean, step
+    return noisy
+
+
+SOLVERS: dict[str, Sampler] = {"ddim": ddim, "euler": euler, "heun": heun, "dpm_solver": dpm_solver}
+"""Samplers without randomness, which run in both directions."""
+
+
+def sampler(kind: SamplerKind, generator: torch.Generator | None = None) -> Sampler:
+    """A sampler by its name; ``generator`` is the source of the randomness of ``"ancestral"``."""
+    return {**SOLVERS, "ancestral": partial(ancestral, generator=generator)}[kind]

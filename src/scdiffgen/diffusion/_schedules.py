@@ -1,0 +1,119 @@
+r"""Noise schedules: how much of the data and how much noise there is at each time.
+
+.. math:: x_t = \alpha_t x_0 + \sigma_t \epsilon, \qquad \epsilon \sim \mathcal N(0, 1)
+
+Time runs from 0 (data) to 1 (noise); both ends are left out (``TIME_MIN``, ``TIME_MAX``), where one of the two factors
+is 0 and something would be divided by it. A schedule says how fast a path is walked along, of which there are two:
+
+======= =============================== ================================
+path    at position :math:`s`           velocity
+======= =============================== ================================
+circle  :math:`\cos s, \; \sin s`       :math:`\cos s \, \epsilon - \sin s \, x_0`
+line    :math:`1 - s, \; s`             :math:`\epsilon - x_0`
+======= =============================== ================================
+
+The velocity is the derivative of :math:`x_t` after the position. On both paths
+:math:`\alpha \sigma' - \sigma \alpha' = 1`, which makes all conversions simple.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+TIME_MIN, TIME_MAX = 1e-3, 1 - 1e-3
+N_DDPM_LEVELS = 1000
+
+ScheduleKind = Literal["linear", "cosine", "rectified"]
+
+
+class Level(NamedTuple):
+    """Where on its path from data to noise something is; all of one shape."""
+
+    position: Tensor
+    alpha: Tensor
+    sigma: Tensor
+    alpha_rate: Tensor  # derivative after the position
+    sigma_rate: Tensor
+
+    @property
+    def log_snr(self) -> Tensor:
+        r"""Log of the signal-to-noise ratio :math:`\alpha^2 / \sigma^2`."""
+        return 2 * (self.alpha.log() - self.sigma.log())
+
+    def expand_as(self, data: Tensor) -> Level:
+        """The same with axes of length 1 appended, to be multiplied with ``data`` ``(cells, ...)``."""
+        return Level(*(part.reshape(part.shape + (1,) * (data.ndim - part.ndim)) for part in self))
+
+
+Schedule = Callable[[Tensor], Level]
+"""``schedule(time)``: times of any shape, in [``TIME_MIN``, ``TIME_MAX``], to levels."""
+
+
+def linear_schedule(time: Tensor) -> Level:
+    r"""DDPM's :cite:p:`ho2020denoising`: 1,000 steps whose variances rise linearly from 1e-4 to 0.02.
+
+    Between its levels, which stand at :math:`t = i / 1000`, :math:`\log \alpha` is interpolated.
+    """
+    beta = torch.linspace(1e-4, 0.02, N_DDPM_LEVELS, dtype=torch.float64, device=time.device)
+    log_alpha = torch.cat([beta.new_zeros(1), 0.5 * torch.log1p(-beta).cumsum(0)])
+    place = time.double() * N_DDPM_LEVELS
+    below = place.floor().long().clamp(max=N_DDPM_LEVELS - 1)
+    log_alpha = torch.lerp(log_alpha[below], log_alpha[below + 1], place - below)
+    sigma = torch.expm1(2 * log_alpha).neg().sqrt()
+    return _on_circle(torch.atan2(sigma, log_alpha.exp()).to(time.dtype))
+
+
+def cosine_schedule(time: Tensor) -> Level:
+    r"""A quarter of the circle at constant speed, :math:`\alpha_t = \cos(\pi t / 2)` :cite:p:`nichol2021improved`.
+
+    ``TIME_MIN`` stands in for the offset of the paper, which keeps the first level away from 0.
+    """
+    return _on_circle(time * (math.pi / 2))
+
+
+def rectified_schedule(time: Tensor) -> Level:
+    """The straight line from data to noise, as in flow matching :cite:p:`liu2023flow`."""
+    one = torch.ones_like(time)
+    return Level(time, 1 - time, time, -one, one)
+
+
+def _on_circle(angle: Tensor) -> Level:
+    cosine, sine = angle.cos(), angle.sin()
+    return Level(angle, cosine, sine, -sine, cosine)
+
+
+SCHEDULES: dict[str, Schedule] = {
+    "linear": linear_schedule,
+    "cosine": cosine_schedule,
+    "rectified": rectified_schedule,
+}
+
+
+def noise_times(n_cells: int, generator: torch.Generator | None = None, device: torch.device | None = None) -> Tensor:
+    """Draw a time ``(cells,)`` for each training cell, uniform, stratified over the batch."""
+    order = torch.randperm(n_cells, generator=generator, device=device)
+    jitter = torch.rand(n_cells, generator=generator, device=device)
+    return TIME_MIN + (TIME_MAX - TIME_MIN) * (order + jitter) / n_cells
+
+
+def time_grid(
+    n_times: int, start: float = TIME_MAX, end: float = TIME_MIN, device: torch.device | None = None
+) -> Tensor:
+    """Equally spaced times ``(n_times,)`` from ``start`` to ``end``, both included."""
+    return torch.linspace(start, end, n_times, device=device)
+
+
+def time_of_signal(share: float, schedule: Schedule) -> float:
+    r"""Time at which the data are a share :math:`\alpha^2 / (\alpha^2 + \sigma^2)` of the variance, by bisection."""
+    low, high = TIME_MIN, TIME_MAX
+    for _ in range(50):
+        middle = (low + high) / 2
+        level = schedule(torch.tensor(middle, dtype=torch.float64))
+        noisier = float(level.alpha**2 / (level.alpha**2 + level.sigma**2)) < share
+        low, high = (low, middle) if noisier else (middle, high)
+    return (low + high) / 2

@@ -1,0 +1,144 @@
+"""Samplers against the exact denoiser of Gaussian data and the exact solution of its probability-flow equation."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from scdiffgen.diffusion import (
+    SCHEDULES,
+    SOLVERS,
+    TIME_MAX,
+    TIME_MIN,
+    Denoise,
+    ancestral,
+    ddim,
+    dpm_solver,
+    euler,
+    guide_denoisers,
+    sampler,
+    time_grid,
+    time_of_signal,
+)
+
+MEAN = torch.tensor([2.0, -1.0, 0.3], dtype=torch.float64)
+SPREAD = torch.tensor([0.5, 1.3, 0.1], dtype=torch.float64)
+START = torch.tensor([[0.3, -1.2, 0.8], [-2.0, 0.1, 1.0]], dtype=torch.float64)
+
+
+def exact_denoiser(name: str, mean: Tensor = MEAN) -> Denoise:
+    """The posterior mean of independent Gaussian data: linear regression of data on data plus noise."""
+
+    def denoise(noisy: Tensor, time: Tensor) -> Tensor:
+        level = SCHEDULES[name](time)
+        slope = level.alpha * SPREAD**2 / (level.alpha**2 * SPREAD**2 + level.sigma**2)
+        return mean + slope * (noisy - level.alpha * mean)
+
+    return denoise
+
+
+def flow(name: str, noisy: Tensor, start: float, end: float) -> Tensor:
+    """Exact solution: the standardised state never changes."""
+    there, here = (SCHEDULES[name](torch.tensor(t, dtype=torch.float64)) for t in (end, start))
+    scale = [(level.alpha**2 * SPREAD**2 + level.sigma**2).sqrt() for level in (there, here)]
+    return there.alpha * MEAN + scale[0] / scale[1] * (noisy - here.alpha * MEAN)
+
+
+def grid(n_steps: int, start: float, end: float) -> Tensor:
+    return time_grid(n_steps + 1, start, end).double()
+
+
+@pytest.mark.parametrize(("name", "kind"), list(itertools.product(SCHEDULES, SOLVERS)))
+@pytest.mark.parametrize("ends", [(0.9, 0.1), (0.1, 0.9)], ids=["to the data", "to the noise"])
+def test_errors_fall_with_the_order_of_the_solver(name: str, kind: str, ends: tuple[float, float]) -> None:
+    steps = np.array([32, 64, 128])
+    exact = flow(name, START, *grid(1, *ends).tolist())
+    errors = [
+        float((SOLVERS[kind](exact_denoiser(name), START, grid(n, *ends), SCHEDULES[name]) - exact).abs().max())
+        for n in steps
+    ]
+    slope = np.polyfit(np.log(steps), np.log(errors), 1)[0]
+    order = {"ddim": 1, "euler": 1, "heun": 2, "dpm_solver": 2}[kind]
+    assert slope == pytest.approx(-order, abs=0.2)
+
+
+@pytest.mark.parametrize("kind", list(SOLVERS))
+def test_going_to_the_noise_and_back_ends_ever_closer_to_where_it_began(kind: str) -> None:
+    denoise, schedule = exact_denoiser("cosine"), SCHEDULES["cosine"]
+
+    def distance(n_steps: int) -> float:
+        there = SOLVERS[kind](denoise, START, grid(n_steps, 0.05, 0.9), schedule)
+        assert (there - START).abs().max() > 0.5
+        return float((SOLVERS[kind](denoise, there, grid(n_steps, 0.9, 0.05), schedule) - START).abs().max())
+
+    order = {"ddim": 1, "euler": 1, "heun": 2, "dpm_solver": 2}[kind]
+    assert distance(256) < 0.05
+    assert distance(256) < 1.5 * distance(64) / 4**order
+
+
+@pytest.mark.parametrize("solver", [ddim, dpm_solver])
+def test_equal_ratios_of_signal_to_noise_end_at_the_same_data_under_every_schedule(solver: object) -> None:
+    shares = np.linspace(0.05, 0.95, 8)
+    ends = {}
+    for name, schedule in SCHEDULES.items():
+        times = torch.tensor([time_of_signal(share, schedule) for share in shares], dtype=torch.float64)
+        first, last = schedule(times[0]), schedule(times[-1])
+        start = START * first.alpha  # the same state in units of the data
+        ends[name] = solver(exact_denoiser(name), start, times, schedule) / last.alpha
+    for name in ("linear", "rectified"):
+        torch.testing.assert_close(ends[name], ends["cosine"], rtol=1e-6, atol=1e-6)
+
+
+def test_on_the_straight_line_euler_is_ddim() -> None:
+    given = exact_denoiser("rectified"), START, grid(7, 0.9, 0.1), SCHEDULES["rectified"]
+    torch.testing.assert_close(euler(*given), ddim(*given))
+
+
+@pytest.mark.parametrize("name", list(SCHEDULES))
+def test_an_ancestral_step_draws_from_the_posterior_of_the_next_state(name: str) -> None:
+    """Bayes' rule: the next state given the data, updated by the present state given the next."""
+    n, clean, present = 40_000, 1.5, -0.4
+    now, after = (SCHEDULES[name](torch.tensor(t, dtype=torch.float64)) for t in (0.7, 0.5))
+    passed = now.alpha / after.alpha
+    added = now.sigma**2 - passed**2 * after.sigma**2
+    precision = 1 / after.sigma**2 + passed**2 / added
+    mean = (after.alpha * clean / after.sigma**2 + passed * present / added) / precision
+    drawn = ancestral(
+        lambda noisy, time: torch.full_like(noisy, clean),
+        torch.full((n,), present, dtype=torch.float64),
+        grid(1, 0.7, 0.5),
+        SCHEDULES[name],
+        torch.Generator().manual_seed(0),
+    )
+    spread = float(precision**-0.5)
+    assert float(drawn.mean()) == pytest.approx(float(mean), abs=4 * spread / n**0.5)
+    assert float(drawn.std()) == pytest.approx(spread, rel=4 / (2 * n) ** 0.5)
+
+
+def test_ancestral_sampling_draws_the_data() -> None:
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(4000, 3, generator=generator, dtype=torch.float64)
+    run = sampler("ancestral", generator)
+    drawn = run(exact_denoiser("linear"), noise, grid(998, TIME_MAX, TIME_MIN), SCHEDULES["linear"])
+    np.testing.assert_allclose(drawn.mean(0), MEAN, atol=4 * float(SPREAD.max()) / 4000**0.5)
+    np.testing.assert_allclose(drawn.std(0), SPREAD, rtol=0.05)
+
+
+@pytest.mark.parametrize(("name", "kind"), list(itertools.product(SCHEDULES, [*SOLVERS, "ancestral"])))
+def test_the_whole_range_is_finite_in_single_precision(name: str, kind: str) -> None:
+    noise = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
+    run = sampler(kind, torch.Generator().manual_seed(1))
+    ended = run(lambda noisy, time: noisy.tanh(), noise, time_grid(9), SCHEDULES[name])
+    assert ended.dtype == torch.float32 and torch.isfinite(ended).all()
+
+
+@pytest.mark.parametrize(("scale", "mean"), [(0.0, MEAN), (1.0, -MEAN), (2.5, -4 * MEAN)])
+def test_guidance_moves_along_the_line_between_two_denoisers(scale: float, mean: Tensor) -> None:
+    """Denoisers of equal spread differ by a multiple of their means, so the guided one is that of another mean."""
+    guided = guide_denoisers(exact_denoiser("cosine"), [exact_denoiser("cosine", -MEAN)], [scale])
+    time = torch.tensor(0.4, dtype=torch.float64)
+    torch.testing.assert_close(guided(START, time), exact_denoiser("cosine", mean)(START, time))
