@@ -29,8 +29,8 @@ STEPS_PER_VALIDATION = 100
 
 
 def default_max_epochs(n_train: int, batch_size: int) -> int:
-    """Epochs that make ``7 * n_train ** 0.75`` steps: 800 for 560 cells, 8,000 for 12,000, 39,000 for 100,000."""
-    return max(1, round(7 * n_train**0.75 / math.ceil(n_train / batch_size)))
+    """Epochs that make ``5 * n_train ** 0.8`` steps: 800 for 560 cells, 9,200 for 12,000, 50,000 for 100,000."""
+    return max(1, round(5 * n_train**0.8 / math.ceil(n_train / batch_size)))
 
 
 class TokenDiffusion(WriteBack, CriticismOfModel):
@@ -271,7 +271,7 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
         Parameters
         ----------
         max_epochs
-            Passes over the training cells; by default so many that about ``7 * n_train ** 0.75`` steps are made.
+            Passes over the training cells; by default so many that about ``5 * n_train ** 0.8`` steps are made.
         accelerator, devices
             As in Lightning; ``"auto"`` takes a GPU where there is one.
         train_size, validation_size
