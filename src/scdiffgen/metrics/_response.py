@@ -33,7 +33,7 @@ def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
     x, y = (v - v.mean() for v in _vectors(real, predicted))
     if min(np.ptp(x), np.ptp(y)) < ROUNDING:
         return float("nan")
-    return _ratio(x @ y, np.sqrt((x @ x) * (y @ y)))
+    return _ratio(float(x @ y), float(np.sqrt((x @ x) * (y @ y))))
 
 
 def weighted_mse(real: ArrayLike, predicted: ArrayLike, statistic: ArrayLike) -> float:
