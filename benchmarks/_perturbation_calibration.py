@@ -85,8 +85,9 @@ def partners_of(adata: AnnData) -> dict[str, str]:
     controls = adata[adata.obs[RESPONSE] == CONTROL]
     space = ExpressionSpace.fit(controls)
     means = pd.DataFrame(space.pcs(controls)).groupby(controls.obs[CONTEXT].to_numpy()).mean()
-    distances = pd.DataFrame(squareform(pdist(means)), index=means.index, columns=means.index)
-    np.fill_diagonal(distances.to_numpy(), np.inf)
+    between = squareform(pdist(means))
+    np.fill_diagonal(between, np.inf)
+    distances = pd.DataFrame(between, index=means.index, columns=means.index)
     partners: dict[str, str] = {}
     left = distances
     while len(left) > 1:

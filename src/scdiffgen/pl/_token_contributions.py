@@ -63,7 +63,7 @@ def token_contributions(
     rows = _terms(contributions, cell, gene, n_terms)
     longest = max(map(len, rows.index))
     (axis,) = panels(1, 1, (3.2 + 0.07 * longest, 0.9 + ROW_INCHES * len(rows)), ax)
-    ends = rows.cumsum().to_numpy()
+    ends = rows.cumsum().to_numpy(copy=True)
     starts = np.append(0, ends[:-1])
     starts[0] = starts[-1] = min(0, float(ends.min()))  # first and last row are levels, the others are steps
     ends[-1] = ends[-2]
