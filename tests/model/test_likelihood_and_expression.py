@@ -24,7 +24,7 @@ def multinomial(small: TokenDiffusion) -> TokenDiffusion:
     with torch.no_grad():
         readout.gene_weights.zero_()
         readout.bias.zero_()
-        readout.urn_logits.fill_(-torch.inf)
+        model.module.ema_denoiser.network.urn.weight_logits.fill_(-torch.inf)
     return model
 
 

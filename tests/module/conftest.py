@@ -10,31 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from module_parts import SIZE, SPECS
 from parts import category, chosen, number
 from torch import Tensor
 
-from scdiffgen._conditions import ConditionSpec, NumberTransform, Parts
-from scdiffgen.module import TokenDiffusionModule
-from scdiffgen.nn import ConditioningKind, NetworkSize
-
-SIZE = NetworkSize(
-    n_tokens=2, token_dim=8, n_layers=1, n_heads=2, n_hidden=16, readout_dim=4, conditioning_dim=8, dropout=0.0
-)
-SPECS = (
-    ConditionSpec("cell_type", "category", registry_key="labels", n_categories=3),
-    ConditionSpec("place", "hierarchy", registry_key="hierarchy", n_categories=4, n_slots=2),
-    ConditionSpec("age", "number", registry_key="covariates", has_values=True),
-    ConditionSpec(
-        "drug",
-        "set",
-        "intervention",
-        registry_key="perturbation",
-        n_categories=3,
-        n_slots=2,
-        has_values=True,
-        transform=NumberTransform("log1p", scale=1.0),
-    ),
-)
+from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.module import ThinningModule
+from scdiffgen.nn import ConditioningKind
 
 
 @pytest.fixture
@@ -49,7 +31,7 @@ def conditions() -> dict[str, Parts[Tensor]]:
 
 
 @pytest.fixture
-def make_module() -> Callable[..., TokenDiffusionModule]:
+def make_module() -> Callable[..., ThinningModule]:
     """A module whose weights are all random, the averaged ones other than the trained ones; or a fresh one."""
 
     def make(
@@ -59,9 +41,9 @@ def make_module() -> Callable[..., TokenDiffusionModule]:
         fresh: bool = False,
         conditioning: ConditioningKind = "adaln",
         **arguments: Any,
-    ) -> TokenDiffusionModule:
+    ) -> ThinningModule:
         torch.manual_seed(0)
-        module = TokenDiffusionModule(n_genes, specs, replace(SIZE, conditioning=conditioning), **arguments)
+        module = ThinningModule(n_genes, specs, replace(SIZE, conditioning=conditioning), **arguments)
         for weight in module.parameters():
             if not fresh:
                 torch.nn.init.normal_(weight, std=0.3)
@@ -71,16 +53,16 @@ def make_module() -> Callable[..., TokenDiffusionModule]:
 
 
 @pytest.fixture
-def make_multinomial(make_module: Callable[..., TokenDiffusionModule]) -> Callable[[np.ndarray], TokenDiffusionModule]:
+def make_multinomial(make_module: Callable[..., ThinningModule]) -> Callable[[np.ndarray], ThinningModule]:
     """A module that predicts given shares of the genes whatever it sees: tokens say nothing, and there is no urn."""
 
-    def make(shares: np.ndarray) -> TokenDiffusionModule:
+    def make(shares: np.ndarray) -> ThinningModule:
         module = make_module(len(shares), ())
         for denoiser in (module.denoiser, module.ema_denoiser):
             readout = denoiser.network.readout
             with torch.no_grad():
                 readout.gene_weights.zero_()
-                readout.urn_logits.fill_(-torch.inf)
+                denoiser.network.urn.weight_logits.fill_(-torch.inf)
                 readout.initialise_bias(torch.tensor(shares).float())
         return module
 

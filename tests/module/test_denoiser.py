@@ -14,11 +14,11 @@ from torch import Tensor
 
 from scdiffgen._conditions import Parts
 from scdiffgen.diffusion import Thinned, molecule_loss, thin
-from scdiffgen.module import TokenDiffusionModule
+from scdiffgen.module import ThinningModule
 from scdiffgen.nn import ConditioningKind
 
 KINDS = get_args(ConditioningKind)
-Make = Callable[..., TokenDiffusionModule]
+Make = Callable[..., ThinningModule]
 Conditions = dict[str, Parts[Tensor]]
 COUNTS = csr(np.random.default_rng(0).poisson(1.5, (4, 12)))
 
@@ -27,7 +27,7 @@ def thinned() -> Thinned:
     return thin(COUNTS, torch.full((4,), 0.5), torch.Generator().manual_seed(0))
 
 
-def log_odds(module: TokenDiffusionModule, conditions: Conditions) -> Tensor:
+def log_odds(module: ThinningModule, conditions: Conditions) -> Tensor:
     """Log-rates against those of the first gene, the molecules there left aside."""
     with torch.no_grad():
         log_rates = module.denoiser(thinned(), conditions).log_rates

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from scdiffgen._conditions import ConditionSpec, Parts
 from scdiffgen.diffusion import MoleculePredictor
-from scdiffgen.module import TokenDiffusionModule, growth_path
+from scdiffgen.module import ThinningModule, growth_path
 
-Make = Callable[..., TokenDiffusionModule]
+Make = Callable[..., ThinningModule]
 Conditions = dict[str, Parts[Tensor]]
 SHARES = np.array([0.5, 0.2, 0.15, 0.1, 0.05])
 UNIFORM = np.full(5, 0.2)

@@ -140,7 +140,7 @@ def test_every_parameter_learns_once_the_gates_are_open(kind: ConditioningKind, 
         optimizer.step()
     dead = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
     # the urn is no part of the first term of the rates
-    assert dead == ["readout.urn_logits"]
+    assert dead == ["urn.weight_logits"]
     assert condition.grad is not None and condition.grad.abs().amax(-1).min() > 0
 
 

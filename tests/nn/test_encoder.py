@@ -27,34 +27,32 @@ def layouts() -> list[Tensor]:
 @pytest.mark.parametrize("counts", layouts(), ids=["sparse", "stored zeros", "dense"])
 def test_the_first_layer_is_a_product_with_log_counts(counts: Tensor, encoder: CountEncoder) -> None:
     expected = np.log1p(COUNTS) @ encoder.weight.detach().numpy().astype(np.float64)
-    np.testing.assert_allclose(encoder.sum_genes(counts).detach(), expected, atol=1e-6)
+    np.testing.assert_allclose(encoder.read(counts).detach(), expected, atol=1e-6)
 
 
 def test_gradients_of_sparse_and_dense_counts_agree(encoder: CountEncoder) -> None:
-    gradients = [
-        torch.autograd.grad(encoder.sum_genes(counts).square().sum(), encoder.weight)[0] for counts in layouts()
-    ]
+    gradients = [torch.autograd.grad(encoder.read(counts).square().sum(), encoder.weight)[0] for counts in layouts()]
     torch.testing.assert_close(gradients[0], gradients[2])
     torch.testing.assert_close(gradients[1], gradients[2])
 
 
 def test_the_order_of_genes_does_not_matter(encoder: CountEncoder) -> None:
     order = torch.randperm(12)
-    before = encoder.sum_genes(csr(COUNTS))
+    before = encoder.read(csr(COUNTS))
     with torch.no_grad():
         encoder.weight.copy_(encoder.weight[order])
-    torch.testing.assert_close(encoder.sum_genes(csr(COUNTS[:, order])), before)
+    torch.testing.assert_close(encoder.read(csr(COUNTS[:, order])), before)
 
 
 def test_cells_become_tokens_one_by_one(encoder: CountEncoder) -> None:
     conditioning = torch.randn(6, 5)
-    tokens = encoder(encoder.sum_genes(csr(COUNTS)), conditioning)
+    tokens = encoder(encoder.read(csr(COUNTS)), conditioning)
     assert tokens.shape == (6, 3, 4)
-    alone = encoder(encoder.sum_genes(csr(COUNTS[3:4])), conditioning[3:4])
+    alone = encoder(encoder.read(csr(COUNTS[3:4])), conditioning[3:4])
     torch.testing.assert_close(tokens[3:4], alone)
 
 
 def test_conditioning_moves_the_tokens(encoder: CountEncoder) -> None:
-    sums = encoder.sum_genes(csr(COUNTS))
+    sums = encoder.read(csr(COUNTS))
     moved = encoder(sums, torch.ones(6, 5)) - encoder(sums, torch.zeros(6, 5))
     assert moved.abs().amax(dim=(1, 2)).min() > 1e-3

@@ -77,22 +77,22 @@ def test_genes_may_change_places(network: TokenNetwork) -> None:
         network.trunk.encoder.weight.copy_(network.trunk.encoder.weight[order])
         network.readout.gene_weights.copy_(network.readout.gene_weights[:, order])
         network.readout.bias.copy_(network.readout.bias[order])
-        network.readout.urn_logits.copy_(network.readout.urn_logits[order])
+        network.urn.weight_logits.copy_(network.urn.weight_logits[order])
     after = network(**inputs(COUNTS[:, order]))
     assert_same(after, GeneScores(before.logits[:, order], before.log_concentration, before.urn_weights[order]))
 
 
 def test_tokens_lead_to_the_scores(network: TokenNetwork) -> None:
     given = inputs()
-    tokens = network.tokens(**given)
+    tokens = network.tokens(*given.values())
     assert tokens.shape == (6, SIZE.n_tokens, SIZE.token_dim)
-    logits = network.readout(tokens, torch.zeros(6, 8), given["n_molecules"]).logits
+    logits = network.readout(tokens)
     torch.testing.assert_close(logits, network(**given).logits)
 
 
 def test_tokens_of_a_fresh_network_differ_from_each_other() -> None:
     torch.manual_seed(0)
-    tokens = TokenNetwork(N_GENES, SIZE).tokens(**inputs())
+    tokens = TokenNetwork(N_GENES, SIZE).tokens(*inputs().values())
     assert torch.cdist(tokens, tokens)[:, *np.triu_indices(SIZE.n_tokens, 1)].min() > 0.1
 
 

@@ -15,7 +15,7 @@ N_GENES, N_TOKENS, DIM, WIDTH = 30, 4, 6, 3
 
 def readout(**options: object) -> AdditiveReadout:
     torch.manual_seed(0)
-    made = AdditiveReadout(N_GENES, N_TOKENS, DIM, WIDTH, 5, ReadoutOptions(**options))
+    made = AdditiveReadout(N_GENES, N_TOKENS, DIM, WIDTH, ReadoutOptions(**options))
     torch.nn.init.normal_(made.gene_weights)
     torch.nn.init.normal_(made.bias)
     return made
@@ -25,19 +25,18 @@ def test_log_sum_exp_adds_tokens_in_the_rates() -> None:
     made, tokens = readout(pooling="logsumexp"), torch.randn(7, N_TOKENS, DIM)
     said = np.einsum("ctr,trg->ctg", made.hidden(tokens).detach(), made.loadings().detach())
     expected = logsumexp(said, axis=1) + made.bias.detach().numpy()
-    logits = made(tokens, torch.zeros(7, 5), torch.zeros(7)).logits
+    logits = made(tokens)
     np.testing.assert_allclose(logits.detach(), expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["sum", "logsumexp"])
 def test_fewer_tokens_are_the_leading_ones(pooling: str) -> None:
     made, tokens = readout(pooling=pooling), torch.randn(7, N_TOKENS, DIM)
-    cut = AdditiveReadout(N_GENES, 2, DIM, WIDTH, 5, ReadoutOptions(pooling=pooling))
+    cut = AdditiveReadout(N_GENES, 2, DIM, WIDTH, ReadoutOptions(pooling=pooling))
     cut.load_state_dict(
         {name: made.state_dict()[name][tuple(map(slice, t.shape))] for name, t in cut.state_dict().items()}
     )
-    arguments = torch.zeros(7, 5), torch.zeros(7)
-    torch.testing.assert_close(made(tokens[:, :2], *arguments).logits, cut(tokens[:, :2], *arguments).logits)
+    torch.testing.assert_close(made(tokens[:, :2]), cut(tokens[:, :2]))
 
 
 def test_weights_are_non_negative_where_asked() -> None:
@@ -50,12 +49,11 @@ def test_a_held_token_says_the_same_everywhere(nonnegative: bool) -> None:
     made, said = readout(nonnegative=nonnegative), torch.randn(N_GENES)
     one, other = torch.randn(2, 1, N_TOKENS, DIM)
     other[:, [0, 2, 3]] = one[:, [0, 2, 3]]
-    arguments = torch.zeros(1, 5), torch.zeros(1)
     others = torch.einsum("ctr,trg->cg", made.hidden(one)[:, [0, 2, 3]], made.loadings()[[0, 2, 3]])
     bias = made.bias.detach().clone()
     made.hold(1, said)
-    torch.testing.assert_close(made(one, *arguments).logits, made(other, *arguments).logits)
-    torch.testing.assert_close(made(one, *arguments).logits, bias + said + others)
+    torch.testing.assert_close(made(one), made(other))
+    torch.testing.assert_close(made(one), bias + said + others)
 
 
 def test_penalties_follow_their_formulas_and_ignore_scale() -> None:

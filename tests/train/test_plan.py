@@ -15,7 +15,7 @@ from small_cells import QUIET, simulated_cells, small_model
 from torch import Tensor
 
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.module import TokenDiffusionModule
+from scdiffgen.module import ThinningModule
 from scdiffgen.train import DiffusionTrainingPlan, TrainingPlanConfig
 
 Weights = dict[str, Tensor]
@@ -90,7 +90,7 @@ def test_gradients_are_scaled_down_to_the_largest_norm() -> None:
 def test_weights_decay_where_they_are_matrices() -> None:
     model = small_model()
     plan = DiffusionTrainingPlan(model.module, weight_decay=0.3)
-    plan.trainer = type("FakeTrainer", (), {"estimated_stepping_batches": 10})()
+    plan.trainer = type("FakeTrainer", (), {"estimated_stepping_batches": 10, "num_training_batches": 10})()
     groups = plan.configure_optimizers()["optimizer"].param_groups
     assert [group["weight_decay"] for group in groups] == [0.3, 0.0]
     assert all(weight.ndim > 1 for weight in groups[0]["params"]) and all(w.ndim <= 1 for w in groups[1]["params"])
@@ -109,10 +109,10 @@ def scripted(monkeypatch: pytest.MonkeyPatch, losses: list[float]) -> None:
     """Let validation give these losses, one an epoch."""
     remaining = iter(losses)
 
-    def loss(self: TokenDiffusionModule, *_: Any) -> LossOutput:
+    def loss(self: ThinningModule, *_: Any) -> LossOutput:
         return LossOutput(loss=torch.tensor(next(remaining)), n_obs_minibatch=10)
 
-    monkeypatch.setattr(TokenDiffusionModule, "validation_loss", loss)
+    monkeypatch.setattr(ThinningModule, "validation_loss", loss)
 
 
 LOSSES = [2.0, 1.0, 1.009, 0.9, 0.95, 0.1, 0.1]
@@ -133,15 +133,15 @@ def test_training_stops_when_the_validation_loss_has_risen_over_its_best(
 
 def broken(monkeypatch: pytest.MonkeyPatch, steps: range) -> None:
     """Let the loss of some steps be NaN."""
-    true_loss, seen = TokenDiffusionModule.loss, []
+    true_loss, seen = ThinningModule.loss, []
 
-    def loss(self: TokenDiffusionModule, *arguments: Any) -> LossOutput:
+    def loss(self: ThinningModule, *arguments: Any) -> LossOutput:
         seen.append(None)
         output = true_loss(self, *arguments)
         factor = torch.nan if len(seen) - 1 in steps else 1.0
         return LossOutput(loss=output.loss * factor, n_obs_minibatch=output.n_obs_minibatch)
 
-    monkeypatch.setattr(TokenDiffusionModule, "loss", loss)
+    monkeypatch.setattr(ThinningModule, "loss", loss)
 
 
 def test_a_step_without_a_finite_gradient_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +217,7 @@ def test_held_out_cells_take_no_part() -> None:
             adata.X[80:] = adata.X[80:][:, ::-1] * 3
         scvi.settings.seed = 0
         model = small_model(adata)
-        model._gene_frequencies = lambda: torch.full((20,), 1 / 20)
+        model.module.initialise = lambda batches: None
         fit(model, datasplitter_kwargs={"external_indexing": deepcopy(split)})
         results.append(weights(model.module))
         np.testing.assert_array_equal(np.sort(model.training_library_), np.sort(adata.X[:80].sum(1)))

@@ -39,7 +39,7 @@ from ._schedules import (
     time_grid,
     time_of_signal,
 )
-from ._sparse import column_sums, row_sums
+from ._sparse import column_sums, row_sums, with_values
 from ._thinning import (
     Thinned,
     UrnPrediction,
@@ -100,4 +100,5 @@ __all__ = [
     "to_noise",
     "to_velocity",
     "update_ema",
+    "with_values",
 ]

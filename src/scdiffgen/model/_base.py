@@ -10,17 +10,32 @@ from anndata import AnnData
 from scvi.model.base import BaseModelClass, UnsupervisedTrainingMixin
 
 from scdiffgen._constants import REGISTRY_KEYS
-from scdiffgen.module import TokenDiffusionModule
+from scdiffgen.module import DiffusionModule, ThinningModule
 
 
 class ModelBase(UnsupervisedTrainingMixin, BaseModelClass):
     """A model of scvi-tools with our module."""
 
-    module: TokenDiffusionModule
+    module: DiffusionModule
 
     def _require_training(self) -> None:
         if not self.is_trained_:
             raise RuntimeError("The model is not trained: call `train()` first, or load a trained model.")
+
+    def _thinning(self, asked: str) -> ThinningModule:
+        """The module of a process that takes molecules away; raise if it is of another, which cannot do what is asked.
+
+        Parameters
+        ----------
+        asked
+            Name of the method.
+        """
+        if not isinstance(self.module, ThinningModule):
+            raise ValueError(
+                f"`{asked}` needs a process that takes molecules away, and the process of this model is "
+                f"{self.module.process!r}: make and train one with `process='thinning'`."
+            )
+        return self.module
 
     def _validate_anndata(self, adata: AnnData | None = None, copy_if_view: bool = True) -> AnnData:
         if adata is None and self.adata is None:

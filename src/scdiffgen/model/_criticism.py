@@ -17,7 +17,7 @@ from scdiffgen.module import condition_codes
 
 from ._cells import Cells, generator_from, to_arrays
 from ._checks import check_positive_integer
-from ._generation import N_STEPS
+from ._generation import N_STEPS, whole_counts
 from ._perturbation import Perturbation
 from ._representation import Representation
 
@@ -79,6 +79,7 @@ class CriticismOfModel(Perturbation, Representation):
         from scdiffgen.metrics import evaluate
 
         self._require_training()
+        self._thinning("criticism")
         check_positive_integer("n_steps", n_steps)
         if self.train_indices is None:
             raise ValueError("The model does not know which cells it was trained on, so it cannot be judged fairly.")
@@ -125,7 +126,8 @@ class CriticismOfModel(Perturbation, Representation):
         for counts, conditions in cells:
             codes = condition_codes(to_arrays(conditions), self.module.specs, len(counts))
             library = torch.from_numpy(sizes.sample(codes, rng)).float().to(self.device)
-            grown.append(self._grow(conditions, library, generator, n_steps=n_steps))
+            counts = self.module.generate(conditions, library, n_steps=n_steps, generator=generator)
+            grown.append(whole_counts(counts))
         return cells.in_order(grown)
 
 

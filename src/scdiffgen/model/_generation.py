@@ -60,7 +60,7 @@ class Generation(Extension):
             cells more typical of their conditions and less diverse. One number for all conditions together, or one for
             each that is named.
         n_steps
-            Evaluations of the network; more are slower and better. 16 to 64 is the useful range.
+            Steps, each an evaluation of the network; more are slower and better. 16 to 64 is the useful range.
         batch_size
             Cells generated at a time.
         seed
@@ -100,11 +100,12 @@ class Generation(Extension):
         for chunk in track(chunks, description="Generating", disable=silent or len(chunks) < 2):
             conditions_of_chunk = to_tensors(told, chunk, self.device)
             library = torch.from_numpy(sizes[chunk]).float().to(self.device)
-            grown.append(
-                self._grow(conditions_of_chunk, library, generator, n_steps=n_steps, guidance_scale=guidance_scale)
+            counts = self.module.generate(
+                conditions_of_chunk, library, guidance_scale=guidance_scale, n_steps=n_steps, generator=generator
             )
-        counts = sparse.vstack(grown, format="csr")
-        return AnnData(counts, obs=self._describe(rows, encoded), var=pd.DataFrame(index=self._gene_names()))
+            grown.append(whole_counts(counts))
+        cells = sparse.vstack(grown, format="csr")
+        return AnnData(cells, obs=self._describe(rows, encoded), var=pd.DataFrame(index=self._gene_names()))
 
     def deepen(
         self,
@@ -141,6 +142,7 @@ class Generation(Extension):
         0
         """
         self._require_training()
+        module = self._thinning("deepen")
         if not (is_finite_number(factor) and factor >= 1):
             raise ValueError(f"`factor` is {factor!r}: pass a number of at least 1.")
         check_positive_integer("n_steps", n_steps)
@@ -148,25 +150,10 @@ class Generation(Extension):
         generator = generator_from(seed, self.device)
         deeper = []
         for counts, conditions in cells:
-            library = (self.module.library(counts) * factor).round()
-            deeper.append(self._grow(conditions, library, generator, n_steps=n_steps, start=counts.to_dense()))
+            library = (module.library(counts) * factor).round()
+            grown = module.generate(conditions, library, start=counts.to_dense(), n_steps=n_steps, generator=generator)
+            deeper.append(whole_counts(grown))
         return AnnData(cells.in_order(deeper), obs=cells.obs(), var=pd.DataFrame(index=self._gene_names()))
-
-    def _grow(
-        self,
-        conditions: Mapping[str, Parts[torch.Tensor]],
-        library: torch.Tensor,
-        generator: torch.Generator,
-        *,
-        n_steps: int,
-        start: torch.Tensor | None = None,
-        guidance_scale: float | Mapping[str, float] = 1.0,
-    ) -> sparse.csr_matrix:
-        """Grow the cells of one minibatch: int32 CSR ``(cells, genes)``."""
-        counts = self.module.generate(
-            conditions, library, start=start, guidance_scale=guidance_scale, n_steps=n_steps, generator=generator
-        )
-        return sparse.csr_matrix(counts.cpu().numpy().astype(np.int32))
 
     def _library_sizes(
         self,
@@ -207,3 +194,8 @@ class Generation(Extension):
                 obs[name] = (values.astype(str).where(values.notna()) if mixed else values).astype("category")
         unseen = unseen_in_training(self.module.specs, encoded, self._training_conditions()) if encoded else None
         return obs.assign(unseen_in_training=False if unseen is None else unseen.combination)
+
+
+def whole_counts(counts: torch.Tensor) -> sparse.csr_matrix:
+    """Dense whole counts ``(cells, genes)`` as int32 CSR."""
+    return sparse.csr_matrix(counts.cpu().numpy().astype(np.int32))

@@ -66,18 +66,17 @@ class Inspection(Generation, Tokens):
         (4, 4)
         """
         self._require_training()
+        module = self._thinning("get_token_attention")
         if not all(0 <= level <= 1 for level in levels) or not len(levels):
             raise ValueError(f"`levels` is {list(levels)}: pass shares of the molecules, in [0, 1].")
         chosen = spread(np.arange(self._validate_anndata(adata).n_obs), ATTENTION_CELLS) if indices is None else indices
         cells = Cells(self, adata, chosen, batch_size, None if silent else "Attention")
         generator, order = generator_from(seed, self.device), self._token_basis().order
-        total = np.zeros(
-            (len(levels), len(self.module.ema_denoiser.network.trunk.transformer.blocks), *[len(order)] * 2)
-        )
+        total = np.zeros((len(levels), len(module.ema_denoiser.network.trunk.transformer.blocks), *[len(order)] * 2))
         for counts, conditions in cells:
             for position, level in enumerate(levels):
-                kept = thin(counts, torch.full_like(self.module.library(counts), level), generator)
-                weights = attention_weights(self.module.ema_denoiser, kept, conditions)
+                kept = thin(counts, torch.full_like(module.library(counts), level), generator)
+                weights = attention_weights(module.ema_denoiser, kept, conditions)
                 total[position] += weights.sum(1).cpu().numpy()
         tokens = self._token_names()
         index = pd.MultiIndex.from_product(
@@ -122,6 +121,7 @@ class Inspection(Generation, Tokens):
         [0.0, 1.0]
         """
         self._require_training()
+        module = self._thinning("get_generation_path")
         check_positive_integer("n_cells", n_cells)
         check_positive_integer("n_steps", n_steps)
         rows = condition_table(conditions, n_cells).drop(columns="n_cells")
@@ -132,7 +132,7 @@ class Inspection(Generation, Tokens):
         generator = generator_from(seed, self.device)
         sizes = self._library_sizes(encoded, rows, library_size, generator)
         library = torch.from_numpy(sizes).float().to(self.device)
-        predictor = self.module.predictor(to_tensors(told, np.arange(n_cells), self.device), n_cells, guidance_scale)
+        predictor = module.predictor(to_tensors(told, np.arange(n_cells), self.device), n_cells, guidance_scale)
         states, expected = growth_path(predictor, library, len(self._gene_names()), n_steps, generator)
         n_states = states.shape[1]
         counts = states.flatten(0, 1).cpu().numpy()

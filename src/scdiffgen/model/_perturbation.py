@@ -13,11 +13,10 @@ from scipy import sparse
 
 from scdiffgen._conditions import Parts
 from scdiffgen.data import condition_table, unseen_in_training
-from scdiffgen.diffusion import grow_molecules, guide, thin
 
 from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays, to_tensors
 from ._checks import check_guidance, check_positive_integer, is_finite_number
-from ._generation import N_STEPS, Generation
+from ._generation import N_STEPS, Generation, whole_counts
 
 
 class Perturbation(Generation):
@@ -39,7 +38,7 @@ class Perturbation(Generation):
         """Predict each given cell under other conditions.
 
         A cell is thinned to a share of its molecules and grown again, to its own library size, under its own conditions
-        with those given in their place.
+        with those given in their place. Other processes than thinning lead it to noise instead, as their options say.
 
         Parameters
         ----------
@@ -50,8 +49,9 @@ class Perturbation(Generation):
         indices
             Cells to take, by default all.
         keep
-            Share of its molecules that a cell keeps, in [0, 1). What is kept ties the prediction to its cell, and also
-            tells the model that the cell was not treated, which weakens the response: 0 has the strongest.
+            Share of its molecules (or of its variance, where noise is added) that a cell keeps, in [0, 1). What is kept
+            ties the prediction to its cell, and also tells the model that the cell was not treated, which weakens the
+            response: 0 has the strongest.
         guidance_scale
             As in :meth:`generate`; for a perturbation, the factor of its effect.
         n_steps, batch_size, seed, silent
@@ -83,17 +83,16 @@ class Perturbation(Generation):
         grown, asked = [], []
         for counts, own in cells:
             new = {**own, **to_tensors(changes, np.zeros(len(counts), dtype=int), self.device)}
-            kept = thin(counts, torch.full_like(self.module.library(counts), keep), generator)
-            grown.append(
-                self._grow(
-                    new,
-                    self.module.library(counts),
-                    generator,
-                    n_steps=n_steps,
-                    start=kept.state.to_dense(),
-                    guidance_scale=guidance_scale,
-                )
+            twins = self.module.counterfactual(
+                counts,
+                own,
+                new,
+                keep=float(keep),
+                guidance_scale=guidance_scale,
+                n_steps=n_steps,
+                generator=generator,
             )
+            grown.append(whole_counts(twins))
             asked.append(to_arrays(new))
         encoded = {name: Parts(*map(cells.in_order, zip(*(a[name] for a in asked), strict=True))) for name in asked[0]}
         obs = cells.obs()
@@ -263,15 +262,12 @@ class Perturbation(Generation):
         for fraction in np.linspace(0, 1, n_points):
             library = np.exp((1 - fraction) * np.log(sizes[0]) + fraction * np.log(sizes[1])).round()[shuffled]
             for rows in np.split(np.arange(n_cells), range(batch_size, n_cells, batch_size)):
-                at_start, at_end = (
-                    self.module.predictor(to_tensors(told, np.zeros(len(rows), dtype=int), self.device), len(rows))
-                    for told in ends
-                )
-                between = guide(at_start, [at_end], [float(fraction)])
+                at_start, at_end = (to_tensors(told, np.zeros(len(rows), dtype=int), self.device) for told in ends)
                 target = torch.from_numpy(library[rows]).float().to(self.device)
-                empty = target.new_zeros(len(rows), len(self._gene_names()))
-                counts = grow_molecules(between, target, empty, n_steps=n_steps, generator=generator)
-                grown.append(sparse.csr_matrix(counts.cpu().numpy().astype(np.int32)))
+                counts = self.module.interpolate(
+                    at_start, at_end, float(fraction), target, n_steps=n_steps, generator=generator
+                )
+                grown.append(whole_counts(counts))
         obs = pd.DataFrame({"fraction": np.repeat(np.linspace(0, 1, n_points), n_cells)})
         obs.index = [f"generated_{i}" for i in range(len(obs))]
         return AnnData(sparse.vstack(grown, format="csr"), obs=obs, var=pd.DataFrame(index=self._gene_names()))

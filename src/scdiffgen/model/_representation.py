@@ -10,6 +10,7 @@ import pandas as pd
 import torch
 
 from scdiffgen.data import condition_table
+from scdiffgen.diffusion import with_values
 
 from ._cells import Cells, generator_from, to_tensors
 from ._checks import check_positive_integer, is_finite_number
@@ -62,14 +63,15 @@ class Representation(Extension):
         (2, 2)
         """
         self._require_training()
+        module = self._thinning("get_nll")
         check_positive_integer("n_draws", n_draws)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Likelihood")
         generator = generator_from(seed, self.device)
         rows = []
         for counts, conditions in cells:
-            draws = torch.stack([self.module.nll_bound(counts, conditions, generator) for _ in range(n_draws)])
+            draws = torch.stack([module.nll_bound(counts, conditions, generator) for _ in range(n_draws)])
             nll = draws.mean(0)
-            rows.append(torch.stack([nll, nll / self.module.library(counts)], dim=1).cpu().numpy())
+            rows.append(torch.stack([nll, nll / module.library(counts)], dim=1).cpu().numpy())
         return pd.DataFrame(cells.in_order(rows), index=cells.names, columns=["nll", "nll_per_molecule"])
 
     def get_normalized_expression(
@@ -135,6 +137,7 @@ class Representation(Extension):
         adata: AnnData | None = None,
         indices: Sequence[int] | None = None,
         *,
+        genes: Sequence[str] | None = None,
         batch_size: int | None = None,
         silent: bool = False,
     ) -> np.ndarray:
@@ -146,6 +149,8 @@ class Representation(Extension):
             Cells; by default those the model was made with.
         indices
             Cells to take, by default all.
+        genes
+            Genes to read, as if no other had been measured, for ``encoder="cross_attention"``; by default all.
         batch_size
             Cells a minibatch.
         silent
@@ -161,4 +166,19 @@ class Representation(Extension):
         """
         self._require_training()
         cells = Cells(self, adata, indices, batch_size, None if silent else "Tokens")
-        return cells.in_order([self.module.tokens(*batch).flatten(1).cpu().numpy() for batch in cells])
+        read = torch.from_numpy(self._genes_to_read(genes)).to(self.device)
+        rows = []
+        for counts, conditions in cells:
+            tokens = self.module.tokens(with_values(counts, counts.values() * read[counts.col_indices()]), conditions)
+            rows.append(tokens.flatten(1).cpu().numpy())
+        return cells.in_order(rows)
+
+    def _genes_to_read(self, genes: Sequence[str] | None) -> np.ndarray:
+        """1 for each gene that is read, 0 for others ``(genes,)``."""
+        if genes is None:
+            return np.ones(len(self._gene_names()), dtype=np.float32)
+        if self.module.size.encoder != "cross_attention":
+            raise ValueError("`genes` needs an encoder that can do with any of them: `encoder='cross_attention'`.")
+        read = np.zeros(len(self._gene_names()), dtype=np.float32)
+        read[self._gene_positions(genes, "genes")] = 1
+        return read

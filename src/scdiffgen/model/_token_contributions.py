@@ -74,6 +74,7 @@ class TokenContributions(Tokens):
         True
         """
         self._require_training()
+        module = self._thinning("get_token_contributions")
         self._require_sum()
         names = self._gene_names()
         columns = np.arange(len(names)) if genes is None else self._gene_positions(genes, "genes")
@@ -83,12 +84,12 @@ class TokenContributions(Tokens):
         mean = np.einsum("trg,tr->tg", (weights - weights.mean(2, keepdims=True))[:, :, columns], basis.mean)
         rows: dict[str, list[np.ndarray]] = defaultdict(list)
         for counts, conditions in cells:
-            found = contributions(self.module.ema_denoiser, counts, conditions, chosen)
+            found = contributions(module.ema_denoiser, counts, conditions, chosen)
             rows["X"].append(found.total.cpu().numpy())
             of_tokens = found.tokens.cpu().numpy()[:, basis.order] - mean
             for name, added in zip(self._token_names(), of_tokens.swapaxes(0, 1), strict=True):
                 rows[name].append(added.astype(np.float32))
-            for name in self.module.ema_denoiser.effect_names:
+            for name in module.ema_denoiser.effect_names:
                 rows[name].append(found.effects.get(name, torch.zeros_like(found.total)).cpu().numpy())
         layers = {name: cells.in_order(parts) for name, parts in rows.items()}
         return AnnData(

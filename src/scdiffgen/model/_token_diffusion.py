@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from scvi.utils import setup_anndata_dsp
 
 from scdiffgen.data import Manager, condition_specs, fields_for, forget_copied_setup, required_state
-from scdiffgen.diffusion import column_sums
-from scdiffgen.module import InterventionKind, TokenDiffusionModule
-from scdiffgen.nn import CategoryKind, ConditioningKind, ConditionOptions, NumberKind, PoolingKind, ReadoutOptions
-from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter
+from scdiffgen.module import DiffusionModule, InterventionKind, process_module
+from scdiffgen.nn import (
+    AttentionKind,
+    CategoryKind,
+    ConditioningKind,
+    ConditionOptions,
+    EncoderKind,
+    NumberKind,
+    PoolingKind,
+    PositionKind,
+    ReadoutOptions,
+)
+from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter
 
 from ._cells import Cells
 from ._checks import check_positive_integer
@@ -56,8 +65,8 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
     readout_dim
         Length of what each token says to the genes.
     readout
-        Form of the read-out, :class:`scdiffgen.model.ReadoutOptions`: pooling over the tokens, non-negative weights,
-        penalties. By default tokens add up and nothing is penalised.
+        Form of the read-out, :class:`scdiffgen.model.ReadoutOptions`: kind, pooling over the tokens, non-negative
+        weights, penalties. By default tokens add up and nothing is penalised.
     nested_tokens
         Train so that the first tokens matter most and :meth:`truncate_tokens` may cut the model to its first few.
     withhold_rate
@@ -77,12 +86,24 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
         ``"rotary"``, ``"hybrid"`` or ``"wavelet"``.
     level_embedding
         How noise level and library size are embedded, one of the same.
+    encoder
+        How genes become tokens: ``"mlp"``, ``"linear"``, or ``"cross_attention"`` over the expressed genes, which
+        can do with a part of them (:meth:`get_latent_representation`).
+    positions
+        What tells tokens apart beside the encoder: ``"learned"`` vectors, ``"sinusoidal"`` ones, or ``"none"``.
+    attention
+        Whether tokens attend to those of their own cell (``"within"``), or then also to those of the other cells of the
+        minibatch (``"across"``): what is said of a cell then depends on the cells that it comes with.
     category_embedding
         How categories are embedded: ``"table"``, or with fewer parameters ``"hashed"`` or ``"code"``.
     set_pooling
         How the perturbations of one cell are pooled with ``intervention="embedding"``: ``"attention"`` or ``"mean"``.
     process
-        How cells are corrupted and generated: ``"thinning"`` removes and adds molecules.
+        How cells are corrupted and generated. ``"thinning"`` removes and adds molecules. ``"gaussian"`` adds noise to
+        normalised expression. ``"latent"`` does so to the tokens of an autoencoder, which is trained first.
+    process_options
+        Settings of the process: :class:`scdiffgen.model.GaussianOptions` or :class:`scdiffgen.model.LatentOptions`;
+        ``"thinning"`` has none.
     registry
         Registry of a saved model, in place of ``adata``.
     datamodule
@@ -99,7 +120,7 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
     (5, 765)
     """
 
-    _module_cls = TokenDiffusionModule
+    _module_cls = DiffusionModule
     _training_plan_cls = DiffusionTrainingPlan
     _data_splitter_cls = SparseDataSplitter
 
@@ -119,15 +140,17 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
         conditioning: ConditioningKind = "adaln",
         number_embedding: NumberKind = "sinusoidal",
         level_embedding: NumberKind = "sinusoidal",
+        encoder: EncoderKind = "mlp",
+        positions: PositionKind = "learned",
+        attention: AttentionKind = "within",
         category_embedding: CategoryKind = "table",
         set_pooling: PoolingKind = "attention",
-        process: Literal["thinning"] = "thinning",
+        process: str = "thinning",
+        process_options: Any = None,
         registry: dict[str, Any] | None = None,
         datamodule: None = None,
     ) -> None:
         super().__init__(adata, registry)
-        if process != "thinning":
-            raise ValueError(f"`process` is {process!r}: choose 'thinning'.")
         if not 0 <= withhold_rate < 1:
             raise ValueError(f"`withhold_rate` is {withhold_rate}: pass a share in [0, 1).")
         preset = preset or default_preset()
@@ -138,6 +161,9 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
             nested_tokens=nested_tokens,
             conditioning=conditioning,
             level_embedding=level_embedding,
+            encoder=encoder,
+            positions=positions,
+            attention=attention,
         )
         if intervention not in ("effect", "embedding"):
             raise ValueError(f"`intervention` is {intervention!r}: choose 'effect' or 'embedding'.")
@@ -148,9 +174,11 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
             for spec in specs
             if spec.n_features
         }
-        self.module = TokenDiffusionModule(
-            self.summary_stats.n_vars, specs, size, withhold_rate, options, intervention, features
+        self.module = process_module(process)(
+            self.summary_stats.n_vars, specs, size, withhold_rate, options, intervention, features, process_options
         )
+        if len(self.module.stages()) > 1:
+            self._data_splitter_cls = StagedDataSplitter
         conditions = ", ".join(spec.name for spec in specs) or "none"
         self._model_summary_string = (
             f"TokenDiffusion on {self.summary_stats.n_vars} genes: {size.n_tokens} tokens of {size.token_dim}, "
@@ -299,15 +327,16 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
             n_train = len(datasplitter_kwargs["external_indexing"][0])
         max_epochs = default_max_epochs(n_train, batch_size) if max_epochs is None else max_epochs
         check_positive_integer("max_epochs", max_epochs)
+        n_stages = sum(share > 0 for share in self.module.stages())
+        if max_epochs < n_stages:
+            raise ValueError(f"`max_epochs` is {max_epochs}, but training has {n_stages} stages: pass at least that.")
         if check_val_every_n_epoch is None:
             check_val_every_n_epoch = round(STEPS_PER_VALIDATION / math.ceil(n_train / batch_size))
             check_val_every_n_epoch = min(max(check_val_every_n_epoch, 1), max_epochs)
         if not early_stopping:
             plan_kwargs = {**(plan_kwargs or {}), "max_validation_rise": math.inf}
         if not self.is_trained_:
-            frequencies = self._gene_frequencies()
-            for denoiser in (self.module.denoiser, self.module.ema_denoiser):
-                denoiser.network.readout.initialise_bias(frequencies)
+            self.module.initialise(counts for counts, _ in Cells(self, None, None, None, None))
         self.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
         super().train(
             max_epochs=max_epochs,
@@ -331,10 +360,3 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
         treated = {name: self._training_conditions()[name] for name in self.module.denoiser.effect_names}
         ids = {name: torch.from_numpy(np.unique(parts.ids[parts.mask])) for name, parts in treated.items()}
         self.module.share_half_doses(ids)
-
-    def _gene_frequencies(self) -> torch.Tensor:
-        """Share of all molecules that each gene has ``(genes,)``, half a molecule added to each."""
-        total = np.zeros(self.summary_stats.n_vars)
-        for counts, _ in Cells(self, None, None, None, None):
-            total += column_sums(counts).cpu().numpy()
-        return torch.from_numpy((total + 0.5) / (total + 0.5).sum()).float()

@@ -51,6 +51,7 @@ class TokenEdits(Tokens):
         (2, 765)
         """
         self._require_training()
+        self._thinning("hold_tokens")
         self._require_sum()
         if not isinstance(levels, Mapping):
             levels = dict.fromkeys([levels] if isinstance(levels, str) else levels, 0.0)
@@ -58,7 +59,7 @@ class TokenEdits(Tokens):
         check_tokens(list(levels), names, "levels")
         held = copy(self)
         held.module = deepcopy(self.module)
-        readout = held.module.ema_denoiser.network.readout
+        readout = held._thinning("hold_tokens").ema_denoiser.network.additive_readout
         for token, level in levels.items():
             if not is_finite_number(level):
                 raise ValueError(f"`levels` holds {level!r} for {token!r}: pass a number of standard deviations.")
@@ -91,7 +92,7 @@ class TokenEdits(Tokens):
         """
         self._require_training()
         check_positive_integer("n_tokens", n_tokens)
-        if not self.module.denoiser.network.trunk.nested:
+        if not self.module.nested:
             raise ValueError("The tokens are not nested: make and train the model with `nested_tokens=True`.")
         if n_tokens > len(self._token_names()):
             raise ValueError(f"`n_tokens` is {n_tokens}, but the model has {len(self._token_names())} tokens.")

@@ -26,6 +26,10 @@ from ._base import ModelBase
 from ._cells import Cells
 
 BASIS_CELLS = 20_000
+NOT_ADDITIVE = (
+    "The tokens of this model do not add up to the scores of the genes, so they have no loadings and activations: make "
+    "and train one with `readout=ReadoutOptions(kind='additive')`."
+)
 GRADIENT_CELLS = 2_000
 LoadingMethod = Literal["readout", "encoder", "gradient"]
 
@@ -113,7 +117,8 @@ class Tokens(ModelBase):
         if method == "encoder" and groupby is not None:
             raise ValueError("`groupby` does not go with `method='encoder'`, whose weights are the same in all cells.")
         if method == "encoder":
-            values = encoder_weights(self.module.ema_denoiser, self._directions()).cpu().numpy()[basis.order].T
+            denoiser = self._thinning("get_token_loadings(method='encoder')").ema_denoiser
+            values = encoder_weights(denoiser, self._directions()).cpu().numpy()[basis.order].T
         elif method == "readout" and groupby is None:
             values = basis.loadings
         else:
@@ -222,8 +227,9 @@ class Tokens(ModelBase):
     def _gradient_of(self, adata: AnnData | None, indices: np.ndarray) -> np.ndarray:
         """Mean gradient of the activations over some cells ``(genes, tokens)``."""
         chosen, directions = spread(indices, GRADIENT_CELLS), self._directions()
+        denoiser = self._thinning("get_token_loadings(method='gradient')").ema_denoiser
         cells = Cells(self, adata, chosen, None, None)
-        sums = [activation_gradient(self.module.ema_denoiser, *batch, directions).cpu().numpy() for batch in cells]
+        sums = [activation_gradient(denoiser, *batch, directions).cpu().numpy() for batch in cells]
         return (np.sum(sums, axis=0) / len(chosen))[self._token_basis().order].T
 
     def _directions(self) -> torch.Tensor:
@@ -233,25 +239,34 @@ class Tokens(ModelBase):
 
     def _weights(self) -> np.ndarray:
         """Weights of the genes on what the tokens say ``(tokens, readout_dim, genes)``."""
-        return self.module.ema_denoiser.network.readout.loadings().cpu().numpy()
+        weights = self.module.gene_weights()
+        if weights is None:
+            raise ValueError(NOT_ADDITIVE)
+        return weights.cpu().numpy()
 
     def _moments(self, adata: AnnData | None, indices: np.ndarray) -> HiddenMoments:
         cells = Cells(self, adata, indices, None, None)
         return reduce(HiddenMoments.merge, (HiddenMoments.of(self.module.hidden(*c).cpu().numpy()) for c in cells))
 
     def _remember_token_basis(self, indices: np.ndarray) -> None:
-        """Find directions and loadings of the tokens over (at most 20,000 of) the cells that were trained on."""
+        """Find directions and loadings of the tokens over (at most 20,000 of) the cells that were trained on.
+
+        Without an additive read-out there are none.
+        """
+        if self.module.gene_weights() is None:
+            return
         moments = self._moments(None, spread(np.sort(indices), BASIS_CELLS))
-        nested = self.module.denoiser.network.trunk.nested
-        self.token_basis_ = tuple(token_basis(moments, self._weights(), by_variance=not nested))
+        self.token_basis_ = tuple(token_basis(moments, self._weights(), by_variance=not self.module.nested))
 
     def _require_sum(self) -> None:
         """Raise if tokens do not add up in the log-rates."""
-        pooling = self.module.denoiser.network.readout.options.pooling
+        pooling = self.module.size.readout.pooling
         if pooling != "sum":
             raise ValueError(f"The tokens are pooled by {pooling!r}, so log-rates are no sum over them.")
 
     def _token_basis(self) -> TokenBasis:
+        if self.module.gene_weights() is None:
+            raise ValueError(NOT_ADDITIVE)
         return TokenBasis(*self.token_basis_)
 
     def _token_names(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, UNS_KEY
 
 from ._cells import Cells, generator_from
-from ._generation import N_STEPS
+from ._generation import N_STEPS, whole_counts
 from ._inspection import Inspection
 from ._perturbation import Perturbation
 from ._representation import Representation
@@ -52,7 +52,7 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
         adata
             Cells; by default those the model was made with.
         keys
-            Which of the first four to write, by default all.
+            Which of the first four to write, by default all; without an additive read-out only the first two are there.
         n_steps, batch_size, seed, silent
             As in :meth:`generate`, for the twins.
 
@@ -63,10 +63,12 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
         True
         """
         self._require_training()
-        keys = KEYS if keys is None else [keys] if isinstance(keys, str) else list(keys)
-        unknown = [key for key in keys if key not in KEYS]
+        additive = self.module.gene_weights() is not None
+        there = KEYS if additive else KEYS[:2]
+        keys = there if keys is None else [keys] if isinstance(keys, str) else list(keys)
+        unknown = [key for key in keys if key not in there]
         if unknown:
-            raise ValueError(f"`keys` names {unknown}: choose from {list(KEYS)}.")
+            raise ValueError(f"`keys` names {unknown}: choose from {list(there)}.")
         if adata is not None and adata.is_view:
             raise ValueError("`adata` is a view: results would go to a copy of it. Pass `adata.copy()` and keep that.")
         adata = self._validate_anndata(adata)
@@ -80,7 +82,8 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
         results = {key: compute[key]() for key in keys}
         for key, values in results.items():
             (adata.varm if key == LOADINGS_KEY else adata.obsm)[key] = values
-        adata.uns[UNS_KEY] = self._about_tokens(adata)
+        if additive:
+            adata.uns[UNS_KEY] = self._about_tokens(adata)
 
     def _twins(
         self, adata: AnnData, n_steps: int, seed: int | None, batch_size: int | None, silent: bool
@@ -89,7 +92,9 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
         cells = Cells(self, adata, None, batch_size, None if silent else "Generating")
         generator = generator_from(seed, self.device)
         twins = [
-            self._grow(conditions, self.module.library(counts), generator, n_steps=n_steps)
+            whole_counts(
+                self.module.generate(conditions, self.module.library(counts), n_steps=n_steps, generator=generator)
+            )
             for counts, conditions in cells
         ]
         return cells.in_order(twins)

@@ -1,19 +1,33 @@
-"""The method on one page, and how many molecules a generated cell gets."""
+"""The processes, one on a page each, and how many molecules a generated cell gets."""
 
-from ._denoiser import Denoiser, InterventionKind
+from ._denoiser import ConditionedDenoiser, Denoiser, InterventionKind
+from ._gaussian import GaussianModule
+from ._gaussian_options import GaussianOptions
+from ._latent import LatentModule
+from ._latent_options import LatentOptions
 from ._library_size import LibrarySizeModel, condition_codes
 from ._path import growth_path
+from ._process import DiffusionModule, Predictor
+from ._processes import PROCESSES, process_module
+from ._thinning import ThinningModule
 from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis
-from ._token_diffusion import TokenDiffusionModule
 from ._token_readings import activation_gradient, attention_weights, contributions, encoder_weights
 
 __all__ = [
+    "PROCESSES",
+    "ConditionedDenoiser",
     "Denoiser",
+    "DiffusionModule",
+    "GaussianModule",
+    "GaussianOptions",
     "HiddenMoments",
     "InterventionKind",
+    "LatentModule",
+    "LatentOptions",
     "LibrarySizeModel",
+    "Predictor",
+    "ThinningModule",
     "TokenBasis",
-    "TokenDiffusionModule",
     "activation_gradient",
     "attention_weights",
     "condition_codes",
@@ -21,5 +35,6 @@ __all__ = [
     "encoder_weights",
     "growth_path",
     "loadings_in_group",
+    "process_module",
     "token_basis",
 ]

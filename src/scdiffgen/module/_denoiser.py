@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from scdiffgen.nn import (
     ConditionOptions,
     EffectNetwork,
     GeneScores,
+    InputKind,
     NetworkSize,
     TokenNetwork,
     UniversalCombination,
@@ -24,13 +26,13 @@ Conditions = Mapping[str, Parts[Tensor]]
 InterventionKind = Literal["effect", "embedding"]
 
 
-class Denoiser(nn.Module):
-    """Predict the missing molecules of corrupted cells under given conditions.
+class ConditionedDenoiser(nn.Module):
+    """Embedded conditions, a network that sees them, and networks for what interventions add.
 
     Parameters
     ----------
     n_vars
-        Number of genes.
+        Number of genes, or of whatever is corrupted.
     specs
         The registered conditions.
     size
@@ -43,6 +45,9 @@ class Denoiser(nn.Module):
     features
         Feature vectors ``(categories, n_features)`` of the conditions that have them.
     """
+
+    reads: ClassVar[InputKind] = "counts"
+    """What effects of interventions read: counts or values."""
 
     def __init__(
         self,
@@ -62,14 +67,66 @@ class Denoiser(nn.Module):
         self.combine = (
             UniversalCombination(len(embedded), dim, kind=options.combine) if size.conditioning == "adaln" else None
         )
-        self.network = TokenNetwork(n_vars, size)
+        self.network = self.make_network(n_vars, size)
         self.effects = nn.ModuleList(
-            EffectNetwork(spec, n_vars, size, options, features.get(spec.name))
+            EffectNetwork(spec, n_vars, size, options, features.get(spec.name), self.reads)
             for spec in specs
             if spec.name in self.effect_names
         )
         # The base must know whether it was told that a cell is treated or not, or cannot know.
         self.not_told = nn.Parameter(torch.zeros(len(self.effect_names), dim))
+
+    @abstractmethod
+    def make_network(self, n_vars: int, size: NetworkSize) -> nn.Module:
+        """The network of the identity."""
+
+    def added_scores(self, state: Tensor, level: Tensor, library: Tensor, conditions: Conditions) -> dict[str, Tensor]:
+        """Scores ``(cells, genes)`` that interventions add, where any are told; arguments as of the effect network."""
+        return {
+            name: self.effect_of(name)(state, level, library, conditions[name])
+            for name in self.effect_names
+            if name in conditions and conditions[name].mask.any()
+        }
+
+    def effect_of(self, name: str) -> EffectNetwork:
+        """The effect network of an intervention."""
+        return cast("EffectNetwork", self.effects[self.effect_names.index(name)])
+
+    def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
+        """Append feature vectors ``(new, n_features)`` of further categories of a condition; their ids follow on.
+
+        A set of several kinds of parts (:attr:`ConditionSpec.components`) needs the kind of each.
+        """
+        if name in self.effect_names:
+            self.effect_of(name).extend_features(vectors)
+        else:
+            self.embed.extend_features(name, vectors, components)
+
+    def embed_conditions(self, conditions: Conditions, n_cells: int) -> Tensor:
+        """Vectors of everything but the effects.
+
+        One vector a cell ``(cells, conditioning_dim)``; or, unless ``size.conditioning`` is ``"adaln"``, one for each
+        condition ``(cells, conditions, conditioning_dim)``.
+        """
+        vectors = self.embed({n: c for n, c in conditions.items() if n not in self.effect_names}, n_cells)
+        withheld = vectors.new_ones(n_cells, len(self.effect_names), 1)
+        for column, name in enumerate(self.effect_names):
+            if name in conditions:
+                withheld[:, column, 0] = (~conditions[name].told).to(withheld)
+        not_told = withheld * self.not_told
+        if self.combine is None:
+            return torch.cat([vectors, not_told], dim=1)
+        return self.combine(vectors) + not_told.sum(1)
+
+
+class Denoiser(ConditionedDenoiser):
+    """Predict the missing molecules of corrupted cells under given conditions; parameters as in the base class."""
+
+    network: TokenNetwork
+
+    def make_network(self, n_vars: int, size: NetworkSize) -> TokenNetwork:
+        """The base of the scores."""
+        return TokenNetwork(n_vars, size)
 
     def forward(self, thinned: Thinned, conditions: Conditions) -> UrnPrediction:
         """Rates of the next molecule of corrupted cells."""
@@ -104,43 +161,3 @@ class Denoiser(nn.Module):
         for added in self.added_scores(state, n_molecules, library, conditions).values():
             scores = scores._replace(logits=scores.logits + effect_scale * added)
         return UrnPrediction(scores.log_rates(), scores.urn_weights)
-
-    def added_scores(
-        self, state: Tensor, n_molecules: Tensor, library: Tensor, conditions: Conditions
-    ) -> dict[str, Tensor]:
-        """Scores ``(cells, genes)`` that interventions add, where any are told; arguments as in :meth:`predict`."""
-        return {
-            name: self.effect_of(name)(state, n_molecules, library, conditions[name])
-            for name in self.effect_names
-            if name in conditions and conditions[name].mask.any()
-        }
-
-    def effect_of(self, name: str) -> EffectNetwork:
-        """The effect network of an intervention."""
-        return cast("EffectNetwork", self.effects[self.effect_names.index(name)])
-
-    def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
-        """Append feature vectors ``(new, n_features)`` of further categories of a condition; their ids follow on.
-
-        A set of several kinds of parts (:attr:`ConditionSpec.components`) needs the kind of each.
-        """
-        if name in self.effect_names:
-            self.effect_of(name).extend_features(vectors)
-        else:
-            self.embed.extend_features(name, vectors, components)
-
-    def embed_conditions(self, conditions: Conditions, n_cells: int) -> Tensor:
-        """Vectors of everything but the effects.
-
-        One vector a cell ``(cells, conditioning_dim)``; or, unless ``size.conditioning`` is ``"adaln"``, one for each
-        condition ``(cells, conditions, conditioning_dim)``.
-        """
-        vectors = self.embed({n: c for n, c in conditions.items() if n not in self.effect_names}, n_cells)
-        withheld = vectors.new_ones(n_cells, len(self.effect_names), 1)
-        for column, name in enumerate(self.effect_names):
-            if name in conditions:
-                withheld[:, column, 0] = (~conditions[name].told).to(withheld)
-        not_told = withheld * self.not_told
-        if self.combine is None:
-            return torch.cat([vectors, not_told], dim=1)
-        return self.combine(vectors) + not_told.sum(1)

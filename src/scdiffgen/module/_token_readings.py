@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scdiffgen.diffusion import Thinned, row_sums
-from scdiffgen.nn import Attention
+from scdiffgen.nn import Attention, CountEncoder, LinearEncoder
 
 from ._denoiser import Conditions, Denoiser
 
@@ -37,7 +37,7 @@ def contributions(denoiser: Denoiser, counts: Tensor, conditions: Conditions, ge
     genes
         Positions of the genes to return.
     """
-    readout = denoiser.network.readout
+    readout = denoiser.network.additive_readout
     library = row_sums(counts, counts.values())
     whole = Thinned(counts, torch.zeros_like(counts.values()), library, library)
     condition = denoiser.embed_conditions(conditions, len(library))
@@ -64,23 +64,33 @@ def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Conditio
     activation, in the network's order. The first layer is linear in ``log1p(counts)``, so derivatives are taken after
     its output and multiplied by its weights.
     """
-    network = denoiser.network
+    network, encoder = denoiser.network, _weighing_encoder(denoiser)
     library = row_sums(counts, counts.values())
     conditioning = network.trunk.conditioning(library, library, denoiser.embed_conditions(conditions, len(library)))
-    sums = network.trunk.encoder.sum_genes(counts).detach().requires_grad_()
-    activation = torch.einsum("ctr,tr->t", network.readout.hidden(network.trunk(sums, conditioning)), directions)
+    sums = encoder.read(counts).detach().requires_grad_()
+    activation = torch.einsum(
+        "ctr,tr->t", network.additive_readout.hidden(network.trunk(sums, conditioning)), directions
+    )
     gradients = [torch.autograd.grad(token, sums, retain_graph=True)[0].sum(0) for token in activation]
-    return torch.stack(gradients) @ network.trunk.encoder.weight.T
+    return torch.stack(gradients) @ encoder.weight.T
 
 
 @torch.no_grad()
 def encoder_weights(denoiser: Denoiser, directions: Tensor) -> Tensor:
     """Weights of the genes on the activations ``(tokens, genes)`` along the encoder's linear maps alone."""
-    network = denoiser.network
-    encoder = network.trunk.encoder
-    to_tokens = encoder.to_tokens.weight.unflatten(0, encoder.shape)  # (tokens, dim, hidden)
-    read = torch.einsum("tdr,tr->td", network.readout.heads, directions)
-    return torch.einsum("td,tdh->th", read, to_tokens) @ encoder.weight.T
+    read = torch.einsum("tdr,tr->td", denoiser.network.additive_readout.heads, directions)
+    return _weighing_encoder(denoiser).gene_weights(read)
+
+
+def _weighing_encoder(denoiser: Denoiser) -> CountEncoder | LinearEncoder:
+    """The encoder, if it begins by weighing the genes."""
+    encoder = denoiser.network.trunk.encoder
+    if not isinstance(encoder, CountEncoder | LinearEncoder):
+        raise ValueError(
+            "An encoder that attends to genes has no weights of them: use `method='readout'`, or make and train a "
+            "model with `encoder='mlp'`."
+        )
+    return encoder
 
 
 @torch.no_grad()

@@ -1,32 +1,50 @@
 """Networks: they know no diffusion and no AnnData."""
 
+from ._autoencoder import LatentKind, TokenAutoencoder
 from ._categories import CategoryKind
 from ._conditions import ConditionEmbedder, UniversalCombination, withhold
 from ._effects import EffectNetwork
 from ._embedders import ConditionOptions
-from ._network import TokenNetwork
+from ._encoder import CountEncoder, InputKind, LinearEncoder
+from ._gene_attention import GeneAttentionEncoder
+from ._likelihood import CountLikelihood, LikelihoodKind
+from ._network import ScoreNetwork, TokenNetwork
 from ._number_kinds import NumberKind
-from ._readout import AdditiveReadout, GeneScores
+from ._readout import AdditiveReadout
 from ._readout_options import ReadoutOptions
 from ._sets import PoolingKind
-from ._transformer import Attention, ConditioningKind
-from ._trunk import NetworkSize, TokenTrunk
+from ._transformer import Attention, AttentionKind, ConditioningKind
+from ._trunk import EncoderKind, NetworkSize, PositionKind, TokenTrunk
+from ._urn import GeneScores, Urn
 
 __all__ = [
     "AdditiveReadout",
     "Attention",
+    "AttentionKind",
     "CategoryKind",
     "ConditionEmbedder",
     "ConditionOptions",
     "ConditioningKind",
+    "CountEncoder",
+    "CountLikelihood",
     "EffectNetwork",
+    "EncoderKind",
+    "GeneAttentionEncoder",
     "GeneScores",
+    "InputKind",
+    "LatentKind",
+    "LikelihoodKind",
+    "LinearEncoder",
     "NetworkSize",
     "NumberKind",
     "PoolingKind",
+    "PositionKind",
     "ReadoutOptions",
+    "ScoreNetwork",
+    "TokenAutoencoder",
     "TokenNetwork",
     "TokenTrunk",
     "UniversalCombination",
+    "Urn",
     "withhold",
 ]

@@ -21,6 +21,7 @@ from scdiffgen._conditions import ConditionSpec, Parts
 
 from ._conditions import clear_padding
 from ._embedders import ConditionOptions, embed_parts
+from ._encoder import InputKind
 from ._features import FeatureEmbedding
 from ._trunk import NetworkSize, TokenTrunk
 
@@ -42,6 +43,8 @@ class EffectNetwork(nn.Module):
         How interventions and doses are embedded.
     features
         Feature vectors ``(categories, n_features)`` of the interventions, where they have them.
+    reads
+        What a corrupted cell is, see :class:`TokenTrunk`.
     """
 
     def __init__(
@@ -51,11 +54,13 @@ class EffectNetwork(nn.Module):
         size: NetworkSize,
         options: ConditionOptions,
         features: Tensor | None = None,
+        reads: InputKind = "counts",
     ) -> None:
         super().__init__()
         size = replace(
             size,
             conditioning="adaln",  # each pass has one vector to be conditioned on, that of an intervention
+            attention="within",  # the rows of a pass are interventions
             token_dim=max(size.token_dim // (2 * size.n_heads), 1) * size.n_heads,
             n_layers=max(size.n_layers // 2, 1),
             n_hidden=max(size.n_hidden // 2, 1),
@@ -63,7 +68,7 @@ class EffectNetwork(nn.Module):
         self.embed = embed_parts(spec, size.conditioning_dim, options)
         if features is not None:
             self._feature_table().extend(features)
-        self.trunk = TokenTrunk(n_genes, size)
+        self.trunk = TokenTrunk(n_genes, size, reads)
         scale = size.token_dim**-0.5
         self.heads = nn.Parameter(torch.randn(size.n_tokens, size.token_dim, EFFECT_READOUT_DIM) * scale)
         n_hidden = size.n_tokens * EFFECT_READOUT_DIM
@@ -73,25 +78,25 @@ class EffectNetwork(nn.Module):
         )
         self.interaction_weights = nn.Parameter(torch.zeros(n_hidden, n_genes)) if spec.n_slots > 1 else None
 
-    def forward(self, state: Tensor, n_molecules: Tensor, library: Tensor, parts: Parts[Tensor]) -> Tensor:
+    def forward(self, state: Tensor, level: Tensor, library: Tensor, parts: Parts[Tensor]) -> Tensor:
         """Scores ``(cells, genes)`` to add; exactly zero where there is no intervention, or none is told.
 
         Parameters
         ----------
         state
-            Molecules there, CSR or dense ``(cells, genes)``.
-        n_molecules, library
-            Molecules there, and in the finished cell, ``(cells,)``.
+            Corrupted cells ``(cells, genes)``; counts may be CSR.
+        level, library
+            Noise level (of counts: molecules there), and molecules in the finished cell, ``(cells,)``.
         parts
             The interventions of each cell.
         """
         parts = clear_padding(parts, self.gene_weights.dtype)
         mask, vectors, gates = parts.mask, self.embed(parts), self.gates(parts)
-        gene_sums = self.trunk.encoder.sum_genes(state)
+        gene_sums = self.trunk.encoder.read(state)
 
         def hidden(rows: Tensor, condition: Tensor, gate: Tensor) -> Tensor:
             """Sum of ``gate * h`` over the interventions of each cell ``(cells, hidden)``, one intervention a row."""
-            conditioning = self.trunk.conditioning(n_molecules[rows], library[rows], condition)
+            conditioning = self.trunk.conditioning(level[rows], library[rows], condition)
             tokens = self.trunk(gene_sums[rows], conditioning)
             heard = torch.einsum("ctd,tdr->ctr", tokens, self.heads[: tokens.shape[1]]).flatten(1)
             total = heard.new_zeros(len(library), heard.shape[1])

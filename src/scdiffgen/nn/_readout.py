@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -11,26 +9,10 @@ from torch import Tensor, nn
 from ._readout_options import ReadoutOptions
 
 
-class GeneScores(NamedTuple):
-    """Scores of the genes: rates are ``A * softmax(logits) + urn_weights * molecules there``, A the concentration."""
-
-    logits: Tensor  # (cells, genes)
-    log_concentration: Tensor  # (cells, 1), log A
-    urn_weights: Tensor  # (genes,)
-
-    def log_rates(self) -> Tensor:
-        """Log of the first term of the rates ``(cells, genes)``."""
-        return self.logits.log_softmax(1) + self.log_concentration
-
-
 class AdditiveReadout(nn.Module):
-    r"""Additive read-out with an urn term.
+    r"""Additive read-out.
 
-    .. math:: \text{logits} = b + \sum_k W_k h_k, \quad h_k = V_k \, \text{token}_k
-
-    The rate of a gene is :math:`A \, \text{softmax}(\text{logits})_g + w_g x_g`. :math:`A > 0` is a concentration a
-    cell, in units of molecules: how much the tokens' opinion weighs against the molecules that are already there, each
-    of which weighs :math:`w_g \ge 0`.
+    .. math:: \text{scores} = b + \sum_k W_k h_k, \quad h_k = V_k \, \text{token}_k
 
     Parameters
     ----------
@@ -38,8 +20,6 @@ class AdditiveReadout(nn.Module):
         Shapes of the output and of the input.
     readout_dim
         Length of :math:`h_k`.
-    conditioning_dim
-        Length of the conditioning vector, which sets the concentration.
     options
         Forms to compare with this one; pooling by ``"logsumexp"`` is additive in the rates, not in their logarithms.
     """
@@ -50,7 +30,6 @@ class AdditiveReadout(nn.Module):
         n_tokens: int,
         token_dim: int,
         readout_dim: int,
-        conditioning_dim: int,
         options: ReadoutOptions | None = None,
     ) -> None:
         super().__init__()
@@ -60,26 +39,14 @@ class AdditiveReadout(nn.Module):
         start = -3.0 if self.options.nonnegative else 0.0
         self.gene_weights = nn.Parameter(start + torch.randn(n_tokens * readout_dim, n_genes) * 0.01)
         self.bias = nn.Parameter(torch.zeros(n_genes))
-        self.urn_logits = nn.Parameter(torch.full((n_genes,), -3.0))
-        self.concentration = nn.Linear(conditioning_dim, 1)
-        nn.init.zeros_(self.concentration.weight)
-        nn.init.zeros_(self.concentration.bias)
 
-    def forward(self, tokens: Tensor, conditioning: Tensor, n_molecules: Tensor) -> GeneScores:
-        """Scores of the genes from tokens ``(cells, tokens, dim)``; ``n_molecules`` ``(cells,)`` are there."""
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Scores of the genes ``(cells, genes)`` from tokens ``(cells, tokens, dim)``, all or only the first."""
         hidden, weights = self.hidden(tokens), self._weights()
         if self.options.pooling == "sum":
-            logits = torch.addmm(self.bias, hidden.flatten(1), weights[: hidden.shape[1] * hidden.shape[2]])
-        else:
-            said = torch.einsum("ctr,trg->ctg", hidden, self.loadings()[: hidden.shape[1]])
-            logits = self.bias + said.logsumexp(1)
-        log_concentration = self.concentration(conditioning) + torch.log1p(n_molecules)[:, None]
-        return GeneScores(logits, log_concentration, self.urn_weights)
-
-    @property
-    def urn_weights(self) -> Tensor:
-        """Weight of a molecule that is already there, for each gene ``(genes,)``."""
-        return F.softplus(self.urn_logits)
+            return torch.addmm(self.bias, hidden.flatten(1), weights[: hidden.shape[1] * hidden.shape[2]])
+        said = torch.einsum("ctr,trg->ctg", hidden, self.loadings()[: hidden.shape[1]])
+        return self.bias + said.logsumexp(1)
 
     def hidden(self, tokens: Tensor) -> Tensor:
         """What each token says to the genes: ``(cells, tokens, readout_dim)``."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, fields
+from typing import Literal, get_args
 
+ReadoutKind = Literal["additive", "mlp", "cross_attention"]
 PoolingOverTokens = Literal["sum", "logsumexp"]
 
 
@@ -14,6 +15,9 @@ class ReadoutOptions:
 
     Parameters
     ----------
+    kind
+        ``"additive"``: a sum over the tokens. ``"mlp"``: a perceptron on all tokens together. ``"cross_attention"``:
+        every gene attends to the tokens. The last two have no loadings, and none of the options below.
     pooling
         How tokens share a gene. ``"sum"``: they add to its log-rate, which gives exact contributions. ``"logsumexp"``:
         they add to its rate, so that for each gene the strongest token counts (as in DRVI,
@@ -26,6 +30,7 @@ class ReadoutOptions:
         Weight of the penalty that draws tokens to different genes.
     """
 
+    kind: ReadoutKind = "additive"
     pooling: PoolingOverTokens = "sum"
     nonnegative: bool = False
     sparsity: float = 0.0
@@ -33,6 +38,12 @@ class ReadoutOptions:
 
     def __post_init__(self) -> None:
         """Check the values."""
+        if self.kind not in get_args(ReadoutKind):
+            raise ValueError(f"`kind` is {self.kind!r}: choose one of {list(get_args(ReadoutKind))}.")
+        if self.kind != "additive" and any(
+            getattr(self, f.name) != f.default for f in fields(self) if f.name != "kind"
+        ):
+            raise ValueError(f"`kind` is {self.kind!r}, which leaves no further choice: give `kind` alone.")
         if self.pooling not in ("sum", "logsumexp"):
             raise ValueError(f"`pooling` is {self.pooling!r}: choose 'sum' or 'logsumexp'.")
         for name in ("sparsity", "orthogonality"):

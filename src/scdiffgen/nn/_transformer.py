@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 ConditioningKind = Literal["adaln", "cross_attention", "concat"]
+AttentionKind = Literal["within", "across"]
 
 
 def modulate(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
@@ -21,7 +22,7 @@ def modulate(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
 
 
 class Attention(nn.Module):
-    """Self-attention of a cell's tokens; cells never see each other."""
+    """Self-attention of the tokens of a row, such as a cell; rows never see each other."""
 
     def __init__(self, dim: int, n_heads: int) -> None:
         super().__init__()
@@ -30,7 +31,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(dim, dim)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` to tokens of the same shape."""
+        """Tokens ``(rows, tokens, dim)`` to tokens of the same shape."""
         query, key, value = self._heads(tokens)
         attended = F.scaled_dot_product_attention(query, key, value)
         return self.out(attended.transpose(1, 2).flatten(2))
@@ -63,6 +64,20 @@ class CrossAttention(nn.Module):
         key, value = self.key_value(sequence).unflatten(2, (2, self.n_heads, -1)).permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(query, key, value)
         return tokens + self.gate * self.out(attended.transpose(1, 2).flatten(2))
+
+
+class CellAttention(nn.Module):
+    """Each token reads the same token of all cells, behind a zero-initialised gate: a fresh one is the identity."""
+
+    def __init__(self, dim: int, n_heads: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.attention = Attention(dim, n_heads)
+        self.gate = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Tokens ``(cells, tokens, dim)`` to tokens; the order of the cells does not matter."""
+        return tokens + self.gate * self.attention(self.norm(tokens).transpose(0, 1)).transpose(0, 1)
 
 
 class Block(nn.Module):
@@ -103,6 +118,9 @@ class TokenTransformer(nn.Module):
     kind
         Where the conditions are: in the conditioning vector (``"adaln"``); or a sequence of vectors, which a sublayer
         before each block reads (``"cross_attention"``) or which are tokens of the cell until the end (``"concat"``).
+    attention
+        ``"within"``: cells never see each other. ``"across"``: after each block, each token attends to the same token
+        of all cells.
     """
 
     def __init__(
@@ -113,6 +131,7 @@ class TokenTransformer(nn.Module):
         conditioning_dim: int,
         dropout: float,
         kind: ConditioningKind = "adaln",
+        attention: AttentionKind = "within",
     ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(Block(dim, n_heads, conditioning_dim, dropout) for _ in range(n_layers))
@@ -121,6 +140,7 @@ class TokenTransformer(nn.Module):
         self.readers = nn.ModuleList(
             CrossAttention(dim, n_heads, conditioning_dim) for _ in self.blocks if kind == "cross_attention"
         )
+        self.across = nn.ModuleList(CellAttention(dim, n_heads) for _ in self.blocks if attention == "across")
 
     def forward(self, tokens: Tensor, conditioning: Tensor, sequence: Tensor | None = None) -> Tensor:
         """Tokens ``(cells, tokens, dim)`` to tokens.
@@ -135,4 +155,6 @@ class TokenTransformer(nn.Module):
             if self.readers:
                 tokens = self.readers[layer](tokens, sequence)
             tokens = block(tokens, conditioning)
+            if self.across:
+                tokens = self.across[layer](tokens)
         return self.norm(tokens[:, :n_tokens])

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
 
-from ._encoder import CountEncoder
+from ._encoder import CountEncoder, GeneEncoder, InputKind, LinearEncoder
+from ._gene_attention import GeneAttentionEncoder
 from ._number_kinds import NUMBER_EMBEDDINGS, NumberKind, log_count_embedding
+from ._numbers import SinusoidalEmbedding
 from ._readout_options import ReadoutOptions
-from ._transformer import ConditioningKind, TokenTransformer
+from ._transformer import AttentionKind, ConditioningKind, TokenTransformer
+
+EncoderKind = Literal["mlp", "linear", "cross_attention"]
+PositionKind = Literal["learned", "sinusoidal", "none"]
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,13 @@ class NetworkSize:
         How conditions reach the tokens: ``"adaln"``, ``"cross_attention"`` or ``"concat"``.
     level_embedding
         How noise level and library size are embedded, a name in ``NUMBER_EMBEDDINGS``.
+    encoder
+        How genes become tokens: ``"mlp"``, ``"linear"``, or ``"cross_attention"`` over the expressed genes.
+    positions
+        What tells tokens apart beside the encoder: ``"learned"`` vectors, ``"sinusoidal"`` ones, or ``"none"``.
+    attention
+        Whether tokens attend to those of their own cell (``"within"``), or then also to those of the other cells of the
+        minibatch (``"across"``): a cell then depends on the cells it comes with.
     """
 
     n_tokens: int = 8
@@ -55,6 +69,9 @@ class NetworkSize:
     nested_tokens: bool = False
     conditioning: ConditioningKind = "adaln"
     level_embedding: NumberKind = "sinusoidal"
+    encoder: EncoderKind = "mlp"
+    positions: PositionKind = "learned"
+    attention: AttentionKind = "within"
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -67,9 +84,37 @@ class NetworkSize:
             raise ValueError(f"`token_dim` ({self.token_dim}) must be a multiple of `n_heads` ({self.n_heads}).")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"`dropout` is {self.dropout}: pass a share in [0, 1).")
-        for name, kinds in (("conditioning", get_args(ConditioningKind)), ("level_embedding", NUMBER_EMBEDDINGS)):
+        known: dict[str, Sequence[str]] = {
+            "conditioning": get_args(ConditioningKind),
+            "level_embedding": list(NUMBER_EMBEDDINGS),
+            "encoder": get_args(EncoderKind),
+            "positions": get_args(PositionKind),
+            "attention": get_args(AttentionKind),
+        }
+        for name, kinds in known.items():
             if getattr(self, name) not in kinds:
                 raise ValueError(f"`{name}` is {getattr(self, name)!r}: pass one of {list(kinds)}.")
+
+
+ENCODERS: dict[str, Callable[[int, NetworkSize, InputKind], GeneEncoder]] = {
+    "mlp": lambda n_genes, size, reads: CountEncoder(
+        n_genes, size.n_tokens, size.token_dim, size.n_hidden, size.conditioning_dim, size.dropout, reads
+    ),
+    "linear": lambda n_genes, size, reads: LinearEncoder(
+        n_genes, size.n_tokens, size.token_dim, size.conditioning_dim, reads
+    ),
+    "cross_attention": lambda n_genes, size, reads: GeneAttentionEncoder(
+        n_genes, size.n_tokens, size.token_dim, size.n_heads, size.conditioning_dim, reads
+    ),
+}
+
+
+def fixed_positions(size: NetworkSize) -> Tensor:
+    """Position of each token ``(tokens, dim)`` that is not learned: sines and cosines of its number, or nothing."""
+    if size.positions == "none":
+        return torch.zeros(size.n_tokens, size.token_dim)
+    waves = SinusoidalEmbedding(size.token_dim, min_period=2 * math.pi, max_period=2e4 * math.pi)
+    return waves(torch.arange(size.n_tokens, dtype=torch.float32))
 
 
 class Conditioning(NamedTuple):
@@ -88,31 +133,43 @@ class TokenTrunk(nn.Module):
         Number of genes.
     size
         Widths and depths.
+    reads
+        What a corrupted cell is. ``"counts"``: molecules; of them and of the noise level, which is their number, the
+        logarithm is taken. ``"values"``: numbers of order one, dense, and a level that is a logarithm already.
     """
 
-    def __init__(self, n_genes: int, size: NetworkSize) -> None:
+    positions: Tensor
+
+    def __init__(self, n_genes: int, size: NetworkSize, reads: InputKind = "counts") -> None:
         super().__init__()
         dim = size.conditioning_dim
+        self.reads = reads
         self.kind = size.conditioning
         self.embed_level = log_count_embedding(size.level_embedding, dim)
         self.embed_library = log_count_embedding(size.level_embedding, dim)
         n_joined = 3 if self.kind == "adaln" else 2
         self.join = nn.Sequential(nn.Linear(n_joined * dim, dim), nn.SiLU(), nn.Linear(dim, dim), nn.SiLU())
-        self.encoder = CountEncoder(n_genes, size.n_tokens, size.token_dim, size.n_hidden, dim, size.dropout)
-        self.positions = nn.Parameter(torch.randn(size.n_tokens, size.token_dim) * 0.02)
+        self.encoder = ENCODERS[size.encoder](n_genes, size, reads)
+        if size.positions == "learned":
+            self.positions = nn.Parameter(torch.randn(size.n_tokens, size.token_dim) * 0.02)
+        else:
+            self.register_buffer("positions", fixed_positions(size))
         self.nested = size.nested_tokens
-        self.transformer = TokenTransformer(size.token_dim, size.n_layers, size.n_heads, dim, size.dropout, self.kind)
+        self.transformer = TokenTransformer(
+            size.token_dim, size.n_layers, size.n_heads, dim, size.dropout, self.kind, size.attention
+        )
 
-    def conditioning(self, n_molecules: Tensor, library: Tensor, condition: Tensor) -> Conditioning:
+    def conditioning(self, level: Tensor, library: Tensor, condition: Tensor) -> Conditioning:
         """Join noise level and library size ``(cells,)`` with the conditions.
 
         Conditions are one vector a cell ``(cells, conditioning_dim)`` with ``"adaln"``, otherwise several ``(cells,
         vectors, conditioning_dim)``. Cross-attention has the level beside them, so that there is always one to read.
         """
-        level, depth = self.embed_level(torch.log1p(n_molecules)), self.embed_library(torch.log1p(library))
+        noise = self.embed_level(torch.log1p(level) if self.reads == "counts" else level)
+        depth = self.embed_library(torch.log1p(library))
         if self.kind == "adaln":
-            return Conditioning(self.join(torch.cat([level, depth, condition], dim=1)))
-        vector = self.join(torch.cat([level, depth], dim=1))
+            return Conditioning(self.join(torch.cat([noise, depth, condition], dim=1)))
+        vector = self.join(torch.cat([noise, depth], dim=1))
         if self.kind == "cross_attention":
             condition = torch.cat([condition, vector[:, None]], dim=1)
         return Conditioning(vector, condition)

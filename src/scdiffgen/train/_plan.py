@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -14,7 +16,7 @@ from scvi.module.base import LossOutput
 from torch import Tensor
 
 from scdiffgen.diffusion import update_ema
-from scdiffgen.module import TokenDiffusionModule
+from scdiffgen.module import DiffusionModule
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +70,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
 
     def __init__(
         self,
-        module: TokenDiffusionModule,
+        module: DiffusionModule,
         lr: float = TrainingPlanConfig.lr,
         weight_decay: float = TrainingPlanConfig.weight_decay,
         n_warmup_steps: int = TrainingPlanConfig.n_warmup_steps,
@@ -84,6 +86,8 @@ class DiffusionTrainingPlan(pl.LightningModule):
         self.n_obs_training = self.n_obs_validation = 0  # set by scvi's TrainRunner
         self._best_loss = math.inf
         self._n_skipped = 0
+        self._stage = self._stage_start = 0
+        self._stage_ends: list[int] = []  # epochs
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         """Loss of one minibatch."""
@@ -122,9 +126,17 @@ class DiffusionTrainingPlan(pl.LightningModule):
                 "`train(plan_kwargs={'lr': 5e-4})`, or in full precision, `train(precision='32-true')`."
             )
 
+    def on_train_epoch_start(self) -> None:
+        """Begin the next stage where it is time: what it needs of the cells is computed once."""
+        if self._stage + 1 < len(self._stage_ends) and self.current_epoch >= self._stage_ends[self._stage]:
+            self._stage, self._stage_start, self._best_loss = self._stage + 1, self.global_step, math.inf
+            loaders = [self.trainer.train_dataloader, self.trainer.val_dataloaders]
+            cached = [loader.cache(self.module.compute_once) for loader in loaders if loader]
+            self.module.begin_stage(cached[0])
+
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Move the averaged weights."""
-        step = self.global_step
+        step = self.global_step - self._stage_start
         decay = min(self.config.ema_decay, (1 + step) / (10 + step))
         update_ema(self.module.ema_denoiser, self.module.denoiser, decay)
 
@@ -132,11 +144,12 @@ class DiffusionTrainingPlan(pl.LightningModule):
         """Stop where the validation loss says that the model over-fits."""
         loss = float(self.trainer.callback_metrics["validation_loss"])
         self._best_loss = min(self._best_loss, loss)
-        if loss > self._best_loss * (1 + self.config.max_validation_rise):
+        last_stage = self._stage + 1 == len(self._stage_ends)
+        if last_stage and loss > self._best_loss * (1 + self.config.max_validation_rise):
             self.trainer.should_stop = True
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
-        """AdamW, and a learning rate that warms up and decays over the whole run."""
+        """AdamW, and a learning rate that warms up and decays over the whole run, or over each of its stages."""
         config, parameters = self.config, list(self.module.denoiser.parameters())
         groups = [
             {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
@@ -144,10 +157,28 @@ class DiffusionTrainingPlan(pl.LightningModule):
         ]
         optimizer = torch.optim.AdamW(groups, lr=config.lr, fused=True)
         n_steps = max(int(self.trainer.estimated_stepping_batches), 1)
-        n_warmup = max(min(config.n_warmup_steps, n_steps // 10), 1)
+        n_batches = max(int(self.trainer.num_training_batches), 1)
+        self._stage_ends = stage_ends(self.module.stages(), math.ceil(n_steps / n_batches))
+        starts = [0, *(n_batches * end for end in self._stage_ends[:-1])]
+        lengths = [max(end - start, 1) for start, end in zip(starts, [*starts[1:], n_steps], strict=True)]
 
         def factor(step: int) -> float:
-            return min((step + 1) / n_warmup, 1.0) * 0.5 * (1 + math.cos(math.pi * min(step / n_steps, 1)))
+            stage = bisect_right(starts, step) - 1
+            n_warmup = max(min(config.n_warmup_steps, lengths[stage] // 10), 1)
+            done = step - starts[stage]
+            return min((done + 1) / n_warmup, 1.0) * 0.5 * (1 + math.cos(math.pi * min(done / lengths[stage], 1)))
 
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+def stage_ends(shares: Sequence[float], n_epochs: int) -> list[int]:
+    """Epochs at which stages end that take such shares of them; a stage with a share takes an epoch at least."""
+    ends: list[int] = []
+    total = 0.0
+    for position, share in enumerate(shares):
+        total += share
+        n_later = sum(later > 0 for later in shares[position + 1 :])
+        least = (ends[-1] if ends else 0) + (share > 0)
+        ends.append(min(max(round(total * n_epochs), least), n_epochs - n_later))
+    return ends

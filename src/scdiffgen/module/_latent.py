@@ -1,0 +1,198 @@
+"""Latent diffusion: an autoencoder turns cells into tokens, and Gaussian diffusion generates tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from scvi.module.base import LossOutput
+from torch import Tensor
+
+from scdiffgen._batch import parts_from_batch
+from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.nn import ConditionOptions, NetworkSize, ReadoutOptions, TokenAutoencoder, withhold
+
+from ._batch import gene_frequencies
+from ._denoiser import Conditions, InterventionKind
+from ._gaussian import ExpressionDenoiser
+from ._latent_options import LatentOptions
+from ._vector_diffusion import VectorDiffusion
+
+TOKENS, LIBRARY = "latent tokens", "latent library"
+"""Keys under which a cached minibatch holds what was computed of its counts."""
+
+
+class Encoded(NamedTuple):
+    """Cells of which the tokens are known."""
+
+    vector: Tensor  # (cells, tokens * latent_dim), standardised
+    library: Tensor  # (cells,)
+
+
+class LatentDenoiser(ExpressionDenoiser):
+    """Autoencoder of cells, and denoiser of its tokens laid side by side, which are to it what genes are elsewhere."""
+
+    def __init__(
+        self,
+        n_vars: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        options: ConditionOptions,
+        intervention: InterventionKind,
+        features: Mapping[str, Tensor],
+        process_options: LatentOptions,
+    ) -> None:
+        length = size.n_tokens * process_options.latent_dim
+        inner = replace(size, readout=ReadoutOptions(), encoder="mlp")
+        super().__init__(length, specs, inner, options, intervention, features)
+        self.autoencoder = TokenAutoencoder(
+            n_vars, size, process_options.latent_dim, process_options.likelihood, process_options.tokens
+        )
+
+
+class LatentModule(VectorDiffusion):
+    """Gaussian diffusion of the tokens of an autoencoder.
+
+    It is trained in two stages. In the second the autoencoder stays as it is; tokens are computed once, and the counts
+    are not looked at again.
+    """
+
+    process = "latent"
+    options_cls = LatentOptions
+    process_options: LatentOptions
+    denoiser: LatentDenoiser
+    ema_denoiser: LatentDenoiser
+    mean: Tensor
+    scale: Tensor
+    stage: Tensor
+
+    def make_denoiser(
+        self,
+        n_vars: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        options: ConditionOptions,
+        intervention: InterventionKind,
+        features: Mapping[str, Tensor],
+    ) -> LatentDenoiser:
+        """Autoencoder, and denoiser of tokens."""
+        if size.nested_tokens:
+            raise ValueError("`nested_tokens` does not go with `process='latent'`, which generates all tokens at once.")
+        if size.readout.kind != "additive":
+            raise ValueError(f"`readout` is {size.readout.kind!r}, but that of `process='latent'` is always additive.")
+        denoiser = LatentDenoiser(n_vars, specs, size, options, intervention, features, self.process_options)
+        self.register_buffer("mean", torch.zeros(denoiser.network.n_genes))
+        self.register_buffer("scale", torch.ones(denoiser.network.n_genes))
+        self.register_buffer("stage", torch.tensor(0))
+        return denoiser
+
+    def length(self) -> int:
+        """Length of all tokens together."""
+        return self.denoiser.network.n_genes
+
+    def initialise(self, batches: Iterable[Tensor]) -> None:
+        """Start from the average cell."""
+        frequencies = gene_frequencies(batches, self.n_vars)
+        for denoiser in (self.denoiser, self.ema_denoiser):
+            denoiser.autoencoder.readout.initialise_bias(frequencies)
+
+    # Two stages.
+
+    def stages(self) -> tuple[float, ...]:
+        """Shares of the epochs: those of the autoencoder, unless it is trained already, and the rest."""
+        share = self.process_options.autoencoder_share
+        return (0.0, 1.0) if self.stage else (share, 1 - share)
+
+    @torch.no_grad()
+    def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Of a minibatch, the mean tokens and all that is registered but the counts."""
+        counts, _ = super().unpack(batch)
+        library = self.library(counts)
+        rest = {key: values for key, values in batch.items() if key != "X"}
+        return {TOKENS: self._encoded(counts), LIBRARY: library, **rest}
+
+    @torch.no_grad()
+    def begin_stage(self, cached: Mapping[str, Tensor]) -> None:
+        """Keep the averaged autoencoder, and standardise its tokens by those of the training cells."""
+        self.denoiser.autoencoder.load_state_dict(self.ema_denoiser.autoencoder.state_dict())
+        if not self.stage:
+            self.mean.copy_(cached[TOKENS].mean(0))
+            self.scale.copy_(cached[TOKENS].std(0).clamp(min=1e-4))
+            self.stage.fill_(1)
+
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Tensor | Encoded, dict[str, Parts[Tensor]]]:
+        """Counts, or what was computed of them, and conditions."""
+        if TOKENS not in batch:
+            return super().unpack(batch)
+        tensors = {key: tensor.to(self.mean.device) for key, tensor in batch.items()}
+        vector = (tensors[TOKENS] - self.mean) / self.scale
+        return Encoded(vector, tensors[LIBRARY]), parts_from_batch(tensors, self.specs)
+
+    def loss(self, cells: Tensor | Encoded, conditions: Conditions) -> LossOutput:
+        """Loss of counts in the first stage (nats per molecule), of tokens in the second."""
+        if isinstance(cells, Tensor) and not self.stage:
+            errors = self._reconstruction(self.denoiser.autoencoder, cells)
+        else:
+            conditions = withhold(conditions, self.withhold_rate, together=self.denoiser.embed.names)
+            errors = self.denoising_loss(self.denoiser, *self._known(cells), conditions)
+        return LossOutput(loss=errors.mean(), n_obs_minibatch=len(errors))
+
+    @torch.no_grad()
+    def validation_loss(
+        self, cells: Tensor | Encoded, conditions: Conditions, generator: torch.Generator
+    ) -> LossOutput:
+        """The same of the averaged networks, nothing withheld, at the given randomness; tokens at their mean."""
+        if isinstance(cells, Tensor) and not self.stage:
+            errors = self._reconstruction(self.ema_denoiser.autoencoder, cells, draw=False)
+        else:
+            errors = self.denoising_loss(self.ema_denoiser, *self._known(cells), conditions, generator)
+        return LossOutput(loss=errors.mean(), n_obs_minibatch=len(errors))
+
+    def _known(self, cells: Tensor | Encoded) -> Encoded:
+        return Encoded(self.to_vector(cells), self.library(cells)) if isinstance(cells, Tensor) else cells
+
+    def _reconstruction(self, autoencoder: TokenAutoencoder, counts: Tensor, *, draw: bool = True) -> Tensor:
+        library = self.library(counts)
+        latent = autoencoder.encode(counts, library)
+        log_prob = autoencoder.log_prob(latent.sample() if draw else latent.mean, counts, library)
+        penalty = autoencoder.readout.penalty()
+        return (self.process_options.kl_weight * latent.divergence() - log_prob) / library + penalty
+
+    # Vectors are tokens, laid side by side.
+
+    @torch.no_grad()
+    def to_vector(self, counts: Tensor) -> Tensor:
+        """Standardised tokens ``(cells, length)``."""
+        return (self._encoded(counts) - self.mean) / self.scale
+
+    def to_counts(self, vector: Tensor, library: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Counts drawn from the likelihood."""
+        return self.ema_denoiser.autoencoder.sample(self._latent(vector), library, generator)
+
+    @torch.no_grad()
+    def expression(self, counts: Tensor, conditions: Conditions) -> Tensor:
+        """Shares of the genes ``(cells, genes)`` that the tokens of cells stand for."""
+        return self.ema_denoiser.autoencoder.shares(self.tokens(counts, conditions))
+
+    @torch.no_grad()
+    def tokens(self, counts: Tensor, conditions: Conditions) -> Tensor:
+        """Tokens ``(cells, tokens, latent_dim)``; conditions do not matter to them."""
+        return self._encoded(counts).unflatten(1, (self.size.n_tokens, -1))
+
+    @torch.no_grad()
+    def hidden(self, counts: Tensor, conditions: Conditions) -> Tensor:
+        """What each token of whole cells says to the genes: ``(cells, tokens, readout_dim)``."""
+        return self.ema_denoiser.autoencoder.hidden(self.tokens(counts, conditions))
+
+    def gene_weights(self) -> Tensor:
+        """Weights of the genes on :meth:`hidden`: ``(tokens, readout_dim, genes)``, of log-rates."""
+        return self.ema_denoiser.autoencoder.readout.loadings()
+
+    def _encoded(self, counts: Tensor) -> Tensor:
+        autoencoder = self.ema_denoiser.autoencoder.eval()  # which is never trained, so has no dropout
+        return autoencoder.encode(counts, self.library(counts)).mean.flatten(1)
+
+    def _latent(self, vector: Tensor) -> Tensor:
+        return (vector * self.scale + self.mean).unflatten(1, (self.size.n_tokens, -1))

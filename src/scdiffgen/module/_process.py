@@ -1,0 +1,259 @@
+"""What every process provides, and what all of them share: conditions, guidance, averaged weights.
+
+A process says how cells are corrupted and how they are generated. It is a subclass of :class:`DiffusionModule` in a
+file of its own, listed in ``_processes.py``; the model and the training plan see the base class alone.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, ClassVar
+
+import torch
+from scvi.module.base import BaseModuleClass, LossOutput
+from torch import Tensor
+
+from scdiffgen._batch import parts_from_batch
+from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.diffusion import row_sums
+from scdiffgen.nn import ConditionOptions, NetworkSize
+
+from ._batch import counts_from_batch
+from ._denoiser import ConditionedDenoiser, Conditions, InterventionKind
+
+Predictor = Callable[..., Any]
+"""A network whose conditions are bound; what it takes and returns is between it and its process."""
+
+
+class DiffusionModule(BaseModuleClass):
+    """A way to corrupt and to generate cells, with the network that it trains.
+
+    Parameters
+    ----------
+    n_vars
+        Number of genes.
+    specs
+        The registered conditions.
+    size
+        Widths and depths of the network.
+    withhold_rate
+        Share of cells from which each condition is withheld while training, so that any subset of the conditions may be
+        given when generating. In half of the cases all that are embedded are withheld together: what guidance compares
+        with.
+    options
+        How conditions are embedded.
+    intervention
+        How interventions enter: ``"effect"`` or ``"embedding"``, see :class:`ConditionedDenoiser`.
+    features
+        Feature vectors ``(categories, n_features)`` of the conditions that have them.
+    process_options
+        Settings of the process, of the class ``options_cls``.
+    """
+
+    process: ClassVar[str]
+    """What users write: ``process="thinning"``."""
+
+    options_cls: ClassVar[type | None] = None
+    """A frozen dataclass of plain values with the settings of the process, if it has any."""
+
+    denoiser: ConditionedDenoiser
+    ema_denoiser: ConditionedDenoiser
+
+    def __init__(
+        self,
+        n_vars: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        withhold_rate: float = 0.1,
+        options: ConditionOptions | None = None,
+        intervention: InterventionKind = "effect",
+        features: Mapping[str, Tensor] | None = None,
+        process_options: Any = None,
+    ) -> None:
+        super().__init__()
+        self.specs = tuple(specs)
+        self.n_vars = n_vars
+        self.size = size
+        self.withhold_rate = withhold_rate
+        self.process_options = self._checked(process_options)
+        self.denoiser = self.make_denoiser(
+            n_vars, specs, size, options or ConditionOptions(), intervention, features or {}
+        )
+        self.ema_denoiser = deepcopy(self.denoiser).requires_grad_(requires_grad=False)
+
+    # What a process must provide.
+
+    @abstractmethod
+    def make_denoiser(
+        self,
+        n_vars: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        options: ConditionOptions,
+        intervention: InterventionKind,
+        features: Mapping[str, Tensor],
+    ) -> ConditionedDenoiser:
+        """Everything that is trained."""
+
+    @abstractmethod
+    def initialise(self, batches: Iterable[Tensor]) -> None:
+        """Take what the process must know of the cells before its first training, from their CSR counts."""
+
+    @abstractmethod
+    def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
+        """Training loss of CSR counts ``(cells, genes)``, conditions withheld at random."""
+
+    @abstractmethod
+    def validation_loss(self, counts: Tensor, conditions: Conditions, generator: torch.Generator) -> LossOutput:
+        """The same of the averaged network, nothing withheld, at the given randomness."""
+
+    @abstractmethod
+    def bind(self, conditions: Conditions, n_cells: int, effect_scale: float) -> Predictor:
+        """The averaged network under given conditions, effects of interventions multiplied."""
+
+    @abstractmethod
+    def guide(self, unconditional: Predictor, conditional: Sequence[Predictor], scales: Sequence[float]) -> Predictor:
+        """Move a prediction towards others; a single scale between 0 and 1 leads from the one to the other."""
+
+    @abstractmethod
+    def draw(
+        self, predictor: Predictor, library: Tensor, *, n_steps: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Draw cells of about ``library`` ``(cells,)`` molecules: dense whole counts ``(cells, genes)``."""
+
+    @abstractmethod
+    def counterfactual(
+        self,
+        counts: Tensor,
+        own: Conditions,
+        asked: Conditions,
+        *,
+        keep: float,
+        guidance_scale: float | Mapping[str, float] = 1.0,
+        n_steps: int,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Draw cells under other conditions than their own, with a share ``keep`` in [0, 1) of each kept."""
+
+    @abstractmethod
+    def expression(self, counts: Tensor, conditions: Conditions) -> Tensor:
+        """Expected expression ``(cells, genes)`` of whole cells, in shares that sum to 1."""
+
+    @abstractmethod
+    def tokens(self, counts: Tensor, conditions: Conditions) -> Tensor:
+        """Tokens ``(cells, tokens, dim)`` of whole cells."""
+
+    @abstractmethod
+    def hidden(self, counts: Tensor, conditions: Conditions) -> Tensor:
+        """What each token of whole cells says to the genes: ``(cells, tokens, readout_dim)``."""
+
+    @abstractmethod
+    def gene_weights(self) -> Tensor | None:
+        """Weights of the genes on :meth:`hidden` ``(tokens, readout_dim, genes)``; ``None`` if tokens do not add up."""
+
+    # What all processes share.
+
+    @property
+    def nested(self) -> bool:
+        """Whether the first tokens were trained to matter most."""
+        return self.size.nested_tokens
+
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Any, dict[str, Parts[Tensor]]]:
+        """CSR counts ``(cells, genes)`` (or what was computed of them) and conditions, on the module's device."""
+        device = self.denoiser.not_told.device  # scvi-tools' property walks all parameters
+        tensors = {key: tensor.to(device) for key, tensor in batch.items()}
+        return counts_from_batch(tensors), parts_from_batch(tensors, self.specs)
+
+    def stages(self) -> tuple[float, ...]:
+        """Shares of the epochs that the stages of training take; most processes have one."""
+        return (1.0,)
+
+    def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What a later stage needs of a minibatch, a row a cell: it gets minibatches of that in place of cells."""
+        return dict(batch)
+
+    def begin_stage(self, cached: Mapping[str, Tensor]) -> None:
+        """Begin the next stage, given what was computed of all training cells."""
+
+    @torch.no_grad()
+    def generate(
+        self,
+        conditions: Conditions,
+        library: Tensor,
+        *,
+        guidance_scale: float | Mapping[str, float] = 1.0,
+        n_steps: int,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Draw cells of ``library`` ``(cells,)`` molecules under given conditions: dense ``(cells, genes)``."""
+        predictor = self.predictor(conditions, len(library), guidance_scale)
+        return self.draw(predictor, library, n_steps=n_steps, generator=generator)
+
+    @torch.no_grad()
+    def interpolate(
+        self,
+        start: Conditions,
+        end: Conditions,
+        fraction: float,
+        library: Tensor,
+        *,
+        n_steps: int,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Draw cells between two conditions: predictions a ``fraction`` of the way from the one to the other."""
+        at_start, at_end = (self.predictor(conditions, len(library)) for conditions in (start, end))
+        between = self.guide(at_start, [at_end], [fraction])
+        return self.draw(between, library, n_steps=n_steps, generator=generator)
+
+    def predictor(
+        self, conditions: Conditions, n_cells: int, guidance_scale: float | Mapping[str, float] = 1.0
+    ) -> Predictor:
+        """Bind conditions, with guidance by one scale for all of them or one for each.
+
+        The scale of an intervention is the factor of its effect, against the control; that of anything else is
+        classifier-free guidance, against the same without it. Conditions without a scale hold on both sides.
+        """
+        effects = [name for name in conditions if name in self.denoiser.effect_names]
+        identity = [name for name in conditions if name not in effects]
+        scales: list[tuple[tuple[str, ...], float]]
+        if isinstance(guidance_scale, Mapping):
+            scales = [((name,), guidance_scale[name]) for name in identity if name in guidance_scale]
+            effect_scale = next((guidance_scale[name] for name in effects if name in guidance_scale), 1.0)
+        else:
+            scales = [(tuple(identity), guidance_scale)] if identity else []
+            effect_scale = guidance_scale
+        guided = {name for names, _ in scales for name in names}
+        rest = {name: parts for name, parts in conditions.items() if name not in guided}
+        told = [self.bind({**rest, **{n: conditions[n] for n in names}}, n_cells, effect_scale) for names, _ in scales]
+        untold = self.bind(rest, n_cells, effect_scale)
+        return self.guide(untold, told, [scale for _, scale in scales]) if told else untold
+
+    def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
+        """Append feature vectors ``(new, n_features)`` of further categories of a condition; nothing is trained."""
+        for denoiser in (self.denoiser, self.ema_denoiser):
+            denoiser.extend_features(name, vectors, components)
+
+    def share_half_doses(self, trained: Mapping[str, Tensor]) -> None:
+        """Give interventions without training cells the median half-maximal dose of those with, whose ids are given."""
+        for denoiser in (self.denoiser, self.ema_denoiser):
+            for name in denoiser.effect_names:
+                denoiser.effect_of(name).share_half_dose(trained[name])
+
+    @staticmethod
+    def library(counts: Tensor) -> Tensor:
+        """Library sizes ``(cells,)`` of CSR counts."""
+        return row_sums(counts, counts.values())
+
+    @classmethod
+    def _checked(cls, options: Any) -> Any:
+        if options is None:
+            return None if cls.options_cls is None else cls.options_cls()
+        if cls.options_cls is None:
+            raise ValueError(f"`process_options` is {options!r}, but process {cls.process!r} has none: leave it out.")
+        if not isinstance(options, cls.options_cls):
+            raise ValueError(
+                f"`process_options` is {options!r}: process {cls.process!r} takes a `{cls.options_cls.__name__}`."
+            )
+        return options

@@ -1,0 +1,172 @@
+"""The method on one page: corrupt a cell, predict its missing molecules, score the prediction; and generate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from scvi.module.base import LossOutput
+from torch import Tensor
+
+from scdiffgen._conditions import ConditionSpec
+from scdiffgen.diffusion import (
+    MoleculePredictor,
+    Thinned,
+    UrnPrediction,
+    grow_molecules,
+    guide,
+    likelihood_bound,
+    molecule_loss,
+    thin,
+    thin_to,
+    thinning_levels,
+)
+from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize, withhold
+
+from ._batch import gene_frequencies
+from ._denoiser import Conditions, Denoiser, InterventionKind
+from ._process import DiffusionModule
+
+
+class ThinningModule(DiffusionModule):
+    """Token diffusion on counts: molecules are taken away, and put back."""
+
+    process = "thinning"
+    denoiser: Denoiser
+    ema_denoiser: Denoiser
+
+    def make_denoiser(
+        self,
+        n_vars: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        options: ConditionOptions,
+        intervention: InterventionKind,
+        features: Mapping[str, Tensor],
+    ) -> Denoiser:
+        """Predict the missing molecules."""
+        return Denoiser(n_vars, specs, size, options, intervention, features)
+
+    def initialise(self, batches: Iterable[Tensor]) -> None:
+        """Start from the average cell."""
+        frequencies = gene_frequencies(batches, self.n_vars)
+        for denoiser in (self.denoiser, self.ema_denoiser):
+            denoiser.network.readout.initialise_bias(frequencies)
+
+    def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
+        """Training loss of CSR counts ``(cells, genes)``: cross-entropy of the missing molecules, nats per molecule.
+
+        Penalties on the read-out, if there are any, are added.
+        """
+        conditions = withhold(conditions, self.withhold_rate, together=self.denoiser.embed.names)
+        thinned = thin(counts, thinning_levels(self.library(counts)))
+        prediction = self.denoiser(thinned, conditions)
+        cross_entropy = molecule_loss(prediction, thinned)
+        return _loss_output(cross_entropy, penalty=self.denoiser.network.readout.penalty())
+
+    @torch.no_grad()
+    def validation_loss(self, counts: Tensor, conditions: Conditions, generator: torch.Generator) -> LossOutput:
+        """The same of the averaged network, nothing withheld, at the given randomness."""
+        thinned = thin(counts, thinning_levels(self.library(counts), generator), generator)
+        return _loss_output(molecule_loss(self.ema_denoiser(thinned, conditions), thinned))
+
+    @torch.no_grad()
+    def nll_bound(self, counts: Tensor, conditions: Conditions, generator: torch.Generator | None = None) -> Tensor:
+        """One unbiased draw ``(cells,)`` of the bound on ``-log p(cell | library, conditions)``, in nats."""
+        library = self.library(counts)
+        uniform = torch.rand(library.shape, generator=generator, device=library.device)
+        thinned = thin_to(counts, (uniform * library).long(), generator)
+        return likelihood_bound(molecule_loss(self.ema_denoiser(thinned, conditions), thinned), counts)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        conditions: Conditions,
+        library: Tensor,
+        *,
+        start: Tensor | None = None,
+        guidance_scale: float | Mapping[str, float] = 1.0,
+        n_steps: int,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Grow cells from ``start`` (nothing) to ``library`` ``(cells,)`` molecules: dense ``(cells, genes)``."""
+        predictor = self.predictor(conditions, len(library), guidance_scale)
+        return self.draw(predictor, library, start=start, n_steps=n_steps, generator=generator)
+
+    def draw(
+        self,
+        predictor: MoleculePredictor,
+        library: Tensor,
+        *,
+        start: Tensor | None = None,
+        n_steps: int,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Grow cells from ``start`` (nothing) to ``library`` ``(cells,)`` molecules: dense ``(cells, genes)``."""
+        if start is None:
+            start = library.new_zeros(len(library), self.n_vars)
+        return grow_molecules(predictor, library, start, n_steps=n_steps, generator=generator)
+
+    @torch.no_grad()
+    def counterfactual(
+        self,
+        counts: Tensor,
+        own: Conditions,
+        asked: Conditions,
+        *,
+        keep: float,
+        guidance_scale: float | Mapping[str, float] = 1.0,
+        n_steps: int,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Thin cells to a share ``keep`` of their molecules, and grow them again under other conditions."""
+        library = self.library(counts)
+        kept = thin(counts, torch.full_like(library, keep), generator).state.to_dense()
+        return self.generate(
+            asked, library, start=kept, guidance_scale=guidance_scale, n_steps=n_steps, generator=generator
+        )
+
+    def guide(
+        self, unconditional: MoleculePredictor, conditional: Sequence[MoleculePredictor], scales: Sequence[float]
+    ) -> MoleculePredictor:
+        """Guide the distribution of the next molecule, in its logarithm."""
+        return guide(unconditional, conditional, scales)
+
+    def bind(self, conditions: Conditions, n_cells: int, effect_scale: float) -> MoleculePredictor:
+        """The averaged network under given conditions, effects of interventions multiplied."""
+        denoiser = self.ema_denoiser
+        condition = denoiser.embed_conditions(conditions, n_cells)
+
+        def predict(state: Tensor, library: Tensor) -> UrnPrediction:
+            n_molecules = state.sum(1)
+            return denoiser.predict(state.to_sparse_csr(), n_molecules, library, condition, conditions, effect_scale)
+
+        return predict
+
+    @torch.no_grad()
+    def expression(self, counts: Tensor, conditions: Conditions) -> Tensor:
+        """Expected expression ``(cells, genes)`` of whole cells: the distribution over genes of one more molecule."""
+        library = self.library(counts)
+        whole = Thinned(counts, torch.zeros_like(counts.values()), library, library)
+        return self.ema_denoiser(whole, conditions).log_prob(counts.to_dense()).exp()
+
+    @torch.no_grad()
+    def tokens(self, counts: Tensor, conditions: Conditions) -> Tensor:
+        """Tokens ``(cells, tokens, dim)`` of whole cells."""
+        library = self.library(counts)
+        condition = self.ema_denoiser.embed_conditions(conditions, len(library))
+        return self.ema_denoiser.network.tokens(counts, library, library, condition)
+
+    @torch.no_grad()
+    def hidden(self, counts: Tensor, conditions: Conditions) -> Tensor:
+        """What each token of whole cells says to the genes: ``(cells, tokens, readout_dim)``."""
+        return self.ema_denoiser.network.additive_readout.hidden(self.tokens(counts, conditions))
+
+    def gene_weights(self) -> Tensor | None:
+        """Weights of the genes on :meth:`hidden` ``(tokens, readout_dim, genes)``, of log-rates; or nothing."""
+        readout = self.ema_denoiser.network.readout
+        return readout.loadings() if isinstance(readout, AdditiveReadout) else None
+
+
+def _loss_output(cross_entropy: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
+    return LossOutput(loss=cross_entropy.mean() + penalty, n_obs_minibatch=len(cross_entropy))

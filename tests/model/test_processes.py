@@ -1,0 +1,200 @@
+"""What users call is the same for every process, and a process of one's own takes a file and a line in the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scvi
+import torch
+from anndata import AnnData
+from small_cells import QUIET, SMALL, simulated_cells, simulated_shares
+from toy_process import MultinomialModule
+
+from scdiffgen.model import LatentOptions, ReadoutOptions, TokenDiffusion
+from scdiffgen.module import PROCESSES, DiffusionModule
+
+
+@pytest.fixture(scope="module")
+def adata() -> AnnData:
+    return simulated_cells(120)
+
+
+@pytest.fixture(scope="module")
+def model(adata: AnnData) -> Iterator[TokenDiffusion]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(PROCESSES, MultinomialModule.process, MultinomialModule)
+        TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
+        scvi.settings.seed = 0
+        model = TokenDiffusion(adata, process="multinomial", **SMALL)
+        model.train(max_epochs=60, batch_size=32, plan_kwargs={"lr": 0.02, "ema_decay": 0.9}, **QUIET)
+        yield model
+
+
+def shares(cells: AnnData) -> np.ndarray:
+    return np.asarray(cells.X.sum(0)).ravel() / cells.X.sum()
+
+
+def test_a_process_of_ones_own_does_all_that_users_call(model: TokenDiffusion, adata: AnnData, tmp_path: Path) -> None:
+    of_a, of_b = simulated_shares()
+    assert len(model.history["train_loss"]) == 60
+    generated = model.generate({"cell_type": "b"}, n_cells=200, library_size=500, seed=0)
+    np.testing.assert_allclose(shares(generated), of_b, atol=0.02)
+    apart = np.abs(of_b - of_a).sum()
+    guided = model.generate({"cell_type": "b"}, n_cells=200, library_size=500, guidance_scale=2.0, seed=0)
+    assert np.abs(shares(guided) - of_a).sum() > 1.2 * apart
+    turned = model.predict_perturbation(adata, {"cell_type": "b"}, indices=adata.obs["cell_type"] == "a", seed=0)
+    np.testing.assert_allclose(shares(turned), of_b, atol=0.02)
+    np.testing.assert_array_equal(turned.X.sum(1).A1, adata[turned.obs_names].X.sum(1))
+    between = model.interpolate({"cell_type": "a"}, {"cell_type": "b"}, n_points=3, n_cells=100, seed=0)
+    middle = shares(between[between.obs["fraction"] == 0.5])
+    expected = np.sqrt(of_a * of_b)
+    np.testing.assert_allclose(middle, expected / expected.sum(), atol=0.03)
+    loadings = model.get_token_loadings()["token_1"]  # up and down from the one type to the other
+    assert abs(np.corrcoef(loadings, np.log(of_b / of_a))[0, 1]) > 0.95
+    model.write_back(adata, seed=0)
+    assert adata.obsm["X_generated"].shape == adata.shape
+
+    model.save(tmp_path / "model")
+    loaded = TokenDiffusion.load(tmp_path / "model", adata=False, accelerator="cpu")
+    again = loaded.generate({"cell_type": "b"}, n_cells=200, library_size=500, seed=0)
+    np.testing.assert_array_equal(again.X.toarray(), generated.X.toarray())
+
+
+@pytest.mark.parametrize("call", ["get_nll", "deepen", "get_generation_path", "get_token_attention"])
+def test_what_a_process_cannot_do_is_said(model: TokenDiffusion, call: str) -> None:
+    with pytest.raises(ValueError, match=f"`{call}` needs a process .* is 'multinomial': .* `process='thinning'`"):
+        getattr(model, call)()
+
+
+@pytest.mark.parametrize("process", list(PROCESSES))
+def test_processes_are_called_by_their_names(process: str) -> None:
+    assert issubclass(PROCESSES[process], DiffusionModule) and PROCESSES[process].process == process
+
+
+def test_seeds_leave_the_global_randomness_alone(model: TokenDiffusion) -> None:
+    state = torch.get_rng_state()
+    model.generate({"cell_type": "a"}, n_cells=3, seed=1)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.fixture(scope="module")
+def gaussian() -> TokenDiffusion:
+    cells = simulated_cells(200)
+    cells.obs["guide"] = np.where(np.arange(200) % 2, "ctrl", "A")
+    cells.X[::2, 0] += 25  # what A does, to both types
+    TokenDiffusion.setup_anndata(cells, labels_key="cell_type", perturbation_key="guide", control="ctrl")
+    scvi.settings.seed = 0
+    model = TokenDiffusion(cells, process="gaussian", **SMALL)
+    model.train(max_epochs=80, batch_size=50, plan_kwargs={"lr": 0.01, "ema_decay": 0.95}, **QUIET)
+    return model
+
+
+def test_gaussian_diffusion_learns_types_and_treatments(gaussian: TokenDiffusion) -> None:
+    def log_shares(**conditions: str) -> np.ndarray:
+        cells = gaussian.generate(conditions, n_cells=200, library_size=500, n_steps=12, seed=0)
+        return np.log(shares(cells) + 1e-3)
+
+    of_a, of_b = np.log(simulated_shares() + 1e-3)
+    learned = log_shares(cell_type="b", guide="ctrl") - log_shares(cell_type="a", guide="ctrl")
+    assert np.corrcoef(learned, of_b - of_a)[0, 1] > 0.9
+    treated = gaussian.predict_perturbation(
+        None, {"guide": "A"}, indices=gaussian.adata.obs["guide"] == "ctrl", keep=0.1, n_steps=12, seed=0
+    )
+    before = gaussian.adata[treated.obs_names].X[:, 0].mean()
+    assert 12 < treated.X[:, 0].mean() - before < 40
+
+
+def test_gaussian_diffusion_has_the_rest_of_the_surface(gaussian: TokenDiffusion, tmp_path: Path) -> None:
+    asked = {"cell_type": "b", "guide": "A"}
+    cells = gaussian.generate(asked, n_cells=5, n_steps=4, guidance_scale=1.5, seed=0)
+    assert gaussian.get_token_loadings().shape == (20, 2)
+    np.testing.assert_allclose(gaussian.get_token_activation().std(ddof=0), 1, atol=0.1)
+    assert gaussian.get_latent_representation(indices=[0, 1]).shape == (2, 16)
+    np.testing.assert_allclose(gaussian.get_normalized_expression(indices=[0]).sum(axis=1), 1, rtol=1e-5)
+    gaussian.save(tmp_path / "model")
+    loaded = TokenDiffusion.load(tmp_path / "model", adata=False, accelerator="cpu")
+    again = loaded.generate(asked, n_cells=5, n_steps=4, guidance_scale=1.5, seed=0)
+    np.testing.assert_array_equal(again.X.toarray(), cells.X.toarray())
+
+
+def test_settings_of_another_process_are_refused(adata: AnnData) -> None:
+    TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
+    with pytest.raises(ValueError, match="process 'gaussian' takes a `GaussianOptions`"):
+        TokenDiffusion(adata, process="gaussian", process_options={"prediction": "x0"})
+
+
+def test_latent_diffusion_learns_types_and_has_the_surface(tmp_path: Path) -> None:
+    cells = simulated_cells(200)
+    TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
+    scvi.settings.seed = 0
+    options = LatentOptions(likelihood="poisson", latent_dim=2)
+    model = TokenDiffusion(cells, process="latent", process_options=options, **SMALL)
+    model.train(max_epochs=100, batch_size=50, plan_kwargs={"lr": 0.01, "ema_decay": 0.95}, **QUIET)
+    of_a, of_b = np.log(simulated_shares())
+    drawn = [
+        model.generate({"cell_type": name}, n_cells=200, library_size=500, n_steps=12, seed=0) for name in ("a", "b")
+    ]
+    learned = np.log(shares(drawn[1])) - np.log(shares(drawn[0]))
+    assert np.corrcoef(learned, of_b - of_a)[0, 1] > 0.9
+    turned = model.predict_perturbation(
+        cells, {"cell_type": "b"}, indices=cells.obs["cell_type"] == "a", keep=0.05, n_steps=12, seed=0
+    )
+    assert np.corrcoef(np.log(shares(turned)) - of_a, of_b - of_a)[0, 1] > 0.9
+    assert model.get_token_loadings().shape == (20, 2)
+    assert model.get_latent_representation(indices=[0, 1]).shape == (2, 4)
+    model.save(tmp_path / "model")
+    loaded = TokenDiffusion.load(tmp_path / "model", adata=False, accelerator="cpu")
+    again = loaded.generate({"cell_type": "a"}, n_cells=200, library_size=500, n_steps=12, seed=0)
+    np.testing.assert_array_equal(again.X.toarray(), drawn[0].X.toarray())
+
+
+@pytest.mark.parametrize("process", ["thinning", "gaussian"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"encoder": "linear", "positions": "sinusoidal"},
+        {"encoder": "cross_attention", "positions": "none"},
+        {"readout": ReadoutOptions(kind="mlp"), "attention": "across"},
+        {"readout": ReadoutOptions(kind="cross_attention")},
+    ],
+    ids=str,
+)
+def test_every_form_of_the_network_trains_and_generates(options: dict[str, Any], process: str, tmp_path: Path) -> None:
+    cells = simulated_cells(40)
+    TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
+    model = TokenDiffusion(cells, process=process, **options, **SMALL)
+    model.train(max_epochs=1, batch_size=20, **QUIET)
+    drawn = model.generate({"cell_type": "a"}, n_cells=4, n_steps=3, seed=0).X.toarray()
+    additive = "readout" not in options
+    model.write_back(cells, n_steps=2)
+    assert ("token_loadings" in cells.varm) == additive
+    if not additive:
+        with pytest.raises(ValueError, match="they have no loadings and activations"):
+            model.get_token_loadings()
+    model.save(tmp_path / "model")
+    loaded = TokenDiffusion.load(tmp_path / "model", adata=False, accelerator="cpu")
+    again = loaded.generate({"cell_type": "a"}, n_cells=4, n_steps=3, seed=0).X.toarray()
+    np.testing.assert_array_equal(again, drawn)
+
+
+def test_attention_to_genes_does_with_some_of_them() -> None:
+    cells = simulated_cells(40)
+    TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
+    model = TokenDiffusion(cells, encoder="cross_attention", **SMALL)
+    model.train(max_epochs=1, batch_size=20, **QUIET)
+    some, others = [f"gene{i}" for i in range(12)], simulated_cells(40)
+    others.X[:, 12:] = 99  # which is not looked at
+    read = [model.get_latent_representation(of, genes=some) for of in (None, others)]
+    np.testing.assert_allclose(*read, rtol=1e-5)
+    assert not np.allclose(read[0], model.get_latent_representation(), atol=1e-3)
+    with pytest.raises(ValueError, match="attends to genes has no weights"):
+        model.get_token_loadings("encoder")
+
+
+def test_other_encoders_need_all_genes(gaussian: TokenDiffusion) -> None:
+    with pytest.raises(ValueError, match="`genes` needs an encoder"):
+        gaussian.get_latent_representation(genes=["gene1"])

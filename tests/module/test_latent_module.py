@@ -1,0 +1,136 @@
+"""Latent diffusion: tokens and their divergence in closed form, and what the second stage looks at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from csr import csr
+from module_parts import SIZE, SPECS
+from torch import Tensor
+from torch.distributions import Normal, kl_divergence
+
+from scdiffgen._conditions import Parts
+from scdiffgen.module import LatentModule, LatentOptions
+
+N_GENES = 12
+COUNTS = np.random.default_rng(0).poisson(np.geomspace(0.5, 40, N_GENES), (50, N_GENES)).astype(np.float32)
+BATCH = {"X": csr(COUNTS), "labels": torch.arange(50)[:, None] % 3}
+ONE_CONDITION = SPECS[:1]
+
+
+def make(**options: Any) -> LatentModule:
+    torch.manual_seed(0)
+    module = LatentModule(N_GENES, ONE_CONDITION, SIZE, process_options=LatentOptions(latent_dim=3, **options))
+    module.initialise([csr(COUNTS)])
+    for weight in module.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    return module.eval()
+
+
+def begun(**options: Any) -> tuple[LatentModule, dict[str, Tensor]]:
+    """A module in its second stage, and what is cached."""
+    module = make(**options)
+    cached = module.compute_once(BATCH)
+    module.begin_stage(cached)
+    return module, cached
+
+
+def test_tokens_have_unit_scale() -> None:
+    tokens = make().tokens(csr(COUNTS), {})
+    assert tokens.shape == (50, SIZE.n_tokens, 3)
+    torch.testing.assert_close(tokens.square().mean(2), torch.ones(50, SIZE.n_tokens))
+
+
+def test_the_divergence_is_torchs() -> None:
+    counts = csr(COUNTS)
+    with torch.no_grad():
+        latent = make(tokens="kl").denoiser.autoencoder.encode(counts, torch.tensor(COUNTS.sum(1)))
+    assert latent.log_scale is not None
+    expected = kl_divergence(Normal(latent.mean, latent.log_scale.exp()), Normal(0.0, 1.0)).sum((1, 2))
+    torch.testing.assert_close(latent.divergence(), expected)
+    torch.manual_seed(0)
+    drawn = torch.stack([latent.sample() for _ in range(2000)])
+    torch.testing.assert_close(drawn.mean(0), latent.mean, atol=0.2, rtol=0.1)
+    torch.testing.assert_close(drawn.std(0), latent.log_scale.exp(), atol=0.02, rtol=0.1)
+
+
+@pytest.mark.parametrize("tokens", ["unit_scale", "kl"])
+def test_the_second_stage_has_standardised_tokens_and_looks_at_no_count(tokens: str) -> None:
+    module, cached = begun(tokens=tokens)
+    assert "X" not in cached
+    cells, conditions = module.unpack(cached)
+    torch.testing.assert_close(cells.vector.mean(0), torch.zeros(module.length()), atol=1e-5, rtol=0)
+    torch.testing.assert_close(cells.vector.std(0), torch.ones(module.length()))
+    torch.testing.assert_close(cells.vector, module.to_vector(csr(COUNTS)))
+    again = module.unpack(BATCH)
+    assert torch.equal(conditions["cell_type"].ids, again[1]["cell_type"].ids)
+    seen, unseen = (
+        module.validation_loss(*unpacked, torch.Generator().manual_seed(0)).loss
+        for unpacked in ((cells, conditions), again)
+    )
+    torch.testing.assert_close(seen, unseen)
+
+
+def test_only_the_stage_that_is_on_moves_its_weights() -> None:
+    first, (second, cached) = make(likelihood="zinb", tokens="kl").train(), begun(likelihood="zinb")
+    first.loss(*first.unpack(BATCH)).loss.backward()
+    second.train().loss(*second.unpack(cached)).loss.backward()
+    for name, weight in first.denoiser.named_parameters():
+        assert (weight.grad is not None) == name.startswith("autoencoder."), name
+    for name, weight in second.denoiser.named_parameters():
+        assert (weight.grad is not None) != name.startswith("autoencoder."), name
+
+
+def test_the_averaged_autoencoder_is_the_one_that_stays() -> None:
+    module = make()
+    with torch.no_grad():
+        module.denoiser.autoencoder.readout.bias.add_(1)
+    module.begin_stage(module.compute_once(BATCH))
+    for kept, averaged in zip(
+        module.denoiser.autoencoder.parameters(), module.ema_denoiser.autoencoder.parameters(), strict=True
+    ):
+        assert torch.equal(kept, averaged)
+    assert module.stages() == (0.0, 1.0)
+
+
+def test_cells_are_drawn_from_the_likelihood_at_their_tokens() -> None:
+    module, _ = begun(likelihood="poisson")
+    cell = csr(np.tile(COUNTS[:1], (4000, 1)))
+    library = module.library(cell)
+    drawn = module.to_counts(module.to_vector(cell), library, torch.Generator().manual_seed(0))
+    expected = module.expression(cell, {}) * library[:, None]
+    torch.testing.assert_close(drawn.mean(0), expected[0], rtol=0.02, atol=4 * float((expected[0].max() / 4000).sqrt()))
+
+
+def test_guidance_leads_away_from_cells_of_which_nothing_is_told(
+    conditions: dict[str, Parts[Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, _ = begun()
+    monkeypatch.setattr(module, "to_counts", lambda vector, library, generator: vector)
+
+    def drawn(scale: float) -> Tensor:
+        told, generator = {"cell_type": conditions["cell_type"]}, torch.Generator().manual_seed(0)
+        return module.generate(told, torch.full((4,), 500.0), guidance_scale=scale, n_steps=6, generator=generator)
+
+    once, thrice = drawn(1.0) - drawn(0.0), drawn(3.0) - drawn(0.0)
+    assert once.abs().max() > 1e-3
+    torch.testing.assert_close(thrice, 3 * once, rtol=0.2, atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"likelihood": "normal"}, "`likelihood` is 'normal'"),
+        ({"tokens": "free"}, "`tokens` is 'free'"),
+        ({"latent_dim": 0}, "`latent_dim` is 0"),
+        ({"kl_weight": -1.0}, "`kl_weight` is -1.0"),
+        ({"autoencoder_share": 1.0}, "`autoencoder_share` is 1.0"),
+        ({"schedule": "sine"}, "`schedule` is 'sine'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LatentOptions(**wrong)

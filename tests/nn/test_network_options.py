@@ -1,0 +1,236 @@
+"""Other encoders, read-outs, positions and attention: against NumPy and torch, and what must not matter to them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from csr import csr
+from torch import Tensor, nn
+
+from scdiffgen.nn import GeneAttentionEncoder, LinearEncoder, NetworkSize, ReadoutOptions, ScoreNetwork, TokenNetwork
+from scdiffgen.nn._readout_kinds import AttentionReadout, PerceptronReadout
+from scdiffgen.nn._transformer import CellAttention
+
+N_CELLS, N_GENES, N_TOKENS, DIM, HEADS, CONDITIONING = 6, 12, 3, 8, 2, 8
+SIZE = NetworkSize(
+    n_tokens=N_TOKENS,
+    token_dim=DIM,
+    n_layers=1,
+    n_heads=HEADS,
+    n_hidden=16,
+    readout_dim=4,
+    conditioning_dim=8,
+    dropout=0,
+)
+COUNTS = np.random.default_rng(0).poisson(0.8, (N_CELLS, N_GENES))
+COUNTS[2] = 0  # an empty cell, as generation starts from
+VALUES = torch.randn(N_CELLS, N_GENES, generator=torch.Generator().manual_seed(3))
+CONDITION = torch.randn(N_CELLS, CONDITIONING, generator=torch.Generator().manual_seed(4))
+OPTIONS: list[dict[str, Any]] = [
+    {"encoder": "linear"},
+    {"encoder": "cross_attention"},
+    {"readout": ReadoutOptions(kind="mlp")},
+    {"readout": ReadoutOptions(kind="cross_attention")},
+    {"positions": "sinusoidal"},
+    {"positions": "none"},
+    {"attention": "across"},
+]
+EVERY_OPTION = pytest.mark.parametrize("options", OPTIONS, ids=str)
+
+
+def random_weights(module: nn.Module) -> None:
+    torch.manual_seed(0)
+    for weight in module.parameters():
+        nn.init.normal_(weight, std=0.4)
+
+
+def logits(network: TokenNetwork, counts: np.ndarray = COUNTS, condition: Tensor = CONDITION) -> Tensor:
+    n_molecules = torch.tensor(counts.sum(1)).float()
+    return network(csr(counts), n_molecules, 2 * n_molecules + 30, condition).logits.detach()
+
+
+def make(**options: Any) -> TokenNetwork:
+    network = TokenNetwork(N_GENES, replace(SIZE, **options))
+    random_weights(network)
+    return network
+
+
+@EVERY_OPTION
+def test_every_option_sees_the_cell_and_learns(options: dict[str, Any]) -> None:
+    network = make(**options)
+    before = logits(network)
+    assert before.shape == COUNTS.shape and torch.isfinite(before).all()
+    moved = logits(network, COUNTS[:, ::-1].copy()) - before
+    assert moved[[0, 1, 3, 4, 5]].abs().amax(1).min() > 1e-4
+    scores = network(csr(COUNTS), torch.ones(N_CELLS), torch.ones(N_CELLS), CONDITION)
+    (scores.log_rates().square().sum() + scores.urn_weights.sum()).backward()
+    assert [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()] == []
+
+
+@EVERY_OPTION
+def test_cells_see_each_other_only_where_asked(options: dict[str, Any]) -> None:
+    network = make(**options)
+    together, alone = logits(network)[:1], logits(network, COUNTS[:1], CONDITION[:1])
+    assert torch.allclose(together, alone, rtol=1e-4, atol=1e-4) != (options.get("attention") == "across")
+
+
+@EVERY_OPTION
+def test_the_order_of_cells_does_not_matter(options: dict[str, Any]) -> None:
+    network, order = make(**options), torch.randperm(N_CELLS, generator=torch.Generator().manual_seed(0))
+    shuffled = logits(network, COUNTS[order.numpy()], CONDITION[order])
+    torch.testing.assert_close(shuffled, logits(network)[order], rtol=1e-4, atol=1e-4)
+
+
+@EVERY_OPTION
+def test_the_first_tokens_alone_are_those_of_a_smaller_network(options: dict[str, Any]) -> None:
+    network, cut = make(**options), TokenNetwork(N_GENES, replace(SIZE, **{**options, "n_tokens": 2}))
+    state = network.state_dict()
+    cut.load_state_dict({name: state[name][tuple(map(slice, t.shape))] for name, t in cut.state_dict().items()})
+    network.trunk._n_active = lambda: 2
+    torch.testing.assert_close(logits(network), logits(cut), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("encoder", ["mlp", "linear", "cross_attention"])
+def test_every_encoder_reads_values_as_well(encoder: str) -> None:
+    network = ScoreNetwork(N_GENES, replace(SIZE, encoder=encoder), "values")
+    random_weights(network)
+
+    def scores(values: Tensor) -> Tensor:
+        return network.read(values, torch.zeros(N_CELLS), torch.full((N_CELLS,), 90.0), CONDITION).scores.detach()
+
+    changed = VALUES.clone()
+    changed[1, 4] *= -1
+    moved = (scores(changed) - scores(VALUES)).abs().amax(1)
+    assert moved[1] > 1e-4 and not moved[[0, 2, 3, 4, 5]].any()
+
+
+@pytest.mark.parametrize("layout", ["sparse", "dense"])
+def test_the_linear_encoder_is_a_product(layout: str) -> None:
+    encoder = LinearEncoder(N_GENES, N_TOKENS, DIM, CONDITIONING)
+    counts = csr(COUNTS) if layout == "sparse" else csr(COUNTS).to_dense()
+    tokens = encoder(encoder.read(counts), CONDITION).detach()
+    weight = encoder.weight.detach().numpy().astype(np.float64)
+    expected = np.log1p(COUNTS) @ weight + encoder.shift(CONDITION).detach().numpy()
+    np.testing.assert_allclose(tokens, expected.reshape(N_CELLS, N_TOKENS, DIM), atol=1e-5)
+    direction = torch.randn(N_TOKENS, DIM)
+    slopes = np.einsum("gtd,td->tg", weight.reshape(N_GENES, N_TOKENS, DIM), direction)
+    np.testing.assert_allclose(encoder.gene_weights(direction).detach(), slopes, atol=1e-5)
+
+
+def attention_of(project: nn.Linear) -> nn.MultiheadAttention:
+    """Torch's own, which projects keys and values as we do and queries not at all, and returns what it saw."""
+    torchs = nn.MultiheadAttention(DIM, HEADS, batch_first=True)
+    one, none = torch.eye(DIM), torch.zeros(DIM)
+    torchs.load_state_dict(
+        {
+            "in_proj_weight": torch.cat([one, project.weight]),
+            "in_proj_bias": torch.cat([none, project.bias]),
+            "out_proj.weight": one,
+            "out_proj.bias": none,
+        }
+    )
+    return torchs
+
+
+def test_attention_to_genes_is_torchs_over_the_expressed_ones() -> None:
+    encoder = GeneAttentionEncoder(N_GENES, N_TOKENS, DIM, HEADS, CONDITIONING)
+    random_weights(encoder)
+    seen = encoder.read(csr(COUNTS)).detach()
+    torchs = attention_of(encoder.key_value)
+    embedded = encoder.embed_expression(torch.tensor(COUNTS))
+    for cell in range(N_CELLS):
+        genes = np.flatnonzero(COUNTS[cell])
+        keys = torch.cat([encoder.nothing[None], encoder.genes[genes] * embedded[cell, genes]])[None]
+        expected, _ = torchs(encoder.queries[None], keys, keys)
+        torch.testing.assert_close(seen[cell : cell + 1], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_to_genes_forgets_their_order() -> None:
+    encoder, order = GeneAttentionEncoder(N_GENES, N_TOKENS, DIM, HEADS, CONDITIONING), np.roll(np.arange(N_GENES), 5)
+    before = encoder.read(csr(COUNTS))
+    with torch.no_grad():
+        encoder.genes.copy_(encoder.genes[order])
+    torch.testing.assert_close(encoder.read(csr(COUNTS[:, order])), before, rtol=1e-4, atol=1e-5)
+
+
+TOKENS = torch.randn(N_CELLS, N_TOKENS, DIM, generator=torch.Generator().manual_seed(5))
+
+
+def test_the_attention_of_genes_to_tokens_is_torchs() -> None:
+    readout = AttentionReadout(N_GENES, DIM, HEADS)
+    random_weights(readout)
+    seen, _ = attention_of(readout.key_value)(readout.queries.expand(N_CELLS, -1, -1), TOKENS, TOKENS)
+    expected = (seen * readout.gene_weights).sum(2) + readout.bias
+    torch.testing.assert_close(readout(TOKENS), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_perceptron_sees_tokens_together() -> None:
+    readout = PerceptronReadout(N_GENES, N_TOKENS, DIM, 16)
+    random_weights(readout)
+    first, second, both = torch.zeros_like(TOKENS), torch.zeros_like(TOKENS), TOKENS.clone()
+    first[:, 0], second[:, 1:], nothing = TOKENS[:, 0], TOKENS[:, 1:], torch.zeros_like(TOKENS)
+    apart = readout(first) + readout(second) - readout(nothing)
+    assert (readout(both) - apart).abs().amax(1).min() > 1e-2
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cross_attention"])
+def test_read_outs_start_from_the_average_cell(kind: str) -> None:
+    network = TokenNetwork(N_GENES, replace(SIZE, readout=ReadoutOptions(kind=kind)))
+    shares = torch.tensor(np.random.default_rng(0).dirichlet(np.ones(N_GENES))).float()
+    network.readout.initialise_bias(shares)
+    nn.init.zeros_(network.readout.gene_weights)
+    torch.testing.assert_close(logits(network).softmax(1), shares.expand(N_CELLS, -1))
+    with pytest.raises(ValueError, match="read-out is not additive"):
+        _ = network.additive_readout
+
+
+def test_attention_across_cells_is_torchs_over_one_token_of_all_cells() -> None:
+    layer = CellAttention(DIM, HEADS)
+    torch.testing.assert_close(layer(TOKENS), TOKENS)  # a fresh one is the identity
+    random_weights(layer)
+    torchs = nn.MultiheadAttention(DIM, HEADS, batch_first=True)
+    ours = layer.attention
+    torchs.load_state_dict(
+        {
+            "in_proj_weight": ours.project.weight,
+            "in_proj_bias": ours.project.bias,
+            "out_proj.weight": ours.out.weight,
+            "out_proj.bias": ours.out.bias,
+        }
+    )
+    for token in range(N_TOKENS):
+        cells = layer.norm(TOKENS[:, token])[None]
+        expected = TOKENS[:, token] + layer.gate * torchs(cells, cells, cells)[0][0]
+        torch.testing.assert_close(layer(TOKENS)[:, token], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_sinusoidal_positions_are_those_of_vaswani_and_none_are_nothing() -> None:
+    found = make(positions="sinusoidal").trunk.positions
+    place, wave = np.arange(N_TOKENS)[:, None], np.arange(DIM // 2)
+    angles = place / 10_000 ** (wave / (DIM // 2 - 1))
+    np.testing.assert_allclose(found.sort(1).values, np.sort(np.hstack([np.sin(angles), np.cos(angles)])), atol=1e-4)
+    assert not make(positions="none").trunk.positions.any()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"encoder": "cnn"}, "`encoder` is 'cnn'"),
+        ({"positions": "rotary"}, "`positions` is 'rotary'"),
+        ({"attention": "none"}, "`attention` is 'none'"),
+    ],
+)
+def test_unknown_options_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        NetworkSize(**wrong)
+
+
+def test_other_read_outs_have_no_further_options() -> None:
+    with pytest.raises(ValueError, match="`kind` is 'linear': choose one of"):
+        ReadoutOptions(kind="linear")
+    with pytest.raises(ValueError, match="`kind` is 'mlp', which leaves no further choice"):
+        ReadoutOptions(kind="mlp", sparsity=0.1)

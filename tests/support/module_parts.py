@@ -1,0 +1,25 @@
+"""A small network, and conditions of every kind."""
+
+from __future__ import annotations
+
+from scdiffgen._conditions import ConditionSpec, NumberTransform
+from scdiffgen.nn import NetworkSize
+
+SIZE = NetworkSize(
+    n_tokens=2, token_dim=8, n_layers=1, n_heads=2, n_hidden=16, readout_dim=4, conditioning_dim=8, dropout=0.0
+)
+SPECS = (
+    ConditionSpec("cell_type", "category", registry_key="labels", n_categories=3),
+    ConditionSpec("place", "hierarchy", registry_key="hierarchy", n_categories=4, n_slots=2),
+    ConditionSpec("age", "number", registry_key="covariates", has_values=True),
+    ConditionSpec(
+        "drug",
+        "set",
+        "intervention",
+        registry_key="perturbation",
+        n_categories=3,
+        n_slots=2,
+        has_values=True,
+        transform=NumberTransform("log1p", scale=1.0),
+    ),
+)
