@@ -8,6 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import scanpy as sc
 from PIL import Image
 
 from scdiffgen.pl import dose_response
@@ -16,9 +17,13 @@ DOSES = [10.0, 0.0, 0.1, 1.0]
 
 
 @pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
+def settings() -> Iterator[type]:
+    """scanpy's settings, put back; figures are not shown, and closed."""
+    before = sc.settings.figdir, sc.settings.autoshow
+    sc.settings.autoshow = False
     with mpl.rc_context({"backend": "Agg"}):
-        yield
+        yield sc.settings
+    sc.settings.figdir, sc.settings.autoshow = before
     plt.close("all")
 
 
@@ -83,6 +88,17 @@ def test_it_draws_into_given_axes_and_writes_a_file(frame: pd.DataFrame, tmp_pat
     assert np.asarray(Image.open(tmp_path / "curve.png").convert("L")).std() > 0
 
 
+def test_it_is_saved_and_shown_as_scanpy_does(
+    frame: pd.DataFrame, tmp_path: Path, settings: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[bool] = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(True))
+    settings.figdir, settings.autoshow = tmp_path, True
+    dose_response(frame, ["A"], save="_of_A.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["dose_response_of_A.png"]
+    assert shown == [True]
+
+
 def test_the_table_is_left_as_it_was(frame: pd.DataFrame) -> None:
     before = frame.copy()
     dose_response(frame)
@@ -114,5 +130,5 @@ def test_what_cannot_be_drawn_is_named(
 
 def test_one_axes_cannot_hold_several_genes(frame: pd.DataFrame) -> None:
     _, given = plt.subplots()
-    with pytest.raises(ValueError, match="`ax` is one panel, but there are 3 genes"):
+    with pytest.raises(ValueError, match="`ax` is one panel, but there are 3 to draw"):
         dose_response(frame, ax=given)

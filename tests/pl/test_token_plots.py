@@ -156,13 +156,26 @@ def test_a_path_is_drawn_from_empty_to_full() -> None:
     assert len(axis.get_legend().get_texts()) == adata.obs["cell_type"].nunique()
 
 
-def test_history_marks_the_best_validation() -> None:
+def test_no_bar_of_the_waterfall_ends_at_the_edge() -> None:
+    contributions = AnnData(
+        np.zeros((1, 1)),
+        obs=pd.DataFrame(index=["cell"]),
+        var=pd.DataFrame({"baseline": [1.0]}, index=["gene"]),
+        layers={"token_1": np.array([[2.0]]), "token_2": np.array([[-0.5]])},
+        uns={"terms": ["token_1", "token_2"], "scdiffgen": {"tokens": np.array(["token_1", "token_2"])}},
+    )
+    axis = pl.token_contributions(contributions, "cell", "gene", show=False)
+    assert axis.get_xlim()[1] > 3.05  # the largest bar ends at 1 + 2
+
+
+def test_history_marks_the_lowest_validation_loss() -> None:
     history = {
         "train_loss": pd.DataFrame({"train_loss": [3.0, 2.0, 1.0, 0.5]}),
         "validation_loss": pd.DataFrame({"validation_loss": [2.5, 1.5, 1.8]}, index=[0, 2, 3]),
     }
     axis = pl.training_history(history, show=False)
     assert axis.lines[-1].get_xydata().tolist() == [[2.0, 1.5]]
+    assert axis.lines[-1].get_label() == "lowest"  # not "kept": the weights at the end generate
     np.testing.assert_allclose(axis.lines[0].get_ydata(), history["train_loss"]["train_loss"])
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, cast
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from scdiffgen.pl._figure import Save, finish, panels
 
 COLUMNS = ("dose", "gene", "mean", "low", "high")
 LINE, UNTREATED = "#0072B2", "#4D4D4D"  # blue of Okabe and Ito, told apart in every kind of colour blindness; grey
@@ -29,8 +25,8 @@ def dose_response(
     ncols: int = 4,
     dose_unit: str | None = None,
     ax: Axes | None = None,
-    show: bool = False,
-    save: str | Path | None = None,
+    show: bool | None = None,
+    save: Save = None,
 ) -> list[Axes]:
     """Draw mean expression against dose, with its interval, a panel a gene.
 
@@ -51,9 +47,9 @@ def dose_response(
     ax
         Where to draw, if there is one gene; ``None`` makes a figure.
     show
-        Whether to show the figure.
+        Whether to show the figure; by default ``scanpy.settings.autoshow``.
     save
-        File to write the figure to.
+        ``True`` or text saves to ``scanpy.settings.figdir`` as scanpy does; a :class:`~pathlib.Path` to that file.
 
     Returns
     -------
@@ -73,10 +69,8 @@ def dose_response(
     >>> axis.get_title()
     'IFIT1'
     """
-    chosen = _check(frame, genes, ncols)
-    if ax is not None and len(chosen) > 1:
-        raise ValueError(f"`ax` is one panel, but there are {len(chosen)} genes: name one in `genes`, or leave it out.")
-    axes = [ax] if ax is not None else _panels(len(chosen), ncols)
+    chosen = _check(frame, genes)
+    axes = panels(len(chosen), ncols, PANEL_INCHES, ax)
     for axis, gene in zip(axes, chosen, strict=True):
         _draw(axis, frame[frame["gene"] == gene].sort_values("dose"))
         axis.set_title(gene)
@@ -86,14 +80,11 @@ def dose_response(
             axis.set_ylabel("mean log expression")
         if position >= len(axes) - ncols:
             axis.set_xlabel(label)
-    if save is not None:
-        cast("Figure", axes[0].figure).savefig(save, dpi=150, bbox_inches="tight")
-    if show:
-        plt.show()
+    finish(axes, "dose_response", show, save)
     return axes
 
 
-def _check(frame: pd.DataFrame, genes: Sequence[str] | None, ncols: int) -> list[str]:
+def _check(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
     """Raise if the table cannot be drawn; the genes to draw."""
     absent = [name for name in COLUMNS if name not in frame]
     if absent:
@@ -103,8 +94,6 @@ def _check(frame: pd.DataFrame, genes: Sequence[str] | None, ncols: int) -> list
     unknown = [gene for gene in chosen if gene not in known]
     if unknown or not chosen:
         raise ValueError(f"`genes` is {unknown or chosen}, of which `frame` has none: it has {known[:5]} and so on.")
-    if ncols < 1:
-        raise ValueError(f"`ncols` is {ncols}: pass at least 1.")
     if (frame["dose"] < 0).any():
         raise ValueError(f"`frame` holds the dose {frame['dose'].min():g}: a dose is at least 0.")
     drawn = frame[frame["gene"].isin(chosen)]
@@ -114,18 +103,6 @@ def _check(frame: pd.DataFrame, genes: Sequence[str] | None, ncols: int) -> list
             f"`frame` holds gene {row['gene']!r} at dose {row['dose']:g} twice: pass one group of cells at a time."
         )
     return chosen
-
-
-def _panels(n_panels: int, ncols: int) -> list[Axes]:
-    """Axes in a grid, in a figure of their own."""
-    n_columns = min(ncols, n_panels)
-    n_rows = math.ceil(n_panels / n_columns)
-    size = (PANEL_INCHES[0] * n_columns, PANEL_INCHES[1] * n_rows)
-    figure, grid = plt.subplots(n_rows, n_columns, figsize=size, squeeze=False, layout="constrained")
-    axes = list(grid.flat)
-    for axis in axes[n_panels:]:
-        figure.delaxes(axis)
-    return axes[:n_panels]
 
 
 def _draw(axis: Axes, curve: pd.DataFrame) -> None:

@@ -72,6 +72,7 @@ def token_contributions(
     axis.barh(positions, ends - starts, left=starts, color=colours, height=0.7)
     for position, level in zip(positions[:-1], ends[:-1], strict=True):
         axis.plot([level, level], [position - 0.35, position + 1.35], color="black", linewidth=0.6)
+    axis.set_xlim(right=ends.max() + 0.04 * (ends.max() - starts.min()))  # a bar's start keeps no margin by itself
     axis.set_yticks(positions, rows.index, fontsize=8)
     axis.set_ylim(len(rows) - 0.4, -0.6)
     axis.set_xlabel("log-rate, centred over the genes", fontsize=8)

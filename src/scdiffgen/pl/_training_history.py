@@ -19,7 +19,9 @@ def training_history(
     show: bool | None = None,
     save: Save = None,
 ) -> Axes:
-    """Draw training and validation loss over the epochs; a point marks the weights that were kept.
+    """Draw training and validation loss over the epochs; a point marks the lowest validation loss.
+
+    The weights that generate are those at the end, see the user guide: generated cells improve past the lowest loss.
 
     Parameters
     ----------
@@ -55,7 +57,7 @@ def training_history(
     if "validation_loss" in history:
         validation = _curve(history["validation_loss"])
         axis.plot(validation.index, validation, color=LINE, marker=".", label="validation", linewidth=1.2)
-        axis.plot([validation.idxmin()], [validation.min()], "o", color=LINE, markersize=7, label="kept")
+        axis.plot([validation.idxmin()], [validation.min()], "o", color=LINE, markersize=7, label="lowest")
     axis.set_xlabel("epoch", fontsize=9)
     axis.set_ylabel("loss (nats per molecule)", fontsize=9)
     axis.tick_params(labelsize=8)
