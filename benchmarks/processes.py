@@ -34,11 +34,11 @@ PROCESSES: Contenders = {
             "process": "gaussian",
             "process_options": GaussianOptions(prediction=prediction, loss_space=prediction),
         }
-        for prediction in ("v", "x0", "eps")
+        for prediction in ("x0", "v", "eps")
     },
     "gaussian, flow matching": {
         "process": "gaussian",
-        "process_options": GaussianOptions(schedule="rectified", sampler="heun"),
+        "process_options": GaussianOptions("v", "v", schedule="rectified", sampler="heun"),
     },
     "latent": {"process": "latent"},
 }

@@ -95,6 +95,26 @@ def test_the_scale_of_an_effect_multiplies_its_scores(make_module: Make, conditi
     torch.testing.assert_close(odds(2.5) - odds(0.0), 2.5 * (odds(1.0) - odds(0.0)), rtol=1e-3, atol=1e-5)
 
 
+def test_effects_learn_from_the_teaching_cells_alone(make_module: Make, conditions: Conditions) -> None:
+    denoiser, corrupted = make_module(intervention="effect").denoiser, thinned()
+
+    def gradients(chosen: Tensor, teaching: Tensor | None) -> dict[str, Tensor]:
+        denoiser.zero_grad()
+        losses = molecule_loss(denoiser(corrupted, conditions, teaching), corrupted)
+        losses[chosen].sum().backward()
+        return {n: w.grad.clone() for n, w in denoiser.named_parameters() if w.grad is not None}
+
+    teaching = torch.tensor([True, False, False, True])
+    of_all, masked = (
+        gradients(torch.ones(4, dtype=torch.bool), None),
+        gradients(torch.ones(4, dtype=torch.bool), teaching),
+    )
+    of_teachers = gradients(teaching, None)
+    for name, gradient in masked.items():
+        expected = of_teachers if name.startswith("effects.") else of_all
+        torch.testing.assert_close(gradient, expected[name], rtol=1e-4, atol=1e-6, msg=name)
+
+
 @pytest.mark.parametrize("intervention", ["effect", "embedding"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_cells_do_not_see_each_other(
@@ -124,7 +144,8 @@ def test_every_parameter_learns_within_three_steps(
         optimizer.step()
     weights = {name: weight for name, weight in denoiser.named_parameters() if weight.numel()}
     dead = [name for name, weight in weights.items() if weight.grad is None or not weight.grad.any()]
-    assert dead == []
+    broken = [name for name, weight in weights.items() if not weight.grad.isfinite().all()]
+    assert (dead, broken) == ([], [])
 
 
 def _loss(denoiser: torch.nn.Module, conditions: Conditions) -> Tensor:

@@ -95,6 +95,28 @@ def test_training_withholds_conditions(make_module: Make) -> None:
     assert not torch.isclose(losses[0], losses[2])
 
 
+def test_effects_do_not_learn_from_cells_whose_identity_is_withheld(
+    make_module: Make, conditions: Conditions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def withhold_types(given: Conditions, *_: object, **__: object) -> Conditions:
+        cell_type = given["cell_type"]
+        return {**given, "cell_type": cell_type._replace(told=torch.zeros_like(cell_type.told))}
+
+    module, counts = make_module(), csr(np.random.default_rng(0).poisson(5, (4, 12)))
+
+    def effects_learn(given: Conditions) -> bool:
+        module.zero_grad()
+        module.loss(counts, given).loss.backward()
+        return any(w.grad is not None and bool(w.grad.any()) for w in module.denoiser.effects.parameters())
+
+    monkeypatch.setattr("scdiffgen.module._thinning.withhold", lambda given, *_, **__: given)
+    assert effects_learn(conditions)
+    unlabelled = withhold_types(conditions)
+    assert effects_learn(unlabelled)  # cells without labels teach: nothing is known of their types anyway
+    monkeypatch.setattr("scdiffgen.module._thinning.withhold", withhold_types)
+    assert not effects_learn(conditions)
+
+
 def log_prob(predictor: MoleculePredictor) -> Tensor:
     state = torch.tensor(np.random.default_rng(1).poisson(1.0, (4, 12))).float()
     return predictor(state, state.sum(1) + 40).log_prob(state)

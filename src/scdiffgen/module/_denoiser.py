@@ -80,13 +80,21 @@ class ConditionedDenoiser(nn.Module):
     def make_network(self, n_vars: int, size: NetworkSize) -> nn.Module:
         """The network of the identity."""
 
-    def added_scores(self, state: Tensor, level: Tensor, library: Tensor, conditions: Conditions) -> dict[str, Tensor]:
-        """Scores ``(cells, genes)`` that interventions add, where any are told; arguments as of the effect network."""
-        return {
+    def added_scores(
+        self, state: Tensor, level: Tensor, library: Tensor, conditions: Conditions, teaching: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Scores ``(cells, genes)`` that interventions add, where any are told; arguments as of the effect network.
+
+        Effects learn from the cells that are ``teaching`` ``(cells,)``, by default from all.
+        """
+        added = {
             name: self.effect_of(name)(state, level, library, conditions[name])
             for name in self.effect_names
             if name in conditions and conditions[name].mask.any()
         }
+        if teaching is None:
+            return added
+        return {name: torch.where(teaching[:, None], scores, scores.detach()) for name, scores in added.items()}
 
     def effect_of(self, name: str) -> EffectNetwork:
         """The effect network of an intervention."""
@@ -128,10 +136,12 @@ class Denoiser(ConditionedDenoiser):
         """The base of the scores."""
         return TokenNetwork(n_vars, size)
 
-    def forward(self, thinned: Thinned, conditions: Conditions) -> UrnPrediction:
-        """Rates of the next molecule of corrupted cells."""
+    def forward(self, thinned: Thinned, conditions: Conditions, teaching: Tensor | None = None) -> UrnPrediction:
+        """Rates of the next molecule of corrupted cells; effects learn from those ``teaching`` ``(cells,)``, or all."""
         condition = self.embed_conditions(conditions, len(thinned.library))
-        return self.predict(thinned.state, thinned.n_molecules, thinned.library, condition, conditions)
+        return self.predict(
+            thinned.state, thinned.n_molecules, thinned.library, condition, conditions, teaching=teaching
+        )
 
     def predict(
         self,
@@ -141,6 +151,7 @@ class Denoiser(ConditionedDenoiser):
         condition: Tensor,
         conditions: Conditions,
         effect_scale: float = 1.0,
+        teaching: Tensor | None = None,
     ) -> UrnPrediction:
         """Rates of the next molecule, the identity being embedded already.
 
@@ -156,8 +167,10 @@ class Denoiser(ConditionedDenoiser):
             The same conditions, of which the effects read the interventions.
         effect_scale
             Factor of the scores that interventions add.
+        teaching
+            Cells that effects learn from; by default all.
         """
         scores: GeneScores = self.network(state, n_molecules, library, condition)
-        for added in self.added_scores(state, n_molecules, library, conditions).values():
+        for added in self.added_scores(state, n_molecules, library, conditions, teaching).values():
             scores = scores._replace(logits=scores.logits + effect_scale * added)
         return UrnPrediction(scores.log_rates(), scores.urn_weights)

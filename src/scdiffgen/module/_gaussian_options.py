@@ -7,7 +7,7 @@ from typing import Literal
 
 from scdiffgen.diffusion import SCHEDULES, SOLVERS, PredictionKind, SamplerKind, ScheduleKind, WeightingKind
 
-CounterfactualKind = Literal["inversion", "noise"]
+CounterfactualKind = Literal["noise", "inversion"]
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,16 @@ class GaussianOptions:
         ``"ddim"``, ``"euler"``, ``"heun"`` (two evaluations a step), ``"dpm_solver"``, or ``"ancestral"`` (DDPM's, with
         new noise at each step).
     counterfactual
-        Where predicted cells start. ``"inversion"``: a cell is followed to its own noise under its own conditions, and
-        back under others. ``"noise"``: random noise is added to it.
+        How given cells come to noise. ``"noise"``: random noise is added. ``"inversion"``: a cell is followed to its
+        own noise under its own conditions; not with ``prediction="x0"``, whose data lack what tokens cannot hold.
     """
 
-    prediction: PredictionKind = "v"
-    loss_space: PredictionKind = "v"
+    prediction: PredictionKind = "x0"
+    loss_space: PredictionKind = "x0"
     weighting: WeightingKind = "uniform"
     schedule: ScheduleKind = "cosine"
     sampler: SamplerKind = "dpm_solver"
-    counterfactual: CounterfactualKind = "inversion"
+    counterfactual: CounterfactualKind = "noise"
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -48,8 +48,10 @@ class GaussianOptions:
             "weighting": ["uniform", "min_snr"],
             "schedule": list(SCHEDULES),
             "sampler": [*SOLVERS, "ancestral"],
-            "counterfactual": ["inversion", "noise"],
+            "counterfactual": ["noise", "inversion"],
         }
         for name, kinds in known.items():
             if getattr(self, name) not in kinds:
                 raise ValueError(f"`{name}` is {getattr(self, name)!r}: choose one of {kinds}.")
+        if self.counterfactual == "inversion" and self.prediction == "x0":
+            raise ValueError("`counterfactual` is 'inversion', which needs `prediction='v'` or `'eps'`.")

@@ -56,11 +56,15 @@ class ThinningModule(DiffusionModule):
     def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
         """Training loss of CSR counts ``(cells, genes)``: cross-entropy of the missing molecules, nats per molecule.
 
-        Penalties on the read-out, if there are any, are added.
+        Penalties on the read-out, if there are any, are added. Effects of interventions learn only from cells whose
+        identity is not withheld: among the others, treated and untreated cells differ by their types, too.
         """
-        conditions = withhold(conditions, self.withhold_rate, together=self.denoiser.embed.names)
+        identity = self.denoiser.embed.names
+        given, conditions = conditions, withhold(conditions, self.withhold_rate, together=identity)
+        complete = [conditions[name].told == given[name].told for name in identity if name in given]
+        teaching = torch.stack(complete).all(0) if complete else None
         thinned = thin(counts, thinning_levels(self.library(counts)))
-        prediction = self.denoiser(thinned, conditions)
+        prediction = self.denoiser(thinned, conditions, teaching)
         cross_entropy = molecule_loss(prediction, thinned)
         return _loss_output(cross_entropy, penalty=self.denoiser.network.readout.penalty())
 

@@ -165,8 +165,8 @@ class VectorDiffusion(DiffusionModule):
     ) -> Tensor:
         """Draw cells under other conditions, starting where a share ``keep`` of their variance is left.
 
-        The cell is led there by its own noise, found by following the probability flow under its own conditions for
-        ``n_steps``; or, with ``counterfactual="noise"``, by random noise.
+        The cell is led there by random noise; or, with ``counterfactual="inversion"``, by its own, found by following
+        the probability flow under its own conditions for ``n_steps``.
         """
         library, vector = self.library(counts), self.to_vector(counts)
         start = time_of_signal(keep, self.schedule)

@@ -8,11 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ._encoder import CountEncoder
 from ._likelihood import CountLikelihood, LikelihoodKind
 from ._number_kinds import log_count_embedding
 from ._readout import AdditiveReadout
-from ._trunk import NetworkSize
+from ._trunk import ENCODERS, NetworkSize
 
 LatentKind = Literal["unit_scale", "kl"]
 
@@ -42,7 +41,7 @@ class TokenAutoencoder(nn.Module):
     n_genes
         Number of genes.
     size
-        Number of tokens, and widths.
+        Number of tokens, widths, and the forms of encoder and read-out.
     latent_dim
         Length of a token.
     likelihood
@@ -59,7 +58,7 @@ class TokenAutoencoder(nn.Module):
         dim = size.conditioning_dim
         self.kind = kind
         self.embed_library = log_count_embedding(size.level_embedding, dim)
-        self.encoder = CountEncoder(n_genes, size.n_tokens, size.token_dim, size.n_hidden, dim, size.dropout)
+        self.encoder = ENCODERS[size.encoder](n_genes, size, "counts")
         self.to_latent = nn.Linear(size.token_dim, 2 * latent_dim if kind == "kl" else latent_dim)
         self.from_latent = nn.Sequential(nn.Linear(latent_dim, size.token_dim), nn.SiLU())
         self.readout = AdditiveReadout(n_genes, size.n_tokens, size.token_dim, size.readout_dim, size.readout)

@@ -148,6 +148,7 @@ class EffectNetwork(nn.Module):
         """How much of its full effect each intervention has at its dose ``(cells, slots)``, in [0, 1)."""
         if self.half_dose is None:
             return parts.mask.to(self.gene_weights.dtype)
-        dose = parts.values.nan_to_num(nan=torch.inf)  # no dose given: the full effect
+        full = parts.values.isnan() | parts.values.isinf()  # no dose given: the full effect
+        dose = parts.values.masked_fill(full, 1.0)  # infinities would make gradients of the half-maximal dose NaN
         half = self.half_dose.exp()[parts.ids]
-        return torch.where(dose.isinf(), 1.0, dose / (dose + half)) * parts.mask
+        return torch.where(full, 1.0, dose / (dose + half)) * parts.mask
