@@ -15,8 +15,10 @@ from scdiffgen.metrics._baselines import (
     shift_expression,
 )
 from scdiffgen.metrics._classifiers import LabelAccuracy, classifier_auc, label_accuracy
+from scdiffgen.metrics._correlations import GeneCorrelations, gene_correlations
 from scdiffgen.metrics._differential import GeneTests, rank_genes
 from scdiffgen.metrics._distances import energy_distance, frechet_distance, mmd
+from scdiffgen.metrics._embedding import joint_embedding
 from scdiffgen.metrics._evaluate import evaluate
 from scdiffgen.metrics._genes import gene_correlation_error, gene_statistics, library_size_ks
 from scdiffgen.metrics._groups import split_halves
@@ -30,9 +32,11 @@ from scdiffgen.metrics._manifold import (
     novelty,
     one_nn_accuracy,
 )
+from scdiffgen.metrics._marginals import gene_summary, library_size_quantiles
 from scdiffgen.metrics._nulls import null_poisson, null_shuffled
 from scdiffgen.metrics._perturbation import PERTURBATION_BASELINES, perturbation_report
 from scdiffgen.metrics._predicted import PERTURBATION_METRICS
+from scdiffgen.metrics._relative import relative_scores
 from scdiffgen.metrics._response import (
     de_overlap,
     de_pr_auc,
@@ -43,6 +47,7 @@ from scdiffgen.metrics._response import (
     sign_agreement,
     weighted_mse,
 )
+from scdiffgen.metrics._roc import ClassifierRoc, classifier_roc, evaluation_roc
 from scdiffgen.metrics._scores import EVALUATION_METRICS
 from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics._transport import wasserstein
@@ -51,9 +56,11 @@ __all__ = [
     "EVALUATION_METRICS",
     "PERTURBATION_BASELINES",
     "PERTURBATION_METRICS",
+    "ClassifierRoc",
     "CopyWarning",
     "ExpressionSpace",
     "FewCellsWarning",
+    "GeneCorrelations",
     "GeneTests",
     "LabelAccuracy",
     "ManifoldScores",
@@ -61,21 +68,27 @@ __all__ = [
     "Novelty",
     "additive_shift",
     "classifier_auc",
+    "classifier_roc",
     "de_overlap",
     "de_pr_auc",
     "discrimination_score",
     "dose_shift",
     "energy_distance",
     "evaluate",
+    "evaluation_roc",
     "fold_change_slope",
     "fold_change_spearman",
     "frechet_distance",
     "gene_correlation_error",
+    "gene_correlations",
     "gene_statistics",
+    "gene_summary",
+    "joint_embedding",
     "label_accuracy",
     "latent_arithmetic",
     "latent_difference",
     "library_size_ks",
+    "library_size_quantiles",
     "linear_shift",
     "manifold_precision_recall",
     "mean_shift",
@@ -89,6 +102,7 @@ __all__ = [
     "pearson_delta",
     "perturbation_report",
     "rank_genes",
+    "relative_scores",
     "shift_counts",
     "shift_expression",
     "sign_agreement",

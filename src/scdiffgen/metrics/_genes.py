@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scdiffgen.metrics._classifiers import as_features
-from scdiffgen.metrics._input import CountsLike, Points, as_counts, enough_cells, to_dense
+from scdiffgen.metrics._input import CountsLike, Points, as_count_pair, enough_cells, to_dense
 from scdiffgen.metrics._resampling import Weights, unit_weights
 
 STATISTICS = ("mean", "variance", "zero_fraction")
@@ -91,7 +91,7 @@ def library_size_ks(real: CountsLike, generated: CountsLike, *, layer: str | Non
     real
         Real counts, (cells, genes).
     generated
-        Generated counts, (cells, genes).
+        Generated counts over the same genes; AnnData objects are aligned by name.
     layer
         Layer of AnnData objects that holds the counts.
 
@@ -105,7 +105,7 @@ def library_size_ks(real: CountsLike, generated: CountsLike, *, layer: str | Non
     >>> library_size_ks(np.array([[1, 1], [2, 1]]), np.array([[9, 1], [0, 2]]))
     0.5
     """
-    x, y = (library_sizes(as_counts(c, layer=layer, name=n)) for c, n in ((real, "real"), (generated, "generated")))
+    x, y = (library_sizes(counts) for counts in as_count_pair(real, generated, layer=layer))
     if not enough_cells("library_size_ks", 1, real=len(x), generated=len(y)):
         return float("nan")
     return float(ks_resampled(x, y, unit_weights(len(x)), unit_weights(len(y)))[0])

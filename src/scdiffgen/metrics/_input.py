@@ -56,6 +56,21 @@ def as_counts(
     return matrix
 
 
+def as_count_pair(
+    real: CountsLike, generated: CountsLike, *, layer: str | None = None
+) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+    """Check the counts of two sides and bring the second to the genes of the first, by name where there are names."""
+    names = gene_names(real)
+    if names is None and isinstance(generated, AnnData):
+        raise TypeError(
+            "`generated` is an AnnData, but `real` is a matrix without gene names. Pass both as AnnData objects, "
+            "which are aligned by name, or both as matrices."
+        )
+    first = as_counts(real, layer=layer, genes=names, name="real")
+    genes = [str(i) for i in range(first.shape[1])] if names is None else names
+    return first, as_counts(generated, layer=layer, genes=genes, name="generated")
+
+
 def gene_names(counts: CountsLike) -> pd.Index | None:
     """Gene names of an AnnData; ``None`` for a matrix, which has none."""
     return counts.var_names if isinstance(counts, AnnData) else None

@@ -64,6 +64,13 @@ METRICS: dict[str, Metric] = {
 
 EVALUATION_METRICS = tuple(METRICS)
 
+Features: TypeAlias = Literal["pcs", "expression"]
+CLASSIFIERS: dict[str, tuple[ClassifierKind, Features]] = {
+    "c2st_auc_forest_pcs": ("forest", "pcs"),
+    "c2st_auc_forest_genes": ("forest", "expression"),
+    "c2st_auc_logistic_genes": ("logistic", "expression"),
+}
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -154,7 +161,9 @@ def _frechet(pair: Pair) -> dict[str, Rows]:
     return {"frechet": frechet_resampled(*pair.pcs)}
 
 
-def _c2st(kind: ClassifierKind, features: Literal["pcs", "expression"], name: str) -> Callable[[Pair], dict[str, Rows]]:
+def _c2st(name: str) -> Callable[[Pair], dict[str, Rows]]:
+    kind, features = CLASSIFIERS[name]
+
     def compute(pair: Pair) -> dict[str, Rows]:
         real, generated = getattr(pair.real, features), getattr(pair.generated, features)
         options = {"n_trees": pair.n_trees, "n_jobs": pair.n_jobs, "seed": pair.seed}
@@ -217,9 +226,7 @@ BLOCKS = (
     Block(("wasserstein",), 1, _wasserstein),
     Block(("energy_distance",), 2, _energy),
     Block(("frechet",), 2, _frechet),
-    Block(("c2st_auc_forest_pcs",), N_FOLDS, _c2st("forest", "pcs", "c2st_auc_forest_pcs")),
-    Block(("c2st_auc_forest_genes",), N_FOLDS, _c2st("forest", "expression", "c2st_auc_forest_genes")),
-    Block(("c2st_auc_logistic_genes",), N_FOLDS, _c2st("logistic", "expression", "c2st_auc_logistic_genes")),
+    *(Block((name,), N_FOLDS, _c2st(name)) for name in CLASSIFIERS),
     Block(("one_nn",), 2, _one_nn),
     Block(("precision", "recall", "density", "coverage"), N_NEIGHBOURS + 1, _manifold),
     Block(tuple(f"{s}_{kind}" for s in STATISTICS for kind in ("slope", "correlation")), 2, _statistics),

@@ -57,7 +57,7 @@ def finish(axes: Sequence[Axes], name: str, show: bool | None, save: Save) -> No
     if save:
         path = save if isinstance(save, Path) else _scanpys_path(name, save)
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure_of(axes).savefig(path, dpi=DPI, bbox_inches="tight")
+        figure_of(axes).figure.savefig(path, dpi=DPI, bbox_inches="tight")  # a subfigure is saved with its figure
     if sc.settings.autoshow if show is None else show:
         plt.show()
 

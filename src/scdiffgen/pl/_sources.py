@@ -1,0 +1,77 @@
+"""What real and generated cells, and groups of cells, look like in figures: colours, numbers and legends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+from numpy.typing import NDArray
+
+REAL, GENERATED, REFERENCE = "#0072B2", "#E69F00", "#4D4D4D"  # blue and orange of Okabe and Ito; grey
+SOURCES = {"real": REAL, "generated": GENERATED}
+OKABE_ITO = ("#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999", REAL, GENERATED)
+DARKER, LIGHTER = 0.6, 0.45  # what is left of a colour that is mixed with black, and with white
+LABEL_LETTERS = 32  # of a group in one line of a legend
+ROWS = 18  # of a legend, before it takes another column
+NUMBER_SIZE = np.array([0.055, 0.05])  # room for the number of a group, in shares of the axes
+ROUNDS = 60  # of pushing numbers apart
+
+Colour = str | tuple[float, float, float]
+
+
+def group_colours(n_groups: int) -> list[Colour]:
+    """Colours of Okabe and Ito, told apart in every kind of colour blindness; then darker, then lighter ones."""
+    plain = [np.array(to_rgb(colour)) for colour in OKABE_ITO]
+    darker, lighter = [DARKER * c for c in plain], [1 - LIGHTER * (1 - c) for c in plain]
+    shades = [*plain, *darker, *lighter]
+    return [tuple(shades[i % len(shades)]) for i in range(n_groups)]
+
+
+def numbered(names: Sequence[str]) -> bool:
+    """Whether there are so many groups that colours alone do not tell them apart."""
+    return len(names) > len(OKABE_ITO)
+
+
+def group_handles(names: Sequence[str]) -> list[Line2D]:
+    """Entries of a legend of groups, with their numbers if they are numbered."""
+    labels = [f"{i + 1}  {name}" for i, name in enumerate(names)] if numbered(names) else names
+    return [
+        Line2D([], [], marker="o", linestyle="", markersize=5, color=colour, label=fill(label, LABEL_LETTERS))
+        for colour, label in zip(group_colours(len(names)), labels, strict=True)
+    ]
+
+
+def number_groups(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
+    """Write the number of every group at the median of its points, or so near that it can be read.
+
+    The limits of the axes have to be set.
+    """
+    there = [name for name in names if (groups == name).any()]
+    middles = np.array([np.median(points[groups == name], axis=0) for name in there])
+    low, span = np.array([axis.get_xlim(), axis.get_ylim()]).T[0], np.ptp([axis.get_xlim(), axis.get_ylim()], axis=1)
+    for name, (x, y) in zip(there, _apart((middles - low) / span), strict=True):
+        axis.text(
+            x,
+            y,
+            str(list(names).index(name) + 1),
+            transform=axis.transAxes,
+            fontsize=7,
+            ha="center",
+            va="center",
+            path_effects=[withStroke(linewidth=2, foreground="white")],
+        )
+
+
+def _apart(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Push numbers apart that are written over each other; ``places`` are shares of the axes."""
+    places = places + 1e-4 * np.arange(len(places))[:, None] * [1, -1]  # no two at one place
+    for _ in range(ROUNDS):
+        between = (places[:, None] - places) / NUMBER_SIZE
+        distance = np.linalg.norm(between, axis=-1, keepdims=True) + np.eye(len(places))[..., None]
+        places += 0.5 * NUMBER_SIZE * (between * np.clip(1 / distance - 1, 0, None)).sum(axis=1)
+    return np.clip(places, 0.02, 0.98)

@@ -1,0 +1,363 @@
+"""Figures of evaluation: what is drawn is what other libraries compute, legible for few and for many groups."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import combinations
+from pathlib import Path
+
+import anndata as ad
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import scanpy as sc
+from anndata import AnnData
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.legend import Legend
+from scipy import sparse
+from sklearn.metrics import auc
+
+from scdiffgen import metrics, pl
+
+REAL, GENERATED = "#0072b2", "#e69f00"
+N_GENES = 125
+Plot = Callable[..., Axes]
+
+
+@pytest.fixture(autouse=True)
+def _close_figures() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@pytest.fixture(autouse=True)
+def settings() -> Iterator[type]:
+    """Settings of scanpy, put back afterwards; figures are not shown unless asked for."""
+    before = sc.settings.figdir, sc.settings.autoshow
+    sc.settings.autoshow = False
+    yield sc.settings
+    sc.settings.figdir, sc.settings.autoshow = before
+
+
+def simulate(n_cells: int, seed: int, n_groups: int = 3) -> AnnData:
+    """Equally many cells of groups with long names and genes of their own, and a programme that runs through all."""
+    rng = np.random.default_rng(seed)
+    kind = np.arange(n_cells) % n_groups
+    rates = np.random.default_rng(0).gamma(0.7, 2.0, size=(n_groups, N_GENES))
+    programme = np.exp(rng.normal(size=(n_cells, 1)) * (np.arange(N_GENES) % 2))
+    counts = rng.poisson(rates[kind] * programme * rng.gamma(4.0, 0.25, size=(n_cells, 1)))
+    counts[:, 0] += 1
+    names = np.array([f"CD4+ T cells number {i:02} of the lymph node, activated" for i in range(n_groups)])
+    obs = pd.DataFrame({"kind": pd.Categorical(names[kind])}, index=[f"{seed}-{i}" for i in range(n_cells)])
+    var = pd.DataFrame(index=[f"GENE{i}" for i in range(N_GENES)])
+    return AnnData(sparse.csr_matrix(counts.astype(np.float32)), obs=obs, var=var)
+
+
+@pytest.fixture(scope="module")
+def real() -> AnnData:
+    return simulate(120, 1)
+
+
+@pytest.fixture(scope="module")
+def generated() -> AnnData:
+    """As many cells, with the genes the other way round."""
+    return simulate(120, 2)[:, ::-1].copy()
+
+
+@pytest.fixture(scope="module")
+def scores(real: AnnData, generated: AnnData) -> pd.DataFrame:
+    return metrics.evaluate(real, generated, groupby="kind", metrics=["mmd", "coverage", "gene_correlation"], n_pcs=5)
+
+
+def log_normalised(*cells: AnnData) -> AnnData:
+    joint = ad.concat(cells, index_unique="-")
+    sc.pp.normalize_total(joint, target_sum=1e4)
+    sc.pp.log1p(joint)
+    return joint
+
+
+def points_of(axis: Axes, colour: str) -> np.ndarray:
+    """Points of a colour, over all collections, in the order in which they were drawn."""
+    found = []
+    for points in axis.collections:
+        places = points.get_offsets().data
+        colours = np.broadcast_to(points.get_facecolors(), (len(places), 4))
+        found.append(places[[to_hex(c) == colour for c in colours]])
+    return np.concatenate(found)
+
+
+def line(axis: Axes, label: str) -> np.ndarray:
+    (found,) = (drawn for drawn in axis.lines if str(drawn.get_label()).startswith(label))
+    return found.get_xydata()
+
+
+def legend_of(texts: list) -> list[str]:
+    return [text.get_text().replace("\n", " ") for text in texts]
+
+
+def test_cells_of_both_sides_stand_at_the_components_of_scanpy(real, generated) -> None:
+    (axis,) = pl.evaluation_embedding(real, generated, basis="pca")
+    joint = log_normalised(real, generated[:, real.var_names])
+    sc.pp.pca(joint, n_comps=2, svd_solver="arpack")
+    expected = np.split(joint.obsm["X_pca"], 2)
+    drawn = [points_of(axis, colour) for colour in (REAL, GENERATED)]
+    for places, found in zip(expected, drawn, strict=True):
+        for one, other in zip(places.T, found.T, strict=True):
+            np.testing.assert_allclose(np.sort(np.abs(one)), np.sort(np.abs(other)), atol=1e-3)
+    shares = joint.uns["pca"]["variance_ratio"]
+    assert axis.get_xlabel() == f"PC1 ({shares[0]:.0%} of variance)"
+    order = np.concatenate([points.get_facecolors()[:, 2] for points in axis.collections])
+    assert 0.3 < np.mean(order[:60] > 0.5) < 0.7  # blue and orange in turn, neither on top
+
+
+@pytest.mark.parametrize("n_groups", [2, 3, 10, 30])
+def test_groups_have_a_colour_each_and_the_same_place_in_both_panels(n_groups: int) -> None:
+    real, generated = simulate(8 * n_groups, 1, n_groups), simulate(8 * n_groups, 2, n_groups)
+    both, *panels = pl.evaluation_embedding(real, generated, "kind", basis="pca")
+    assert [axis.get_title() for axis in (both, *panels)] == ["real and generated", "real", "generated"]
+    legend = axis_legend(both)
+    names = sorted(real.obs["kind"].unique())
+    numbers = [f"{i + 1}  " if n_groups > 8 else "" for i in range(n_groups)]
+    assert legend_of(legend.get_texts()) == [f"{n}{name}" for n, name in zip(numbers, names, strict=True)]
+    for axis, source in zip(panels, (REAL, GENERATED), strict=True):
+        assert axis.get_xlim() == both.get_xlim() and axis.get_ylim() == both.get_ylim()
+        places = axis.collections[0].get_offsets().data
+        assert sorted(map(tuple, places)) == sorted(map(tuple, points_of(both, source)))
+        assert len(axis.texts) == (n_groups if n_groups > 8 else 0)
+    colours = [to_hex(handle.get_color()) for handle in legend.legend_handles]
+    assert len(set(colours)) == min(n_groups, 24)
+    for name, colour in list(zip(names, colours, strict=True))[: min(n_groups, 6)]:
+        same = [other for other, c in zip(names, colours, strict=True) if c == colour]
+        n_cells = real.obs["kind"].isin(same).sum()
+        assert len(points_of(panels[0], colour)) == n_cells, name
+
+
+def axis_legend(axis: Axes) -> Legend:
+    (legend,) = axis.figure.legends
+    return legend
+
+
+def test_numbers_of_many_groups_can_be_read() -> None:
+    real, generated = simulate(240, 1, 30), simulate(240, 2, 30)
+    for basis in ("pca", "umap"):
+        axes = pl.evaluation_embedding(real, generated, "kind", basis=basis)
+        axes[0].figure.canvas.draw()
+        for axis in axes[1:]:
+            boxes = [text.get_window_extent().padded(-1) for text in axis.texts]
+            overlapping = sum(one.overlaps(other) for one, other in combinations(boxes, 2))
+            assert overlapping <= 1
+            frame = axis.get_window_extent().padded(8)
+            assert all(frame.contains(*corner) for box in boxes for corner in box.corners())
+
+
+def test_the_first_colours_of_groups_are_not_those_of_the_sources() -> None:
+    both = pl.evaluation_embedding(simulate(60, 1, 6), simulate(60, 2, 6), "kind", basis="pca")[0]
+    colours = {to_hex(handle.get_color()) for handle in axis_legend(both).legend_handles}
+    assert not colours & {REAL, GENERATED}
+
+
+@pytest.mark.parametrize(
+    ("plot", "column", "poisson"),
+    [
+        (pl.evaluation_mean_variance, "variance", lambda mean: mean),
+        (pl.evaluation_mean_dropout, "dropout", lambda mean: np.exp(-mean)),
+    ],
+)
+def test_genes_stand_where_scanpy_and_numpy_put_them(real, generated, plot: Plot, column: str, poisson) -> None:
+    axis = plot(real, generated)
+    for cells, colour in ((real, REAL), (generated[:, real.var_names], GENERATED)):
+        qc = sc.pp.calculate_qc_metrics(cells, percent_top=None)[1]
+        variance = cells.X.toarray().var(0)
+        expected = {"variance": variance, "dropout": qc["pct_dropout_by_counts"].to_numpy() / 100}[column]
+        drawn = points_of(axis, colour)
+        np.testing.assert_allclose(drawn[:, 0], qc["mean_counts"], rtol=1e-5)
+        np.testing.assert_allclose(drawn[:, 1], expected, rtol=1e-4, atol=1e-6)
+    reference = line(axis, "Poisson")
+    np.testing.assert_allclose(reference[:, 1], poisson(reference[:, 0]))
+    assert axis.get_xscale() == "log"
+
+
+def test_lines_follow_the_genes(real) -> None:
+    """In counts that are 0 or twice the mean of the gene, the variance is the square of the mean."""
+    means = np.arange(1, N_GENES + 1)
+    on_off = AnnData(np.outer([0, 2] * 10, means).astype(np.float32), var=real.var)
+    drawn = line(pl.evaluation_mean_variance(on_off, on_off), "real")
+    assert len(drawn) == 25
+    np.testing.assert_allclose(drawn[:, 1], drawn[:, 0] ** 2, rtol=1e-5)
+
+
+def test_genes_that_a_side_lacks_are_left_out(real, generated) -> None:
+    empty = generated.copy()
+    empty.X = empty.X * 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        axis = pl.evaluation_mean_variance(real, empty)
+        pl.evaluation_library_size(real, empty)
+        pl.evaluation_mean_variance(empty, empty)
+    assert len(points_of(axis, REAL)) == N_GENES
+    assert len(points_of(axis, GENERATED)) == 0
+
+
+def test_library_sizes_are_drawn_quantile_by_quantile(real, generated) -> None:
+    axis = pl.evaluation_library_size(real, generated)
+    drawn = line(axis, "generated cells")
+    shares = (np.arange(len(drawn)) + 0.5) / len(drawn)
+    for column, cells in zip(drawn.T, (real, generated), strict=True):
+        np.testing.assert_allclose(column, np.quantile(cells.X.sum(1).A1, shares))
+    band = axis.collections[0].get_paths()[0]
+    inside = [band.contains_point(point) for point in drawn[5:-5]]
+    assert np.mean(inside) > 0.8
+
+
+def test_the_curves_have_the_areas_that_the_legend_says(real, generated) -> None:
+    worse = generated.copy()
+    worse.X = sparse.csr_matrix(metrics.null_shuffled(generated, ["all"] * 120, ["all"] * 120))
+    options = {"n_trees": 20, "seed": 2}
+    scores = metrics.evaluate(
+        real, worse, metrics=["c2st_auc_forest_pcs", "c2st_auc_forest_genes"], sources=["generated"], **options
+    ).loc[("overall", "generated")]
+    axis = pl.evaluation_roc(real, worse, **options)
+    for label, name in (("forest, genes", "c2st_auc_forest_genes"), ("forest, components", "c2st_auc_forest_pcs")):
+        curve = line(axis, label)
+        (text,) = (drawn.get_label() for drawn in axis.lines if str(drawn.get_label()).startswith(label))
+        assert text == f"{label}: {scores[name]:.2f}"
+        assert auc(*curve.T) == pytest.approx(scores[name], abs=0.02)
+        assert curve[0].tolist() == [0, 0] and curve[-1].tolist() == [1, 1]
+        assert (np.diff(curve, axis=0) >= 0).all()
+    np.testing.assert_array_equal(axis.lines[0].get_xydata(), [[0, 0], [1, 1]])
+
+
+def test_correlations_stand_side_by_side_in_one_order(real, generated) -> None:
+    axes = pl.evaluation_gene_correlation(real, generated, n_genes=25)
+    genes = [label.get_text() for label in axes[0].get_yticklabels()]
+    assert len(set(genes)) == 25 and not axes[1].get_yticklabels()
+    images = [axis.images[0] for axis in axes]
+    for image, cells in zip(images, (real, generated), strict=True):
+        expected = np.corrcoef(log_normalised(cells)[:, genes].X.toarray(), rowvar=False)
+        np.testing.assert_allclose(image.get_array(), expected, atol=1e-5)
+    assert images[0].get_clim() == images[1].get_clim()
+    assert sum(images[0].get_clim()) == 0
+    drawn = images[0].get_array()
+    shuffled = np.random.default_rng(0).permutation(25)
+    assert np.diag(drawn, 1).mean() > np.diag(drawn[np.ix_(shuffled, shuffled)], 1).mean() + 0.1
+    axes = pl.evaluation_gene_correlation(real, generated, n_genes=60)
+    assert not axes[0].get_yticklabels()
+
+
+def scored_as(scores: pd.DataFrame, source: str) -> pd.DataFrame:
+    """Scores in which the generated cells score as another source does, and there is one null."""
+    changed = scores.drop(index="null_shuffled", level="source")
+    changed.loc[(slice(None), "generated"), :] = scores.xs(source, level="source").to_numpy()
+    changed.attrs = scores.attrs
+    return changed
+
+
+@pytest.mark.parametrize(("source", "place"), [("other_real", 0.0), ("null_poisson", 1.0)])
+def test_numbers_are_scores_and_colours_where_they_stand(scores, source: str, place: float) -> None:
+    changed = scored_as(scores, source)
+    axis = pl.evaluation_scores(changed)
+    drawn = np.ma.masked_invalid(axis.images[0].get_array()).compressed()
+    assert len(drawn) >= 2
+    np.testing.assert_allclose(drawn, place)
+    texts = {text.get_position(): text.get_text() for text in axis.texts}
+    assert float(texts[(1, 0)]) == pytest.approx(changed.loc[("overall", "generated"), "coverage"], abs=0.006)
+    assert [label.get_text() for label in axis.get_xticklabels()] == ["mmd ↓", "coverage ↑", "gene_correlation ↓"]
+    n_cells = scores["n"].xs("generated", level="source")
+    assert [label.get_text() for label in axis.get_yticklabels()] == [f"{group} ({n})" for group, n in n_cells.items()]
+
+
+def luminance(rgb: tuple[float, ...]) -> float:
+    """Relative luminance, of which the accessibility guidelines of the web ask for a ratio of 4.5."""
+    return float(np.dot(((np.array(rgb) + 0.055) / 1.055) ** 2.4, [0.2126, 0.7152, 0.0722]))
+
+
+@pytest.mark.parametrize("source", ["other_real", "null_poisson"])
+def test_text_can_be_read_on_every_colour(scores, source: str) -> None:
+    axis = pl.evaluation_scores(scored_as(scores, source))
+    image = axis.images[0]
+    for text in axis.texts:
+        column, row = map(int, text.get_position())
+        under = image.cmap(image.norm(image.get_array()[row : row + 1, column]))[0, :3]
+        light = [luminance(rgb) for rgb in (under, to_rgb(text.get_color()))]
+        assert (max(light) + 0.05) / (min(light) + 0.05) > 4.5
+
+
+def test_scores_that_are_missing_are_dashes(scores) -> None:
+    lacking = scores.copy()
+    lacking.loc[("overall", "generated"), "mmd"] = np.nan
+    axis = pl.evaluation_scores(lacking)
+    assert axis.texts[0].get_text() == "–"
+    assert np.isnan(np.ma.filled(axis.images[0].get_array().astype(float), np.nan)[0, 0])
+
+
+def test_a_page_has_every_panel_in_one_figure(real, generated, scores, tmp_path: Path) -> None:
+    axes = pl.evaluation(real, generated, groupby="kind", scores=scores, save=tmp_path / "page.png")
+    sides = ["", "_real", "_generated"]
+    panels = ["mean_variance", "mean_dropout", "library_size", "roc", "correlation_real", "correlation_generated"]
+    assert set(axes) == {f"{b}{s}" for b in ("umap", "pca") for s in sides} | {*panels, "scores"}
+    assert len({axis.get_figure().figure for axis in axes.values()}) == 1
+    assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
+    for name, axis in axes.items():
+        assert axis.has_data(), name
+    np.testing.assert_allclose(
+        points_of(axes["umap"], REAL).mean(0), axes["umap_real"].collections[0].get_offsets().data.mean(0)
+    )
+    assert axes["scores"].get_yticklabels()[0].get_text() == f"overall ({scores['n'].iloc[0]})"
+
+
+def test_a_page_without_groups_computes_its_scores(real, generated) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", metrics.FewCellsWarning)
+        axes = pl.evaluation(real, generated)
+    assert {"umap", "pca", "scores"} < set(axes) and "umap_real" not in axes
+    columns = [label.get_text() for label in axes["scores"].get_xticklabels()]
+    assert "mmd ↓" in columns and not any("c2st" in column for column in columns)
+
+
+SINGLE = {
+    "evaluation_umap": partial(pl.evaluation_embedding, max_cells=40),
+    "evaluation_mean_variance": pl.evaluation_mean_variance,
+    "evaluation_mean_dropout": pl.evaluation_mean_dropout,
+    "evaluation_library_size": pl.evaluation_library_size,
+    "evaluation_roc": partial(pl.evaluation_roc, n_trees=5),
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_panels_are_drawn_into_given_axes_saved_and_shown(
+    name: str, real, generated, settings, tmp_path, monkeypatch
+) -> None:
+    shown: list[bool] = []
+    monkeypatch.setattr(plt, "show", lambda: shown.append(True))
+    settings.figdir = tmp_path
+    part = plt.figure(layout="constrained").subfigures(1, 2)[0]
+    axis = part.subplots()
+    drawn = SINGLE[name](real, generated, ax=axis, save="_here.png", show=True)
+    assert (drawn[0] if isinstance(drawn, list) else drawn) is axis
+    assert (tmp_path / f"{name}_here.png").stat().st_size > 1000
+    assert shown == [True]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x, y: pl.evaluation_embedding(x, y, "kind", ax=plt.gca(), basis="pca"), "`ax` is one panel, but there"),
+        (lambda x, y: pl.evaluation_embedding(x, y, "donor", basis="pca"), "`real` has no obs column 'donor'"),
+        (lambda x, y: pl.evaluation_embedding(x, y, basis="tsne"), "`basis` is 'tsne'"),
+        (lambda x, y: pl.evaluation_mean_variance(x, log_normalised(y)), "`generated` holds .* not whole numbers"),
+        (lambda x, y: pl.evaluation_mean_dropout(x, y, layer="counts"), "`layer`='counts' is not a layer of `real`"),
+        (lambda x, y: pl.evaluation_library_size(x, y[:, :3]), "`generated` lacks 122 of 125 genes"),
+        (lambda x, y: pl.evaluation_roc(x, y[:3]), "`generated` has 3 cells to compare; a classifier needs at least 5"),
+        (lambda x, y: pl.evaluation_gene_correlation(x, y, n_genes=0), "`n_genes` is 0"),
+        (lambda x, y: pl.evaluation_scores(pd.DataFrame({"mmd": [0.1]})), "not what `metrics.evaluate` returns"),
+        (lambda x, y: pl.evaluation(x, y, scores=pd.DataFrame({"mmd": [0.1]})), "not what `metrics.evaluate` returns"),
+    ],
+)
+def test_errors_say_what_to_do(real, generated, call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(real, generated)
+    assert not plt.get_fignums() or "ax" in message  # nothing is left half drawn
