@@ -109,11 +109,11 @@ def test_effects_do_not_learn_from_cells_whose_identity_is_withheld(
         module.loss(counts, given).loss.backward()
         return any(w.grad is not None and bool(w.grad.any()) for w in module.denoiser.effects.parameters())
 
-    monkeypatch.setattr("scdiffgen.module._thinning.withhold", lambda given, *_, **__: given)
+    monkeypatch.setattr("scdiffgen.module._process.withhold", lambda given, *_, **__: given)
     assert effects_learn(conditions)
     unlabelled = withhold_types(conditions)
     assert effects_learn(unlabelled)  # cells without labels teach: nothing is known of their types anyway
-    monkeypatch.setattr("scdiffgen.module._thinning.withhold", withhold_types)
+    monkeypatch.setattr("scdiffgen.module._process.withhold", withhold_types)
     assert not effects_learn(conditions)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from scdiffgen._conditions import ConditionSpec
 from scdiffgen.diffusion import TIME_MIN
-from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize, ScoreNetwork, withhold
+from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize, ScoreNetwork
 
 from ._denoiser import Conditions, InterventionKind
 from ._gaussian_options import GaussianOptions
@@ -89,8 +89,9 @@ class GaussianModule(VectorDiffusion):
 
     def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
         """Training loss of CSR counts ``(cells, genes)``; penalties on the read-out, if there are any, are added."""
-        conditions = withhold(conditions, self.withhold_rate, together=self.denoiser.embed.names)
-        errors = self.denoising_loss(self.denoiser, self.to_vector(counts), self.library(counts), conditions)
+        told, teaching = self.withheld(conditions)
+        vector, library = self.to_vector(counts), self.library(counts)
+        errors = self.denoising_loss(self.denoiser, vector, library, told, teaching=teaching)
         penalty = self.denoiser.network.readout.penalty()
         return LossOutput(loss=errors.mean() + penalty, n_obs_minibatch=len(errors))
 

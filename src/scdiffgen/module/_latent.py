@@ -12,7 +12,7 @@ from torch import Tensor
 
 from scdiffgen._batch import parts_from_batch
 from scdiffgen._conditions import ConditionSpec, Parts
-from scdiffgen.nn import ConditionOptions, NetworkSize, ReadoutOptions, TokenAutoencoder, withhold
+from scdiffgen.nn import ConditionOptions, NetworkSize, ReadoutOptions, TokenAutoencoder
 
 from ._batch import gene_frequencies
 from ._denoiser import Conditions, InterventionKind
@@ -135,8 +135,8 @@ class LatentModule(VectorDiffusion):
         if isinstance(cells, Tensor) and not self.stage:
             errors = self._reconstruction(self.denoiser.autoencoder, cells)
         else:
-            conditions = withhold(conditions, self.withhold_rate, together=self.denoiser.embed.names)
-            errors = self.denoising_loss(self.denoiser, *self._known(cells), conditions)
+            told, teaching = self.withheld(conditions)
+            errors = self.denoising_loss(self.denoiser, *self._known(cells), told, teaching=teaching)
         return LossOutput(loss=errors.mean(), n_obs_minibatch=len(errors))
 
     @torch.no_grad()

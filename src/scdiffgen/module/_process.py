@@ -18,7 +18,7 @@ from torch import Tensor
 from scdiffgen._batch import parts_from_batch
 from scdiffgen._conditions import ConditionSpec, Parts
 from scdiffgen.diffusion import row_sums
-from scdiffgen.nn import ConditionOptions, NetworkSize
+from scdiffgen.nn import ConditionOptions, NetworkSize, withhold
 
 from ._batch import counts_from_batch
 from ._denoiser import ConditionedDenoiser, Conditions, InterventionKind
@@ -159,6 +159,17 @@ class DiffusionModule(BaseModuleClass):
     def nested(self) -> bool:
         """Whether the first tokens were trained to matter most."""
         return self.size.nested_tokens
+
+    def withheld(self, conditions: Conditions) -> tuple[Conditions, Tensor | None]:
+        """Withhold conditions at random, and say which cells effects may learn from ``(cells,)``; ``None`` is all.
+
+        They are those whose identity is not withheld: among the others, treated and untreated cells differ by what
+        types they are, too.
+        """
+        identity = self.denoiser.embed.names
+        fewer = withhold(conditions, self.withhold_rate, together=identity)
+        complete = [fewer[name].told == conditions[name].told for name in identity if name in conditions]
+        return fewer, torch.stack(complete).all(0) if complete else None
 
     def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Any, dict[str, Parts[Tensor]]]:
         """CSR counts ``(cells, genes)`` (or what was computed of them) and conditions, on the module's device."""

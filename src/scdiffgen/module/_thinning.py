@@ -21,7 +21,7 @@ from scdiffgen.diffusion import (
     thin_to,
     thinning_levels,
 )
-from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize, withhold
+from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize
 
 from ._batch import gene_frequencies
 from ._denoiser import Conditions, Denoiser, InterventionKind
@@ -56,13 +56,9 @@ class ThinningModule(DiffusionModule):
     def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
         """Training loss of CSR counts ``(cells, genes)``: cross-entropy of the missing molecules, nats per molecule.
 
-        Penalties on the read-out, if there are any, are added. Effects of interventions learn only from cells whose
-        identity is not withheld: among the others, treated and untreated cells differ by their types, too.
+        Penalties on the read-out, if there are any, are added.
         """
-        identity = self.denoiser.embed.names
-        given, conditions = conditions, withhold(conditions, self.withhold_rate, together=identity)
-        complete = [conditions[name].told == given[name].told for name in identity if name in given]
-        teaching = torch.stack(complete).all(0) if complete else None
+        conditions, teaching = self.withheld(conditions)
         thinned = thin(counts, thinning_levels(self.library(counts)))
         prediction = self.denoiser(thinned, conditions, teaching)
         cross_entropy = molecule_loss(prediction, thinned)

@@ -53,6 +53,7 @@ class VectorDenoiser(ConditionedDenoiser):
         condition: Tensor,
         conditions: Conditions,
         effect_scale: float = 1.0,
+        teaching: Tensor | None = None,
     ) -> Tensor:
         """Prediction ``(cells, length)``.
 
@@ -70,9 +71,11 @@ class VectorDenoiser(ConditionedDenoiser):
             The same conditions, of which the effects read the interventions.
         effect_scale
             Factor of what interventions add.
+        teaching
+            Cells that effects learn from ``(cells,)``; by default all.
         """
         predicted = self.base(noisy, level, library, condition)
-        for added in self.added_scores(noisy, level, library, conditions).values():
+        for added in self.added_scores(noisy, level, library, conditions, teaching).values():
             predicted = predicted + effect_scale * added
         return predicted
 
@@ -108,14 +111,15 @@ class VectorDiffusion(DiffusionModule):
         library: Tensor,
         conditions: Conditions,
         generator: torch.Generator | None = None,
+        teaching: Tensor | None = None,
     ) -> Tensor:
-        """Weighted squared error ``(cells,)`` at random levels."""
+        """Weighted squared error ``(cells,)`` at random levels; effects learn from the ``teaching`` cells, or all."""
         options = self.process_options
         level = self.schedule(noise_times(len(vector), generator, vector.device))
         noise = torch.randn(vector.shape, generator=generator, device=vector.device)
         noisy = add_noise(vector, noise, level)
         condition = denoiser.embed_conditions(conditions, len(vector))
-        predicted = denoiser.predict(noisy, level.log_snr / 2, library, condition, conditions)
+        predicted = denoiser.predict(noisy, level.log_snr / 2, library, condition, conditions, teaching=teaching)
         clean = to_clean(predicted, options.prediction, noisy, level)
         return gaussian_loss(clean, vector, error_weight(options.loss_space, options.weighting, level))
 
