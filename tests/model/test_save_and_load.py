@@ -56,6 +56,32 @@ def test_a_model_needs_no_cells_to_generate(small: TokenDiffusion, saved: Path) 
     assert_same(small, model)
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: model.get_latent_representation(),
+        lambda model: model.get_nll(),
+        lambda model: model.get_normalized_expression(),
+        lambda model: model.get_token_activation(),
+        lambda model: model.get_token_attention(),
+        lambda model: model.get_token_contributions(),
+        lambda model: model.deepen(None, 2.0),
+        lambda model: model.predict_perturbation(None, {"cell_type": "b"}),
+        lambda model: model.transfer_batch(None, "x"),
+        lambda model: model.write_back(None),
+        lambda model: model.criticism(),
+    ],
+)
+def test_what_needs_cells_says_that_there_are_none(ask, saved: Path) -> None:
+    with pytest.raises(ValueError, match="The model was loaded without cells: pass `adata`"):
+        ask(load(saved, adata=False))
+
+
+def test_a_model_without_cells_is_not_trained_on(saved: Path) -> None:
+    with pytest.raises(ValueError, match="loaded without cells: load it with `adata`, the cells to train it on"):
+        load(saved, adata=False).train(max_epochs=1, **QUIET)
+
+
 def test_both_copies_of_the_network_are_saved(small: TokenDiffusion, saved: Path) -> None:
     loaded = load(saved, adata=False).module.state_dict()
     assert {name.split(".")[0] for name in loaded} >= {"denoiser", "ema_denoiser"}

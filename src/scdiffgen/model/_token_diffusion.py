@@ -321,6 +321,8 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
         **trainer_kwargs
             For :class:`scvi.train.Trainer`, such as ``logger``, ``enable_progress_bar``, ``max_steps``, ``callbacks``.
         """
+        if self.adata is None:
+            raise ValueError("The model was loaded without cells: load it with `adata`, the cells to train it on.")
         check_positive_integer("batch_size", batch_size)
         n_train = math.ceil(self.adata.n_obs * (train_size or 0.9))
         if datasplitter_kwargs and datasplitter_kwargs.get("external_indexing"):
