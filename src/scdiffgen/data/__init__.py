@@ -7,6 +7,7 @@ from scdiffgen.data._extend import add_perturbations, add_texts, unseen_texts
 from scdiffgen.data._fields import fields_for
 from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._manager import Manager, forget_copied_setup
+from scdiffgen.data._messages import did_you_mean, listed
 from scdiffgen.data._number_field import ContinuousCovariatesField
 from scdiffgen.data._perturbation_field import PerturbationField
 from scdiffgen.data._perturbations import PerturbationSyntax
@@ -34,10 +35,12 @@ __all__ = [
     "condition_columns",
     "condition_specs",
     "condition_table",
+    "did_you_mean",
     "encode_conditions",
     "field_state",
     "fields_for",
     "forget_copied_setup",
+    "listed",
     "registered_parts",
     "required_state",
     "unseen_in_training",

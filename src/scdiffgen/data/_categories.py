@@ -11,6 +11,8 @@ from scvi import settings
 from scdiffgen.data._columns import raise_if_missing
 from scdiffgen.data._messages import counted, did_you_mean, listed
 
+LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
+
 
 def categories_of(column: pd.Series, argument: str) -> np.ndarray:
     """The categories that occur in a column, in the column's own order if it is categorical and sorted otherwise.
@@ -29,7 +31,7 @@ def categories_of(column: pd.Series, argument: str) -> np.ndarray:
     Raises
     ------
     ValueError
-        If an entry is missing.
+        If an entry is missing, or is no text, number or truth value.
 
     Warns
     -----
@@ -42,6 +44,7 @@ def categories_of(column: pd.Series, argument: str) -> np.ndarray:
     ['B', 'T']
     """
     _raise_if_unlabelled(column, argument)
+    _raise_if_no_labels(column, argument)
     values = _as_categorical(column)
     categories = values.cat.categories.to_numpy(copy=True)
     lonely = categories[np.bincount(values.cat.codes, minlength=len(categories)) == 1]
@@ -86,12 +89,13 @@ def encode(
     array([0, 1, 2])
     """
     _raise_if_unlabelled(column, argument)
+    _raise_if_no_labels(column, argument)
     codes, unseen = look_up(column, categories)
     if len(unseen) and not extend:
         raise ValueError(
             f"`{argument}={column.name!r}`: {counted(len(unseen), 'unseen category', 'unseen categories')} "
             f"({listed(unseen)}); the registered ones are {listed(categories)}.{did_you_mean(unseen[0], categories)} "
-            "Leave these cells out, rename the category, or register with `extend_categories=True`."
+            "Leave these cells out, or rename the category."
         )
     return codes, _appended(categories, unseen)
 
@@ -133,6 +137,20 @@ def _appended(categories: np.ndarray, unseen: np.ndarray) -> np.ndarray:
 def _raise_if_unlabelled(column: pd.Series, argument: str) -> None:
     way_out = "Give these cells a category of their own (for example 'unknown'), or leave them out."
     raise_if_missing(column.isna().to_numpy(dtype=bool), column.index, f"`{argument}={column.name!r}`", way_out)
+
+
+def _raise_if_no_labels(column: pd.Series, argument: str) -> None:
+    """Raise if entries are containers or dates, which could not be asked for afterwards."""
+    categorical = isinstance(column.dtype, pd.CategoricalDtype)
+    entries = pd.Series(column.cat.categories) if categorical else column
+    dates = entries.dtype.kind in "mM"
+    odd = [entry for entry in entries if not isinstance(entry, LABEL_TYPES)] if entries.dtype == object else []
+    if dates or odd:
+        first = entries.iloc[0] if dates else odd[0]
+        raise ValueError(
+            f"`{argument}={column.name!r}`: {first!r} is a {type(first).__name__}, and categories are text, numbers or "
+            f"truth values. Write them as text: `adata.obs[{column.name!r}] = adata.obs[{column.name!r}].astype(str)`."
+        )
 
 
 def _as_categorical(column: pd.Series) -> pd.Series:

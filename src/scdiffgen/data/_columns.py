@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from anndata import AnnData
 
 
+LARGEST = 1e30  # what is larger overflows in single precision when it is squared or scaled
+
+
 def obs_column(adata: AnnData, key: str, argument: str) -> pd.Series:
     """One column of ``adata.obs``.
 
@@ -29,6 +32,8 @@ def obs_column(adata: AnnData, key: str, argument: str) -> pd.Series:
     ------
     KeyError
         If there is no such column.
+    ValueError
+        If there are several.
 
     Examples
     --------
@@ -39,7 +44,10 @@ def obs_column(adata: AnnData, key: str, argument: str) -> pd.Series:
     """
     if key not in adata.obs.columns:
         raise KeyError(f"`{argument}`: {unknown_name('column of `adata.obs`', key, list(adata.obs.columns))}")
-    return adata.obs[key]
+    column = adata.obs[key]
+    if isinstance(column, pd.DataFrame):
+        raise ValueError(f"`{argument}={key!r}`: `adata.obs` has {column.shape[1]} columns of that name. Rename them.")
+    return column
 
 
 def raise_if_missing(missing: np.ndarray, cells: pd.Index, place: str, way_out: str) -> None:
@@ -111,7 +119,7 @@ def numbers(column: pd.Series, argument: str) -> np.ndarray:
     Raises
     ------
     ValueError
-        If an entry is no number, or infinite.
+        If an entry is no number, infinite, or too large for single precision.
 
     Examples
     --------
@@ -119,8 +127,14 @@ def numbers(column: pd.Series, argument: str) -> np.ndarray:
     array([1.5, nan])
     """
     entries = column.astype(object)
-    values = pd.to_numeric(entries, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    for bad, fault in ((np.isnan(values) & ~entries.isna().to_numpy(), "no number"), (np.isinf(values), "infinite")):
+    real = entries if column.dtype.kind != "c" else entries.map(str)
+    values = pd.to_numeric(real, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    faults = {
+        "no number": np.isnan(values) & ~entries.isna().to_numpy(),
+        "infinite": np.isinf(values),
+        f"larger than {LARGEST:g}": np.abs(values) > LARGEST,
+    }
+    for fault, bad in faults.items():
         if bad.any():
             first = int(bad.argmax())
             raise ValueError(

@@ -13,16 +13,17 @@ from scipy import sparse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-History = Literal["scaled", "log-normalised", "normalised", "estimated"]
+History = Literal["divided", "scaled", "log-normalised", "normalised", "estimated"]
 
 BLOCK_VALUES = 2**24  # values looked at together: 128 MiB as float64
 N_CELLS_LOOKED_AT = 100  # to tell what was done to values that are no counts
+LARGEST_LIBRARY = 2**24  # molecules of a cell: float32 holds no odd number beyond
 LARGEST_LOG = 20.0  # exp(20) molecules are more than any cell has
 
 
 @dataclass
 class CountReport:
-    """What is wrong with a matrix as counts: nothing, if ``n_bad`` is 0 and ``empty_cells`` has no entry."""
+    """What is wrong with a matrix as counts: nothing, if ``n_bad`` is 0 and no cell is empty or too full."""
 
     n_negative: int = 0
     n_fractional: int = 0
@@ -30,6 +31,7 @@ class CountReport:
     first: tuple[int, int, float] | None = None  # cell, gene and value of the first bad value found
     looks: History | None = None  # what was done to values that are no counts
     empty_cells: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    full_cells: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))  # more than LARGEST_LIBRARY
 
     @property
     def n_bad(self) -> int:
@@ -69,6 +71,7 @@ def check_counts(matrix: Any) -> CountReport:
         if report.n_bad and report.looks is None:
             report.looks = _history(block)
     report.empty_cells = np.flatnonzero(totals == 0)
+    report.full_cells = np.flatnonzero(totals > LARGEST_LIBRARY)
     return report
 
 
@@ -135,11 +138,18 @@ def _history(block: Any) -> History:
     cells = np.where(np.isfinite(cells), cells, 0.0)
     if (cells < 0).any():
         return "scaled"
-    if cells.max() <= LARGEST_LOG and _multiples_of_the_smallest(np.expm1(cells)):
+    if (cells == np.floor(cells)).all():
+        return "divided"
+    logs = cells.max() <= LARGEST_LOG
+    if logs and (_multiples_of_the_smallest(np.expm1(cells)) or _whole(np.expm1(cells))):
         return "log-normalised"
     if _multiples_of_the_smallest(cells):
         return "normalised"
     return "estimated"
+
+
+def _whole(cells: np.ndarray) -> bool:
+    return bool(np.mean(np.abs(cells - np.rint(cells)) < 0.01) > 0.9)
 
 
 def _multiples_of_the_smallest(cells: np.ndarray) -> bool:

@@ -12,7 +12,7 @@ from scipy import sparse
 from scvi import settings
 from scvi.data.fields import LayerField
 
-from scdiffgen.data._counts import CountReport, check_counts
+from scdiffgen.data._counts import LARGEST_LIBRARY, CountReport, check_counts
 from scdiffgen.data._messages import counted, did_you_mean, listed
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _HISTORY = {
+    "divided": "NaN and infinite values come of dividing by zero. Pass raw counts",
     "scaled": "They look scaled or centred. Pass raw counts",
     "log-normalised": "They look log-normalised. Pass raw counts",
     "normalised": "They look normalised for sequencing depth. Pass raw counts",
@@ -87,6 +88,13 @@ class CountsField(LayerField):
             ) from error
         if report.n_bad:
             raise ValueError(_not_counts(report, self._place, adata, self.attr_key))
+        if len(report.full_cells):
+            names = adata.obs_names[report.full_cells]
+            raise ValueError(
+                f"{self._place}: {counted(len(names), 'cell')} with more than {LARGEST_LIBRARY:,} molecules "
+                f"({listed(names)}), which are not counted exactly in single precision. If they are sums of many "
+                f"cells, thin them: `sc.pp.downsample_counts(adata, counts_per_cell={LARGEST_LIBRARY})`."
+            )
         if len(report.empty_cells):
             names = adata.obs_names[report.empty_cells]
             raise ValueError(
@@ -178,8 +186,8 @@ def _check_genes(expected: np.ndarray, found: np.ndarray) -> None:
     if len(missing):
         raise ValueError(
             f"{counted(len(missing), 'gene')} of the {len(expected):,} registered ones are missing from "
-            f"`adata.var_names` ({listed(missing)}). Use the same gene names; genes that were not measured can be "
-            "added as zeros with `prepare_query_anndata`."
+            f"`adata.var_names` ({listed(missing)}). Use the same gene names; "
+            "`scvi.model.SCVI.prepare_query_anndata(adata, model)` adds genes that were not measured as zeros."
         )
     if len(found) > len(expected):
         raise ValueError(f"`adata` has {len(found):,} genes, {len(expected):,} are registered. {way_out}")

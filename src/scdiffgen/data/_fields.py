@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from scdiffgen._constants import REGISTRY_KEYS
@@ -72,6 +73,8 @@ def fields_for(
 
     Raises
     ------
+    TypeError
+        If what should name a column, a layer or a control is no text.
     ValueError
         If a column is named for two conditions, or an argument lacks the one it belongs to.
 
@@ -80,11 +83,19 @@ def fields_for(
     >>> [field.registry_key for field in fields_for(labels_key="cell_type", perturbation_key="guide")]
     ['X', 'labels', 'batch', 'perturbation']
     """
+    for argument, name in (
+        ("layer", layer),
+        ("labels_key", labels_key),
+        ("batch_key", batch_key),
+        ("text_key", text_key),
+    ):
+        if name is not None and not isinstance(name, str):
+            raise TypeError(f"`{argument}` is {name!r}: pass one name, as text.")
     hierarchy = column_list(hierarchy_keys, "hierarchy_keys")
     categorical = column_list(categorical_covariate_keys, "categorical_covariate_keys")
     continuous = column_list(continuous_covariate_keys, "continuous_covariate_keys")
-    perturbation = _one_or_more(perturbation_key)
-    doses = _one_or_more(dose_key)
+    perturbation = _one_or_more(perturbation_key, "perturbation_key")
+    doses = _one_or_more(dose_key, "dose_key")
     _raise_if_incomplete(perturbation, doses, dose_unit, perturbation_features_key)
     single = [key for key in (labels_key, batch_key, text_key) if key is not None]
     _raise_if_repeated(
@@ -108,7 +119,7 @@ def fields_for(
         field = PerturbationField(
             REGISTRY_KEYS.PERTURBATION,
             perturbation,
-            PerturbationSyntax(tuple(_one_or_more(control)), perturbation_sep),
+            PerturbationSyntax(tuple(_one_or_more(control, "control")), perturbation_sep),
             dose_columns=doses,
             dose_unit=dose_unit,
             features_key=perturbation_features_key,
@@ -134,7 +145,7 @@ def column_list(keys: Sequence[str] | None, argument: str) -> list[str]:
     Raises
     ------
     TypeError
-        If it is a single string.
+        If it is a single string, or an entry is none.
 
     Examples
     --------
@@ -143,11 +154,21 @@ def column_list(keys: Sequence[str] | None, argument: str) -> list[str]:
     """
     if isinstance(keys, str):
         raise TypeError(f"`{argument}={keys!r}` must be a list of columns: write `{argument}=[{keys!r}]`.")
-    return list(keys or [])
+    return _names(keys, argument)
 
 
-def _one_or_more(keys: str | Sequence[str] | None) -> list[str]:
-    return [keys] if isinstance(keys, str) else list(keys or [])
+def _one_or_more(keys: str | Sequence[str] | None, argument: str) -> list[str]:
+    return [keys] if isinstance(keys, str) else _names(keys, argument)
+
+
+def _names(keys: Sequence[str] | None, argument: str) -> list[str]:
+    if keys is None:
+        return []
+    names = list(keys) if isinstance(keys, Iterable) else [keys]
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"`{argument}` is {keys!r}: {name!r} is no name. Pass names, as text.")
+    return names
 
 
 def _raise_if_incomplete(

@@ -139,11 +139,11 @@ class HierarchyField(ObsmOfColumnsField):
             raise ValueError(
                 f"`{self._argument}`: {counted(len(unseen_roots), 'unseen root')} ({listed(unseen_roots)}) in column "
                 f"{self._columns[0]!r}; the registered ones are {listed(roots)}.{did_you_mean(unseen_roots[0], roots)} "
-                "Leave these cells out, or register with `extend_categories=True`."
+                "Leave these cells out, or rename the place."
             )
         warnings.warn(
             f"`{self._argument}`: {counted(len(unseen), 'unseen place')} ({listed(unseen)}); these cells stay at the "
-            "parent that is known. Register with `extend_categories=True` to append them.",
+            "parent that is known.",
             UserWarning,
             stacklevel=settings.warnings_stacklevel,
         )

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mudata import MuData
 from scvi.data import AnnDataManager
 
+from scdiffgen.data._messages import did_you_mean
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
     from scdiffgen.data._registry import Registry
 
+_TRANSFER_OPTIONS = ("allow_missing_labels", "extend_categories")
 _KEPT_BY_TRANSFER = ("model_name", "setup_method_name", "setup_args")
 _UUID = "_scvi_uuid"
 _PREFIX = "_scvi_"
@@ -51,7 +54,16 @@ class Manager(AnnDataManager):
             Registry of earlier cells whose codes are kept.
         **transfer_kwargs
             ``extend_categories=True`` appends unseen categories instead of raising.
+
+        Raises
+        ------
+        TypeError
+            If an argument is unknown.
         """
+        for name in transfer_kwargs:
+            if name not in _TRANSFER_OPTIONS:
+                known = self._registry.get("setup_args", {})
+                raise TypeError(f"`setup_anndata` has no argument {name!r}.{did_you_mean(name, known)}")
         with _unchanged_on_error(adata):
             super().register_fields(adata, source_registry, **transfer_kwargs)
 

@@ -146,7 +146,7 @@ class PerturbationField(ObsmOfColumnsField):
             raise ValueError(
                 f"{named(self._columns)}: {counted(len(unseen), 'unseen perturbation')} ({listed(unseen)}); the "
                 f"registered ones are {listed(state['names'])}.{did_you_mean(unseen[0], state['names'])} Leave these "
-                "cells out, rename the perturbation, or register with `extend_categories=True`."
+                "cells out, or rename the perturbation."
             )
         if unseen:
             columns = self._names_by_column(adata_target, treatments)

@@ -12,6 +12,8 @@ from scvi.model.base import BaseModelClass, UnsupervisedTrainingMixin
 from scdiffgen._constants import REGISTRY_KEYS
 from scdiffgen.module import DiffusionModule, ThinningModule
 
+from ._checks import check_cells
+
 
 class ModelBase(UnsupervisedTrainingMixin, BaseModelClass):
     """A model of scvi-tools with our module."""
@@ -40,6 +42,8 @@ class ModelBase(UnsupervisedTrainingMixin, BaseModelClass):
     def _validate_anndata(self, adata: AnnData | None = None, copy_if_view: bool = True) -> AnnData:
         if adata is None and self.adata is None:
             raise ValueError("The model was loaded without cells: pass `adata`.")
+        if adata is not None:
+            check_cells(adata)
         return super()._validate_anndata(adata, copy_if_view)
 
     def _gene_names(self) -> pd.Index:

@@ -8,6 +8,9 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
+from anndata import AnnData
+from mudata import MuData
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -15,14 +18,73 @@ if TYPE_CHECKING:
 
 def check_positive_integer(name: str, value: Any) -> None:
     """Raise unless ``value`` is a whole number of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least 1.")
+    check_whole_number(name, value, at_least=1)
+
+
+def check_whole_number(name: str, value: Any, *, at_least: int) -> None:
+    """Raise unless ``value`` is a whole number of at least so many."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
+        raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least {at_least}.")
+
+
+def check_share(name: str, value: Any) -> None:
+    """Raise unless ``value`` is a number in [0, 1)."""
+    if not (is_finite_number(value) and 0 <= value < 1):
+        raise ValueError(f"`{name}` is {value!r}: pass a share in [0, 1).")
 
 
 def check_seed(seed: int | None) -> None:
     """Raise unless ``seed`` is absent or a whole number of at least 0."""
-    if seed is not None and (isinstance(seed, bool) or not isinstance(seed, Integral) or seed < 0):
-        raise ValueError(f"`seed` is {seed!r}: pass a whole number of at least 0.")
+    if seed is None:
+        return
+    check_whole_number("seed", seed, at_least=0)
+    if seed > LARGEST_SEED:
+        raise ValueError(f"`seed` is {seed}: pass a whole number of at most {LARGEST_SEED}.")
+
+
+LARGEST_LIBRARY = 2**24
+LARGEST_SEED = 2**63 - 1
+
+
+def check_cells(adata: Any, *, may_be_view: bool = True) -> None:
+    """Raise unless ``adata`` is an AnnData, and if it may be none, no view of another."""
+    if isinstance(adata, MuData):
+        raise TypeError("`adata` is a MuData: pass one of its modalities, such as `mdata['rna']`.")
+    if not isinstance(adata, AnnData):
+        raise TypeError(
+            f"`adata` is a {type(adata).__name__}: pass an AnnData. A file is read by `anndata.read_h5ad(path)`, a "
+            "matrix made into one by `anndata.AnnData(matrix, obs=..., var=...)`."
+        )
+    if adata.is_view and not may_be_view:
+        raise ValueError("`adata` is a view of other cells: pass a copy, `adata = adata.copy()`.")
+
+
+def check_accelerator(accelerator: str) -> None:
+    """Raise if a GPU is asked for and there is none."""
+    there = {"gpu": torch.cuda.is_available() or torch.backends.mps.is_available()}
+    there |= {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(accelerator, True):
+        raise ValueError(
+            f"`accelerator` is {accelerator!r}, but PyTorch {torch.__version__} finds none: pass 'cpu', or 'auto' to "
+            "take what there is."
+        )
+
+
+def check_split(n_cells: int, train_size: float | None, validation_size: float | None, batch_size: int) -> None:
+    """Raise unless the shares of training and validation cells leave some to train on."""
+    if train_size is not None and not (is_finite_number(train_size) and 0 < train_size <= 1):
+        raise ValueError(f"`train_size` is {train_size!r}: pass a share of the cells in (0, 1].")
+    if validation_size is not None and not (is_finite_number(validation_size) and 0 <= validation_size < 1):
+        raise ValueError(f"`validation_size` is {validation_size!r}: pass a share of the cells in [0, 1).")
+    if (train_size or 0.9) + (validation_size or 0.0) > 1:
+        raise ValueError(
+            f"`train_size` ({train_size or 0.9}) and `validation_size` ({validation_size}) make more than all cells: "
+            "pass shares that sum to at most 1."
+        )
+    if train_size is None and math.ceil(0.9 * n_cells) < min(3, batch_size):
+        raise ValueError(
+            f"`adata` has {n_cells} cell{'s'[: n_cells - 1]}, too few to hold any out: train on all, `train_size=1.0`."
+        )
 
 
 def cell_positions(indices: Sequence[int] | np.ndarray | None, n_cells: int) -> np.ndarray:
@@ -62,7 +124,12 @@ def check_guidance(scale: float | Mapping[str, float], told: Sequence[str]) -> N
 
 def library_sizes(given: ArrayLike, n_cells: int) -> np.ndarray:
     """Molecules of each cell ``(cells,)`` from one number or one a cell."""
-    sizes = np.asarray(given)
+    try:
+        sizes = np.asarray(given)
+    except ValueError as error:
+        raise ValueError(
+            f"`library_size` is {given!r}: pass one number, or one for each of {n_cells} cells."
+        ) from error
     if sizes.dtype.kind not in "iuf":
         raise ValueError(f"`library_size` holds values of type {sizes.dtype}: pass numbers of molecules, at least 1.")
     if sizes.ndim > 1 or (sizes.ndim == 1 and len(sizes) != n_cells):
@@ -73,4 +140,9 @@ def library_sizes(given: ArrayLike, n_cells: int) -> np.ndarray:
     if bad.any():
         first = sizes[bad].flat[0]
         raise ValueError(f"`library_size` holds {first}: pass numbers of molecules, at least 1.")
+    if (sizes > LARGEST_LIBRARY).any():
+        raise ValueError(
+            f"`library_size` holds {sizes.max():g}: pass at most {LARGEST_LIBRARY:,}, up to which molecules are "
+            "counted exactly."
+        )
     return np.broadcast_to(sizes.round(), n_cells).copy()

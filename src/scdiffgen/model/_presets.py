@@ -9,6 +9,8 @@ import torch
 
 from scdiffgen.nn import NetworkSize
 
+from ._checks import check_positive_integer, check_share, check_whole_number
+
 Preset = Literal["small", "base", "large"]
 
 PRESETS: dict[str, NetworkSize] = {
@@ -34,6 +36,13 @@ def network_size(
     """The named size, with what the user says otherwise."""
     if preset not in PRESETS:
         raise ValueError(f"`preset` is {preset!r}: choose one of {list(PRESETS)}.")
+    for name, number in {"n_tokens": n_tokens, "token_dim": token_dim, "readout_dim": readout_dim}.items():
+        if number is not None:
+            check_positive_integer(name, number)
+    if n_layers is not None:
+        check_whole_number("n_layers", n_layers, at_least=0)
+    if dropout is not None:
+        check_share("dropout", dropout)
     size = PRESETS[preset]
     return replace(
         size,

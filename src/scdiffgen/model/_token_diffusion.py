@@ -26,9 +26,10 @@ from scdiffgen.nn import (
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter
 
 from ._cells import Cells
-from ._checks import check_positive_integer
+from ._checks import check_accelerator, check_cells, check_positive_integer, check_share, check_split
 from ._criticism import CriticismOfModel
 from ._presets import Preset, default_preset, network_size
+from ._saving import Saving
 from ._write_back import WriteBack
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def default_max_epochs(n_train: int, batch_size: int) -> int:
     return max(1, round(5 * n_train**0.8 / math.ceil(n_train / batch_size)))
 
 
-class TokenDiffusion(WriteBack, CriticismOfModel):
+class TokenDiffusion(Saving, WriteBack, CriticismOfModel):
     """Conditional token diffusion on single-cell counts.
 
     A cell is a bag of molecules. The model learns to put back molecules that were taken out at random, through a few
@@ -151,8 +152,9 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
         datamodule: None = None,
     ) -> None:
         super().__init__(adata, registry)
-        if not 0 <= withhold_rate < 1:
-            raise ValueError(f"`withhold_rate` is {withhold_rate}: pass a share in [0, 1).")
+        check_share("withhold_rate", withhold_rate)
+        if readout is not None and not isinstance(readout, ReadoutOptions):
+            raise TypeError(f"`readout` is {readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
         preset = preset or default_preset()
         size = network_size(preset, n_tokens, token_dim, n_layers, dropout, readout_dim)
         size = replace(
@@ -257,6 +259,7 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
         >>> scdiffgen.model.TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")
         """
         setup_method_args = cls._get_setup_method_args(**locals())
+        check_cells(adata, may_be_view=False)
         forget_copied_setup(adata, cls._setup_adata_manager_store)
         fields = fields_for(
             layer=layer,
@@ -324,6 +327,8 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
         if self.adata is None:
             raise ValueError("The model was loaded without cells: load it with `adata`, the cells to train it on.")
         check_positive_integer("batch_size", batch_size)
+        check_accelerator(accelerator)
+        check_split(self.adata.n_obs, train_size, validation_size, batch_size)
         n_train = math.ceil(self.adata.n_obs * (train_size or 0.9))
         if datasplitter_kwargs and datasplitter_kwargs.get("external_indexing"):
             n_train = len(datasplitter_kwargs["external_indexing"][0])
@@ -356,6 +361,9 @@ class TokenDiffusion(WriteBack, CriticismOfModel):
             check_val_every_n_epoch=check_val_every_n_epoch,
             **trainer_kwargs,
         )
+        self._remember_training()
+
+    def _remember_training(self) -> None:
         known = np.concatenate([self.train_indices, self.validation_indices]).astype(int)
         self._remember_training_cells(known)
         self._remember_token_basis(known)

@@ -1,0 +1,197 @@
+"""Cells that cannot be registered: the message names what is wrong, and they stay as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+from bad_input import Bad, at, check, double_names, ids, one_row, set_obs, set_uns, set_x
+from fingerprint import fingerprint
+from mudata import MuData
+from treated_cells import SETUP
+
+from scdiffgen.model import TokenDiffusion
+
+
+def register(spoil: Callable[[AnnData], Any] | None = None, **setup: Any) -> Callable[[AnnData], None]:
+    """Spoil the cells, or make something else of them; then register them, which must leave them as they are then."""
+
+    def act(cells: AnnData) -> None:
+        made = spoil(cells) if spoil else None
+        given = cells if made is None else made
+        before = fingerprint(given) if isinstance(given, AnnData) else None
+        try:
+            TokenDiffusion.setup_anndata(given, **{**SETUP, **setup})
+        finally:
+            if before:
+                assert fingerprint(given) == before
+                assert not [key for key in [*given.obs, *given.obsm] if str(key).startswith("_scvi")]
+
+    return act
+
+
+def double_column(cells: AnnData) -> None:
+    cells.obs = pd.concat([cells.obs, cells.obs[["cell_type"]]], axis=1)
+
+
+COLUMN_AS_TEXT = "adata.obs['cell_type'].astype(str)"
+REGISTRATION = [
+    Bad("a data frame", register(lambda c: c.to_df()), "`adata`", "DataFrame", "anndata.AnnData(", TypeError),
+    Bad("an array", register(lambda c: c.X), "`adata`", "ndarray", "pass an AnnData", TypeError),
+    Bad("a path", register(lambda _: "cells.h5ad"), "`adata`", "str", "read_h5ad(path)", TypeError),
+    Bad("a MuData", register(lambda c: MuData({"rna": c})), "`adata`", "MuData", "mdata['rna']", TypeError),
+    Bad("a view", register(lambda c: c[:30]), "`adata`", "view", "adata.copy()"),
+    Bad("no counts at all", register(lambda c: AnnData(obs=c.obs, var=c.var)), "`adata.X`", "empty", "`layer=`"),
+    Bad("text as counts", register(set_x(lambda x: x.astype(str))), "`adata.X`", "<U32", "numeric array"),
+    Bad("objects as counts", register(set_x(lambda x: x.astype(object))), "`adata.X`", "object", "numeric array"),
+    Bad("complex counts", register(set_x(lambda x: x.astype(complex))), "`adata.X`", "complex128", "numeric array"),
+    Bad("NaN", register(at(np.nan)), "`adata.X`", "nan in cell 'cell3', gene 'gene5'", "Pass raw counts"),
+    Bad("an infinite count", register(at(np.inf)), "`adata.X`", "inf in cell 'cell3'", "Pass raw counts"),
+    Bad("a negative count", register(at(-1)), "`adata.X`", "-1 in cell 'cell3'", "Pass raw counts"),
+    Bad("a fraction", register(at(0.5)), "`adata.X`", "0.5 in cell 'cell3'", "'counts' are in `adata.layers`"),
+    Bad("log-normalised", register(set_x(np.log1p)), "`adata.X`", "log-normalised", "'counts' are in `adata.layers`"),
+    Bad("sums of a million cells", register(at(3e7)), "`adata.X`", "'cell3'", "sc.pp.downsample_counts"),
+    Bad(
+        "a cell without molecules",
+        register(set_x(lambda x: x * (np.arange(60) != 4)[:, None])),
+        "`adata.X`",
+        "'cell4'",
+        "sc.pp.filter_cells(adata, min_counts=1)",
+    ),
+    Bad("no cells", register(lambda c: c[:0].copy()), "`adata.X`", "(0, 12)", "filtered out?"),
+    Bad("no genes", register(lambda c: c[:, :0].copy()), "`adata.X`", "(60, 0)", "filtered out?"),
+    Bad("double cells", register(double_names("obs")), "`adata.obs_names`", "'cell1'", "obs_names_make_unique()"),
+    Bad("double genes", register(double_names("var")), "`adata.var_names`", "'gene1'", "var_names_make_unique()"),
+    Bad("a missing layer", register(layer="count"), "`layer='count'`", "'counts'", "Did you mean 'counts'?", KeyError),
+    Bad("a layer by number", register(layer=0), "`layer`", "0", "as text", TypeError),
+    Bad(
+        "a misspelt column",
+        register(labels_key="celltype"),
+        "`labels_key`",
+        "'celltype'",
+        "Did you mean 'cell_type'",
+        KeyError,
+    ),
+    Bad(
+        "a misspelt argument",
+        register(label_key="cell_type"),
+        "`setup_anndata`",
+        "'label_key'",
+        "Did you mean 'labels_key'?",
+        TypeError,
+    ),
+    Bad(
+        "two columns for one",
+        register(labels_key=["cell_type"]),
+        "`labels_key`",
+        "['cell_type']",
+        "one name",
+        TypeError,
+    ),
+    Bad(
+        "one column for a list",
+        register(continuous_covariate_keys="age"),
+        "`continuous_covariate_keys='age'`",
+        "age",
+        "continuous_covariate_keys=['age']",
+        TypeError,
+    ),
+    Bad("a double column", register(double_column), "`labels_key='cell_type'`", "2 columns", "Rename"),
+    Bad("a column for two things", register(batch_key="cell_type"), "'cell_type'", "more than one condition", "once"),
+    Bad(
+        "a cell without label", register(one_row("cell_type", None)), "`labels_key='cell_type'`", "'cell1'", "'unknown'"
+    ),
+    Bad(
+        "lists as labels",
+        register(set_obs("cell_type", pd.Series([["a"]] * 60).to_numpy())),
+        "`labels_key='cell_type'`",
+        "['a'] is a list",
+        COLUMN_AS_TEXT,
+    ),
+    Bad(
+        "dates as labels",
+        register(set_obs("cell_type", pd.to_datetime(["2020-01-01"] * 60))),
+        "`labels_key='cell_type'`",
+        "Timestamp",
+        COLUMN_AS_TEXT,
+    ),
+    Bad(
+        "text as a number",
+        register(one_row("age", "old")),
+        "`continuous_covariate_keys='age'`",
+        "'old' in cell 'cell1'",
+        "finite numbers",
+    ),
+    Bad("an infinite number", register(one_row("age", -np.inf)), "`continuous_covariate_keys='age'`", "-inf", "finite"),
+    Bad("a number too large", register(one_row("age", 1e300)), "`continuous_covariate_keys='age'`", "1e+300", "finite"),
+    Bad("complex numbers", register(set_obs("age", 1j)), "`continuous_covariate_keys='age'`", "1j", "finite numbers"),
+    Bad("no number at all", register(set_obs("age", np.nan)), "`continuous_covariate_keys`", "'age'", "Leave it out"),
+    Bad("a dose without a number", register(one_row("dose", "much")), "guide", "'much'", "`dose_unit`"),
+    Bad("a negative dose", register(one_row("dose", -0.5)), "guide", "-0.5", "at least 0"),
+    Bad(
+        "a dose of the control",
+        register(one_row("dose", 1.0, row=0)),
+        "guide",
+        "dose 1 of the control 'ctrl'",
+        "dose 0",
+    ),
+    Bad("two doses for one drug", register(one_row("dose", "1+2")), "guide", "2 doses for 1 perturbation", "'0.5+0.5'"),
+    Bad("doses of nothing", register(perturbation_key=None), "`dose_key=['dose']`", "dose", "needs `perturbation_key`"),
+    Bad("a drug twice", register(one_row("guide", "A+A"), dose_key=None), "guide", "'A' occurs twice", "name it once"),
+    Bad("a combination cut short", register(one_row("guide", "A+")), "guide", "'A+'", "a part is empty"),
+    Bad(
+        "only controls",
+        register(set_obs("guide", "ctrl"), dose_key=None),
+        "`perturbation_key='guide'`",
+        "'ctrl'",
+        "Leave it out",
+    ),
+    Bad("a control that is no name", register(control=0), "`control`", "0", "as text", TypeError),
+    Bad("no control", register(control=[]), "`control`", "nothing", "control='ctrl'"),
+    Bad("no separator", register(perturbation_sep=""), "`perturbation_sep`", "''", "visible character"),
+    Bad(
+        "a branch without a root",
+        register(one_row("organ", None), hierarchy_keys=["organ", "tissue"]),
+        "`hierarchy_keys`",
+        "'cell1'",
+        "below the root",
+    ),
+    Bad(
+        "a drug without a vector",
+        register(one_row("guide", "C"), perturbation_features_key="vectors"),
+        "`perturbation_features_key='vectors'`",
+        "'C'",
+        "needs one",
+    ),
+    Bad(
+        "vectors of two lengths",
+        register(set_uns("vectors", {"A": [1.0], "B": [1.0, 2.0]}), perturbation_features_key="vectors"),
+        "`perturbation_features_key='vectors'`",
+        "length 2",
+        "same length",
+    ),
+    Bad(
+        "a vector with NaN",
+        register(set_uns("vectors", {"A": [np.nan], "B": [1.0]}), perturbation_features_key="vectors"),
+        "`perturbation_features_key='vectors'`",
+        "'A'",
+        "finite",
+    ),
+    Bad(
+        "no vectors",
+        register(perturbation_features_key="vector"),
+        "`perturbation_features_key`",
+        "'vector'",
+        "'vectors'",
+        KeyError,
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ids(REGISTRATION))
+def test_cells_that_cannot_be_registered(row: Bad, cells: AnnData) -> None:
+    check(row, cells)

@@ -1,0 +1,156 @@
+"""Files that cannot be loaded, and places that cannot be saved to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from bad_input import Bad, check, ids, nothing
+from treated_cells import treated_cells
+
+from scdiffgen.model import TokenDiffusion, _plain_data
+
+
+def file(spoil: Callable[[Path], Any], **options: Any) -> Callable[[Path], TokenDiffusion]:
+    def act(folder: Path) -> TokenDiffusion:
+        spoil(folder / "model.pt")
+        return TokenDiffusion.load(folder, **{"adata": False, "accelerator": "cpu", **options})
+
+    return act
+
+
+def cut_at(share: float) -> Callable[[Path], Any]:
+    return lambda path: path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+
+
+def flipped_at(share: float) -> Callable[[Path], None]:
+    def spoil(path: Path) -> None:
+        content = bytearray(path.read_bytes())
+        content[int(share * len(content))] ^= 0xFF
+        path.write_bytes(content)
+
+    return spoil
+
+
+def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """As another version, or another program, would have written it."""
+
+    def spoil(path: Path) -> None:
+        whole = torch.load(path, weights_only=False)
+        change(whole)
+        torch.save(whole, path, pickle_module=_plain_data)
+
+    return spoil
+
+
+AGAIN, VERSION = "Copy it again", "load it with that version"
+FILES = [
+    Bad(
+        "no folder",
+        lambda f: TokenDiffusion.load(f / "no", adata=False),
+        "`dir_path`",
+        "model.pt",
+        "there is no",
+        FileNotFoundError,
+    ),
+    Bad(
+        "the file, not the folder",
+        lambda f: TokenDiffusion.load(f / "model.pt"),
+        "`dir_path`",
+        "model.pt",
+        "Pass the folder",
+        FileNotFoundError,
+    ),
+    Bad("another prefix", file(nothing, prefix="my_"), "`dir_path`", "my_model.pt", "`prefix`", FileNotFoundError),
+    Bad("an empty file", file(lambda p: p.write_bytes(b"")), "`dir_path`", "model.pt", AGAIN),
+    Bad("a file of text", file(lambda p: p.write_text("hello")), "`dir_path`", "model.pt", AGAIN),
+    Bad("a file cut in half", file(cut_at(0.5)), "`dir_path`", "cut short", AGAIN),
+    Bad("a file without its end", file(cut_at(0.999)), "`dir_path`", "cut short", AGAIN),
+    Bad("a damaged beginning", file(flipped_at(0.001)), "`dir_path`", "damaged", AGAIN),
+    Bad("a damaged weight", file(flipped_at(0.5)), "`dir_path`", "damaged", AGAIN),
+    Bad("another file of PyTorch", file(lambda p: torch.save([1.0], p)), "`dir_path`", "no saved model", "model.save"),
+    Bad(
+        "a model of another class",
+        file(changed(lambda w: w["attr_dict"]["registry_"].update(model_name="SCVI"))),
+        "`dir_path`",
+        "SCVI",
+        "SCVI.load",
+    ),
+    Bad(
+        "an option of a later version",
+        file(changed(lambda w: w["attr_dict"]["init_params_"]["non_kwargs"].update(n_heads=3))),
+        "`dir_path`",
+        "'n_heads'",
+        VERSION,
+    ),
+    Bad(
+        "a registration of a later version",
+        file(changed(lambda w: w["attr_dict"]["registry_"]["setup_args"].update(species_key=None))),
+        "`dir_path`",
+        "'species_key'",
+        VERSION,
+    ),
+    Bad(
+        "weights of an earlier version",
+        file(changed(lambda w: w["model_state_dict"].pop("denoiser.network.readout.bias"))),
+        "`dir_path`",
+        "weights",
+        VERSION,
+    ),
+    Bad(
+        "weights of another size",
+        file(changed(lambda w: w["attr_dict"]["init_params_"]["non_kwargs"].update(n_tokens=5))),
+        "`dir_path`",
+        "weights",
+        VERSION,
+    ),
+    Bad(
+        "damaged cells beside it",
+        file(lambda p: (p.parent / "adata.h5ad").write_bytes(b"?"), adata=None),
+        "`adata`",
+        "model.pt",
+        "adata=False",
+    ),
+    Bad("a path for the cells", file(nothing, adata="cells.h5ad"), "`adata`", "str", "read_h5ad(path)", TypeError),
+    Bad(
+        "cells of other genes",
+        file(nothing, adata=treated_cells()[:, :5].copy()),
+        "`adata.var_names`",
+        "'gene5'",
+        "prepare_query_anndata",
+    ),
+    Bad("no GPU to load on", file(nothing, accelerator="cuda"), "`accelerator`", "'cuda'", "pass 'cpu'"),
+    Bad(
+        "a place that is taken",
+        lambda f: TokenDiffusion.load(f, adata=False).save(f),
+        "`dir_path`",
+        "already exists",
+        "overwrite=True",
+    ),
+    Bad(
+        "a file in the way",
+        lambda f: TokenDiffusion.load(f, adata=False).save(f / "model.pt", overwrite=True),
+        "`dir_path`",
+        "model.pt",
+        "another folder",
+    ),
+    Bad(
+        "a folder as prefix",
+        lambda f: TokenDiffusion.load(f, adata=False).save(f / "a", prefix="a/b"),
+        "`prefix`",
+        "'a/b'",
+        "`dir_path`",
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ids(FILES))
+def test_files_that_cannot_be_loaded(
+    row: Bad, tiny: TokenDiffusion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    tiny.save(tmp_path / "model")
+    check(row, tmp_path / "model")

@@ -1,0 +1,123 @@
+"""What a model cannot be asked: the message says why, and neither the model nor the cells change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+from bad_input import Bad, check, ids, set_obs, set_x
+from fingerprint import fingerprint, weights_of
+
+from scdiffgen.model import TokenDiffusion
+
+WHOLE = "whole number of at least 1"
+
+
+def generate(conditions: Any = None, n_cells: Any = 2, **options: Any) -> Callable[[TokenDiffusion, AnnData], Any]:
+    return lambda model, _: model.generate(conditions, n_cells, **{"n_steps": 2, **options})
+
+
+def read(spoil: Callable[[AnnData], Any]) -> Callable[[TokenDiffusion, AnnData], None]:
+    """Show spoilt cells to the model."""
+
+    def act(model: TokenDiffusion, cells: AnnData) -> None:
+        made = spoil(cells)
+        given = cells if made is None else made
+        before = fingerprint(given) if isinstance(given, AnnData) else None
+        try:
+            model.get_latent_representation(given)
+        finally:
+            assert before is None or fingerprint(given) == before
+
+    return act
+
+
+def renamed(cells: AnnData) -> None:
+    cells.var_names = [f"ENSG{i}" for i in range(12)]
+
+
+def without_labels(cells: AnnData) -> None:
+    del cells.obs["cell_type"]
+
+
+A = {"cell_type": "a"}
+LARGEST = "at most 16,777,216"
+ASKING = [
+    Bad("conditions as text", generate("a"), "`conditions`", "str", "a mapping, a DataFrame or None", TypeError),
+    Bad("a misspelt condition", generate({"celltype": "a"}), "'celltype'", "registered condition", "mean 'cell_type'"),
+    Bad("a category unseen", generate({"cell_type": "B"}), "'cell_type'", "'B'", "Did you mean 'b'?"),
+    Bad("two categories", generate({"cell_type": [*"ab"]}), "`conditions['cell_type']`", "['a', 'b']", "a DataFrame"),
+    Bad("a drug unseen", generate({"guide": "C", "dose": 1.0}), "'guide'", "'C'", "'A', 'B'"),
+    Bad("a drug without dose", generate({"guide": "A"}), "'A' has no dose", "guide", "Give one in 'dose'"),
+    Bad("a dose without drug", generate({"dose": 1.0}), "dose 1.0", "without a perturbation", "'guide'"),
+    Bad("an infinite age", generate({"age": np.inf}), "age", "inf", "finite numbers"),
+    Bad("an age too large", generate({"age": 1e300}), "age", "1e+300", "finite numbers"),
+    Bad("no rows", generate(pd.DataFrame({"cell_type": []}), None), "`conditions`", "no rows", "Give a row"),
+    Bad("half a cell", generate(n_cells=0.5), "`n_cells`", "0.5", "positive integer"),
+    Bad("cells as text", generate(n_cells="10"), "`n_cells`", "'10'", "positive integer"),
+    Bad("cells told twice", generate(pd.DataFrame({"n_cells": [1]})), "`n_cells=2`", "'n_cells'", "Give one of them"),
+    Bad("no molecules", generate(library_size=0), "`library_size`", "0", "at least 1"),
+    Bad("molecules by name", generate(library_size="deep"), "`library_size`", "<U4", "numbers of molecules"),
+    Bad("too many molecules", generate(library_size=1e9), "`library_size`", "1e+09", LARGEST),
+    Bad("a size too many", generate(library_size=[5, 5, 5]), "`library_size`", "(3,)", "one for each of 2 cells"),
+    Bad("sizes that are lists", generate(library_size=[5, [5]]), "`library_size`", "[5, [5]]", "one number"),
+    Bad("no steps", generate(n_steps=0), "`n_steps`", "0", WHOLE),
+    Bad("steps without end", generate(n_steps=np.inf), "`n_steps`", "inf", WHOLE),
+    Bad("a negative seed", generate(seed=-1), "`seed`", "-1", "at least 0"),
+    Bad("a seed as text", generate(seed="0"), "`seed`", "'0'", "at least 0"),
+    Bad("a seed too large", generate(seed=2**64), "`seed`", str(2**64), "at most"),
+    Bad("guidance that is NaN", generate(A, guidance_scale=np.nan), "`guidance_scale`", "nan", "at least 0"),
+    Bad(
+        "guidance by what is not told",
+        generate(A, guidance_scale={"batch": 2}),
+        "`guidance_scale`",
+        "'batch'",
+        "['cell_type']",
+    ),
+    Bad("a table read", read(lambda c: c.to_df()), "`adata`", "DataFrame", "pass an AnnData", TypeError),
+    Bad("other genes", read(renamed), "`adata.var_names`", "'gene0'", "prepare_query_anndata"),
+    Bad("too few genes", read(lambda c: c[:, :5].copy()), "`adata.var_names`", "'gene5'", "prepare_query_anndata"),
+    Bad("genes in another order", read(lambda c: c[:, ::-1].copy()), "`adata`", "another order", "get_var_names()"),
+    Bad("no labels", read(without_labels), "`labels_key`", "'cell_type'", "'batch'", KeyError),
+    Bad("labels unseen", read(set_obs("cell_type", "z")), "`labels_key='cell_type'`", "'z'", "Leave these cells out"),
+    Bad("drugs unseen", read(set_obs("guide", "Z")), "`perturbation_key='guide'`", "'Z'", "Leave these cells out"),
+    Bad("normalised cells", read(set_x(np.log1p)), "`adata.X`", "log-normalised", "Pass raw counts"),
+    Bad(
+        "an empty cell",
+        read(set_x(lambda x: x * (np.arange(60) != 4)[:, None])),
+        "`adata.X`",
+        "'cell4'",
+        "filter_cells",
+    ),
+    Bad("no cell", read(lambda c: c[:0].copy()), "`adata.X`", "(0, 12)", "filtered out?"),
+    Bad("cells of no position", lambda m, _: m.get_nll(indices=[60]), "`indices`", "60", "60 cells"),
+    Bad("no cell chosen", lambda m, _: m.get_nll(indices=[]), "`indices`", "no cell", "chooses"),
+    Bad(
+        "a gene unseen",
+        lambda m, _: m.get_normalized_expression(gene_list=["CD3E"]),
+        "`gene_list`",
+        "'CD3E'",
+        "not know",
+    ),
+    Bad("all molecules kept", lambda m, c: m.predict_perturbation(c, A, keep=1), "`keep`", "1", "[0, 1)"),
+    Bad("fewer molecules", lambda m, _: m.deepen(factor=0.5), "`factor`", "0.5", "at least 1"),
+    Bad("no doses", lambda m, _: m.dose_response(None, "A", []), "`doses`", "empty", "at least one dose"),
+    Bad(
+        "vectors without a place",
+        lambda m, _: m.add_perturbation_features({"C": [1.0]}),
+        "feature vectors",
+        "No",
+        "`perturbation_features_key`",
+    ),
+]
+
+
+@pytest.mark.parametrize("row", ids(ASKING))
+def test_what_a_model_cannot_be_asked(row: Bad, tiny: TokenDiffusion, cells: AnnData) -> None:
+    before = fingerprint(tiny.adata), weights_of(tiny)
+    check(row, tiny, cells)
+    assert (fingerprint(tiny.adata), weights_of(tiny)) == before

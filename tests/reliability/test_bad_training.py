@@ -1,0 +1,78 @@
+"""Networks that cannot be made, and trainings that cannot start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from anndata import AnnData
+from bad_input import Bad, check, ids
+from fingerprint import fingerprint
+from small_cells import QUIET, SMALL
+
+from scdiffgen.model import TokenDiffusion
+
+
+def make(**options: Any) -> Callable[[AnnData], None]:
+    def act(cells: AnnData) -> None:
+        TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
+        TokenDiffusion(cells, **{**SMALL, **options})
+
+    return act
+
+
+def train(n_cells: int = 60, **options: Any) -> Callable[[AnnData], None]:
+    def act(cells: AnnData) -> None:
+        cells = cells[:n_cells].copy()
+        TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
+        before = fingerprint(cells)
+        try:
+            TokenDiffusion(cells, **SMALL).train(**{"max_epochs": 1, **QUIET, **options})
+        finally:
+            assert fingerprint(cells) == before
+
+    return act
+
+
+def split(*parts: list[int]) -> dict[str, Any]:
+    return {"datasplitter_kwargs": {"external_indexing": [np.array(part, dtype=int) for part in parts]}}
+
+
+WHOLE = "whole number of at least 1"
+MAKING = [
+    Bad("an unknown preset", make(preset="tiny"), "`preset`", "'tiny'", "choose one of ['small', 'base', 'large']"),
+    Bad("half a token", make(n_tokens=2.5), "`n_tokens`", "2.5", WHOLE),
+    Bad("a number as text", make(n_tokens="2"), "`n_tokens`", "'2'", WHOLE),
+    Bad("no tokens", make(n_tokens=0), "`n_tokens`", "0", WHOLE),
+    Bad("a truth value as number", make(n_tokens=True), "`n_tokens`", "True", WHOLE),
+    Bad("an odd length", make(token_dim=7), "`token_dim`", "7", "multiple of"),
+    Bad("fewer than no layers", make(n_layers=-1), "`n_layers`", "-1", "at least 0"),
+    Bad("all units dropped", make(dropout=1.0), "`dropout`", "1.0", "[0, 1)"),
+    Bad("a share as text", make(withhold_rate="10 %"), "`withhold_rate`", "'10 %'", "[0, 1)"),
+    Bad("a share that is NaN", make(withhold_rate=np.nan), "`withhold_rate`", "nan", "[0, 1)"),
+    Bad("a read-out by name", make(readout="sum"), "`readout`", "'sum'", "ReadoutOptions", TypeError),
+    Bad("an unknown conditioning", make(conditioning="film"), "`conditioning`", "'film'", "'adaln'"),
+    Bad("an unknown process", make(process="langevin"), "`process`", "'langevin'", "'thinning'"),
+    Bad("cells never registered", lambda c: TokenDiffusion(c), "AnnData", "set up", "TokenDiffusion.setup_anndata"),
+    Bad("no epoch", train(max_epochs=0), "`max_epochs`", "0", WHOLE),
+    Bad("half an epoch", train(max_epochs=0.5), "`max_epochs`", "0.5", WHOLE),
+    Bad("empty minibatches", train(batch_size=0), "`batch_size`", "0", WHOLE),
+    Bad("more than all cells", train(train_size=1.5), "`train_size`", "1.5", "(0, 1]"),
+    Bad("a share of none", train(train_size=0), "`train_size`", "0", "(0, 1]"),
+    Bad("a split as text", train(train_size="0.9"), "`train_size`", "'0.9'", "(0, 1]"),
+    Bad("overlapping shares", train(train_size=0.9, validation_size=0.2), "`validation_size`", "0.2", "at most 1"),
+    Bad("nothing held out", train(validation_size=1.0), "`validation_size`", "1.0", "[0, 1)"),
+    Bad("a single cell", train(n_cells=1), "`adata`", "1 cell,", "train_size=1.0"),
+    Bad("two cells", train(n_cells=2), "`adata`", "2 cells,", "train_size=1.0"),
+    Bad("a GPU that is not there", train(accelerator="gpu"), "`accelerator`", "'gpu'", "pass 'cpu'"),
+    Bad("an unknown device", train(accelerator="quantum"), "accelerator", "quantum", "cpu"),
+]
+
+
+@pytest.mark.parametrize("row", ids(MAKING))
+def test_models_that_cannot_be_made_or_trained(row: Bad, cells: AnnData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    check(row, cells)
