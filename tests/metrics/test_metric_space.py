@@ -85,6 +85,15 @@ def test_counts_in_a_layer(adata) -> None:
         as_counts(adata, layer="raw", name="real")
 
 
+def test_cells_without_layers_are_compared_with_cells_whose_counts_are_in_one(adata) -> None:
+    halves = adata[::2].copy(), adata[1::2].copy()
+    expected = metrics.evaluate(*halves, metrics=["mmd", "mean_slope"], n_bootstrap=0)
+    halves[0].layers["counts"] = halves[0].X.copy()
+    sc.pp.log1p(halves[0])
+    scores = metrics.evaluate(*halves, layer="counts", metrics=["mmd", "mean_slope"], n_bootstrap=0)
+    pd.testing.assert_frame_equal(scores, expected)
+
+
 @pytest.mark.parametrize(
     ("value", "message"), [(-1.0, "1 negative values"), (np.nan, "1 values that are NaN"), (0.5, "first: 0.5")]
 )

@@ -80,6 +80,12 @@ def log_normalised(*cells: AnnData) -> AnnData:
     return joint
 
 
+def in_layer(cells: AnnData, name: str) -> AnnData:
+    moved = cells.copy()
+    moved.layers[name] = moved.X.copy()
+    return moved
+
+
 def points_of(axis: Axes, colour: str) -> np.ndarray:
     """Points of a colour, over all collections, in the order in which they were drawn."""
     found = []
@@ -349,7 +355,10 @@ def test_panels_are_drawn_into_given_axes_saved_and_shown(
         (lambda x, y: pl.evaluation_embedding(x, y, "donor", basis="pca"), "`real` has no obs column 'donor'"),
         (lambda x, y: pl.evaluation_embedding(x, y, basis="tsne"), "`basis` is 'tsne'"),
         (lambda x, y: pl.evaluation_mean_variance(x, log_normalised(y)), "`generated` holds .* not whole numbers"),
-        (lambda x, y: pl.evaluation_mean_dropout(x, y, layer="counts"), "`layer`='counts' is not a layer of `real`"),
+        (
+            lambda x, y: pl.evaluation_mean_dropout(in_layer(x, "counts"), y, layer="raw"),
+            "`layer`='raw' is not a layer of `real`",
+        ),
         (lambda x, y: pl.evaluation_library_size(x, y[:, :3]), "`generated` lacks 122 of 125 genes"),
         (lambda x, y: pl.evaluation_roc(x, y[:3]), "`generated` has 3 cells to compare; a classifier needs at least 5"),
         (lambda x, y: pl.evaluation_gene_correlation(x, y, n_genes=0), "`n_genes` is 0"),

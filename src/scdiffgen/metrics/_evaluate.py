@@ -62,7 +62,7 @@ def evaluate(
     other_real
         Independent real cells of the same composition. The real cells are then not halved for it.
     layer
-        Layer that holds the counts, in all of them.
+        Layer that holds the counts; an AnnData without layers, as generated cells are, is read from ``.X``.
     metrics
         Columns to compute, some of ``EVALUATION_METRICS``. The forests take most of the time.
     sources

@@ -30,7 +30,8 @@ def as_counts(
     counts
         Molecules, (cells, genes).
     layer
-        Layer of an AnnData that holds the counts; ``None`` is ``.X``.
+        Layer of an AnnData that holds the counts; ``None`` is ``.X``. An AnnData without layers, as generated cells
+        are, is read from ``.X``.
     genes
         Names and order of the columns to return. An AnnData is aligned by ``var_names``; a matrix without names must
         have this many columns and is taken to be in this order.
@@ -42,6 +43,8 @@ def as_counts(
     ValueError
         If values are missing, negative or not whole numbers, or genes are absent.
     """
+    if isinstance(counts, AnnData) and not _names(counts.layers):
+        layer = None
     matrix = _matrix(counts, layer, name)
     _check_values(matrix.data, layer, name)
     if genes is None:

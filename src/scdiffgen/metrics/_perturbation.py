@@ -105,7 +105,7 @@ def perturbation_report(
     control_label
         What the perturbation of control cells is called.
     layer
-        Layer that holds the counts, in all of them.
+        Layer that holds the counts; an AnnData without layers, as generated cells are, is read from ``.X``.
     metrics
         Columns to compute, some of ``PERTURBATION_METRICS``.
     baselines

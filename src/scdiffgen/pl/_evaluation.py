@@ -81,7 +81,7 @@ def evaluation(
         From :func:`scdiffgen.metrics.evaluate`. ``None`` computes those that are fast, on at most 500 cells of each
         group; a dash stands for scores that need more cells than a group has.
     layer
-        Layer of the counts, in all; by default ``.X``.
+        Layer of the counts, by default ``.X``; cells without layers, as generated ones are, are read from ``.X``.
     n_jobs
         Threads of the forests.
     seed

@@ -41,7 +41,7 @@ def evaluation_gene_correlation(
     n_genes
         Number of genes; up to 40 are named.
     layer
-        Layer of the counts, in both; by default ``.X``.
+        Layer of the counts, by default ``.X``; cells without layers, as generated ones are, are read from ``.X``.
     show
         Whether to show the figure; by default ``scanpy.settings.autoshow``.
     save

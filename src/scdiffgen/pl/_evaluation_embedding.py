@@ -49,7 +49,7 @@ def evaluation_embedding(
     basis
         ``"umap"`` or ``"pca"``.
     layer
-        Layer of the counts, in both; by default ``.X``.
+        Layer of the counts, by default ``.X``; cells without layers, as generated ones are, are read from ``.X``.
     max_cells
         Cells taken of each side, as many of one as of the other.
     seed

@@ -35,7 +35,7 @@ def evaluation_library_size(
     generated
         Generated cells; genes are aligned by name.
     layer
-        Layer of the counts, in both; by default ``.X``.
+        Layer of the counts, by default ``.X``; cells without layers, as generated ones are, are read from ``.X``.
     ax
         Where to draw.
     show

@@ -49,7 +49,7 @@ def evaluation_roc(
     groupby
         Column of ``obs`` of all; groups only say how the real cells are halved.
     layer
-        Layer of the counts, in all; by default ``.X``.
+        Layer of the counts, by default ``.X``; cells without layers, as generated ones are, are read from ``.X``.
     max_cells
         Cells taken of each side.
     n_trees
