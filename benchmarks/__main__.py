@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks import augmentation, generation, render, speed
+from benchmarks import augmentation, generation, perturbation, render, speed
 from benchmarks._data import DATASETS, available
+from benchmarks._external import add_external_argument
+from benchmarks._perturbation_tasks import TASKS
 from benchmarks._record import add_common_arguments, output_folder
 
 MAIN_DATA = "kang"  # of speed and augmentation
@@ -14,18 +16,26 @@ MAIN_DATA = "kang"  # of speed and augmentation
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    add_external_argument(parser)
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
-    there = available()
-    for name in DATASETS:
-        if name not in there:
-            print(f"{name} is left out: {DATASETS[name].file} is not in ../shared/data.")
+    there, tasks = available(), perturbation.available_tasks()
+    needed = {name: data.file for name, data in DATASETS.items()} | {name: task.file for name, task in TASKS.items()}
+    for name, file in needed.items():
+        if name not in (*there, *tasks):
+            print(f"{name} is left out: {file} is not in ../shared/data.")
+    if options.quick:
+        there, tasks = ["pbmc68k"], ["dose"]
+    main_data = MAIN_DATA if MAIN_DATA in there else "pbmc68k"
     common = ["--threads", str(options.threads), "--output", str(output_folder(options.output, quick=options.quick))]
     common += ["--quick"] * options.quick
-    main_data = MAIN_DATA if MAIN_DATA in there and not options.quick else "pbmc68k"
-    generation.main(["--data", *(["pbmc68k"] if options.quick else there), *common])
+    external = [f"{name}={folder}" for name, folder in options.external]
+    external = ["--external", *external] if external else []
+    generation.main(["--data", *there, *external, *common])
     speed.main(["--data", main_data, *common])
     augmentation.main(["--data", main_data, *common])
+    for task in tasks:
+        perturbation.main(["--task", task, *(external if task in TASKS else []), *common])
     if not options.quick:
         render.main(["--results", str(output_folder(options.output, quick=False))])
 

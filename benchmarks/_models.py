@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import anndata
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
 from benchmarks._data import LABEL, Split
+from benchmarks._external import external_files, read_external
 from scdiffgen.metrics import null_poisson, null_shuffled
 from scdiffgen.model import TokenDiffusion
 
@@ -71,27 +71,29 @@ def null_methods(split: Split) -> list[Method]:
     ]
 
 
-def external_method(name: str, folder: Path, split: Split) -> Method:
-    """Cells that another program generated: ``<folder>/<data>-seed<seed>.h5ad``, counts in ``.X``.
+def external_methods(folders: Mapping[str, Path], split: Split) -> list[Method]:
+    """Cells that other programs generated: ``<folder>/<data>-seed<seed>.h5ad``, counts in ``.X``.
 
-    There must be at least as many cells of each label, in ``.obs["label"]``, as are held out.
+    There must be at least as many cells of each label, in ``.obs["label"]``, as are held out. A folder without the file
+    is left out.
 
     Raises
     ------
     ValueError
-        If genes or cells are missing.
+        If genes, labels or cells are missing, or values are not counts.
     """
-    path = folder / f"{split.name}-seed{split.seed}.h5ad"
-    cells = anndata.read_h5ad(path)
-    absent = split.train.var_names.difference(cells.var_names)
-    if len(absent):
-        raise ValueError(f"{path} lacks {len(absent)} genes (first: {absent[0]!r}). Take those of the exported cells.")
+    files = external_files(folders, f"{split.name}-seed{split.seed}.h5ad")
+    return [external_method(name, path, split) for name, path in files]
+
+
+def external_method(name: str, path: Path, split: Split) -> Method:
+    """One of `external_methods`."""
+    cells = read_external(path, split.train.var_names, [LABEL])
     wanted, there = (part.obs[LABEL].value_counts() for part in (split.held_out, cells))
     short = wanted[there.reindex(wanted.index).fillna(0).to_numpy() < wanted.to_numpy()]
     if len(short):
         raise ValueError(f"{path} has too few cells of {short.index[0]!r}: {short.iloc[0]} are needed.")
-    counts = sparse.csr_matrix(cells[:, split.train.var_names].X)
-    return Method(name, "other", _from_pool(counts, cells.obs[LABEL].to_numpy(dtype=str)))
+    return Method(name, "other", _from_pool(cells.X, cells.obs[LABEL].to_numpy(dtype=str)))
 
 
 def _from_pool(counts: sparse.csr_matrix, pool: Labels) -> Sampler:

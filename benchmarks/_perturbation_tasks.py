@@ -12,12 +12,24 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 
+from benchmarks._data import KANG
 from benchmarks._dose_task import NUMBER_KINDS
-from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, kang, norman, papalexi, papalexi_guides
+from benchmarks._perturbation_data import (
+    CONTEXT,
+    CONTROL,
+    NORMAN,
+    PAPALEXI,
+    RESPONSE,
+    Fold,
+    kang,
+    norman,
+    papalexi,
+    papalexi_guides,
+)
 from benchmarks._perturbation_models import KEEP, response_predictions, seen_cells, trained_model
 from benchmarks._perturbation_scvi import scvi_prediction
 from benchmarks._perturbation_settings import Settings
-from benchmarks._perturbation_time import packer, time_predictions
+from benchmarks._perturbation_time import PACKER, packer, time_predictions
 from scdiffgen.metrics import perturbation_report
 from scdiffgen.model import TokenDiffusion
 
@@ -32,6 +44,8 @@ class Task:
 
     Parameters
     ----------
+    file
+        Name of the file of the data.
     folds
         Makes the folds from the folder of the data and the names to hold out.
     models
@@ -40,18 +54,19 @@ class Task:
         Whether what is held out are times and not perturbations.
     """
 
+    file: str
     folds: Callable[[Path, Sequence[str] | None], Iterator[Fold]]
     models: Mapping[str, Mapping[str, Any]]
     of_time: bool = False
 
 
 TASKS = {
-    "kang": Task(kang, INTERVENTIONS),
-    "norman": Task(norman, INTERVENTIONS),
-    "papalexi": Task(papalexi, INTERVENTIONS),
-    "papalexi-random": Task(partial(papalexi, random_features=True), {"effect": {}}),
-    "papalexi-guides": Task(papalexi_guides, INTERVENTIONS),
-    "packer": Task(packer, {kind: {"number_embedding": kind} for kind in NUMBER_KINDS}, of_time=True),
+    "kang": Task(KANG, kang, INTERVENTIONS),
+    "norman": Task(NORMAN, norman, INTERVENTIONS),
+    "papalexi": Task(PAPALEXI, papalexi, INTERVENTIONS),
+    "papalexi-random": Task(PAPALEXI, partial(papalexi, random_features=True), {"effect": {}}),
+    "papalexi-guides": Task(PAPALEXI, papalexi_guides, INTERVENTIONS),
+    "packer": Task(PACKER, packer, {kind: {"number_embedding": kind} for kind in NUMBER_KINDS}, of_time=True),
 }
 
 
@@ -64,6 +79,7 @@ def run_fold(
     *,
     factors: Mapping[str, float],
     with_scvi: bool,
+    external: Mapping[str, AnnData],
 ) -> pd.DataFrame:
     """Train, predict and score.
 
@@ -83,19 +99,21 @@ def run_fold(
         Factors of the effects of perturbations besides 1, by what the rows are to say of them.
     with_scvi
         Whether to train scVI, for latent arithmetic.
+    external
+        Predictions of other programs.
     """
     fold = shrunk(fold, settings, seed)
     trained = {
         name: trained_model(fold, seed, settings.max_epochs, **task.models[name], **settings.size) for name in models
     }
     if task.of_time:
-        predictions = time_predictions(trained, fold, seed)
+        predictions = time_predictions(trained, fold, seed) | dict(external)
         return score(fold, predictions, ("no_change", "real_half"), settings, seed)
     predictions = all_predictions(trained, fold, settings, seed, factors)
     if with_scvi:
         predictions["latent_scvi"] = scvi_prediction(fold, seed, settings.max_epochs, settings.max_cells)
     predictions["other_guides"] = seen_cells(fold, settings.max_cells, seed)
-    defined = {name: cells for name, cells in predictions.items() if cells is not None}
+    defined = {name: cells for name, cells in predictions.items() if cells is not None} | dict(external)
     return score(fold, defined, None, settings, seed)
 
 

@@ -101,4 +101,4 @@ def _git(*arguments: str) -> str:
 
 def _module() -> str:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    return spec.name if spec is not None else "benchmarks"
+    return spec.name.removesuffix(".__main__") if spec is not None else "benchmarks"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ import numpy as np
 import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
-from benchmarks._models import Method, external_method, fit_scdiffgen, null_methods, real_cells, scdiffgen_methods
+from benchmarks._external import add_external_argument
+from benchmarks._models import Method, external_methods, fit_scdiffgen, null_methods, real_cells, scdiffgen_methods
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
 from benchmarks._scores import METRICS, Scorer, likelihoods
 from benchmarks._scvi import fit_scvi, scvi_methods
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.seeds, options.steps, options.threads, external=dict(options.external), scvi_seeds=options.scvi_seeds
     )
     if options.quick:
-        settings = Settings(options.seeds[:1], options.steps[:1], options.threads, max_epochs=2, n_trees=20)
+        settings = replace(settings, seeds=options.seeds[:1], steps=options.steps[:1], max_epochs=2, n_trees=20)
     for name in options.data:
         run(name, settings, output_folder(options.output, quick=options.quick))
 
@@ -78,18 +79,11 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", nargs="+", choices=list(DATASETS), default=available(), help="default: what is there")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", nargs="+", type=int, default=[16, 32], help="numbers of steps to generate in")
-    parser.add_argument("--external", nargs="+", type=named_folder, default=[], metavar="NAME=FOLDER")
+    add_external_argument(parser)
     parser.add_argument("--scvi-seeds", nargs="*", type=int, help="seeds for which scVI is trained; default: all")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the training cells, and run nothing")
     add_common_arguments(parser)
     return parser.parse_args(arguments)
-
-
-def named_folder(text: str) -> tuple[str, Path]:
-    name, separator, folder = text.partition("=")
-    if not (name and separator and Path(folder).is_dir()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=FOLDER with a folder that exists")
-    return name, Path(folder)
 
 
 def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
@@ -127,7 +121,7 @@ def measure(split: Split, settings: Settings) -> Iterator[tuple[str, dict[str, A
                 {"method": method.name, "kind": method.kind, "seconds": seconds, "scores": scorer.score(counts)},
             )
 
-    yield from score([real_cells(split), *null_methods(split)])
+    yield from score([real_cells(split), *null_methods(split), *external_methods(settings.external, split)])
     scvi.settings.seed = split.seed
     ours, seconds = timed(lambda: fit_scdiffgen(split, max_epochs=settings.max_epochs))
     yield "training", {"method": "scdiffgen", "seconds": seconds, "epochs": ours.trainer.current_epoch}
@@ -138,7 +132,6 @@ def measure(split: Split, settings: Settings) -> Iterator[tuple[str, dict[str, A
         other, seconds = timed(lambda: fit_scvi(split, max_epochs=settings.max_epochs))
         yield "training", {"method": "scVI", "seconds": seconds, "epochs": other.trainer.current_epoch}
         yield from score(scvi_methods(other))
-    yield from score([external_method(name, folder, split) for name, folder in settings.external.items()])
 
 
 def shape(split: Split) -> dict[str, int]:

@@ -13,21 +13,28 @@ dose                doses of simulated perturbations, with every kind of number 
 =================== ==================================================================================================
 
 ``python -m benchmarks.perturbation --task kang --seeds 0 1 2 --calibrate``
+
+To add another program: export what may be trained on with ``--export FOLDER``, let it write
+``OTHER/<task>-<held out>-seed<seed>.h5ad`` with counts in ``.X`` and the columns ``response`` and ``context``, about as
+many cells of each as ``FOLDER/<task>-<held out>-targets.csv`` asks for, and run with ``--external NAME=OTHER``.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from anndata import AnnData
 
 from benchmarks._data import FOLDER
 from benchmarks._dose_task import NUMBER_KINDS, dose_scores, simulated_cells
+from benchmarks._external import add_external_argument, external_files, read_external
 from benchmarks._perturbation_calibration import calibrated_factor
+from benchmarks._perturbation_data import CONTEXT, RESPONSE, Fold
 from benchmarks._perturbation_settings import QUICK, Settings
 from benchmarks._perturbation_table import markdown, summary_of
 from benchmarks._perturbation_tasks import TASKS, run_fold
@@ -39,6 +46,9 @@ DOSE_SIZE, QUICK_DOSE_SIZE = (4000, 200), (300, 30)  # cells, genes
 def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     start(options.threads)
+    if options.export is not None:
+        export(options.task, options.types, options.export)
+        return
     folder = output_folder(options.output, quick=options.quick)
     result = new_result(options)
     path = folder / f"perturbation-{options.task}.json"
@@ -69,6 +79,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--factors", nargs="+", type=float, default=[], help="factors of the effects, besides 1")
     parser.add_argument("--calibrate", action="store_true", help="kang: choose the factor without the held-out cells")
     parser.add_argument("--no-scvi", action="store_true", help="leave out latent arithmetic in scVI")
+    parser.add_argument("--export", type=Path, metavar="FOLDER", help="write what may be trained on, and run nothing")
+    add_external_argument(parser)
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
@@ -76,6 +88,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.models = known if options.models is None else options.models
     if unknown := set(options.models) - set(known):
         parser.error(f"--models {' '.join(sorted(unknown))}: {options.task} has {' '.join(known)}")
+    if options.task == "dose" and (options.external or options.export):
+        parser.error("--external and --export are for real cells, not for dose")
     if options.calibrate and options.task != "kang":
         parser.error(f"--calibrate is for kang, not for {options.task}")
     return options
@@ -89,6 +103,8 @@ def settings_of(options: argparse.Namespace) -> Settings:
 def new_result(options: argparse.Namespace) -> dict[str, Any]:
     """What is written besides the rows."""
     chosen = {name: getattr(options, name) for name in ("models", "factors", "calibrate", "no_scvi")}
+    if options.external:
+        chosen["external"] = sorted(dict(options.external))
     return {
         "benchmark": "perturbation",
         "task": options.task,
@@ -131,8 +147,42 @@ def measure(
         if options.calibrate:
             cache = folder / "perturbation-kang-factors.json"
             factors["calibrated"] = calibrated_factor(FOLDER, fold.name, settings, seed, cache)
-        rows = run_fold(task, fold, options.models, settings, seed, factors=factors, with_scvi=not options.no_scvi)
+        rows = run_fold(
+            task,
+            fold,
+            options.models,
+            settings,
+            seed,
+            factors=factors,
+            with_scvi=not options.no_scvi,
+            external=external_predictions(dict(options.external), options.task, fold, seed),
+        )
         yield fold.name, rows.assign(calibrated_factor=factors.get("calibrated"))
+
+
+def available_tasks() -> list[str]:
+    """Tasks whose data are there."""
+    return [*(name for name, task in TASKS.items() if (FOLDER / task.file).exists()), "dose"]
+
+
+def external_predictions(folders: Mapping[str, Path], task: str, fold: Fold, seed: int) -> dict[str, AnnData]:
+    """Responses that other programs predicted; a folder without the file is left out."""
+    files = external_files(folders, f"{file_name(task, fold)}-seed{seed}.h5ad")
+    return {name: read_external(path, fold.train.var_names, [RESPONSE, CONTEXT]) for name, path in files}
+
+
+def export(task: str, types: Sequence[str] | None, folder: Path) -> None:
+    """Write training cells, and how many cells of each response are held out, for other programs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for fold in TASKS[task].folds(FOLDER, types):
+        fold.train.write_h5ad(folder / f"{file_name(task, fold)}-train.h5ad")
+        wanted = fold.real.obs[[RESPONSE, CONTEXT]].value_counts().rename("n_cells")
+        wanted.to_csv(folder / f"{file_name(task, fold)}-targets.csv")
+
+
+def file_name(task: str, fold: Fold) -> str:
+    """Beginning of the names of the files of a fold."""
+    return f"{task}-{fold.name.replace(' ', '_').replace('/', '_')}"
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ from matplotlib.figure import Figure
 
 from benchmarks import _perturbation_table
 from benchmarks._figures import augmentation_figure, generation_figure, speed_figure
+from benchmarks._perturbation_figure import perturbation_figure
+from benchmarks._perturbation_verdicts import primary, response_shortcomings
 from benchmarks._record import RESULTS, ROOT, read_result
 from benchmarks._tables import augmentation_table, generation_table, likelihood_table, speed_tables
 from benchmarks._verdicts import augmentation_shortcomings, shortcomings, speed_shortcomings
@@ -50,6 +52,19 @@ method draws cells with the labels of the held-out cells, and these are compared
 | gene correlation error | mean error of the correlations of the 200 most variable genes | as other real cells |
 | label accuracy | of a classifier of training cells, on generated cells | as other real cells |
 | nats per molecule | negative log-likelihood of held-out cells given label and library size; an upper bound | low |
+
+Responses are held out as a whole: those of a cell type, to a combination, a gene or a guide, at a time or a dose.
+Predictions start from control cells, never from treated ones, and are compared with one half of the held-out cells; the
+other half, *real_half*, is the limit. Changes are differences of mean expression against real controls.
+
+| score | what it is | best |
+| --- | --- | --- |
+| Pearson of changes | over genes | 1 |
+| weighted MSE | of changes, genes weighted by how clearly they respond | 0 |
+| discrimination | share of the other responses that the prediction is less like than its own | 1 |
+| DE overlap | of the genes that change most | 1 |
+| Spearman, slope of fold changes | over responding genes; a slope below 1 is too weak a response | 1 |
+| energy distance, W2, forest AUC | of cells, 30 principal components | 0, as other real cells, 0.5 |
 """
 NOTHING = "\nThere are no results yet.\n"
 
@@ -69,7 +84,7 @@ def render(results: Path, docs: Path) -> Path:
         SECTIONS[kind](name, result, docs)
         for kind in SECTIONS
         for name, result in found.items()
-        if result["benchmark"] == kind
+        if result.get("benchmark") == kind
     ]
     page = docs / "benchmarks.md"
     page.write_text(INTRODUCTION + ("".join(sections) or NOTHING))
@@ -118,8 +133,15 @@ def augmentation_section(name: str, result: Mapping[str, Any], docs: Path) -> st
 
 
 def perturbation_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
-    table = _perturbation_table.markdown(_perturbation_table.summary_of(pd.DataFrame(result["rows"])))
-    return section(f"Held-out responses: {result['task']}", table, measured_with(result))
+    table = _perturbation_table.summary_of(pd.DataFrame(result["rows"]))
+    return section(
+        f"Held-out responses: {_perturbation_table.TASK_TITLES[result['task']]}",
+        f"`{primary(result)}` is the default of the package.",
+        figure(perturbation_figure(result), name, docs),
+        _perturbation_table.markdown(table),
+        bullets("Where it falls short", response_shortcomings(result)),
+        measured_with(result),
+    )
 
 
 SECTIONS: dict[str, Callable[[str, Mapping[str, Any], Path], str]] = {

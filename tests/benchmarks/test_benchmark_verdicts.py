@@ -6,6 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks import render
+from benchmarks._perturbation_figure import perturbation_figure
+from benchmarks._perturbation_verdicts import kinds_of, response_shortcomings
+from benchmarks._perturbation_verdicts import primary as response_primary
 from benchmarks._record import read_result, write_result
 from benchmarks._tables import generation_table, primary, summary
 from benchmarks._verdicts import (
@@ -138,16 +141,83 @@ def test_a_better_way_to_recognise_rare_labels_is_said() -> None:
     assert "0.400 with generated cells (all real cells: 0.900); better with real + copies (0.600)" in line
 
 
+def response_result(**scores: tuple[float, float, float]) -> dict[str, Any]:
+    """W2, AUC and slope of predictions of two responses, which are alike; real cells score 2.0, .5 and 1."""
+    scores = {"effect: keep 0": (2.5, 0.6, 0.8), "real_half": (2.0, 0.5, 1.0)} | scores
+    rows = [
+        {"seed": seed, "fold": fold, "context": "all", "perturbation": "p", "prediction": name}
+        | dict(zip(("wasserstein", "c2st_auc", "fold_change_slope"), values, strict=True))
+        for seed in (0, 1)
+        for fold in ("x", "y")
+        for name, values in scores.items()
+    ]
+    settings = {"models": ["effect", "embedding"], "external": ["theirs"]}
+    return {
+        "benchmark": "perturbation",
+        "task": "norman",
+        "settings": settings,
+        "environment": ENVIRONMENT,
+        "rows": rows,
+    }
+
+
+def test_a_prediction_that_is_nearer_to_the_best_value_is_named() -> None:
+    short = "Not as good as real cells: slope of fold changes, W2, forest AUC."
+    assert response_shortcomings(response_result(no_change=(2.6, 0.3, 1.3))) == [short]
+    lines = response_shortcomings(response_result(linear=(1.8, 0.45, 1.1), theirs=(2.1, 0.9, 1.0)))
+    assert lines == [
+        "slope of fold changes (0.8): nearer to the best value is theirs (1), linear (1.1).",
+        "W2 (2.5): nearer to the best value is theirs (2.1), linear (1.8).",
+        "forest AUC (0.6): nearer to the best value is linear (0.45).",
+        short,
+    ]
+
+
+def test_a_variant_is_no_excuse_for_the_default() -> None:
+    result = response_result(**{"embedding: keep 0": (2.0, 0.5, 1.0), "effect: generate": (2.0, 0.5, 1.0)})
+    assert response_primary(result) == "effect: keep 0"
+    assert response_shortcomings(result) == ["Not as good as real cells: slope of fold changes, W2, forest AUC."]
+    kinds = kinds_of(response_result(theirs=(1, 1, 1), latent_scvi=(1, 1, 1), linear=(1, 1, 1)))
+    expected = {"real_half": "limit", "theirs": "other", "latent_scvi": "other", "linear": "null"}
+    assert kinds == {"effect: keep 0": "ours", **expected}
+
+
+def test_spans_of_doses_are_judged_apart() -> None:
+    rows = [
+        {"seed": 0, "fold": "dose", "span": span, "perturbation": "A", "dose": 1.0, "prediction": name, "rmse": rmse}
+        for name, of_spans in {"sinusoidal": (0.1, 0.5), "nearest dose": (0.3, 0.3), "real cells": (0.05, 0.05)}.items()
+        for span, rmse in zip(("seen", "beyond"), of_spans, strict=True)
+    ]
+    result = {"task": "dose", "settings": {"models": ["sinusoidal"]}, "rows": rows}
+    assert response_shortcomings(result) == [
+        "Seen: Not as good as real cells: RMSE.",
+        "Beyond: RMSE (0.5): nearer to the best value is nearest dose (0.3).",
+        "Beyond: Not as good as real cells: RMSE.",
+    ]
+    figure = perturbation_figure(result)
+    axis = figure.axes[0]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [
+        "beyond, nearest dose",
+        "beyond, sinusoidal",
+        "seen, nearest dose",
+        "seen, sinusoidal",
+    ]
+    np.testing.assert_allclose(axis.collections[0].get_offsets()[:, 0], [0.3, 0.5, 0.3, 0.1])
+
+
 def test_page_shows_every_result_and_says_where_the_package_falls_short(tmp_path: Path) -> None:
     results = tmp_path / "results"
     write_result(results, "generation-made-up", generation_result([2.6, 2.6], [1.9, 1.9]))
     write_result(results, "speed-made-up", speed_result(100.0, 250.0))
     write_result(results, "augmentation-made-up", augmentation_result())
+    write_result(results, "perturbation-made-up", response_result(linear=(1.8, 0.45, 1.1)))
+    (results / "perturbation-kang-factors.json").write_text('{"B | T": {}}')  # what calibration keeps is no result
     page = render.render(results, tmp_path).read_text()
     assert "nearer to the best value is VAE (1.90)" in page
     assert "scVI is 2.5 times as fast" in page
     assert page.count("Nowhere in this table.") == 1
-    for name in ("generation", "speed", "augmentation"):
+    assert "forest AUC (0.6): nearer to the best value is linear (0.45)." in page
+    for name in ("generation", "speed", "augmentation", "perturbation"):
         assert f"(_static/benchmarks/{name}-made-up.png)" in page
         assert (tmp_path / f"_static/benchmarks/{name}-made-up.png").exists()
 

@@ -10,7 +10,7 @@ import pytest
 from anndata import AnnData
 from benchmarks import _data, generation, render
 from benchmarks._data import LABEL, Dataset, Split, split
-from benchmarks._models import Method, external_method, fit_scdiffgen, null_methods, real_cells, scdiffgen_methods
+from benchmarks._models import Method, external_methods, fit_scdiffgen, null_methods, real_cells, scdiffgen_methods
 from benchmarks._record import read_result
 from benchmarks._scores import METRICS, Scorer, likelihoods, wasserstein_by_label, zero_fraction_error
 from benchmarks._scvi import fit_scvi, scvi_methods
@@ -118,18 +118,29 @@ def test_scvi_draws_library_sizes_of_training_cells_of_the_label(parts: Split) -
 def test_external_cells_are_taken_by_label_and_gene_name(parts: Split, tmp_path: Path) -> None:
     there = synthetic(seed=5)[:, ::-1].copy()
     there.write_h5ad(tmp_path / "synthetic-seed0.h5ad")
-    drawn = external_method("mine", tmp_path, parts).sample(parts.labels, 0)
-    np.testing.assert_array_equal(labels_said_by(drawn), parts.labels)
+    (method,) = external_methods({"mine": tmp_path}, parts)
+    assert (method.name, method.kind) == ("mine", "other")
+    np.testing.assert_array_equal(labels_said_by(method.sample(parts.labels, 0)), parts.labels)
 
 
-def test_external_cells_that_are_missing_are_named(parts: Split, tmp_path: Path) -> None:
-    cells = synthetic()
-    cells[cells.obs[LABEL] != "c"].copy().write_h5ad(tmp_path / "synthetic-seed0.h5ad")
-    with pytest.raises(ValueError, match="too few cells of 'c': 6 are needed"):
-        external_method("mine", tmp_path, parts)
-    cells[:, 1:].copy().write_h5ad(tmp_path / "synthetic-seed0.h5ad")
-    with pytest.raises(ValueError, match="lacks 1 genes .first: 'G0'"):
-        external_method("mine", tmp_path, parts)
+def test_a_folder_without_the_file_is_left_out_and_named(parts: Split, tmp_path: Path, capsys) -> None:
+    assert external_methods({"mine": tmp_path}, parts) == []
+    assert f"mine is left out: {tmp_path} has no synthetic-seed0.h5ad" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda cells: cells[cells.obs[LABEL] != "c"], "too few cells of 'c': 6 are needed"),
+        (lambda cells: cells[:, 1:], "lacks 1 genes .first: 'G0'"),
+        (lambda cells: AnnData(cells.X.log1p(), cells.obs, cells.var), "in .X, which is not a count"),
+        (lambda cells: AnnData(cells.X, cells.obs.rename(columns={LABEL: "type"}), cells.var), "no obs column 'label'"),
+    ],
+)
+def test_external_cells_that_cannot_be_scored_are_named(spoil, message: str, parts: Split, tmp_path: Path) -> None:
+    spoil(synthetic()).copy().write_h5ad(tmp_path / "synthetic-seed0.h5ad")
+    with pytest.raises(ValueError, match=message):
+        external_methods({"mine": tmp_path}, parts)
 
 
 def test_scores_know_real_cells_from_cells_of_other_labels(scorer: Scorer, parts: Split) -> None:
@@ -175,14 +186,19 @@ def synthetic_data(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_a_whole_run_is_written_and_rendered(synthetic_data: None, tmp_path: Path) -> None:
-    settings = generation.Settings(seeds=(0,), steps=(2,), threads=1, max_epochs=1, n_trees=5)
+    (tmp_path / "theirs").mkdir()
+    synthetic(seed=5).write_h5ad(tmp_path / "theirs/synthetic-seed0.h5ad")
+    external = {"theirs": tmp_path / "theirs"}
+    settings = generation.Settings(seeds=(0,), steps=(2,), threads=1, max_epochs=1, n_trees=5, external=external)
     generation.run("synthetic", settings, tmp_path / "results")
     result = read_result(tmp_path / "results" / "generation-synthetic.json")
-    assert [row["kind"] for row in result["rows"]] == ["limit", "null", "null", "ours", "other", "other", "redrawn"]
+    kinds = [row["kind"] for row in result["rows"]]
+    assert kinds == ["limit", "null", "null", "other", "ours", "other", "other", "redrawn"]
     assert result["data"]["n_held_out"] == 30
     assert {row["method"] for row in result["training"]} == {"scdiffgen", "scVI"}
     page = render.render(tmp_path / "results", tmp_path / "docs").read_text()
     assert "## Generation: synthetic cells" in page
+    assert "| theirs |" in page
     assert "140 training cells, 30 held-out cells, 12 genes, 3 labels." in page
     assert (tmp_path / "docs/_static/benchmarks/generation-synthetic.png").stat().st_size > 10_000
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import anndata
 import numpy as np
 import pandas as pd
 import pytest
@@ -248,11 +249,20 @@ def _tiny(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_run_writes_all_predictions_and_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    perturbation.export("kang", ["B"], tmp_path / "theirs")
+    targets = pd.read_csv(tmp_path / "theirs/kang-B-targets.csv")
+    assert targets.to_dict("records") == [{RESPONSE: "stim", CONTEXT: "B", "n_cells": CELLS_A_GROUP}]
+    known = anndata.read_h5ad(tmp_path / "theirs/kang-B-train.h5ad")
+    treated = known[known.obs[RESPONSE] == "stim"][:CELLS_A_GROUP].copy()
+    treated.obs[CONTEXT] = "B"
+    treated.write_h5ad(tmp_path / "theirs/kang-B-seed0.h5ad")
     arguments = ["--task", "kang", "--quick", "--threads", "1", "--output", str(tmp_path), "--seeds", "0"]
+    arguments += ["--external", f"theirs={tmp_path / 'theirs'}"]
     perturbation.main([*arguments, "--types", "B", "--models", "effect"])
     rows = pd.DataFrame(json.loads((tmp_path / "perturbation-kang.json").read_text())["rows"])
     ours = ["effect: generate", *(f"effect: keep {share}" for share in ("0", "0.05", "0.1", "0.2", "0.4"))]
-    assert set(rows["prediction"]) >= {*ours, "latent_scvi", "no_change", "nearest_context", "real_half"}
+    others = {"latent_scvi", "theirs", "no_change", "nearest_context", "real_half"}
+    assert set(rows["prediction"]) >= {*ours, *others}
     assert rows["energy_distance"].notna().all()
     assert "| effect: generate |" in capsys.readouterr().out
 
@@ -270,6 +280,19 @@ def test_runs_on_times_and_on_simulated_doses(tmp_path: Path, monkeypatch: pytes
     for task, name in (("packer", "direct: generate"), ("dose", "direct")):
         rows = json.loads((tmp_path / f"perturbation-{task}.json").read_text())["rows"]
         assert name in {row["prediction"] for row in rows}
+
+
+def test_tasks_without_data_are_not_available(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(perturbation, "FOLDER", tmp_path)
+    assert perturbation.available_tasks() == ["dose"]
+    monkeypatch.setattr(perturbation, "FOLDER", folder)
+    assert perturbation.available_tasks() == [*TASKS, "dose"]
+
+
+def test_cells_of_others_have_no_place_among_simulated_doses(tmp_path: Path, capsys) -> None:
+    with pytest.raises(SystemExit):
+        perturbation.parse(["--task", "dose", "--external", f"theirs={tmp_path}"])
+    assert "--external and --export are for real cells" in capsys.readouterr().err
 
 
 def test_a_model_that_a_task_does_not_have_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,61 @@
+"""Figure of predicted responses: a panel a score, a row a prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from benchmarks._figures import COLOURS, LIMIT, PALE, TEXT, tidy
+from benchmarks._perturbation_table import SCORES, summary_of
+from benchmarks._perturbation_verdicts import kinds_of, primary
+
+N_COLUMNS, ROW_INCHES = 3, 0.19
+LEFT_OUT = ("weighted_mse", "de_overlap", "fold_change_spearman")  # the table has them
+NAMES = {"ours": "scdiffgen", "other": "other models", "null": "no model"}
+
+
+def perturbation_figure(result: Mapping[str, Any]) -> Figure:
+    """Scores as in the table; a line is what real cells score, the large dot the default of the package."""
+    table = summary_of(pd.DataFrame(result["rows"]))
+    kinds = kinds_of(result)
+    rows = [index for index in table.index if kinds[_prediction(index)] != "limit"][::-1]
+    scores = [name for name in table if name not in LEFT_OUT]
+    n_rows = -(-len(scores) // N_COLUMNS)
+    size = (11, n_rows * (0.7 + ROW_INCHES * len(rows)))
+    figure, axes = plt.subplots(n_rows, N_COLUMNS, figsize=size, sharey=True, layout="constrained", squeeze=False)
+    for axis in axes.flat[len(scores) :]:
+        axis.set_visible(False)
+    colours = [COLOURS[kinds[_prediction(index)]] for index in rows]
+    areas = [90 if _prediction(index) == primary(result) else 28 for index in rows]
+    for axis, name in zip(axes.flat, scores, strict=False):
+        values = table[name]
+        axis.scatter(values.loc[rows], np.arange(len(rows)), c=colours, s=areas, zorder=3, linewidths=0)
+        for index in table.index[[kinds[_prediction(index)] == "limit" for index in table.index]]:
+            if not isinstance(index, tuple):
+                axis.axvline(values[index], color=LIMIT, linewidth=1.5)
+                continue
+            of_span = [place for place, row in enumerate(rows) if row[0] == index[0]]
+            axis.vlines(values[index], min(of_span) - 0.5, max(of_span) + 0.5, color=LIMIT, linewidth=1.5)
+        axis.set_yticks(range(len(rows)), [", ".join(row) if isinstance(row, tuple) else row for row in rows])
+        axis.set_ylim(-0.7, len(rows) - 0.3)
+        axis.grid(axis="y", color=PALE, linewidth=0.5)
+        axis.set_axisbelow(True)
+        tidy(axis, SCORES[name].title)
+    handles = [Line2D([], [], color=LIMIT, label="real cells: the limit")]
+    handles += [
+        Line2D([], [], marker="o", linestyle="", color=COLOURS[kind], label=name)
+        for kind, name in NAMES.items()
+        if kind in kinds.values()
+    ]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, labelcolor=TEXT)
+    return figure
+
+
+def _prediction(index: str | tuple[str, str]) -> str:
+    return index[-1] if isinstance(index, tuple) else index
