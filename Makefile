@@ -27,8 +27,9 @@ lint: $(VENV)/installed-test  ## check style, format and types
 docs: $(VENV)/installed-docs  ## build the documentation into docs/_build/html; a warning is an error
 	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 
-benchmark: $(VENV)/installed-benchmark  ## measure generation, speed and augmentation (hours); writes docs/benchmarks.md
-	$(RUN) -m benchmarks
+# cells of other programs are scored too: make benchmark EXTERNAL="name=folder other=folder"
+benchmark: $(VENV)/installed-benchmark  ## measure generation, responses, augmentation and speed (many hours); writes docs/benchmarks.md
+	$(RUN) -m benchmarks $(if $(EXTERNAL),--external $(EXTERNAL))
 
 clean:  ## remove what the commands wrote; environments stay (rm -r .venv* removes them)
 	rm -rf demo_output docs/_build docs/api/generated dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
