@@ -71,6 +71,13 @@ def test_a_fold_without_weight_is_left_out() -> None:
     assert np.isfinite(auc_resampled(folds, weights, np.ones((1, 10)))).all()
 
 
+def test_without_any_weight_the_auc_is_missing() -> None:
+    x, y = np.random.default_rng(4).normal(size=(2, 10, 2))
+    folds = cross_validated_scores(x, y, "logistic")
+    weights = np.stack([np.zeros(10), np.ones(10)])
+    np.testing.assert_array_equal(np.isnan(auc_resampled(folds, weights, np.ones((2, 10)))), [True, False])
+
+
 def test_sparse_and_dense_features_give_the_same_auc() -> None:
     x, y = np.random.default_rng(5).poisson(0.5, size=(2, 60, 20)).astype(np.float32)
     for classifier in ("forest", "logistic"):

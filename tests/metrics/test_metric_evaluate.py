@@ -167,8 +167,8 @@ def test_absent_and_small_groups_are_nan_with_one_warning(cells) -> None:
         )
     assert len(caught) == 1
     message = str(caught[0].message)
-    assert "c / generated (0 cells: mmd, wasserstein, density)" in message
-    assert "b / generated (2 cells: density)" in message
+    assert "mmd, wasserstein, density of c (generated: 0 cells)" in message
+    assert "density of b (2 cells)" in message
     assert scores.loc[("c", "generated"), ["mmd", "density"]].isna().all()
     assert np.isfinite(scores.loc[("b", "generated"), "mmd"])
     assert np.isfinite(scores.loc[("c", "other_real"), "mmd"])

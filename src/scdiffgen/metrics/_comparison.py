@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,9 @@ from scdiffgen.metrics._resampling import bootstrap_weights, subsample
 from scdiffgen.metrics._scores import Cells, Pair, score_pair
 
 OF_TRAIN = {"novelty", "too_close"}  # metrics that need training cells
+
+Shortages: TypeAlias = dict[tuple[str, ...], dict[str, dict[Source, int]]]
+"""Cells of each source, by metrics that need more and by group."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +47,16 @@ class Comparison:
         labels = np.unique(np.concatenate([self.reference_labels, *self.source_labels.values()]).astype(str))
         groups = [OVERALL, *(label for label in labels if label != OVERALL)]
         rows: list[dict[str, float]] = []
-        short: list[str] = []
+        short: Shortages = {}
         for g, group in enumerate(groups):
             for source, pair in self._pairs(group, g).items():
                 scores, missing = score_pair(pair, wanted)
                 rows.append({"n": len(pair.real.pcs), **scores})
                 if missing:
-                    short.append(f"{group} / {source} ({len(pair.real.pcs)} cells: {', '.join(missing)})")
+                    short.setdefault(tuple(missing), {}).setdefault(group, {})[source] = len(pair.real.pcs)
         if short:
-            warnings.warn(f"NaN for want of cells: {'; '.join(short)}.", FewCellsWarning, stacklevel=3)
+            listed = "; ".join(_in_words(names, groups, len(self.sources)) for names, groups in short.items())
+            warnings.warn(f"NaN for want of cells: {listed}.", FewCellsWarning, stacklevel=3)
         bounds = [f"{name}_{end}" for name in wanted for end in ("low", "high")] if self.n_bootstrap else []
         index = pd.MultiIndex.from_product([groups, list(self.sources)], names=["group", "source"])
         return pd.DataFrame(rows, index=index, columns=["n", *wanted, *bounds])
@@ -77,6 +82,15 @@ class Comparison:
                 seed=self.seed,
             )
         return pairs
+
+
+def _in_words(names: tuple[str, ...], groups: Mapping[str, Mapping[Source, int]], n_sources: int) -> str:
+    """Metrics, the groups in which they lack cells, and the sources if it is not all of them."""
+    found = []
+    for group, cells in groups.items():
+        sources = "" if len(cells) == n_sources else f"{' and '.join(cells)}: "
+        found.append(f"{group} ({sources}{min(cells.values())} cells)")
+    return f"{', '.join(names)} of {', '.join(found)}"
 
 
 def _members(labels: NDArray, group: str) -> NDArray[np.intp]:

@@ -1,0 +1,56 @@
+"""What a model says of itself: likelihood and scores by held-out cells, and remarks in words."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from anndata import AnnData
+
+from scdiffgen.metrics import FewCellsWarning
+from scdiffgen.model import TokenDiffusion
+from scdiffgen.model._criticism import remarks_on
+
+MANY = {"a": 300, "b": 20}
+
+
+def tables(
+    *, nats: float = 0.9, aucs: tuple[float, float, float] = (0.55, 0.5, 0.6), novelty: float = 1.0
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Likelihood and scores of a model, over all and of the labels a and b."""
+    groups = ["overall", "a", "b"]
+    likelihood = pd.DataFrame({"model": nats, "multinomial": 1.0}, index=groups)
+    scores = pd.DataFrame({"c2st_auc_forest_genes": aucs, "novelty": novelty}, index=groups)
+    return likelihood, pd.concat({"generated": scores}, names=["source", "group"]).swaplevel()
+
+
+@pytest.mark.parametrize(
+    ("changes", "n_cells", "expected"),
+    [
+        ({}, MANY, ["Nothing stands out"]),
+        ({"nats": 1.1}, MANY, ["less likely under the model than under a multinomial"]),
+        ({"aucs": (0.8, 0.5, 0.6)}, MANY, ["Generated cells are told from real ones at AUC 0.80"]),
+        ({"aucs": (0.6, 0.5, 0.9)}, MANY, ["Generated b cells .* AUC 0.90.*; only 20 real cells in this group"]),
+        ({"aucs": (0.6, 0.5, np.nan)}, MANY, ["Too few cells were held out to judge these by themselves: b"]),
+        ({"novelty": 0.5}, MANY, ["the model copies"]),
+        ({}, {"a": 30, "b": 12}, ["Only 42 cells were held out, so much may go unseen: pass more as `adata`"]),
+    ],
+)
+def test_what_stands_out_is_said(changes: dict, n_cells: dict[str, int], expected: list[str]) -> None:
+    remarks = remarks_on(*tables(**changes), n_cells)
+    assert len(remarks) == len(expected)
+    for remark, message in zip(remarks, expected, strict=True):
+        assert re.search(message, remark)
+
+
+def test_few_held_out_cells_are_a_remark_and_no_warning(small: TokenDiffusion, other_cells: AnnData) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FewCellsWarning)
+        likelihood, scores, remarks = small.criticism(other_cells, n_steps=4, silent=True)
+    assert remarks[0].startswith("Only 40 cells were held out")
+    nll = small.get_nll(other_cells, seed=0, silent=True)["nll"]
+    assert likelihood.loc["overall", "model"] == pytest.approx(nll.sum() / other_cells.X.sum())
+    assert set(scores.index.unique("group")) == {"overall", *other_cells.obs["cell_type"]}
