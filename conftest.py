@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 os.environ["TQDM_DISABLE"] = "1"  # no progress bars in what examples print; tqdm reads it when it is imported
 
 import matplotlib
+import matplotlib.pyplot as plt
 import pytest
 import torch
 
@@ -30,6 +32,13 @@ def example() -> tuple[AnnData, TokenDiffusion]:
     model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=16, n_layers=1)
     model.train(max_epochs=1, accelerator="cpu", enable_progress_bar=False)
     return adata, model
+
+
+@pytest.fixture(autouse=True)
+def _no_figure_stays_open() -> Iterator[None]:
+    """What a test or an example draws is closed after it."""
+    yield
+    plt.close("all")
 
 
 @pytest.fixture(autouse=True)
