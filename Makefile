@@ -24,7 +24,7 @@ lint: $(VENV)/installed-test  ## check style, format and types
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
 
-docs: $(VENV)/installed-docs  ## build the documentation into docs/_build/html; a warning is an error
+docs: $(VENV)/installed-docs  ## run the tutorials and build the documentation into docs/_build/html; a warning is an error
 	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 
 # cells of other programs are scored too: make benchmark EXTERNAL="name=folder other=folder"
@@ -32,7 +32,7 @@ benchmark: $(VENV)/installed-benchmark  ## measure generation, responses, augmen
 	$(RUN) -m benchmarks $(if $(EXTERNAL),--external $(EXTERNAL))
 
 clean:  ## remove what the commands wrote; environments stay (rm -r .venv* removes them)
-	rm -rf demo_output docs/_build docs/api/generated dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf demo_output docs/_build docs/api/generated docs/tutorials/*.ipynb dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -6,11 +6,17 @@ The build needs no network. ``SCDIFFGEN_DOCS_ONLINE=1`` also links the names of 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from importlib.metadata import version as installed_version
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent / "extensions"))
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "extensions"))
+
+# Sphinx reads one folder only, so the notebooks are copied beside their index
+for notebook in (HERE.parent / "tutorials").glob("*.ipynb"):
+    shutil.copy2(notebook, HERE / "tutorials")
 
 project = "scdiffgen"
 author = "scdiffgen developers"
@@ -47,9 +53,15 @@ napoleon_use_rtype = False
 bibtex_bibfiles = ["references.bib"]
 bibtex_reference_style = "author_year"
 
-# notebooks are committed as they ran
-nb_execution_mode = "off"
+# notebooks are committed without outputs and run here; what they gave is kept until a notebook changes, or `make clean`
+nb_execution_mode = "cache"
+nb_execution_cache_path = str(HERE / "_build" / "notebooks")
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 900  # seconds for one cell, on a busy machine
 nb_merge_streams = True
+nb_output_stderr = "remove"  # what other libraries say about loggers and workers
+os.environ["TQDM_DISABLE"] = "1"
 myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
