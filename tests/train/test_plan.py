@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from typing import Any
 
@@ -131,15 +132,15 @@ def test_training_stops_when_the_validation_loss_has_risen_over_its_best(
     assert model.is_trained_
 
 
-def broken(monkeypatch: pytest.MonkeyPatch, steps: range) -> None:
-    """Let the loss of some steps be NaN."""
+def broken(monkeypatch: pytest.MonkeyPatch, steps: range, factor: float = torch.nan) -> None:
+    """Let the loss of some steps be NaN, or so many times what it is."""
     true_loss, seen = ThinningModule.loss, []
 
     def loss(self: ThinningModule, *arguments: Any) -> LossOutput:
         seen.append(None)
         output = true_loss(self, *arguments)
-        factor = torch.nan if len(seen) - 1 in steps else 1.0
-        return LossOutput(loss=output.loss * factor, n_obs_minibatch=output.n_obs_minibatch)
+        times = factor if len(seen) - 1 in steps else 1.0
+        return LossOutput(loss=output.loss * times, n_obs_minibatch=output.n_obs_minibatch)
 
     monkeypatch.setattr(ThinningModule, "loss", loss)
 
@@ -161,8 +162,31 @@ def test_a_step_without_a_finite_gradient_is_skipped(monkeypatch: pytest.MonkeyP
 
 def test_training_that_cannot_recover_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch, range(3, 100))
+    model = small_model()
     with pytest.raises(RuntimeError, match="10 steps in a row were not finite. Train with a lower learning rate"):
-        small_model().train(max_epochs=9, batch_size=32, **QUIET)
+        model.train(max_epochs=9, batch_size=32, **QUIET)
+    assert not model.is_trained_
+    assert all(torch.isfinite(weight).all() for weight in weights(model.module).values())
+
+
+def test_a_step_whose_gradient_spikes_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once a hundred steps have shown what is usual; before, a large gradient is scaled down as others are."""
+    broken(monkeypatch, range(10, 200, 100), factor=1000)  # steps 10 and 110
+    said: list[str] = []
+    monkeypatch.setattr("scdiffgen.train._plan.logger.warning", lambda text, *values: said.append(text % values))
+    model, recorder = small_model(), Recorder()
+    recorder.on_train_batch_end = lambda *_: None  # a step that is skipped has no gradient to note
+    model.train(max_epochs=40, batch_size=32, callbacks=[recorder], early_stopping=False, **QUIET)
+    assert len(said) == 1 and re.match(r"Step 110 skipped: its gradient is \d{3,4} times the usual", said[0])
+    assert_same(recorder.before[110], recorder.before[111])
+    assert not torch.equal(recorder.before[10]["network.readout.bias"], recorder.before[11]["network.readout.bias"])
+    assert model.is_trained_
+
+
+def test_gradients_that_stay_far_out_of_the_usual_end_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch, range(105, 1000), factor=1000)
+    with pytest.raises(RuntimeError, match=r"10 steps in a row were \d+ times the usual. Train with a lower"):
+        small_model().train(max_epochs=40, batch_size=32, **QUIET)
 
 
 def trained(seed: int) -> Weights:
@@ -247,6 +271,11 @@ def test_a_number_of_steps_ends_training() -> None:
         ({"max_epochs": 1, "batch_size": 0}, "`batch_size` is 0"),
         ({"max_epochs": 1, "train_size": 1.5}, "train_size"),
         ({"max_epochs": 1, "plan_kwargs": {"learning_rate": 0.1}}, "learning_rate"),
+        ({"max_epochs": 1, "plan_kwargs": {"lr": -0.1}}, "`lr` is -0.1: pass a number of at least 0"),
+        ({"max_epochs": 1, "plan_kwargs": {"lr": "high"}}, "`lr` is 'high'"),
+        ({"max_epochs": 1, "plan_kwargs": {"lr": np.inf}}, "`lr` is inf: pass a finite number"),
+        ({"max_epochs": 1, "plan_kwargs": {"max_grad_norm": np.nan}}, "`max_grad_norm` is nan"),
+        ({"max_epochs": 1, "plan_kwargs": {"ema_decay": 1.0}}, r"`ema_decay` is 1.0: pass a number in \[0, 1\)"),
         ({"max_epochs": 1, "max_epoch": 2}, "max_epoch"),
     ],
 )

@@ -65,6 +65,7 @@ class Cells:
             indices=self.indices[self.sorted],
             batch_size=batch_size or INFERENCE_BATCH_SIZE,
             load_sparse_tensor=True,
+            generator=torch.Generator(),  # PyTorch's loaders draw a number, which is not to be missing elsewhere
         )
 
     def __iter__(self) -> Iterator[tuple[Tensor, dict[str, Parts[Tensor]]]]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
+import statistics
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from numbers import Real
 from typing import Any
 
 import lightning.pytorch as pl
@@ -21,7 +24,13 @@ from scdiffgen.module import DiffusionModule
 logger = logging.getLogger(__name__)
 
 MAX_SKIPPED = 10
-"""Steps in a row that may be skipped for a gradient that is not finite."""
+"""Steps in a row that may be skipped for their gradients."""
+
+SPIKE = 20
+"""How many times the usual norm a gradient may have; the largest in a sound training has two or three times."""
+
+N_USUAL = 100
+"""Steps whose median norm is the usual one."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +60,17 @@ class TrainingPlanConfig:
     ema_decay: float = 0.999
     max_grad_norm: float = 1.0
     max_validation_rise: float = 0.01
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not (isinstance(value, Real) and float(value) >= 0):
+                raise ValueError(f"`{field.name}` is {value!r}: pass a number of at least 0.")
+        if not self.ema_decay < 1:
+            raise ValueError(f"`ema_decay` is {self.ema_decay}: pass a number in [0, 1).")
+        if not math.isfinite(self.lr):
+            raise ValueError(f"`lr` is {self.lr}: pass a finite number.")
 
     def to_kwargs(self) -> dict[str, Any]:
         """Return the settings as scvi-tools merges them."""
@@ -86,6 +106,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         self.n_obs_training = self.n_obs_validation = 0  # set by scvi's TrainRunner
         self._best_loss = math.inf
         self._n_skipped = 0
+        self._norms: deque[float] = deque(maxlen=N_USUAL)
         self._stage = self._stage_start = 0
         self._stage_ends: list[int] = []  # epochs
 
@@ -112,17 +133,20 @@ class DiffusionTrainingPlan(pl.LightningModule):
         )
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Scale large gradients down; skip a step whose gradient is not finite."""
-        norm = torch.nn.utils.clip_grad_norm_(self.module.denoiser.parameters(), self.config.max_grad_norm)
-        if torch.isfinite(norm):
+        """Scale large gradients down; skip a step whose gradient is not finite, or far out of the usual."""
+        norm = float(torch.nn.utils.clip_grad_norm_(self.module.denoiser.parameters(), self.config.max_grad_norm))
+        usual = statistics.median(self._norms) if len(self._norms) == N_USUAL else math.inf
+        if norm <= SPIKE * usual and math.isfinite(norm):
+            self._norms.append(norm)
             self._n_skipped = 0
             return
         optimizer.zero_grad()
         self._n_skipped += 1
-        logger.warning("Step %d skipped: its gradient is not finite.", self.global_step)
+        fault = f"{norm / usual:.0f} times the usual" if math.isfinite(norm) else "not finite"
+        logger.warning("Step %d skipped: its gradient is %s.", self.global_step, fault)
         if self._n_skipped >= MAX_SKIPPED:
             raise RuntimeError(
-                f"The gradients of {MAX_SKIPPED} steps in a row were not finite. Train with a lower learning rate, "
+                f"The gradients of {MAX_SKIPPED} steps in a row were {fault}. Train with a lower learning rate, "
                 "`train(plan_kwargs={'lr': 5e-4})`, or in full precision, `train(precision='32-true')`."
             )
 
@@ -130,6 +154,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         """Begin the next stage where it is time: what it needs of the cells is computed once."""
         if self._stage + 1 < len(self._stage_ends) and self.current_epoch >= self._stage_ends[self._stage]:
             self._stage, self._stage_start, self._best_loss = self._stage + 1, self.global_step, math.inf
+            self._norms.clear()
             loaders = [self.trainer.train_dataloader, self.trainer.val_dataloaders]
             cached = [loader.cache(self.module.compute_once) for loader in loaders if loader]
             self.module.begin_stage(cached[0])

@@ -1,0 +1,82 @@
+"""The same seed gives the same model and the same cells: in another process, and whatever was done before."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scvi
+import torch
+from anndata import AnnData
+from fingerprint import weights_of
+from scvi.train import SaveCheckpoint
+from small_cells import QUIET, SMALL, simulated_cells
+
+from scdiffgen.model import TokenDiffusion
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+def train(process: str = "thinning", **options: object) -> TokenDiffusion:
+    adata = simulated_cells(60)
+    TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
+    scvi.settings.seed = 3
+    model = TokenDiffusion(adata, **SMALL, process=process)
+    model.train(max_epochs=3, batch_size=32, check_val_every_n_epoch=1, **QUIET, **options)
+    return model
+
+
+def digest(model: TokenDiffusion) -> str:
+    """Of the weights, and of what the model says with and without a seed of its own."""
+    scvi.settings.seed = 5
+    made = [model.generate({"cell_type": "a"}, 20, n_steps=4, seed=seed).X.toarray() for seed in (0, None, None)]
+    assert not np.array_equal(made[1], made[2])
+    numbers = [*made, model.get_latent_representation(), model.get_token_loadings().to_numpy()]
+    return sha256(weights_of(model).encode() + b"".join(array.tobytes() for array in numbers)).hexdigest()
+
+
+@pytest.mark.parametrize("process", ["thinning", "gaussian", "latent"])
+def test_training_and_generating_again_give_the_same(process: str) -> None:
+    first = digest(train(process))
+    torch.rand(7), np.random.rand(7)  # what others draw before the seed is set does not matter
+    assert digest(train(process)) == first
+
+
+def test_another_process_gives_the_same() -> None:
+    command = "import test_determinism as t, torch; torch.set_num_threads(1); print(t.digest(t.train()))"
+    paths = [str(Path(__file__).parent), str(SUPPORT), *filter(None, sys.path)]
+    finished = subprocess.run(
+        [sys.executable, "-c", command],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+    )
+    assert not finished.returncode, finished.stderr[-2000:]
+    assert finished.stdout.split()[-1] == digest(train())
+
+
+@pytest.mark.parametrize("process", ["thinning", "latent"])
+def test_checkpoints_do_not_change_what_is_learned(process: str, tmp_path: Path) -> None:
+    kept = SaveCheckpoint(tmp_path, "{epoch}", monitor="validation_loss", save_top_k=-1)
+    assert weights_of(train(process, callbacks=[kept])) == weights_of(train(process))
+    for path in tmp_path.glob("epoch=*[0-9]"):  # scvi-tools leaves files of Lightning beside them
+        loaded = TokenDiffusion.load(path, simulated_cells(60), accelerator="cpu")
+        assert loaded.generate({"cell_type": "a"}, 2, n_steps=2, seed=0).n_obs == 2
+
+
+def test_asking_changes_neither_the_model_nor_the_randomness_of_others(tiny: TokenDiffusion, cells: AnnData) -> None:
+    torch.manual_seed(0)
+    np.random.seed(0)
+    before = weights_of(tiny), torch.get_rng_state(), np.random.get_state()[1].tolist()
+    tiny.generate({"cell_type": "a"}, 5, n_steps=2, seed=1)
+    tiny.deepen(cells, seed=1, n_steps=2)
+    tiny.predict_perturbation(cells, {"guide": "A", "dose": 1.0}, seed=1, n_steps=2)
+    tiny.get_nll(cells, seed=1)
+    tiny.get_latent_representation(cells)
+    after = weights_of(tiny), torch.get_rng_state(), np.random.get_state()[1].tolist()
+    assert before[0] == after[0] and torch.equal(before[1], after[1]) and before[2] == after[2]
