@@ -53,4 +53,5 @@ def test_few_held_out_cells_are_a_remark_and_no_warning(small: TokenDiffusion, o
     assert remarks[0].startswith("Only 40 cells were held out")
     nll = small.get_nll(other_cells, seed=0, silent=True)["nll"]
     assert likelihood.loc["overall", "model"] == pytest.approx(nll.sum() / other_cells.X.sum())
+    assert set(scores.index.unique("source")) == {"generated", "other_real"}
     assert set(scores.index.unique("group")) == {"overall", *other_cells.obs["cell_type"]}
