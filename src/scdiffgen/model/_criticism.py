@@ -18,7 +18,8 @@ from scdiffgen.module import condition_codes
 
 from ._cells import Cells, generator_from, to_arrays
 from ._checks import check_positive_integer
-from ._generation import N_STEPS, whole_counts
+from ._generation import N_STEPS
+from ._growth import whole_counts
 from ._perturbation import Perturbation
 from ._representation import Representation
 

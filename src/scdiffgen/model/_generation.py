@@ -9,16 +9,15 @@ import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
-from scipy import sparse
-from scvi.utils import track
 
 from scdiffgen._conditions import Parts
 from scdiffgen.data import condition_table, unseen_in_training
 from scdiffgen.module import LibrarySizeModel, condition_codes
 
-from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays, to_tensors
-from ._checks import check_guidance, check_positive_integer, is_finite_number, library_sizes
+from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays
+from ._checks import check_positive_integer, is_finite_number, library_sizes
 from ._extension import Extension
+from ._growth import Growth, of_rows, whole_counts
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -87,25 +86,17 @@ class Generation(Extension):
         """
         self._require_training()
         table = condition_table(conditions, n_cells)
-        rows = table.loc[np.repeat(table.index, table.pop("n_cells"))].reset_index(drop=True)
-        encoded = self._encode(rows)
+        row_of = np.repeat(np.arange(len(table)), table.pop("n_cells"))
+        encoded = self._encode(table)
         told = {name: parts for name, parts in encoded.items() if parts.told.any()}
-        check_guidance(guidance_scale, list(told))
-        check_positive_integer("n_steps", n_steps)
-        check_positive_integer("batch_size", batch_size)
+        growth = Growth(guidance_scale, n_steps, batch_size)
+        growth.check(told)
         generator = generator_from(seed, self.device)
-        sizes = self._library_sizes(encoded, rows, library_size, generator)
-        chunks = np.split(np.arange(len(rows)), range(batch_size, len(rows), batch_size))
-        grown = []
-        for chunk in track(chunks, description="Generating", disable=silent or len(chunks) < 2):
-            conditions_of_chunk = to_tensors(told, chunk, self.device)
-            library = torch.from_numpy(sizes[chunk]).float().to(self.device)
-            counts = self.module.generate(
-                conditions_of_chunk, library, guidance_scale=guidance_scale, n_steps=n_steps, generator=generator
-            )
-            grown.append(whole_counts(counts))
-        cells = sparse.vstack(grown, format="csr")
-        return AnnData(cells, obs=self._describe(rows, encoded), var=pd.DataFrame(index=self._gene_names()))
+        rows = table.loc[row_of].reset_index(drop=True)
+        sizes = self._library_sizes(of_rows(encoded, row_of), rows, library_size, generator)
+        progress = None if silent else "Generating"
+        cells = growth.grow(self.module, of_rows(told, row_of), sizes, generator, progress)
+        return AnnData(cells, obs=self._describe(table, encoded, row_of), var=pd.DataFrame(index=self._gene_names()))
 
     def deepen(
         self,
@@ -185,17 +176,23 @@ class Generation(Extension):
             for spec in self.module.specs
         }
 
-    def _describe(self, rows: pd.DataFrame, encoded: Mapping[str, Parts[np.ndarray]]) -> pd.DataFrame:
-        """The ``.obs`` of generated cells: their conditions, and whether training cells had all of them together."""
-        obs = rows.set_axis([f"generated_{i}" for i in range(len(rows))])
+    def _describe(
+        self, table: pd.DataFrame, encoded: Mapping[str, Parts[np.ndarray]], row_of: np.ndarray
+    ) -> pd.DataFrame:
+        """The ``.obs`` of generated cells: their conditions, and whether training cells had all of them together.
+
+        Parameters
+        ----------
+        table, encoded
+            The conditions that were asked for.
+        row_of
+            Row of every cell in it.
+        """
+        obs = table.copy()
         for name, values in obs.items():
             if values.dtype.kind not in "biuf":
                 mixed = pd.api.types.infer_dtype(values).startswith("mixed")  # which cannot be written to a file
                 obs[name] = (values.astype(str).where(values.notna()) if mixed else values).astype("category")
         unseen = unseen_in_training(self.module.specs, encoded, self._training_conditions()) if encoded else None
-        return obs.assign(unseen_in_training=False if unseen is None else unseen.combination)
-
-
-def whole_counts(counts: torch.Tensor) -> sparse.csr_matrix:
-    """Dense whole counts ``(cells, genes)`` as int32 CSR."""
-    return sparse.csr_matrix(counts.cpu().numpy().astype(np.int32))
+        obs = obs.assign(unseen_in_training=False if unseen is None else unseen.combination)
+        return obs.iloc[row_of].set_axis([f"generated_{i}" for i in range(len(row_of))])

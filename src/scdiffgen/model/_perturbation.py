@@ -16,7 +16,8 @@ from scdiffgen.data import condition_table, unseen_in_training
 
 from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays, to_tensors
 from ._checks import check_guidance, check_positive_integer, is_finite_number
-from ._generation import N_STEPS, Generation, whole_counts
+from ._generation import N_STEPS, Generation
+from ._growth import whole_counts
 
 
 class Perturbation(Generation):

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, UNS_KEY
 
 from ._cells import Cells, generator_from
-from ._generation import N_STEPS, whole_counts
+from ._generation import N_STEPS
+from ._growth import whole_counts
 from ._inspection import Inspection
 from ._perturbation import Perturbation
 from ._representation import Representation
