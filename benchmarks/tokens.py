@@ -1,12 +1,16 @@
 """How readable are the tokens, and what does it cost? Read-outs compared with each other and with other factor models.
 
 ``python -m benchmarks.tokens --data kang pbmc3k paul15 --seeds 0 1 2 3 4``
+
+Every training is kept under ``parts/`` beside the results and not repeated, so a run may be stopped and started again,
+split over several commands, or completed in another environment (DRVI needs scvi-tools 1.5). Cheaper, at the price of
+models that are trained less than by default: ``--max-epochs 40 --baseline-epochs 100 --permutations 5``.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,23 +20,12 @@ import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
-from benchmarks._token_methods import VARIANTS, baselines, fit_variant
-from benchmarks._token_scores import readability, stability
+from benchmarks._token_methods import BASELINES, VARIANTS, available_baselines, fit_variant
+from benchmarks._token_parts import Part, read_parts, write_part
+from benchmarks._token_result import QUALITY, gather, token_table
+from benchmarks._token_scores import readability
 from scdiffgen.metrics import evaluate
 from scdiffgen.model import TokenDiffusion
-
-QUALITY = ("mmd", "label_accuracy", "c2st_auc_forest_pcs")
-COLUMNS = {
-    "nll": "nats per molecule",
-    "mmd": "MMD² x 1e3",
-    "c2st_auc_forest_pcs": "classifier AUC",
-    "label_accuracy": "label accuracy",
-    "enriched": "enriched",
-    "enriched_null": "enriched, permuted",
-    "sparsity": "sparsity",
-    "redundancy": "redundancy",
-    "stability": "stability",
-}
 
 
 @dataclass(frozen=True)
@@ -43,21 +36,30 @@ class Settings:
     ----------
     seeds
         Seeds of training; the split is that of the first, so that runs can be compared.
-    variants
-        Names of read-outs to train.
+    variants, baselines
+        Names of read-outs to train, and of other methods.
     n_programs
         Number of programs of the other methods.
     n_permutations
         Permutations of the genes behind the null of enrichment.
-    max_epochs
-        Epochs of every model; ``None`` is the default of each.
+    max_epochs, baseline_epochs
+        Epochs of our models and of other networks; ``None`` is the default of each.
     """
 
     seeds: Sequence[int] = (0, 1, 2, 3, 4)
     variants: Sequence[str] = tuple(VARIANTS)
+    baselines: Sequence[str] = tuple(BASELINES)
     n_programs: int = 8
     n_permutations: int = 20
     max_epochs: int | None = None
+    baseline_epochs: int | None = None
+
+    def of(self, method: str) -> dict[str, Any]:
+        """What the scores of a method depend on."""
+        common = {"split": self.seeds[0], "n_permutations": self.n_permutations}
+        if method in VARIANTS:
+            return {**common, "max_epochs": self.max_epochs}
+        return {**common, "max_epochs": self.baseline_epochs, "n_programs": self.n_programs}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -65,53 +67,61 @@ def main(arguments: Sequence[str] | None = None) -> None:
     known = [name for name in available() if name != "pbmc68k"] or ["pbmc68k"]
     parser.add_argument("--data", nargs="+", choices=list(DATASETS), default=known, help="default: what is there")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
-    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
+    parser.add_argument("--variants", nargs="*", choices=list(VARIANTS), default=list(VARIANTS))
+    parser.add_argument("--baselines", nargs="*", choices=list(BASELINES), default=available_baselines())
+    parser.add_argument("--max-epochs", type=int, help="epochs of our models (their default)")
+    parser.add_argument("--baseline-epochs", type=int, help="epochs of other networks (their default)")
+    parser.add_argument("--permutations", type=int, default=Settings.n_permutations, help="behind the null (20)")
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
-    settings = Settings(options.seeds, options.variants)
+    settings = Settings(
+        seeds=options.seeds,
+        variants=options.variants,
+        baselines=options.baselines,
+        n_permutations=options.permutations,
+        max_epochs=options.max_epochs,
+        baseline_epochs=options.baseline_epochs,
+    )
     if options.quick:
-        settings = Settings(options.seeds[:2], ("default", "nested"), n_programs=4, n_permutations=1, max_epochs=1)
+        settings = Settings(options.seeds[:2], ("default", "nested"), options.baselines, 4, 1, 1, 1)
+    folder = output_folder(options.output, quick=options.quick)
     for name in ["pbmc68k"] if options.quick else options.data:
-        run(name, settings, options.threads, output_folder(options.output, quick=options.quick))
+        result = run(name, settings, options.threads, folder)
+        print(f"\n## {name}\n\n{token_table(result)}", flush=True)
 
 
 def run(name: str, settings: Settings, threads: int, folder: Path) -> dict[str, Any]:
-    """Measure one data set; results are written after every method."""
-    result: dict[str, Any] = {
-        "benchmark": "tokens",
-        "data": {"name": name, "description": DATASETS[name].description},
-        "settings": {"n_permutations": settings.n_permutations, "max_epochs": settings.max_epochs},
-        "environment": environment(threads, settings.seeds),
-        "rows": [],
-    }
+    """Measure one data set, seed by seed; what is measured already is left, and results are written after each part."""
     split = load_split(name, settings.seeds[0])
-    for row in measure(split, settings):
-        result["rows"].append(row)
-        write_result(folder, f"tokens-{name}", result)
-        print(f"{name}: {row['method']} done", flush=True)
-    print(f"\n## {name}\n\n{table(result)}")
+    parts_folder = folder / "parts" / f"tokens-{name}"
+    made_with = environment(threads, settings.seeds)
+    parts = [part for part in read_parts(parts_folder) if part.settings == settings.of(part.method)]
+    done = {(part.method, part.seed) for part in parts}
+    for seed in settings.seeds:
+        for method in (*settings.variants, *settings.baselines):
+            if (method, seed) not in done:
+                parts.append(measure(split, method, seed, settings, made_with))
+                write_part(parts_folder, parts[-1])
+                write_result(folder, f"tokens-{name}", gather(split, parts))
+                print(f"{name}: {method}, seed {seed}", flush=True)
+    result = gather(split, parts)
+    write_result(folder, f"tokens-{name}", result)
     return result
 
 
-def measure(split: Split, settings: Settings) -> Iterator[dict[str, Any]]:
-    """A row for each method: the mean of every score over the seeds, and those of each seed."""
-    for variant in settings.variants:
-        loadings, scores = [], []
-        for seed in settings.seeds:
-            scvi.settings.seed = seed
-            model = fit_variant(split, variant, settings.max_epochs)
-            loadings.append(model.get_token_loadings())
-            scores.append(quality(model, split, seed) | readability(loadings[-1], settings.n_permutations, seed))
-        yield _row(variant, "ours", loadings, scores)
-    for name, fit in baselines().items():
-        loadings, scores = [], []
-        for seed in settings.seeds:
-            scvi.settings.seed = seed
-            of_seed = Split(split.name, seed, split.train, split.held_out, split.other)
-            loadings.append(fit(of_seed, settings.n_programs, settings.max_epochs))
-            scores.append(readability(loadings[-1], settings.n_permutations, seed))
-        yield _row(name, "other", loadings, scores)
+def measure(split: Split, method: str, seed: int, settings: Settings, made_with: Mapping[str, Any]) -> Part:
+    """Train and score one method with one seed."""
+    scvi.settings.seed = seed
+    scores = {}
+    if method in VARIANTS:
+        model = fit_variant(split, method, settings.max_epochs)
+        loadings, kind = model.get_token_loadings(), "ours"
+        scores = quality(model, split, seed)
+    else:
+        loadings, kind = BASELINES[method](split, seed, settings.n_programs, settings.baseline_epochs), "other"
+    scores |= readability(loadings, settings.n_permutations, seed)
+    return Part(method, kind, seed, settings.of(method), scores, made_with, loadings)
 
 
 def quality(model: TokenDiffusion, split: Split, seed: int) -> dict[str, float]:
@@ -131,20 +141,6 @@ def quality(model: TokenDiffusion, split: Split, seed: int) -> dict[str, float]:
     ).loc[("overall", "generated")]
     nll = model.get_nll(split.held_out.copy(), seed=seed, silent=True)["nll"].sum() / split.held_out.X.sum()
     return {"nll": float(nll), **{metric: float(scores[metric]) for metric in QUALITY}}
-
-
-def _row(method: str, kind: str, loadings: list[pd.DataFrame], scores: list[dict[str, float]]) -> dict[str, Any]:
-    mean = pd.DataFrame(scores).mean().to_dict()
-    return {"method": method, "kind": kind, "scores": mean | {"stability": stability(loadings)}, "seeds": scores}
-
-
-def table(result: dict[str, Any]) -> str:
-    """Markdown, a row a method."""
-    lines = ["| read-out | " + " | ".join(COLUMNS.values()) + " |", "|" + "---|" * (len(COLUMNS) + 1)]
-    for row in result["rows"]:
-        values = [row["scores"].get(column, float("nan")) * (1e3 if column == "mmd" else 1) for column in COLUMNS]
-        lines.append(f"| {row['method']} | " + " | ".join("" if v != v else f"{v:.3f}" for v in values) + " |")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import tokens
+from benchmarks import render, tokens
+from benchmarks._record import read_result, write_result
 from benchmarks._token_scores import permuted, redundancy, sparsity, stability
 
 from scdiffgen.datasets import pbmc68k
@@ -40,15 +42,61 @@ def test_permuting_keeps_the_values_and_their_correlations() -> None:
     assert sorted(other.index) == sorted(loadings.index) and not other.index.equals(loadings.index)
 
 
-def test_a_quick_run_writes_a_row_for_every_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Run in tiny with two gene sets and one generation score; the result that is written."""
     pytest.importorskip("decoupler", reason="needs the extra `enrichment`")
     genes = pbmc68k().var_names[:40]
     monkeypatch.setattr("benchmarks._token_scores.GENE_SETS", {"one": genes[:20], "other": genes[20:]})
     monkeypatch.setattr("benchmarks.tokens.QUALITY", ("mmd",))
-    tokens.main(["--quick", "--seeds", "0", "--threads", "1", "--output", str(tmp_path)])
-    rows = json.loads((tmp_path / "tokens-pbmc68k.json").read_text())["rows"]
-    methods = [row["method"] for row in rows]
-    assert methods[:5] == ["default", "nested", "PCA", "NMF", "LDVAE"]
-    for row in rows:
-        assert {"enriched", "enriched_null", "sparsity", "redundancy", "stability"} <= set(row["scores"])
+
+    def run(*arguments: str) -> dict[str, Any]:
+        tokens.main(["--quick", "--threads", "1", "--output", str(tmp_path), *arguments])
+        return read_result(tmp_path / "tokens-pbmc68k.json")
+
+    return run
+
+
+def test_a_quick_run_writes_a_row_for_every_method(quick: Callable) -> None:
+    result = quick("--seeds", "0")
+    assert [row["method"] for row in result["rows"]][:5] == ["default", "nested", "PCA", "NMF", "LDVAE"]
+    for row in result["rows"]:
+        assert {"enriched", "enriched_null", "sparsity", "redundancy"} <= set(row["scores"])
         assert ("nll" in row["scores"]) == (row["kind"] == "ours")
+        assert row["scores"]["stability"] == []  # of one seed
+
+
+def test_a_run_goes_on_where_it_stopped(quick: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = quick("--seeds", "0", "--baselines", "PCA", "NMF")
+    fitted = []
+    fit = tokens.fit_variant
+    monkeypatch.setattr(tokens, "fit_variant", lambda *arguments: fitted.append(arguments[1]) or fit(*arguments))
+    again = quick("--seeds", "0", "1", "--baselines", "PCA")
+    assert fitted == ["default", "nested"]  # of the second seed alone
+    rows = {row["method"]: row for row in again["rows"]}
+    assert rows["NMF"] == next(row for row in first["rows"] if row["method"] == "NMF")  # though not asked for again
+    assert rows["default"]["seeds"] == rows["PCA"]["seeds"] == [0, 1]
+    assert len(rows["default"]["scores"]["stability"]) == 1
+
+
+def test_the_page_shows_medians_and_what_is_nearer_to_the_ideal(tmp_path: Path) -> None:
+    environment = {"commit": "abc1234", "command": "python -m benchmarks.tokens", "python": "3.11", "packages": {}}
+    rows = [
+        {"method": "default", "kind": "ours", "scores": {"mmd": [2e-3, 1e-3, 9e-3], "sparsity": [0.4]}},
+        {"method": "nested", "kind": "ours", "scores": {"mmd": [-1.5e-3], "sparsity": [0.1]}},
+        {"method": "non-negative", "kind": "ours", "scores": {"mmd": [-2.5e-3]}},
+        {"method": "PCA", "kind": "other", "scores": {"sparsity": [0.6], "stability": []}},
+    ]
+    result = {
+        "benchmark": "tokens",
+        "data": {"name": "pbmc68k", "description": "made up", "n_train": 8, "n_held_out": 2, "n_genes": 3},
+        "settings": {"ours": {"max_epochs": 40, "n_permutations": 3}, "other": {"max_epochs": None}},
+        "environments": [environment | {"device": "CPU", "threads": 1, "seeds": [0]}],
+        "rows": [row | {"seeds": [0, 1, 2]} for row in rows],
+    }
+    write_result(tmp_path / "results", "tokens-pbmc68k", result)
+    page = render.render(tmp_path / "results", tmp_path).read_text()
+    assert "| default (3) |  | 2.00 (1.00 to 9.00) |" in page
+    assert "MMD² x 1000 (2.00): better with nested (-1.50)." in page
+    assert "sparsity (0.40): better with PCA (0.60)." in page
+    assert "40 epochs" in page
