@@ -43,6 +43,7 @@ class UrnPrediction(NamedTuple):
 
     log_rates: Tensor  # (cells, genes), absolute: their scale against the weights matters
     weights: Tensor  # (genes,), not negative
+    log_total: Tensor | None = None  # (cells,), logarithm of the sum of the rates, where it is known
 
     def log_prob(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(cells, genes)`` of the next molecule for a dense state ``(cells, genes)``."""
@@ -53,12 +54,15 @@ class UrnPrediction(NamedTuple):
         """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
         rows, columns = row_indices(state), state.col_indices()
         reinforced = self.weights[columns] * state.values()
-        total = self.log_rates.logsumexp(1).exp().index_add(0, rows, reinforced)
+        log_total = self.log_rates.logsumexp(1) if self.log_total is None else self.log_total
+        total = log_total.exp().index_add(0, rows, reinforced)
         return (self.log_rates[rows, columns].exp() + reinforced).log() - total.log()[rows]
 
 
 def thinning_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Draw a probability ``(cells,)`` of keeping a molecule for each training cell.
+
+    Of library sizes ``(cells, kinds)`` all of a cell get the same place on the way from the empty to the whole cell.
 
     Half of the cells: uniform on (0, 1). Other half: the expected number of molecules is log-uniform on
     [0.5, ``library``], because the first molecules decide the cell and are otherwise hardly ever seen. Both are
@@ -67,7 +71,7 @@ def thinning_levels(library: Tensor, generator: torch.Generator | None = None) -
     n_cells = library.shape[0]
     order = torch.randperm(n_cells, generator=generator, device=library.device)
     jitter = torch.rand(n_cells, generator=generator, device=library.device, dtype=library.dtype)
-    uniform = (order + jitter) / n_cells
+    uniform = ((order + jitter) / n_cells).reshape(n_cells, *[1] * (library.ndim - 1))
     log_uniform = 0.5 * (2 * library).clamp(min=1) ** (2 * uniform - 1).clamp(min=0) / library.clamp(min=1)
     return torch.where(uniform < 0.5, 2 * uniform, log_uniform.clamp(max=1))
 

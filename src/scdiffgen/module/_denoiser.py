@@ -173,4 +173,4 @@ class Denoiser(ConditionedDenoiser):
         scores: GeneScores = self.network(state, n_molecules, library, condition)
         for added in self.added_scores(state, n_molecules, library, conditions, teaching).values():
             scores = scores._replace(logits=scores.logits + effect_scale * added)
-        return UrnPrediction(scores.log_rates(), scores.urn_weights)
+        return UrnPrediction(scores.log_rates(), scores.urn_weights, scores.log_concentration[:, 0])

@@ -134,9 +134,13 @@ class DiffusionTrainingPlan(pl.LightningModule):
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Scale large gradients down; skip a step whose gradient is not finite, or far out of the usual."""
-        norm = float(torch.nn.utils.clip_grad_norm_(self.module.denoiser.parameters(), self.config.max_grad_norm))
+        parameters = list(self.module.denoiser.parameters())
+        total = torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        norm = float(total)
         usual = statistics.median(self._norms) if len(self._norms) == N_USUAL else math.inf
         if norm <= SPIKE * usual and math.isfinite(norm):
+            if norm > self.config.max_grad_norm:
+                torch.nn.utils.clip_grads_with_norm_(parameters, self.config.max_grad_norm, total)
             self._norms.append(norm)
             self._n_skipped = 0
             return
