@@ -1,5 +1,16 @@
 """The mathematics of corruption and generation: functions of tensors and of any callable predictor."""
 
+from ._blocks import (
+    BlockPrediction,
+    Blocks,
+    block_levels,
+    block_likelihood_bound,
+    block_loss,
+    grow_blocks,
+    split_thinned,
+    thin_blocks,
+    without_blocks,
+)
 from ._ema import update_ema
 from ._gaussian import (
     PredictionKind,
@@ -39,7 +50,7 @@ from ._schedules import (
     time_grid,
     time_of_signal,
 )
-from ._sparse import column_sums, row_sums, with_values
+from ._sparse import column_sums, row_sums, side_by_side, with_values
 from ._thinning import (
     Thinned,
     UrnPrediction,
@@ -52,6 +63,8 @@ from ._thinning import (
 )
 
 __all__ = [
+    "BlockPrediction",
+    "Blocks",
     "Denoise",
     "GuidedPrediction",
     "Level",
@@ -71,6 +84,9 @@ __all__ = [
     "WeightingKind",
     "add_noise",
     "ancestral",
+    "block_levels",
+    "block_likelihood_bound",
+    "block_loss",
     "column_sums",
     "cosine_schedule",
     "ddim",
@@ -79,6 +95,7 @@ __all__ = [
     "error_weight",
     "euler",
     "gaussian_loss",
+    "grow_blocks",
     "grow_molecules",
     "guide",
     "guide_denoisers",
@@ -91,7 +108,10 @@ __all__ = [
     "rectified_schedule",
     "row_sums",
     "sampler",
+    "side_by_side",
+    "split_thinned",
     "thin",
+    "thin_blocks",
     "thin_to",
     "thinning_levels",
     "time_grid",
@@ -101,4 +121,5 @@ __all__ = [
     "to_velocity",
     "update_ema",
     "with_values",
+    "without_blocks",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -32,3 +33,21 @@ def column_sums(counts: Tensor) -> Tensor:
     """Sum per column ``(genes,)`` of a CSR tensor."""
     values = counts.values()
     return values.new_zeros(counts.shape[1]).index_add_(0, counts.col_indices(), values)
+
+
+def side_by_side(parts: Sequence[Tensor]) -> Tensor:
+    """Join CSR tensors of the same cells: their columns side by side, in rows whose columns ascend as theirs do."""
+    first, *others = parts
+    if not others:
+        return first
+    n_stored = sum(part.values().numel() for part in parts)
+    crow = torch.stack([part.crow_indices().long() for part in parts]).sum(0)
+    columns = torch.empty(n_stored, dtype=torch.long, device=first.device)
+    values = first.values().new_empty(n_stored)
+    free, n_columns = crow[:-1].clone(), 0  # next free place of each row
+    for part in parts:
+        begin = part.crow_indices().long()
+        place = torch.arange(part.values().numel(), device=first.device) + (free - begin[:-1])[row_indices(part)]
+        columns[place], values[place] = part.col_indices().long() + n_columns, part.values()
+        free, n_columns = free + begin.diff(), n_columns + part.shape[1]
+    return torch.sparse_csr_tensor(crow, columns, values, (first.shape[0], n_columns))

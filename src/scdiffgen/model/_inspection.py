@@ -12,7 +12,6 @@ from anndata import AnnData
 from scipy import sparse
 
 from scdiffgen.data import condition_table
-from scdiffgen.diffusion import thin
 from scdiffgen.module import attention_weights, growth_path
 
 from ._cells import Cells, generator_from, to_tensors
@@ -75,7 +74,7 @@ class Inspection(Generation, Tokens):
         total = np.zeros((len(levels), len(module.ema_denoiser.network.trunk.transformer.blocks), *[len(order)] * 2))
         for counts, conditions in cells:
             for position, level in enumerate(levels):
-                kept = thin(counts, torch.full_like(module.library(counts), level), generator)
+                kept = module.keep(counts, level, generator)
                 weights = attention_weights(module.ema_denoiser, kept, conditions)
                 total[position] += weights.sum(1).cpu().numpy()
         tokens = self._token_names()

@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from scdiffgen.diffusion import column_sums
+from scdiffgen.diffusion import column_sums, side_by_side
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from torch import Tensor
 
 
-def counts_from_batch(tensors: Mapping[str, Tensor]) -> Tensor:
-    """Counts of the cells of a minibatch, as a CSR tensor ``(cells, genes)`` whichever way they were loaded."""
-    counts = tensors["X"]
-    return counts if counts.layout == torch.sparse_csr else counts.to_sparse_csr()
+def counts_from_batch(tensors: Mapping[str, Tensor], keys: Sequence[str] = ("X",)) -> Tensor:
+    """Counts of the cells of a minibatch, as a CSR tensor ``(cells, genes)`` whichever way they were loaded.
+
+    Parameters
+    ----------
+    tensors
+        The minibatch.
+    keys
+        What the counts are called in it; those of several kinds are laid side by side.
+    """
+    parts = [tensors[key] for key in keys]
+    return side_by_side([part if part.layout == torch.sparse_csr else part.to_sparse_csr() for part in parts])
 
 
 def gene_frequencies(batches: Iterable[Tensor], n_vars: int) -> Tensor:

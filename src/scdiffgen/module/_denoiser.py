@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from scdiffgen._conditions import ConditionSpec, Parts
-from scdiffgen.diffusion import Thinned, UrnPrediction
+from scdiffgen.diffusion import Thinned, UrnPrediction, row_sums
 from scdiffgen.nn import (
     ConditionEmbedder,
     ConditionOptions,
@@ -173,4 +173,12 @@ class Denoiser(ConditionedDenoiser):
         scores: GeneScores = self.network(state, n_molecules, library, condition)
         for added in self.added_scores(state, n_molecules, library, conditions, teaching).values():
             scores = scores._replace(logits=scores.logits + effect_scale * added)
+        return self.prediction(scores)
+
+    def prediction(self, scores: GeneScores) -> UrnPrediction:
+        """Rates of the next molecule from the scores of the genes."""
         return UrnPrediction(scores.log_rates(), scores.urn_weights, scores.log_concentration[:, 0])
+
+    def library(self, counts: Tensor) -> Tensor:
+        """Library sizes ``(cells,)`` of CSR counts."""
+        return row_sums(counts, counts.values())

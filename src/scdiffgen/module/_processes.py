@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._gaussian import GaussianModule
+from ._joint import JointThinningModule
 from ._latent import LatentModule
 from ._process import DiffusionModule
 from ._thinning import ThinningModule
@@ -17,3 +18,12 @@ def process_module(process: str) -> type[DiffusionModule]:
     if process not in PROCESSES:
         raise ValueError(f"`process` is {process!r}: choose one of {list(PROCESSES)}.")
     return PROCESSES[process]
+
+
+def joint_module(process: str) -> type[JointThinningModule]:
+    """The module of a process for molecules of several kinds; only thinning has one."""
+    if process_module(process) is not ThinningModule:
+        raise ValueError(
+            f"`process` is {process!r}, but several modalities need one that takes molecules away: 'thinning'."
+        )
+    return JointThinningModule

@@ -62,13 +62,13 @@ class ThinningModule(DiffusionModule):
         thinned = thin(counts, thinning_levels(self.library(counts)))
         prediction = self.denoiser(thinned, conditions, teaching)
         cross_entropy = molecule_loss(prediction, thinned)
-        return _loss_output(cross_entropy, penalty=self.denoiser.network.readout.penalty())
+        return loss_output(cross_entropy, penalty=self.denoiser.network.readout.penalty())
 
     @torch.no_grad()
     def validation_loss(self, counts: Tensor, conditions: Conditions, generator: torch.Generator) -> LossOutput:
         """The same of the averaged network, nothing withheld, at the given randomness."""
         thinned = thin(counts, thinning_levels(self.library(counts), generator), generator)
-        return _loss_output(molecule_loss(self.ema_denoiser(thinned, conditions), thinned))
+        return loss_output(molecule_loss(self.ema_denoiser(thinned, conditions), thinned))
 
     @torch.no_grad()
     def nll_bound(self, counts: Tensor, conditions: Conditions, generator: torch.Generator | None = None) -> Tensor:
@@ -120,11 +120,19 @@ class ThinningModule(DiffusionModule):
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """Thin cells to a share ``keep`` of their molecules, and grow them again under other conditions."""
-        library = self.library(counts)
-        kept = thin(counts, torch.full_like(library, keep), generator).state.to_dense()
+        kept = self.keep(counts, keep, generator)
         return self.generate(
-            asked, library, start=kept, guidance_scale=guidance_scale, n_steps=n_steps, generator=generator
+            asked,
+            kept.library,
+            start=kept.state.to_dense(),
+            guidance_scale=guidance_scale,
+            n_steps=n_steps,
+            generator=generator,
         )
+
+    def keep(self, counts: Tensor, share: float, generator: torch.Generator | None = None) -> Thinned:
+        """Thin cells to a share of their molecules."""
+        return thin(counts, torch.full((len(counts),), share, device=counts.device), generator)
 
     def guide(
         self, unconditional: MoleculePredictor, conditional: Sequence[MoleculePredictor], scales: Sequence[float]
@@ -138,10 +146,14 @@ class ThinningModule(DiffusionModule):
         condition = denoiser.embed_conditions(conditions, n_cells)
 
         def predict(state: Tensor, library: Tensor) -> UrnPrediction:
-            n_molecules = state.sum(1)
+            n_molecules = self.n_molecules(state)
             return denoiser.predict(state.to_sparse_csr(), n_molecules, library, condition, conditions, effect_scale)
 
         return predict
+
+    def n_molecules(self, state: Tensor) -> Tensor:
+        """Molecules there ``(cells,)`` in dense cells."""
+        return state.sum(1)
 
     @torch.no_grad()
     def expression(self, counts: Tensor, conditions: Conditions) -> Tensor:
@@ -168,5 +180,6 @@ class ThinningModule(DiffusionModule):
         return readout.loadings() if isinstance(readout, AdditiveReadout) else None
 
 
-def _loss_output(cross_entropy: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
+def loss_output(cross_entropy: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
+    """Mean over the cells, penalty added."""
     return LossOutput(loss=cross_entropy.mean() + penalty, n_obs_minibatch=len(cross_entropy))

@@ -9,7 +9,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import Thinned, row_sums
+from scdiffgen.diffusion import Thinned
 from scdiffgen.nn import Attention, CountEncoder, LinearEncoder
 
 from ._denoiser import Conditions, Denoiser
@@ -38,7 +38,7 @@ def contributions(denoiser: Denoiser, counts: Tensor, conditions: Conditions, ge
         Positions of the genes to return.
     """
     readout = denoiser.network.additive_readout
-    library = row_sums(counts, counts.values())
+    library = denoiser.library(counts)
     whole = Thinned(counts, torch.zeros_like(counts.values()), library, library)
     condition = denoiser.embed_conditions(conditions, len(library))
     weights = readout.loadings()
@@ -65,7 +65,7 @@ def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Conditio
     its output and multiplied by its weights.
     """
     network, encoder = denoiser.network, _weighing_encoder(denoiser)
-    library = row_sums(counts, counts.values())
+    library = denoiser.library(counts)
     conditioning = network.trunk.conditioning(library, library, denoiser.embed_conditions(conditions, len(library)))
     sums = encoder.read(counts).detach().requires_grad_()
     activation = torch.einsum(

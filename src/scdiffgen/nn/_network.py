@@ -63,7 +63,8 @@ class ScoreNetwork(nn.Module):
         state
             Corrupted cells ``(cells, genes)``.
         level, library
-            Noise level, and molecules in the finished cell, ``(cells,)``.
+            Noise level, and molecules in the finished cell, ``(cells,)``; of several kinds of molecules
+            ``(cells, kinds)``.
         condition
             Embedded conditions: one vector a cell ``(cells, conditioning_dim)`` with ``conditioning="adaln"``,
             otherwise several ``(cells, vectors, conditioning_dim)``.
@@ -91,7 +92,7 @@ class TokenNetwork(ScoreNetwork):
 
     def __init__(self, n_genes: int, size: NetworkSize) -> None:
         super().__init__(n_genes, size, "counts")
-        self.urn = Urn(n_genes, size.conditioning_dim)
+        self.urn = Urn(n_genes, size.conditioning_dim, size.n_levels)
 
     def forward(self, state: Tensor, n_molecules: Tensor, library: Tensor, condition: Tensor) -> GeneScores:
         """Scores of the genes for the next molecule.
@@ -101,7 +102,7 @@ class TokenNetwork(ScoreNetwork):
         state
             Molecules there, CSR or dense ``(cells, genes)``.
         n_molecules, library
-            Molecules there, and in the finished cell, ``(cells,)``.
+            Molecules there, and in the finished cell, ``(cells,)``; of several kinds ``(cells, kinds)``.
         condition
             As in :meth:`read`.
         """

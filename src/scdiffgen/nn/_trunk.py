@@ -55,6 +55,8 @@ class NetworkSize:
     attention
         Whether tokens attend to those of their own cell (``"within"``), or then also to those of the other cells of the
         minibatch (``"across"``): a cell then depends on the cells it comes with.
+    n_levels
+        Noise levels, and library sizes, of a cell: one for each kind of molecules.
     """
 
     n_tokens: int = 8
@@ -72,6 +74,7 @@ class NetworkSize:
     encoder: EncoderKind = "mlp"
     positions: PositionKind = "learned"
     attention: AttentionKind = "within"
+    n_levels: int = 1
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -147,7 +150,7 @@ class TokenTrunk(nn.Module):
         self.kind = size.conditioning
         self.embed_level = log_count_embedding(size.level_embedding, dim)
         self.embed_library = log_count_embedding(size.level_embedding, dim)
-        n_joined = 3 if self.kind == "adaln" else 2
+        n_joined = 2 * size.n_levels + (self.kind == "adaln")
         self.join = nn.Sequential(nn.Linear(n_joined * dim, dim), nn.SiLU(), nn.Linear(dim, dim), nn.SiLU())
         self.encoder = ENCODERS[size.encoder](n_genes, size, reads)
         if size.positions == "learned":
@@ -160,13 +163,13 @@ class TokenTrunk(nn.Module):
         )
 
     def conditioning(self, level: Tensor, library: Tensor, condition: Tensor) -> Conditioning:
-        """Join noise level and library size ``(cells,)`` with the conditions.
+        """Join noise level and library size ``(cells,)``, or several ``(cells, levels)``, with the conditions.
 
         Conditions are one vector a cell ``(cells, conditioning_dim)`` with ``"adaln"``, otherwise several ``(cells,
         vectors, conditioning_dim)``. Cross-attention has the level beside them, so that there is always one to read.
         """
-        noise = self.embed_level(torch.log1p(level) if self.reads == "counts" else level)
-        depth = self.embed_library(torch.log1p(library))
+        noise = self.embed_level(torch.log1p(level) if self.reads == "counts" else level).flatten(1)
+        depth = self.embed_library(torch.log1p(library)).flatten(1)
         if self.kind == "adaln":
             return Conditioning(self.join(torch.cat([noise, depth, condition], dim=1)))
         vector = self.join(torch.cat([noise, depth], dim=1))

@@ -13,7 +13,7 @@ class GeneScores(NamedTuple):
     """Scores of the genes: rates are ``A * softmax(logits) + urn_weights * molecules there``, A the concentration."""
 
     logits: Tensor  # (cells, genes)
-    log_concentration: Tensor  # (cells, 1), log A
+    log_concentration: Tensor  # (cells, 1), log A; or (cells, kinds), one for each kind of molecules
     urn_weights: Tensor  # (genes,)
 
     def log_rates(self) -> Tensor:
@@ -34,16 +34,19 @@ class Urn(nn.Module):
         Number of genes.
     conditioning_dim
         Length of the conditioning vector, which sets the concentration.
+    n_kinds
+        Kinds of molecules, each with a concentration of its own.
     """
 
-    def __init__(self, n_genes: int, conditioning_dim: int) -> None:
+    def __init__(self, n_genes: int, conditioning_dim: int, n_kinds: int = 1) -> None:
         super().__init__()
         self.weight_logits = nn.Parameter(torch.full((n_genes,), -3.0))
-        self.concentration = nn.Linear(conditioning_dim, 1)
+        self.concentration = nn.Linear(conditioning_dim, n_kinds)
         nn.init.zeros_(self.concentration.weight)
         nn.init.zeros_(self.concentration.bias)
 
     def forward(self, logits: Tensor, conditioning: Tensor, n_molecules: Tensor) -> GeneScores:
-        """Scores from logits ``(cells, genes)``; ``n_molecules`` ``(cells,)`` are there."""
-        log_concentration = self.concentration(conditioning) + torch.log1p(n_molecules)[:, None]
+        """Scores from logits ``(cells, genes)``; ``n_molecules`` ``(cells,)``, or ``(cells, kinds)``, are there."""
+        concentration = self.concentration(conditioning)
+        log_concentration = concentration + torch.log1p(n_molecules).reshape(concentration.shape)
         return GeneScores(logits, log_concentration, F.softplus(self.weight_logits))

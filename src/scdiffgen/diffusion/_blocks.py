@@ -1,0 +1,177 @@
+r"""Molecules of several kinds in one cell: each kind has a block of columns, a library size and a softmax of its own.
+
+A cell has :math:`L_m` molecules of kind :math:`m` (of RNA, say, and tags of proteins). Each kind is thinned by a level
+of its own, and a missing molecule of kind :math:`m` is predicted among the columns of its block, given what is there of
+all kinds. Which kind comes next is no part of the data, as the library sizes of all kinds are given. So with molecules
+of all kinds put back in one random order, :math:`n` of :math:`L = \sum_m L_m` being there,
+
+.. math:: -\log p(x \mid L_1, L_2, \dots) \le L \, \mathbb{E}_n[\text{loss}]
+          - \sum_m \log \frac{L_m!}{\prod_{g \in m} x_g!}.
+
+Convention: what is said of each kind of a cell is ``(cells, kinds)``.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ._samplers import MoleculePredictor, molecule_schedule
+from ._sparse import row_indices, row_sums, with_values
+from ._thinning import Thinned, UrnPrediction, draw_molecules, thinning_levels
+
+SHARED, GIVEN = 0.5, 0.25
+"""Shares of the training cells whose kinds are all at one level, and in which some kinds are there in full."""
+
+
+class Blocks(NamedTuple):
+    """Columns of the kinds, side by side."""
+
+    sizes: tuple[int, ...]
+
+    @property
+    def starts(self) -> list[int]:
+        """First column of each block."""
+        return [0, *accumulate(self.sizes)][:-1]
+
+    def of_columns(self, columns: Tensor) -> Tensor:
+        """Block that each of some columns is in."""
+        ends = torch.tensor(list(accumulate(self.sizes)), device=columns.device)
+        return torch.searchsorted(ends, columns.long(), right=True)
+
+    def places(self, counts: Tensor) -> Tensor:
+        """Flat position in ``(cells, kinds)`` of every stored value of a CSR tensor."""
+        return row_indices(counts) * len(self.sizes) + self.of_columns(counts.col_indices())
+
+    def sums(self, counts: Tensor, values: Tensor) -> Tensor:
+        """Sums ``(cells, kinds)`` of ``values`` that stand at the stored positions of a CSR tensor."""
+        total = values.new_zeros(counts.shape[0] * len(self.sizes)).index_add_(0, self.places(counts), values)
+        return total.unflatten(0, (counts.shape[0], len(self.sizes)))
+
+    def dense_sums(self, state: Tensor) -> Tensor:
+        """Sums ``(cells, kinds)`` of a dense tensor ``(cells, columns)``."""
+        return torch.stack([block.sum(1) for block in state.split(self.sizes, 1)], dim=1)
+
+
+class BlockPrediction(NamedTuple):
+    """Rates of the next molecule of each kind, those of a kind being compared with each other alone."""
+
+    log_rates: Tensor  # (cells, columns)
+    weights: Tensor  # (columns,)
+    log_totals: Tensor  # (cells, kinds), logarithm of the sum of the rates of each kind
+    blocks: Blocks
+
+    def log_prob(self, state: Tensor) -> Tensor:
+        """Log-probabilities ``(cells, columns)``, a distribution a kind, for a dense state ``(cells, columns)``."""
+        parts = zip(*(of_all.split(self.blocks.sizes, -1) for of_all in (*self[:2], state)), strict=True)
+        return torch.cat([UrnPrediction(rates, weights).log_prob(there) for rates, weights, there in parts], dim=1)
+
+    def log_prob_at(self, state: Tensor) -> Tensor:
+        """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
+        columns, places = state.col_indices(), self.blocks.places(state)
+        reinforced = self.weights[columns] * state.values()
+        total = self.log_totals.exp().flatten().index_add(0, places, reinforced)
+        return (self.log_rates[row_indices(state), columns].exp() + reinforced).log() - total.log()[places]
+
+
+def split_thinned(thinned: Thinned, blocks: Blocks) -> Thinned:
+    """Say of each kind how many molecules are there ``(cells, kinds)``, and how many in the whole cell."""
+    there = thinned.state.values()
+    library = blocks.sums(thinned.state, there + thinned.missing)
+    return thinned._replace(n_molecules=blocks.sums(thinned.state, there), library=library)
+
+
+def thin_blocks(counts: Tensor, keep: Tensor, blocks: Blocks, generator: torch.Generator | None = None) -> Thinned:
+    """Keep every molecule with the probability ``keep`` ``(cells, kinds)`` of its kind."""
+    values = counts.values()
+    kept = torch.binomial(values, keep.to(values.dtype).flatten()[blocks.places(counts)], generator=generator)
+    n_molecules, library = blocks.sums(counts, kept), blocks.sums(counts, values)
+    return Thinned(with_values(counts, kept), values - kept, n_molecules, library)
+
+
+def block_loss(prediction: BlockPrediction, thinned: Thinned) -> Tensor:
+    """Cross-entropy ``(cells, kinds)`` of one missing molecule of each kind, in nats; 0 where none is missing."""
+    missing = thinned.missing * prediction.log_prob_at(thinned.state)
+    cross_entropy = -prediction.blocks.sums(thinned.state, missing)
+    return cross_entropy / (thinned.library - thinned.n_molecules).clamp(min=1)
+
+
+def block_likelihood_bound(prediction: BlockPrediction, thinned: Thinned, counts: Tensor) -> Tensor:
+    r"""Upper bound ``(cells,)`` on :math:`-\log p(x \mid L_1, L_2, \dots)`, nats, at a uniform number of molecules."""
+    values, library = counts.values().double(), thinned.library.double()
+    n_missing = (library - thinned.n_molecules).sum(1).clamp(min=1)
+    cross_entropy = -row_sums(thinned.state, thinned.missing * prediction.log_prob_at(thinned.state)) / n_missing
+    orders = torch.lgamma(library + 1).sum(1) - row_sums(counts, torch.lgamma(values + 1))
+    return library.sum(1) * cross_entropy - orders
+
+
+def block_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Draw a probability ``(cells, kinds)`` of keeping a molecule, for each kind of each training cell.
+
+    In half of the cells all kinds are at one place on the way from the empty to the whole cell, as they are when cells
+    are generated or judged. In the others each kind is at a place of its own, but in half of these some are there in
+    full, and the others are predicted from them: of two kinds one, of more each with probability one half.
+    """
+    n_cells, n_kinds = library.shape
+    shared = thinning_levels(library, generator)
+    own = torch.stack([thinning_levels(of_kind, generator) for of_kind in library.unbind(1)], dim=1)
+
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(shape, generator=generator, device=library.device, dtype=library.dtype)
+
+    case = uniform(n_cells, 1)
+    predicted = (uniform(n_cells, n_kinds) * (library > 0)).argmax(1, keepdim=True)
+    given = uniform(n_cells, n_kinds) < (1.0 if n_kinds == 2 else 0.5)
+    given = given.scatter(1, predicted, torch.zeros_like(given)) & (case > 1 - GIVEN)
+    return torch.where(given, 1.0, torch.where(case < SHARED, shared, own))
+
+
+def without_blocks(library: Tensor, rate: float, generator: torch.Generator | None = None) -> Tensor:
+    """Draw which kinds of a cell are taken for not measured ``(cells, kinds)``: each at a rate, but never all of them.
+
+    Parameters
+    ----------
+    library
+        Library sizes ``(cells, kinds)``; 0 where a kind was not measured.
+    rate
+        Probability in [0, 1).
+    generator
+        Source of randomness.
+    """
+    uniform = torch.rand(library.shape, generator=generator, device=library.device)
+    kept = (uniform * (library > 0)).argmax(1, keepdim=True)  # a kind that the cell has, the most lasting one
+    return (uniform < rate).scatter(1, kept, False)
+
+
+@torch.no_grad()
+def grow_blocks(
+    predictor: MoleculePredictor,
+    library: Tensor,
+    start: Tensor,
+    blocks: Blocks,
+    *,
+    n_steps: int,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Add molecules to ``start`` ``(cells, columns)`` until each kind has ``library`` ``(cells, kinds)`` of them.
+
+    As :func:`grow_molecules`, all kinds at the same time: each in geometric steps of its own.
+    """
+    state = start.clone()
+    present = blocks.dense_sums(state).round().long()
+    target = torch.maximum(library.round().long(), present)
+    schedule = molecule_schedule(present.flatten(), target.flatten(), n_steps).unflatten(1, present.shape)
+    for now, after in zip(schedule[:-1], schedule[1:], strict=True):
+        if torch.equal(now, after):
+            continue
+        log_prob = predictor(state, library).log_prob(state)
+        for first, of_block, n_drawn in zip(
+            blocks.starts, log_prob.split(blocks.sizes, 1), (after - now).unbind(1), strict=True
+        ):
+            drawn = draw_molecules(of_block, n_drawn, generator)
+            place = drawn // of_block.shape[1] * state.shape[1] + first + drawn % of_block.shape[1]
+            state.view(-1).index_add_(0, place, torch.ones_like(place, dtype=state.dtype))
+    return state
