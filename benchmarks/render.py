@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md and its figures from the results.
+"""Write docs/benchmarks.md and its figures, and the summary in README.md, from the results.
 
 ``python -m benchmarks.render``
 """
@@ -18,6 +18,7 @@ from benchmarks import _perturbation_table
 from benchmarks._figures import augmentation_figure, generation_figure, speed_figure
 from benchmarks._perturbation_figure import perturbation_figure
 from benchmarks._perturbation_verdicts import primary, response_shortcomings
+from benchmarks._readme import write_summary
 from benchmarks._record import RESULTS, ROOT, read_result
 from benchmarks._tables import augmentation_table, generation_table, likelihood_table, speed_tables
 from benchmarks._token_result import token_shortcomings, token_table
@@ -86,8 +87,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.render", description=__doc__.splitlines()[0])
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     options = parser.parse_args(arguments)
     print(f"Written: {render(options.results, options.docs)}")
+    write_summary(options.readme, generation_results(options.results))
 
 
 def render(results: Path, docs: Path) -> Path:
@@ -102,6 +105,12 @@ def render(results: Path, docs: Path) -> Path:
     page = docs / "benchmarks.md"
     page.write_text(INTRODUCTION + ("".join(sections) or NOTHING))
     return page
+
+
+def generation_results(results: Path) -> list[dict[str, Any]]:
+    """Results of generation, in the order of their names."""
+    found = [read_result(path) for path in sorted(results.glob("*.json"))]
+    return [result for result in found if result.get("benchmark") == "generation"]
 
 
 def generation_section(name: str, result: Mapping[str, Any], docs: Path) -> str:

@@ -44,6 +44,7 @@ autosummary_ignore_module_all = False
 autosummary_imported_members = True
 autodoc_member_order = "groupwise"
 autodoc_typehints = "description"
+toc_object_entries_show_parents = "hide"
 autodoc_typehints_description_target = "documented"
 autodoc_typehints_format = "short"
 autodoc_type_aliases = {name: name for name in ("ArrayLike", "CountsLike", "Points")}
@@ -82,6 +83,8 @@ if not os.environ.get("SCDIFFGEN_DOCS_ONLINE"):
     intersphinx_mapping = {}
 
 html_theme = "sphinx_book_theme"
+html_theme_options = {"navbar_persistent": [], "show_toc_level": 2}  # the sidebar has the search field
 html_title = "scdiffgen"
 html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_show_sphinx = False

@@ -1,0 +1,29 @@
+"""The table of the README holds what was measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks import _readme, render
+from benchmarks._record import RESULTS, ROOT
+
+
+def measured(description: str, **aucs: list[float]) -> dict[str, Any]:
+    rows = [{"method": method, "kind": "", "scores": {_readme.METRIC: auc}} for method in aucs for auc in aucs[method]]
+    return {"metrics": {_readme.METRIC: {}}, "data": {"description": description}, "rows": rows}
+
+
+def test_the_table_holds_medians_and_says_what_was_not_measured(tmp_path: Path) -> None:
+    readme = tmp_path / "README.md"
+    readme.write_text(f"Before\n{_readme.START}old{_readme.END}\nAfter")
+    result = measured("Some cells", **{"other real cells": [0.4, 0.5, 0.9], _readme.OURS: [0.611]})
+    for _ in range(2):  # the second time, over what the first has written
+        _readme.write_summary(readme, [result])
+    lines = readme.read_text().splitlines()
+    assert lines[0] == "Before" and lines[-1] == "After"
+    assert "| Some cells | 0.50 | 0.61 | - | - | - |" in lines and "old" not in lines
+
+
+def test_the_readme_is_up_to_date() -> None:
+    assert _readme.summary_table(render.generation_results(RESULTS)) in (ROOT / "README.md").read_text()
