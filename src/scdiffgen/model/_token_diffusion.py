@@ -39,8 +39,8 @@ STEPS_PER_VALIDATION = 100
 
 
 def default_max_epochs(n_train: int, batch_size: int) -> int:
-    """Epochs that make ``5 * n_train ** 0.8`` steps: 800 for 560 cells, 9,200 for 12,000, 50,000 for 100,000."""
-    return max(1, round(5 * n_train**0.8 / math.ceil(n_train / batch_size)))
+    """Epochs that make ``3 * n_train ** 0.8`` steps: 480 for 560 cells, 5,500 for 12,000, 30,000 for 100,000."""
+    return max(1, round(3 * n_train**0.8 / math.ceil(n_train / batch_size)))
 
 
 class TokenDiffusion(Saving, WriteBack, CriticismOfModel):
@@ -288,7 +288,7 @@ class TokenDiffusion(Saving, WriteBack, CriticismOfModel):
         train_size: float | None = None,
         validation_size: float | None = None,
         shuffle_set_split: bool = True,
-        batch_size: int = 128,
+        batch_size: int = 256,
         early_stopping: bool = True,
         check_val_every_n_epoch: int | None = None,
         datasplitter_kwargs: dict[str, Any] | None = None,
@@ -302,7 +302,7 @@ class TokenDiffusion(Saving, WriteBack, CriticismOfModel):
         Parameters
         ----------
         max_epochs
-            Passes over the training cells; by default so many that about ``5 * n_train ** 0.8`` steps are made.
+            Passes over the training cells; by default so many that about ``3 * n_train ** 0.8`` steps are made.
         accelerator, devices
             As in Lightning; ``"auto"`` takes a GPU where there is one.
         train_size, validation_size
