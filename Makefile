@@ -4,20 +4,41 @@
 PYTHON ?= python3
 VENV := .venv$(addprefix -,$(filter-out python3,$(notdir $(PYTHON))))
 RUN := $(VENV)/bin/python
+QUIET := --quiet --disable-pip-version-check
 
 export MPLBACKEND ?= Agg
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs benchmark clean
+.PHONY: help demo test test-wheel test-matrix lint docs linkcheck benchmark clean
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: $(VENV)/installed-eval  ## train on real blood cells, generate new ones, draw them into demo_output/
 	$(RUN) scripts/demo.py
 
 test: $(VENV)/installed-test lint  ## lint, check types, and run the tests with the examples of the docstrings
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --quiet
+
+test-wheel:  ## build the wheel, check its size and contents, and run the tests on it in a clean environment
+	rm -rf dist .venv-wheel
+	$(PYTHON) -m venv .venv-wheel
+	.venv-wheel/bin/python -m pip wheel $(QUIET) --no-deps --wheel-dir dist .
+	.venv-wheel/bin/python scripts/check_wheel.py dist/*.whl
+	.venv-wheel/bin/python -m pip install $(QUIET) --constraint constraints.txt "$$(ls dist/*.whl)[test]"
+	OMP_NUM_THREADS=1 .venv-wheel/bin/python -m pytest -n 2 --quiet tests --pyargs scdiffgen
+
+# each Python with the newest allowed dependencies, and the first one with the oldest
+MATRIX := python3.11-oldest python3.11 python3.12 python3.13
+
+test-matrix: $(MATRIX:%=matrix-%)  ## run the tests with each supported Python that is here, and with the oldest dependencies
+
+matrix-%: PYTHON_OF_ROW = $(firstword $(subst -, ,$*))
+matrix-%:
+	@if ! command -v $(PYTHON_OF_ROW) > /dev/null; then echo "$*: not tested, for there is no $(PYTHON_OF_ROW) here"; else \
+	set -e; rm -rf .venv-matrix-$*; $(PYTHON_OF_ROW) -m venv .venv-matrix-$*; \
+	.venv-matrix-$*/bin/python -m pip install $(QUIET) $(if $(findstring oldest,$*),--constraint constraints-oldest.txt) --editable '.[test]'; \
+	OMP_NUM_THREADS=1 .venv-matrix-$*/bin/python -m pytest -n 2 --quiet; echo "$*: passed"; fi
 
 lint: $(VENV)/installed-test  ## check style, format and types
 	$(RUN) -m ruff check
@@ -26,6 +47,9 @@ lint: $(VENV)/installed-test  ## check style, format and types
 
 docs: $(VENV)/installed-docs  ## run the tutorials and build the documentation into docs/_build/html; a warning is an error
 	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+
+linkcheck: $(VENV)/installed-docs  ## ask every address in the documentation whether it is there; needs the network
+	$(RUN) -m sphinx -b linkcheck -D nb_execution_mode=off --keep-going --quiet docs docs/_build/linkcheck
 
 # cells of other programs are scored too: make benchmark EXTERNAL="name=folder other=folder"
 benchmark: $(VENV)/installed-benchmark  ## measure generation, responses, augmentation and speed (many hours); writes docs/benchmarks.md
@@ -39,5 +63,5 @@ $(VENV)/bin/python:
 
 # installed-test holds the package with its extra [test], and so on; made again when the requirements change
 $(VENV)/installed-%: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(RUN) -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$*]'
+	$(RUN) -m pip install $(QUIET) --constraint constraints.txt --editable '.[$*]'
 	@touch $@
