@@ -1,4 +1,4 @@
-"""Is a matrix one of molecule counts? Every value is looked at, block by block: a file need not fit in memory."""
+"""Is a matrix one of molecule counts? It is looked at block by block: a file need not fit in memory."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import h5py
 import numpy as np
+import zarr
 from anndata.abc import CSCDataset, CSRDataset
 from scipy import sparse
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 History = Literal["divided", "scaled", "log-normalised", "normalised", "estimated"]
 
 BLOCK_VALUES = 2**24  # values looked at together: 128 MiB as float64
+N_BLOCKS_LOOKED_AT = 8  # of a matrix that is not in memory, unless all of it is to be read
 N_CELLS_LOOKED_AT = 100  # to tell what was done to values that are no counts
 LARGEST_LIBRARY = 2**24  # molecules of a cell: float32 holds no odd number beyond
 LARGEST_LOG = 20.0  # exp(20) molecules are more than any cell has
@@ -39,14 +41,16 @@ class CountReport:
         return self.n_negative + self.n_fractional + self.n_not_finite
 
 
-def check_counts(matrix: Any) -> CountReport:
-    """Look at every value of a matrix.
+def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
+    """Look at the values of a matrix.
 
     Parameters
     ----------
     matrix
-        (cells, genes) array, SciPy sparse matrix or array, or a dataset on disk: ``h5py.Dataset`` or one of AnnData's
-        sparse datasets.
+        (cells, genes) array, SciPy sparse matrix or array, dataset on disk (``h5py.Dataset``, ``zarr.Array`` or one of
+        AnnData's sparse datasets), or a lazy array of Dask.
+    whole
+        Whether all of a matrix that is not in memory is read; otherwise blocks spread over it.
 
     Returns
     -------
@@ -64,23 +68,24 @@ def check_counts(matrix: Any) -> CountReport:
     (1, (0, 1, 0.5), [1])
     """
     report = CountReport()
-    totals = np.zeros(matrix.shape[0])
-    for row, column, block in blocks(matrix):
+    totals, looked_at = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[0], dtype=bool)
+    for row, column, block in blocks(matrix, whole=whole):
+        looked_at[row : row + block.shape[0]] = True
         totals[row : row + block.shape[0]] += np.asarray(block.sum(axis=1, dtype=np.float64)).ravel()
         _add_faults(report, row, column, block)
         if report.n_bad and report.looks is None:
             report.looks = _history(block)
-    report.empty_cells = np.flatnonzero(totals == 0)
+    report.empty_cells = np.flatnonzero((totals == 0) & looked_at)
     report.full_cells = np.flatnonzero(totals > LARGEST_LIBRARY)
     return report
 
 
-def blocks(matrix: Any) -> Iterator[tuple[int, int, Any]]:
+def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]:
     """Cut a matrix in blocks along the direction in which it is stored.
 
     Parameters
     ----------
-    matrix
+    matrix, whole
         (cells, genes), as for :func:`check_counts`.
 
     Yields
@@ -92,7 +97,9 @@ def blocks(matrix: Any) -> Iterator[tuple[int, int, Any]]:
     >>> [(row, column, block.shape) for row, column, block in blocks(np.zeros((3, 2)))]
     [(0, 0, (3, 2))]
     """
-    if not (isinstance(matrix, np.ndarray | h5py.Dataset | CSRDataset | CSCDataset) or sparse.issparse(matrix)):
+    lazy = hasattr(matrix, "compute")
+    in_memory = isinstance(matrix, np.ndarray) or sparse.issparse(matrix)
+    if not (in_memory or lazy or isinstance(matrix, h5py.Dataset | zarr.Array | CSRDataset | CSCDataset)):
         raise TypeError(f"a {type(matrix).__module__}.{type(matrix).__name__} is not read as counts")
     if np.dtype(matrix.dtype).kind not in "biuf":
         raise TypeError(f"values of dtype {matrix.dtype} are no counts")
@@ -101,9 +108,15 @@ def blocks(matrix: Any) -> Iterator[tuple[int, int, Any]]:
     by_column = getattr(matrix, "format", None) == "csc"
     length, width = matrix.shape[::-1] if by_column else matrix.shape
     step = max(1, BLOCK_VALUES // max(1, width))
-    for start in range(0, length, step):
+    starts = list(range(0, length, step))
+    if not (in_memory or whole or by_column):
+        spread = np.linspace(0, len(starts) - 1, min(N_BLOCKS_LOOKED_AT, len(starts))).astype(int)
+        starts = [starts[place] for place in spread]
+    for start in starts:
         span = slice(start, start + step)
-        yield (0, start, matrix[:, span]) if by_column else (start, 0, matrix[span])
+        block = matrix[:, span] if by_column else matrix[span]
+        block = block.compute(scheduler="synchronous") if lazy else block
+        yield (0, start, block) if by_column else (start, 0, block)
 
 
 def _add_faults(report: CountReport, row: int, column: int, block: Any) -> None:

@@ -57,6 +57,8 @@ class CountsField(LayerField):
     def validate_field(self, adata: AnnData) -> None:
         """Raise if the data are no counts; change nothing.
 
+        Of a large matrix that is not in memory some blocks are looked at; :meth:`check_the_rest` reads all of it.
+
         Parameters
         ----------
         adata
@@ -79,8 +81,23 @@ class CountsField(LayerField):
         matrix = self.get_field_data(adata)
         if matrix is None:
             raise ValueError(f"{self._place} is empty. Name the layer that holds the counts (`layer=`).")
+        self._raise_unless_counts(adata, matrix, whole=False)
+
+    def check_the_rest(self, adata: AnnData) -> None:
+        """Raise if data that are not in memory are no counts, of which some were looked at when they were registered.
+
+        Parameters
+        ----------
+        adata
+            Registered cells.
+        """
+        matrix = self.get_field_data(adata)
+        if not (isinstance(matrix, np.ndarray) or sparse.issparse(matrix)):
+            self._raise_unless_counts(adata, matrix, whole=True)
+
+    def _raise_unless_counts(self, adata: AnnData, matrix: Any, *, whole: bool) -> None:
         try:
-            report = check_counts(matrix)
+            report = check_counts(matrix, whole=whole)
         except TypeError as error:
             raise ValueError(
                 f"{self._place}: {error}. Give a numeric array or a CSR matrix in memory (`adata.to_memory()`), or "

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 import numpy as np
 import pandas as pd
+import torch
 from anndata import AnnData
 from scvi.model.base import BaseModelClass, UnsupervisedTrainingMixin
 
 from scdiffgen._constants import REGISTRY_KEYS
 from scdiffgen.module import DiffusionModule, ThinningModule
+from scdiffgen.train import cell_loader
 
 from ._checks import check_cells
 
@@ -19,6 +22,7 @@ class ModelBase(UnsupervisedTrainingMixin, BaseModelClass):
     """A model of scvi-tools with our module."""
 
     module: DiffusionModule
+    _data_loader_cls = staticmethod(cell_loader)
 
     def _require_training(self) -> None:
         if not self.is_trained_:
@@ -48,6 +52,13 @@ class ModelBase(UnsupervisedTrainingMixin, BaseModelClass):
 
     def _gene_names(self) -> pd.Index:
         return pd.Index(self.get_var_names())
+
+    def _weights_id(self) -> str:
+        """Twelve hexadecimal digits that are the same for the same averaged weights, also after saving and loading."""
+        digest = sha256()
+        for tensor in self.module.ema_denoiser.state_dict().values():
+            digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
+        return digest.hexdigest()[:12]
 
     def _batch_name(self) -> str:
         for spec in self.module.specs:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from scvi.utils import setup_anndata_dsp
 
-from scdiffgen.data import Manager, condition_specs, fields_for, forget_copied_setup, required_state
+from scdiffgen.data import CountsField, Manager, condition_specs, fields_for, forget_copied_setup, required_state
 from scdiffgen.module import DiffusionModule, InterventionKind, process_module
 from scdiffgen.nn import (
     AttentionKind,
@@ -30,6 +30,7 @@ from ._checks import check_accelerator, check_cells, check_positive_integer, che
 from ._criticism import CriticismOfModel
 from ._presets import Preset, default_preset, network_size
 from ._saving import Saving
+from ._streaming import Streaming
 from ._write_back import WriteBack
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def default_max_epochs(n_train: int, batch_size: int) -> int:
     return max(1, round(3 * n_train**0.8 / math.ceil(n_train / batch_size)))
 
 
-class TokenDiffusion(Saving, WriteBack, CriticismOfModel):
+class TokenDiffusion(Saving, WriteBack, Streaming, CriticismOfModel):
     """Conditional token diffusion on single-cell counts.
 
     A cell is a bag of molecules. The model learns to put back molecules that were taken out at random, through a few
@@ -342,6 +343,9 @@ class TokenDiffusion(Saving, WriteBack, CriticismOfModel):
             check_val_every_n_epoch = min(max(check_val_every_n_epoch, 1), max_epochs)
         if not early_stopping:
             plan_kwargs = {**(plan_kwargs or {}), "max_validation_rise": math.inf}
+        for field in self.adata_manager.fields:
+            if isinstance(field, CountsField):
+                field.check_the_rest(self.adata)
         if not self.is_trained_:
             self.module.initialise(counts for counts, _ in Cells(self, None, None, None, None))
         self.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from hashlib import sha256
 from typing import Any, Literal
 
 import numpy as np
@@ -204,13 +203,6 @@ class Tokens(ModelBase):
     def _annotation_of(self, adata: AnnData) -> dict[str, str]:
         stored = adata.uns.get(UNS_KEY, {})
         return dict(stored.get("annotation", {})) if stored.get("model_id") == self._weights_id() else {}
-
-    def _weights_id(self) -> str:
-        """Twelve hexadecimal digits that are the same for the same averaged weights, also after saving and loading."""
-        digest = sha256()
-        for tensor in self.module.ema_denoiser.state_dict().values():
-            digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()[:12]
 
     def _groups(self, adata: AnnData | None, groupby: str | None) -> dict[str, np.ndarray]:
         """Positions of the cells of each group."""

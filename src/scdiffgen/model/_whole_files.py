@@ -45,20 +45,20 @@ def all_or_nothing(folder: Path) -> Iterator[Path]:
         yield partial
         files = sorted(partial.iterdir(), key=lambda file: file.stat().st_mtime_ns)
         for file in files:
-            _reach_the_disk(file)
-        _reach_the_disk(partial)
+            reach_the_disk(file)
+        reach_the_disk(partial)
         if exists:
             for file in files:
                 file.replace(folder / file.name)
-            _reach_the_disk(folder)
+            reach_the_disk(folder)
         else:
             partial.rename(folder)
-            _reach_the_disk(above)
+            reach_the_disk(above)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _reach_the_disk(path: Path) -> None:
+def reach_the_disk(path: Path) -> None:
     """Wait until the content of a file, or the names in a folder, would survive a power cut."""
     if path.is_dir():
         if os.name == "nt":  # Windows has no such call for folders

@@ -1,6 +1,15 @@
 """Training: optimiser, averaged weights, validation, sparse minibatches."""
 
+from ._block_loader import BlockLoader, cell_loader, counts_on_disk
 from ._data_splitter import SparseDataSplitter, StagedDataSplitter
 from ._plan import DiffusionTrainingPlan, TrainingPlanConfig
 
-__all__ = ["DiffusionTrainingPlan", "SparseDataSplitter", "StagedDataSplitter", "TrainingPlanConfig"]
+__all__ = [
+    "BlockLoader",
+    "DiffusionTrainingPlan",
+    "SparseDataSplitter",
+    "StagedDataSplitter",
+    "TrainingPlanConfig",
+    "cell_loader",
+    "counts_on_disk",
+]

@@ -1,17 +1,23 @@
-"""Minibatches that stay sparse from the AnnData to the loss."""
+"""Minibatches that stay sparse from the AnnData, in memory or on disk, to the loss."""
 
 from __future__ import annotations
 
 from scvi.dataloaders import AnnDataLoader, DataSplitter
 from torch import Tensor
 
+from ._block_loader import BlockLoader, cell_loader
 from ._staged_loader import StagedLoader
 
 
 class SparseDataSplitter(DataSplitter):
-    """Like :class:`scvi.dataloaders.DataSplitter`, but what is loaded sparse is not made dense."""
+    """Like :class:`scvi.dataloaders.DataSplitter`, but what is loaded sparse is not made dense.
 
-    def val_dataloader(self) -> AnnDataLoader | list:
+    Counts on disk are read in blocks, :class:`BlockLoader`.
+    """
+
+    data_loader_cls = staticmethod(cell_loader)
+
+    def val_dataloader(self) -> AnnDataLoader | BlockLoader | list:
         """Held-out minibatches; an empty list where no cell is held out."""
         loader = super().val_dataloader()
         return [] if loader is None else loader

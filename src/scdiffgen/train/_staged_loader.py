@@ -8,6 +8,8 @@ import torch
 from scvi.dataloaders import AnnDataLoader
 from torch import Tensor
 
+from ._block_loader import BlockLoader
+
 Minibatch = dict[str, Tensor]
 
 
@@ -22,7 +24,7 @@ class StagedLoader:
         Whether what was computed comes in a new order each time.
     """
 
-    def __init__(self, loader: AnnDataLoader, *, shuffle: bool) -> None:
+    def __init__(self, loader: AnnDataLoader | BlockLoader, *, shuffle: bool) -> None:
         self.loader = loader
         self.shuffle = shuffle
         self.cached: Minibatch | None = None

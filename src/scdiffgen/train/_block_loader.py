@@ -1,0 +1,188 @@
+"""Minibatches of cells that lie on disk: read in blocks, shuffled within a pool of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy import sparse
+from scvi import settings
+from scvi.data import AnnDataManager
+from scvi.data._utils import registry_key_to_default_dtype, scipy_to_torch_sparse
+from scvi.dataloaders import AnnDataLoader
+from torch import Tensor
+
+from scdiffgen._constants import REGISTRY_KEYS
+
+BLOCK_SIZE = 256
+N_BLOCKS = 64
+
+
+def cell_loader(
+    manager: AnnDataManager,
+    *,
+    block_size: int = BLOCK_SIZE,
+    n_blocks: int = N_BLOCKS,
+    generator: torch.Generator | None = None,
+    **options: Any,
+) -> AnnDataLoader | BlockLoader:
+    """Load minibatches of registered cells: by scvi-tools' loader from memory, in blocks from disk.
+
+    Parameters
+    ----------
+    manager
+        Registration of the cells.
+    block_size, n_blocks, generator
+        For :class:`BlockLoader`; ``generator`` for both.
+    **options
+        As for :class:`scvi.dataloaders.AnnDataLoader`. From disk, ``indices``, ``batch_size``, ``shuffle``,
+        ``drop_last`` and ``distributed_sampler`` are followed; workers and pinned memory are for matrices in memory.
+    """
+    if not counts_on_disk(manager):
+        return AnnDataLoader(manager, generator=generator, **options)
+    followed = {name: options[name] for name in FOLLOWED if options.get(name) is not None}
+    return BlockLoader(manager, block_size=block_size, n_blocks=n_blocks, generator=generator, **followed)
+
+
+FOLLOWED = ("indices", "batch_size", "shuffle", "drop_last", "distributed_sampler")
+
+
+def counts_on_disk(manager: AnnDataManager) -> bool:
+    """Whether the counts of registered cells must be read, or computed, before they can be looked at."""
+    if REGISTRY_KEYS.X not in manager.data_registry:
+        return False
+    counts = manager.get_from_registry(REGISTRY_KEYS.X)
+    return not (isinstance(counts, np.ndarray) or sparse.issparse(counts))
+
+
+class BlockLoader:
+    """Minibatches of cells whose counts lie on disk, in constant memory.
+
+    Cells are read in runs of at most ``block_size`` that lie side by side. Shuffled, the blocks come in random order,
+    and the cells of ``n_blocks`` of them are shuffled together; the next of these pools is read while one is handed
+    out, so that two are in memory. Cells of different blocks meet in a minibatch as if all cells were shuffled; those
+    of one block come in the same pool.
+
+    Parameters
+    ----------
+    manager
+        Registration of the cells.
+    indices
+        Positions or mask of the cells; by default all.
+    batch_size
+        Cells a minibatch.
+    shuffle
+        Whether cells come in random order, another each time; otherwise they come as they are stored.
+    drop_last
+        Whether a last minibatch of fewer cells is left out.
+    block_size
+        Cells side by side on disk that are read at once.
+    n_blocks
+        Blocks in a pool.
+    distributed_sampler
+        Whether each process of a distributed training loads a share of the cells, of the same size for all.
+    generator
+        Where the order comes from; by default PyTorch's own.
+    """
+
+    def __init__(
+        self,
+        manager: AnnDataManager,
+        indices: np.ndarray | None = None,
+        batch_size: int = 256,
+        shuffle: bool = False,
+        drop_last: bool = False,
+        block_size: int = BLOCK_SIZE,
+        n_blocks: int = N_BLOCKS,
+        distributed_sampler: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        for name, value in {"block_size": block_size, "n_blocks": n_blocks}.items():
+            if value < 1:
+                raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least 1.")
+        chosen = np.arange(manager.adata.n_obs) if indices is None else np.asarray(indices)
+        self.indices = np.sort(np.flatnonzero(chosen) if chosen.dtype == bool else chosen)
+        self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
+        self.block_size, self.pool_size = block_size, block_size * n_blocks
+        self.distributed, self.generator = distributed_sampler, generator
+        self._counts = manager.get_from_registry(REGISTRY_KEYS.X)
+        self._columns = {
+            key: (manager.get_from_registry(key), registry_key_to_default_dtype(key))
+            for key in manager.data_registry
+            if key != REGISTRY_KEYS.X
+        }
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        """Number of minibatches."""
+        n_minibatches = len(self._share(self.indices)) / self.batch_size
+        return math.floor(n_minibatches) if self.drop_last else math.ceil(n_minibatches)
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        """Minibatches by registry key; counts in CSR format."""
+        random = self._random() if self.shuffle else None
+        order = self._share(self.indices if random is None else self._in_blocks(random))
+        pools = np.split(order, range(self.pool_size, len(order), self.pool_size))
+        left, left_rows = None, np.zeros(0, dtype=np.int64)
+        with ThreadPoolExecutor(max_workers=1) as reader:
+            following = reader.submit(self._read, pools[0])
+            for number, pool in enumerate(pools):
+                counts, rows = following.result(), pool
+                if number + 1 < len(pools):
+                    following = reader.submit(self._read, pools[number + 1])
+                if random is not None:
+                    mixed = random.permutation(len(rows))
+                    counts, rows = counts[mixed], rows[mixed]
+                if left is not None:
+                    counts, rows = sparse.vstack([left, counts], format="csr"), np.concatenate([left_rows, rows])
+                n_whole = len(rows) // self.batch_size * self.batch_size
+                for start in range(0, n_whole, self.batch_size):
+                    span = slice(start, start + self.batch_size)
+                    yield self._minibatch(counts[span], rows[span])
+                left, left_rows = counts[n_whole:], rows[n_whole:]
+        if len(left_rows) and not self.drop_last:
+            yield self._minibatch(left, left_rows)
+
+    def _random(self) -> np.random.Generator:
+        """A new source of randomness for each pass; the same in all processes of a distributed training."""
+        self._epoch += 1
+        if self.distributed:
+            return np.random.default_rng([settings.seed or 0, self._epoch])
+        return np.random.default_rng(int(torch.empty((), dtype=torch.int64).random_(generator=self.generator)))
+
+    def _in_blocks(self, random: np.random.Generator) -> np.ndarray:
+        """Positions of the cells, those of a block together, the blocks in random order."""
+        _, first = np.unique(self.indices // self.block_size, return_index=True)
+        blocks = np.split(self.indices, first[1:])
+        return np.concatenate([blocks[block] for block in random.permutation(len(blocks))])
+
+    def _share(self, order: np.ndarray) -> np.ndarray:
+        """What this process loads; some cells twice, so that all processes load as many."""
+        if not self.distributed:
+            return order
+        n_processes, process = torch.distributed.get_world_size(), torch.distributed.get_rank()
+        n_each = math.ceil(len(order) / n_processes)
+        return np.resize(order, n_each * n_processes)[process * n_each : (process + 1) * n_each]
+
+    def _read(self, rows: np.ndarray) -> sparse.csr_matrix:
+        """Counts of some cells, of which those that lie side by side are read at once."""
+        ends = np.flatnonzero((np.diff(rows) < 0) | (np.diff(rows // self.block_size) != 0)) + 1
+        runs = []
+        for run in np.split(rows, ends):
+            read = self._counts[int(run[0]) : int(run[-1]) + 1]
+            if hasattr(read, "compute"):  # a lazy array of Dask
+                read = read.compute(scheduler="synchronous")
+            runs.append(sparse.csr_matrix(read, dtype=np.float32)[run - run[0]])
+        return sparse.vstack(runs, format="csr")
+
+    def _minibatch(self, counts: sparse.csr_matrix, rows: np.ndarray) -> dict[str, Tensor]:
+        minibatch = {REGISTRY_KEYS.X: scipy_to_torch_sparse(counts)}
+        for key, (column, dtype) in self._columns.items():
+            values = column.iloc[rows].to_numpy() if isinstance(column, pd.DataFrame) else column[rows]
+            minibatch[key] = torch.from_numpy(values.astype(dtype))
+        return minibatch

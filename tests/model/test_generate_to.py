@@ -1,0 +1,164 @@
+"""Cells generated into a file: the same kinds in the same order as in memory, whatever the file and the chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse, stats
+
+from scdiffgen.model import TokenDiffusion
+
+TABLE = pd.DataFrame({"cell_type": ["b", "a", "b"], "batch": ["x", "y", None], "n_cells": [3, 9, 5]})
+Generate = Callable[..., ad.AnnData]
+
+
+def read(path: Path) -> ad.AnnData:
+    return ad.read_h5ad(path) if path.suffix == ".h5ad" else ad.io.read_zarr(path)
+
+
+@pytest.fixture
+def generate(small: TokenDiffusion, tmp_path: Path) -> Generate:
+    def quickly(*arguments: Any, name: str = "cells.h5ad", **options: Any) -> ad.AnnData:
+        options = {"n_steps": 4, "silent": True, "chunk_size": 4, **options}
+        return read(small.generate_to(tmp_path / name, *arguments, **options))
+
+    return quickly
+
+
+@pytest.mark.parametrize("name", ["cells.h5ad", "cells.zarr"])
+@pytest.mark.parametrize("chunk_size", [1, 4, 17, 100])
+def test_the_file_holds_what_generate_would_return(
+    name: str, chunk_size: int, generate: Generate, small: TokenDiffusion, tmp_path: Path
+) -> None:
+    """The annotation exactly; counts of the library sizes that were given."""
+    sizes = np.arange(20, 37)
+    cells = generate(TABLE, name=name, chunk_size=chunk_size, library_size=sizes)
+    expected = small.generate(TABLE, library_size=sizes, n_steps=4, silent=True)
+    pd.testing.assert_frame_equal(cells.obs, expected.obs, check_categorical=True)
+    pd.testing.assert_frame_equal(cells.var, expected.var)
+    assert isinstance(cells.X, sparse.csr_matrix) and cells.X.dtype == np.int32
+    np.testing.assert_array_equal(np.asarray(cells.X.sum(1)).ravel(), sizes)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_both_formats_hold_the_same_cells(generate: Generate) -> None:
+    one, other = (generate(TABLE, name=name) for name in ("cells.h5ad", "cells.zarr"))
+    assert (one.X != other.X).nnz == 0
+    pd.testing.assert_frame_equal(one.obs, other.obs)
+
+
+def test_cells_differ_between_seeds_and_between_chunks(generate: Generate) -> None:
+    one, other = (generate({"cell_type": "a"}, 40, name=f"{seed}.h5ad", seed=seed).X.toarray() for seed in (0, 1))
+    assert (one != other).any()
+    assert len(np.unique(one, axis=0)) == 40
+
+
+def test_cells_are_distributed_as_those_of_generate(generate: Generate, small: TokenDiffusion) -> None:
+    """Sums of every gene over 600 cells in 75 chunks, against generated in one go: a chi-squared test."""
+    told = {"cell_type": "a", "batch": "x"}
+    streamed = generate(told, 600, chunk_size=8).X
+    together = small.generate(told, 600, n_steps=4, seed=1, silent=True).X
+    table = np.vstack([np.asarray(streamed.sum(0)), np.asarray(together.sum(0))])
+    assert stats.chi2_contingency(table).pvalue > 1e-3
+    depths = [np.asarray(counts.sum(1)).ravel() for counts in (streamed, together)]
+    assert stats.ks_2samp(*depths).pvalue > 1e-3
+
+
+def test_library_sizes_by_a_function_see_the_conditions_of_each_chunk(generate: Generate) -> None:
+    def deep_b(table: pd.DataFrame, rng: np.random.Generator) -> np.ndarray:
+        return np.where(table["cell_type"] == "b", 70, 30)
+
+    cells = generate(TABLE, library_size=deep_b)
+    assert np.asarray(cells.X.sum(1)).ravel().tolist() == [70] * 3 + [30] * 9 + [70] * 5
+
+
+@pytest.mark.parametrize("name", ["cells.h5ad", "cells.zarr"])
+def test_a_file_that_is_there_is_left_alone(
+    name: str, generate: Generate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = generate(TABLE, name=name)
+    monkeypatch.setattr("scdiffgen.model._streaming.grow_chunk", lambda *_: pytest.fail("grown again"))
+    before = (tmp_path / name).stat().st_mtime_ns
+    again = generate(TABLE, name=name)
+    assert (tmp_path / name).stat().st_mtime_ns == before
+    assert (first.X != again.X).nnz == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"n_steps": 5}, r"n_steps \(4 there\)"),
+        ({"seed": 1}, r"seed \(0 there\)"),
+        ({"chunk_size": 5}, r"chunk_size \(4 there\)"),
+        ({"batch_size": 2}, r"batch_size \(512 there\)"),
+        ({"guidance_scale": 2.0}, r"guidance_scale \(1.0 there\)"),
+        ({"library_size": 20}, r"library_size"),
+        ({"conditions": TABLE.iloc[:2]}, "conditions\\."),
+    ],
+)
+def test_cells_that_were_asked_for_differently_are_not_mixed(
+    change: dict[str, Any], told: str, generate: Generate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither with a whole file nor with one that was begun."""
+    generate(TABLE)
+    with pytest.raises(ValueError, match=f"cells.h5ad holds cells that were asked for with other {told}"):
+        generate(**{"conditions": TABLE, **change})
+    (tmp_path / "cells.h5ad").unlink()
+    monkeypatch.setattr("scdiffgen.model._chunked_file.ChunkedFile.finish", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        generate(TABLE)
+    with pytest.raises(ValueError, match=f"cells.h5ad.partial holds cells that were asked for with other {told}"):
+        generate(**{"conditions": TABLE, **change})
+
+
+def test_another_model_does_not_go_on(generate: Generate, small: TokenDiffusion) -> None:
+    generate(TABLE)
+    bias = small.module.ema_denoiser.network.readout.bias.data
+    bias[0] += 1
+    try:
+        with pytest.raises(ValueError, match="asked for with other model"):
+            generate(TABLE)
+    finally:
+        bias[0] -= 1
+
+
+@pytest.mark.parametrize("content", ["text", "h5", "h5ad"])
+def test_files_of_others_are_left_alone(content: str, generate: Generate, tmp_path: Path) -> None:
+    path = tmp_path / "cells.h5ad"
+    if content == "text":
+        path.write_text("mine")
+    elif content == "h5":
+        h5py.File(path, "w").close()
+    else:
+        ad.AnnData(np.ones((2, 2))).write_h5ad(path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match=r"cells.h5ad exists, and was not made by `generate_to`. Pass another path"):
+        generate(TABLE)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"name": "cells.csv"}, r"`path` is '.*cells.csv': pass the name of a file that ends with '.h5ad' or '.zarr'"),
+        ({"chunk_size": 0}, "`chunk_size` is 0"),
+        ({"seed": None}, "`seed` is None: pass a whole number of at least 0"),
+        ({"seed": -1}, "`seed` is -1"),
+        ({"n_steps": 0}, "`n_steps` is 0"),
+        ({"library_size": [1, 2]}, r"`library_size` has shape \(2,\): pass one number, or one for each of 17 cells"),
+        ({"guidance_scale": {"age": 2.0}}, "`guidance_scale` names 'age'"),
+    ],
+)
+def test_what_cannot_be_is_named_before_a_file_is_made(
+    options: dict[str, Any], message: str, generate: Generate, tmp_path: Path
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        generate(TABLE, **options)
+    assert not list(tmp_path.iterdir())
