@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import StrMethodFormatter
 
 from benchmarks._tables import methods_of_kind, scores_by_method
 
@@ -79,6 +80,19 @@ def speed_figure(result: Mapping[str, Any]) -> Figure:
         tidy(axis, f"{key}: cells a second")
     axes[0].set_xlim(left=0)
     axes[1].set_xscale("log")
+    return figure
+
+
+def soak_figure(result: Mapping[str, Any]) -> Figure:
+    """Resident memory against the number of cells generated so far."""
+    figure, axis = plt.subplots(figsize=(11, 2.6), layout="constrained")
+    axis.plot(result["generated"], result["resident"], color=COLOURS["ours"], linewidth=1.2)
+    axis.set_xlim(0, result["generated"][-1])
+    axis.set_ylim(0, 1.15 * max(result["resident"]))
+    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axis.set_xlabel("cells generated", fontsize=8.5, color=TEXT)
+    axis.grid(axis="y", color=PALE, linewidth=0.6)
+    tidy(axis, "resident memory, MB")
     return figure
 
 

@@ -42,6 +42,20 @@ def speed_tables(result: Mapping[str, Any]) -> str:
     return "\n\n".join([*rates, memory])
 
 
+def import_table(result: Mapping[str, Any]) -> str:
+    """Seconds of importing one after the other; the sum is of what is not scvi-tools'."""
+    rows = [[name, summary(seconds, 3)] for name, seconds in result["seconds"].items()]
+    beyond = [sum(run) for run in zip(*(s for name, s in result["seconds"].items() if name != "scvi"), strict=True)]
+    return markdown(["imported, after those above", "seconds"], [*rows, ["all but scvi", summary(beyond, 3)]])
+
+
+def soak_table(result: Mapping[str, Any]) -> str:
+    """Memory at the start and after each fifth of the cells."""
+    marks = np.linspace(0, len(result["generated"]) - 1, 6).round().astype(int)
+    rows = [[f"{result['generated'][mark]:,}", f"{result['resident'][mark]:.0f}"] for mark in marks]
+    return markdown(["cells generated", "resident memory, MB"], rows)
+
+
 def augmentation_table(result: Mapping[str, Any]) -> str:
     """F1 of rare labels by the number of cells that they keep, and of the other labels."""
     kept, names = (list(dict.fromkeys(row[key] for row in result["rows"])) for key in ("n_kept", "training"))

@@ -9,6 +9,8 @@ import numpy as np
 
 from benchmarks._tables import methods_of_kind, primary, scores_by_method
 
+FLAT = 0.02  # share by which memory may grow and still be called flat
+
 
 def shortcomings(result: Mapping[str, Any]) -> list[str]:
     """Sentences on generation: where another method comes nearer to the ideal, and where real cells do.
@@ -29,6 +31,15 @@ def distance_from_ideal(result: Mapping[str, Any], metric: str) -> dict[str, lis
         name: [float(np.nan_to_num(abs(value - ideal), nan=np.inf)) for value in of_method[metric]]
         for name, of_method in scores.items()
     }
+
+
+def soak_shortcomings(result: Mapping[str, Any]) -> list[str]:
+    """How much memory grew, if it did by more than `FLAT` from the second fifth of the calls to the last, medians."""
+    fifths = np.array_split(result["resident"], 5)
+    growth = float(np.median(fifths[-1]) - np.median(fifths[1]))
+    if growth <= FLAT * float(np.median(fifths[1])):
+        return []
+    return [f"Memory grew by {growth:.0f} MB over the last {0.6 * result['generated'][-1]:,.0f} cells."]
 
 
 def speed_shortcomings(result: Mapping[str, Any]) -> list[str]:

@@ -15,14 +15,21 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks import _perturbation_table
-from benchmarks._figures import augmentation_figure, generation_figure, speed_figure
+from benchmarks._figures import augmentation_figure, generation_figure, soak_figure, speed_figure
 from benchmarks._perturbation_figure import perturbation_figure
 from benchmarks._perturbation_verdicts import primary, response_shortcomings
 from benchmarks._readme import write_summary
 from benchmarks._record import RESULTS, ROOT, read_result
-from benchmarks._tables import augmentation_table, generation_table, likelihood_table, speed_tables
+from benchmarks._tables import (
+    augmentation_table,
+    generation_table,
+    import_table,
+    likelihood_table,
+    soak_table,
+    speed_tables,
+)
 from benchmarks._token_result import token_shortcomings, token_table
-from benchmarks._verdicts import augmentation_shortcomings, shortcomings, speed_shortcomings
+from benchmarks._verdicts import augmentation_shortcomings, shortcomings, soak_shortcomings, speed_shortcomings
 
 INTRODUCTION = """\
 # Benchmarks
@@ -142,6 +149,28 @@ def speed_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
     )
 
 
+def soak_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
+    settings = result["settings"]
+    return section(
+        "Memory of a long run",
+        f"{result['generated'][-1]:,} cells of {result['data']['n_genes']:,} genes, generated and thrown away in one "
+        f"process: {settings['cells_a_call']:,} a call, {settings['n_steps']} steps.",
+        figure(soak_figure(result), name, docs),
+        soak_table(result),
+        bullets("Where it falls short", soak_shortcomings(result)),
+        measured_with(result),
+    )
+
+
+def imports_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
+    return section(
+        "Import time",
+        "Each time in a fresh process; sub-packages load when they are first used.",
+        import_table(result),
+        measured_with(result),
+    )
+
+
 def augmentation_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
     return section(
         f"Recognising rare cells: {result['data']['description']}",
@@ -188,6 +217,8 @@ SECTIONS: dict[str, Callable[[str, Mapping[str, Any], Path], str]] = {
     "tokens": tokens_section,
     "augmentation": augmentation_section,
     "speed": speed_section,
+    "soak": soak_section,
+    "imports": imports_section,
 }
 
 

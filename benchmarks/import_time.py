@@ -1,0 +1,73 @@
+"""How long does it take to import the package, beyond what scvi-tools takes, each time in a fresh process.
+
+``python -m benchmarks.import_time``
+
+``--profile`` prints the modules that take longest instead, as ``python -X importtime`` sees them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._tables import import_table
+
+N_REPEATS = 10
+PROFILED_ROWS = 25
+PARTS = ("scvi", "scdiffgen", *(f"scdiffgen.{name}" for name in ("model", "metrics", "tl", "pl", "datasets")))
+IMPORT_ALL = f"""
+import importlib, json, time
+seconds = {{}}
+for name in {PARTS}:
+    start = time.perf_counter()
+    importlib.import_module(name)
+    seconds[name] = time.perf_counter() - start
+print(json.dumps(seconds))
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.import_time", description=__doc__.splitlines()[0])
+    parser.add_argument("--profile", action="store_true", help="print what takes longest, and stop")
+    add_common_arguments(parser)
+    options = parser.parse_args(arguments)
+    start(options.threads)
+    if options.profile:
+        print(profile())
+        return
+    runs = [import_all() for _ in range(1 if options.quick else N_REPEATS)]
+    result = {
+        "benchmark": "imports",
+        "environment": environment(options.threads, [0]),
+        "seconds": {name: [run[name] for run in runs] for name in PARTS},
+    }
+    write_result(output_folder(options.output, quick=options.quick), "imports", result)
+    print(import_table(result))
+
+
+def import_all() -> dict[str, float]:
+    """Seconds of each import, one after the other, in a process of its own."""
+    finished = subprocess.run([sys.executable, "-c", IMPORT_ALL], capture_output=True, text=True, check=True)
+    return json.loads(finished.stdout.splitlines()[-1])
+
+
+def profile() -> str:
+    """Modules loaded after scvi-tools, the slowest first: milliseconds of their own, and with what they load."""
+    command = [sys.executable, "-X", "importtime", "-c", "import " + ", ".join(PARTS)]
+    finished = subprocess.run(command, capture_output=True, text=True, check=True)
+    rows = [
+        tuple(part.strip() for part in line.removeprefix("import time:").split("|"))
+        for line in finished.stderr.splitlines()
+        if line.startswith("import time:") and "cumulative" not in line
+    ]
+    after = [name for *_, name in rows].index("scvi") + 1
+    slowest = sorted(rows[after:], key=lambda row: -int(row[0]))[:PROFILED_ROWS]
+    return "\n".join(f"{int(own) / 1e3:9.1f} {int(all_) / 1e3:9.1f}  {name}" for own, all_, name in slowest)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Does memory stay flat while very many cells are generated, call after call, in one process.
+
+``python -m benchmarks.soak --threads 2``
+
+Quality does not matter here: a small model of the bundled cells is trained for a few epochs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+
+import scvi
+
+from benchmarks._data import DATASETS, LABEL
+from benchmarks._memory import STATUS
+from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._tables import soak_table
+from scdiffgen.model import TokenDiffusion
+
+DATA = "pbmc68k"
+N_CELLS, CELLS_A_CALL, N_EPOCHS = 1_000_000, 2_000, 5
+QUICK_CELLS, QUICK_CELLS_A_CALL = 400, 50
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__.splitlines()[0])
+    parser.add_argument("--cells", type=int, default=N_CELLS, help=f"cells to generate ({N_CELLS:,})")
+    parser.add_argument("--steps", type=int, default=8, help="steps of the sampler (8)")
+    add_common_arguments(parser)
+    options = parser.parse_args(arguments)
+    start(options.threads)
+    n_cells, per_call = (QUICK_CELLS, QUICK_CELLS_A_CALL) if options.quick else (options.cells, CELLS_A_CALL)
+    model = small_model(n_epochs=1 if options.quick else N_EPOCHS)
+    result = {
+        "benchmark": "soak",
+        "data": {"name": DATA, "n_genes": model.adata.n_vars},
+        "settings": {"cells_a_call": per_call, "n_steps": options.steps},
+        "environment": environment(options.threads, [0]),
+        **soak(model, n_cells, per_call, options.steps),
+    }
+    write_result(output_folder(options.output, quick=options.quick), "soak", result)
+    print(soak_table(result))
+
+
+def small_model(n_epochs: int) -> TokenDiffusion:
+    """A model of the bundled cells, trained for a few epochs."""
+    adata = DATASETS[DATA].load()
+    scvi.settings.seed = 0
+    TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
+    model = TokenDiffusion(adata, preset="small")
+    model.train(max_epochs=n_epochs, accelerator="cpu", enable_progress_bar=False)
+    return model
+
+
+def soak(model: TokenDiffusion, n_cells: int, per_call: int, n_steps: int) -> dict[str, list[float]]:
+    """Generate cells and throw them away; resident memory in MB after each call."""
+    labels = model.adata.obs[LABEL].unique()
+    generated, memory = [0], [resident()]
+    while generated[-1] < n_cells:
+        n_calls = len(generated) - 1
+        wanted = min(per_call, n_cells - generated[-1])
+        model.generate({LABEL: labels[n_calls % len(labels)]}, wanted, n_steps=n_steps, seed=n_calls, silent=True)
+        generated.append(generated[-1] + wanted)
+        memory.append(resident())
+    return {"generated": generated, "resident": memory}
+
+
+def resident() -> float:
+    """Memory that this process holds, in MB; Linux only."""
+    return int(re.search(r"VmRSS:\s+(\d+) kB", STATUS.read_text()).group(1)) / 2**10
+
+
+if __name__ == "__main__":
+    main()
