@@ -201,6 +201,7 @@ def test_names_stay_with_the_model_that_they_were_given_for(trained: Example, tm
     model.save(tmp_path / "model")
     TokenDiffusion.load(tmp_path / "model", trained[0]).write_back(adata, keys=["token_loadings"])
     assert adata.uns["scdiffgen"]["annotation"] == {"token_1": "cytotoxicity"}
+    assert model.get_token_attention(adata, [0], levels=[1.0]).attrs["labels"] == {"token_1": "cytotoxicity"}
     model.hold_tokens(["token_1"]).write_back(adata, keys=["token_loadings"])
     assert adata.uns["scdiffgen"]["annotation"] == {}
 

@@ -89,11 +89,33 @@ def test_the_heatmap_shows_means_by_group(cells: AnnData) -> None:
     assert axis.images[0].norm(0.0) == 0.5
 
 
+def test_groups_stand_in_the_order_of_their_categories() -> None:
+    cells = with_tokens(4)
+    order = list(cells.obs["cell_type"].cat.categories[::-1])
+    cells.obs["cell_type"] = cells.obs["cell_type"].cat.reorder_categories(order)
+    axis = pl.token_heatmap(cells, "cell_type", show=False)
+    assert [label.get_text() for label in axis.get_xticklabels()] == order
+
+
 def test_dots_stand_for_every_group_and_token(cells: AnnData) -> None:
     axis = pl.token_dotplot(cells, "cell_type", show=False)
     n_tokens = cells.obsm["X_token_activation"].shape[1]
     assert len(axis.collections[0].get_offsets()) == n_tokens * cells.obs["cell_type"].nunique()
     assert "interferon response of everything" in [label.get_text() for label in axis.get_yticklabels()]
+
+
+def test_long_names_of_genes_lose_their_middle_and_long_labels_are_wrapped() -> None:
+    cells = with_tokens(4)
+    tl.annotate_tokens(cells, {"token_1": "antigen presentation by MHC class II of dendritic cells"})
+    cells.var_names = [f"ENSG{i:011d}-AC0{i:03d}.2-read-through" for i in range(cells.n_vars)]
+    (axis,) = pl.token_loadings(cells, ["token_2"], n_genes=1, show=False)
+    strongest = cells.var_names[np.abs(cells.varm["token_loadings"][:, 1]).argmax()]
+    (label,) = axis.get_yticklabels()
+    start, end = label.get_text().split("…")
+    assert len(label.get_text()) <= 30 and strongest.startswith(start) and strongest.endswith(end)
+    (axis,) = pl.token_embedding(cells, ["token_1"], show=False)
+    assert max(map(len, axis.get_title().split("\n"))) <= 28
+    assert axis.get_title().replace("\n", " ") == "antigen presentation by MHC class II of dendritic cells"
 
 
 def test_an_embedding_is_coloured_by_activation(cells: AnnData) -> None:
@@ -142,6 +164,10 @@ def test_attention_is_averaged_over_layers_or_taken_of_one(attention_frame: pd.D
     axes = pl.attention(attention_frame, layer=2, show=False)
     np.testing.assert_allclose(axes[0].images[0].get_array(), attention_frame.loc[(0.0, 2)])
     assert [axis.get_title() for axis in axes] == ["0% of the molecules", "100% of the molecules"]
+    attention_frame.attrs["labels"] = {"token_2": "interferon response"}
+    (axis, _) = pl.attention(attention_frame, show=False)
+    ticks = [[label.get_text() for label in labels] for labels in (axis.get_xticklabels(), axis.get_yticklabels())]
+    assert ticks == [["token_1", "interferon response", "token_3", "token_4", "token_5"]] * 2
 
 
 def test_a_path_is_drawn_from_empty_to_full() -> None:
@@ -153,7 +179,10 @@ def test_a_path_is_drawn_from_empty_to_full() -> None:
     np.testing.assert_allclose(places.path, places.cells[:4], atol=1e-6)
     axis = pl.generation_path(path, adata, "counts", groupby="cell_type", show=False)
     np.testing.assert_allclose(axis.lines[1].get_xydata(), places.cells[2:4], atol=1e-6)
-    assert len(axis.get_legend().get_texts()) == adata.obs["cell_type"].nunique()
+    names = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert names == list(adata.obs["cell_type"].cat.categories)
+    drawn = [to_hex(handle.get_facecolor()[0], keep_alpha=False) for handle in axis.get_legend().legend_handles]
+    assert drawn == list(adata.uns["cell_type_colors"])  # those of sc.pl.umap
 
 
 def test_no_bar_of_the_waterfall_ends_at_the_edge() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
-from scipy import sparse
+from scipy import sparse, stats
 
 import scdiffgen
 from scdiffgen import tl
@@ -38,6 +38,39 @@ def test_changes_are_those_of_the_closed_form_and_come_in_order() -> None:
     sizes = changed.loc[changed["group"] == "b", "log2_fold_change"].abs()
     assert sizes.is_monotonic_decreasing
     assert changed.loc[changed["group"] == "b", "mean"].sum() == pytest.approx(1e4)
+
+
+class Noisy:
+    """Twins whose first gene changes a little in every cell, whose second is a molecule that one of them has."""
+
+    def __init__(self, counts: np.ndarray, without: np.ndarray) -> None:
+        self.counts, self.without = counts, without
+
+    def hold_tokens(self, levels: dict[str, float]) -> Noisy:
+        return Noisy(self.without, self.without)
+
+    def predict_perturbation(self, adata, conditions, *, indices, n_steps, seed) -> AnnData:
+        return AnnData(sparse.csr_matrix(self.counts[indices]), var=pd.DataFrame(index=["steady", "rare", "rest"]))
+
+
+def test_a_change_of_every_cell_comes_before_one_molecule_more() -> None:
+    rng = np.random.default_rng(0)
+    counts = np.column_stack([rng.poisson(100, 40), np.zeros(40), np.full(40, 800)]).astype(float)
+    without = np.column_stack([rng.poisson(70, 40), np.eye(40)[3] * 3, np.full(40, 800)])
+    cells = AnnData(np.ones((40, 1)), obs=pd.DataFrame({"group": ["a"] * 40}, index=[str(i) for i in range(40)]))
+    changed = tl.ablate_token(Noisy(counts, without), "token_1", cells, "group").set_index("gene")
+    assert changed.index[-1] == "rare" and changed.loc["rare", "log2_fold_change"] > 2
+    assert changed.loc["steady", "fdr"] < 1e-6 and changed.loc["rare", "fdr"] > 0.1
+    logs = [np.log1p(1e4 * part / part.sum(1, keepdims=True)) for part in (without, counts)]
+    expected = stats.ttest_rel(*logs)
+    np.testing.assert_allclose(changed.loc[["steady", "rare", "rest"], "score"], expected.statistic)
+    fdr = stats.false_discovery_control(expected.pvalue)
+    np.testing.assert_allclose(changed.loc[["steady", "rare", "rest"], "fdr"], fdr)
+
+
+def test_one_cell_of_a_group_proves_nothing() -> None:
+    cells = AnnData(np.ones((1, 1)), obs=pd.DataFrame({"group": ["b"]}, index=["cell"]))
+    assert (tl.ablate_token(TwoPrograms(), "token_2", cells, "group")["fdr"] == 1).all()
 
 
 def test_the_level_is_handed_on_and_groups_are_thinned_out() -> None:

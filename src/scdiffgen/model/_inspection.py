@@ -56,7 +56,7 @@ class Inspection(Generation, Tokens):
         Returns
         -------
         Mean over cells and heads: a row for each level, layer (from 1) and token that attends, a column for each token
-        attended to. Rows sum to 1.
+        attended to. Rows sum to 1. ``attrs["labels"]`` holds the names that you gave to tokens.
 
         Examples
         --------
@@ -82,7 +82,9 @@ class Inspection(Generation, Tokens):
             [levels, range(1, total.shape[1] + 1), tokens], names=["level", "layer", "token"]
         )
         mean = total[:, :, order][:, :, :, order] / len(cells.indices)
-        return pd.DataFrame(mean.reshape(-1, len(order)), index=index, columns=tokens)
+        attention = pd.DataFrame(mean.reshape(-1, len(order)), index=index, columns=tokens)
+        attention.attrs["labels"] = self._annotation_of(cells.adata)
+        return attention
 
     def get_generation_path(
         self,

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from scdiffgen.pl._figure import Save, figure_of, finish, panels
+from scdiffgen.pl._figure import Save, figure_of, finish, panels, shortened
 
 INCHES = (2.7, 2.7)
 MOST_TICKS = 16
@@ -58,14 +58,15 @@ def attention(
         raise ValueError(f"`layer` is {layer}: choose from {list(layers)}.")
     drawn = frame if layer is None else frame.xs(layer, level="layer", drop_level=False)
     levels, tokens = frame.index.unique("level"), list(frame.columns)
+    labels = [shortened(frame.attrs.get("labels", {}).get(token, token)) for token in tokens]
     axes = panels(len(levels), ncols, INCHES, ax)
     shares = drawn.groupby(["level", "token"]).mean().to_numpy()
     ticks = np.arange(0, len(tokens), -(-len(tokens) // MOST_TICKS))
     for axis, level in zip(axes, levels, strict=True):
         mean = drawn.loc[level].groupby("token").mean().loc[tokens]
         image = axis.imshow(mean, cmap="viridis", vmin=shares.min(), vmax=shares.max(), interpolation="nearest")
-        axis.set_xticks(ticks, [tokens[tick] for tick in ticks], rotation=90, fontsize=7)
-        axis.set_yticks(ticks, [tokens[tick] for tick in ticks] if axis is axes[0] else [""] * len(ticks), fontsize=7)
+        axis.set_xticks(ticks, [labels[tick] for tick in ticks], rotation=90, fontsize=7)
+        axis.set_yticks(ticks, [labels[tick] for tick in ticks] if axis is axes[0] else [""] * len(ticks), fontsize=7)
         axis.set_title(f"{100 * level:g}% of the molecules", fontsize=9)
         axis.tick_params(length=2)
     axes[0].set_ylabel("attends", fontsize=8)

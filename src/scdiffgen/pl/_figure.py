@@ -1,4 +1,4 @@
-"""Figures of panels, and showing and saving them as scanpy does."""
+"""Figures of panels, names that fit into them, and showing and saving them as scanpy does."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 Save = str | Path | bool | None
 DPI = 150
+NAME_LETTERS = 30  # longer names lose their middle
 
 
 def panels(n_panels: int, ncols: int, inches: tuple[float, float], ax: Axes | None = None) -> list[Axes]:
@@ -67,3 +68,9 @@ def _scanpys_path(name: str, save: str | bool) -> Path:
     if not ending.endswith((".svg", ".pdf", ".png")):
         ending += f".{sc.settings.file_format_figs}"
     return Path(sc.settings.figdir) / f"{name}{ending}"
+
+
+def shortened(name: str) -> str:
+    """The name, or its first and last letters if it is long."""
+    half = (NAME_LETTERS - 1) // 2
+    return name if len(name) <= NAME_LETTERS else f"{name[:half]}…{name[-half:]}"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from textwrap import fill, wrap
+
 import numpy as np
 from anndata import AnnData
 from matplotlib.axes import Axes
@@ -9,7 +12,10 @@ from scanpy.plotting.palettes import default_20, default_102
 
 from scdiffgen._stored_tokens import annotation_column
 from scdiffgen.pl._figure import Save, figure_of, finish, panels
+from scdiffgen.pl._sources import LABEL_LETTERS
 from scdiffgen.tl import path_coordinates
+
+LETTER_INCHES = 0.065
 
 
 def generation_path(
@@ -35,7 +41,7 @@ def generation_path(
     layer
         Layer of their counts; by default ``adata.X``.
     groupby
-        Column of ``adata.obs`` whose groups colour the measured cells.
+        Column of ``adata.obs`` whose groups colour the measured cells, in scanpy's colours.
     ax
         Where to draw.
     show
@@ -53,9 +59,11 @@ def generation_path(
     >>> axis = generation_path(path, adata, layer="counts", groupby="cell_type")
     """
     places = path_coordinates(path, adata, layer)
-    (axis,) = panels(1, 1, (5.0, 4.0), ax)
     groups = np.full(adata.n_obs, "") if groupby is None else annotation_column(adata, groupby).astype(str).to_numpy()
-    _draw_cells(axis, places.cells, groups)
+    colours = {"": "#BBBBBB"} if groupby is None else _colours(adata, groupby)
+    lines = [len(line) for name in colours for line in wrap(name, LABEL_LETTERS)]
+    (axis,) = panels(1, 1, (4.2 + LETTER_INCHES * max(lines, default=0), 4.0), ax)
+    _draw_cells(axis, places.cells, groups, colours)
     for cell in path.obs["cell"].unique():
         states = (path.obs["cell"] == cell).to_numpy()
         axis.plot(places.path[states, 0], places.path[states, 1], color="black", linewidth=0.8, zorder=2)
@@ -71,23 +79,32 @@ def generation_path(
     return axis
 
 
-def _draw_cells(axis: Axes, places: np.ndarray, groups: np.ndarray) -> None:
+def _colours(adata: AnnData, groupby: str) -> dict[str, str]:
+    """Colours of the groups that there are: those that scanpy has given them, or would give them."""
+    column = adata.obs[groupby].astype("category").cat
+    palette = adata.uns.get(f"{groupby}_colors", ())
+    if len(palette) < len(column.categories):
+        palette = default_20 if len(column.categories) <= len(default_20) else default_102
+    present = set(column.codes)
+    named = enumerate(map(str, column.categories))
+    return {name: palette[code % len(palette)] for code, name in named if code in present}
+
+
+def _draw_cells(axis: Axes, places: np.ndarray, groups: np.ndarray, colours: Mapping[str, str]) -> None:
     """Measured cells in pale colours by group, with a legend beside the axes if there are several."""
-    names = np.unique(groups)
-    palette = default_20 if len(names) <= len(default_20) else default_102
-    for number, name in enumerate(names):
+    for name, colour in colours.items():
         inside = groups == name
         axis.scatter(
             places[inside, 0],
             places[inside, 1],
             s=min(12.0, 12_000 / len(places)),
-            color="#BBBBBB" if len(names) == 1 else palette[number % len(palette)],
+            color=colour,
             alpha=0.35,
             linewidths=0,
-            label=name,
+            label=fill(name, LABEL_LETTERS),
             rasterized=True,
         )
-    if len(names) > 1:
+    if len(colours) > 1:
         legend = axis.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), markerscale=2)
         for handle in legend.legend_handles:
             if handle is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,7 @@ from scdiffgen.pl._figure import Save, figure_of, finish, panels
 
 CELL_INCHES, SMALL_CELL_INCHES = 0.22, 0.15
 MANY_TOKENS = 32
+TITLE_LETTERS = 28
 ACTIVE = 1.0  # standard deviations over the mean from which a token counts as active
 
 
@@ -55,7 +57,7 @@ def token_heatmap(
     4
     """
     chosen, labels = _chosen(adata, tokens)
-    means = token_activation(adata)[chosen].groupby(annotation_column(adata, groupby).to_numpy(), observed=True).mean()
+    means = token_activation(adata)[chosen].groupby(annotation_column(adata, groupby).array, observed=True).mean()
     row = CELL_INCHES if len(chosen) <= MANY_TOKENS else SMALL_CELL_INCHES
     longest = max(len(str(name)) for name in [*labels, *means.index])
     size = (1.6 + CELL_INCHES * len(means) + 0.07 * longest, 0.5 + row * len(chosen) + 0.05 * longest)
@@ -178,8 +180,8 @@ def token_embedding(
             linewidths=0,
             rasterized=True,
         )
-        axis.set(xticks=[], yticks=[], title=labels[position])
-        axis.title.set_fontsize(10)
+        axis.set(xticks=[], yticks=[])
+        axis.set_title(fill(labels[position], TITLE_LETTERS), fontsize=10)
         figure_of(axes).colorbar(drawn, ax=axis, shrink=0.7, aspect=12).ax.tick_params(labelsize=7)
     name = key.removeprefix("X_").upper() if key in ("X_umap", "X_pca", "X_tsne") else key.removeprefix("X_")
     for axis in axes:

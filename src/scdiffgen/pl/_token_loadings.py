@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from scdiffgen._stored_tokens import check_tokens, token_labels, token_names
 from scdiffgen._stored_tokens import token_loadings as stored_loadings
-from scdiffgen.pl._figure import Save, finish, panels
+from scdiffgen.pl._figure import Save, finish, panels, shortened
 
 UP, DOWN = "#D55E00", "#0072B2"  # vermilion and blue of Okabe and Ito
 ROW_INCHES, TITLE_INCHES, BAR_INCHES, LETTER_INCHES = 0.17, 0.55, 1.7, 0.075
@@ -36,7 +36,8 @@ def token_loadings(
     tokens
         Tokens to draw, in this order; by default all.
     n_genes
-        Genes of each token. Those with the largest absolute loadings are drawn, from the most positive down.
+        Genes of each token. Those with the largest absolute loadings are drawn, from the most positive down; names of
+        more than 30 letters lose their middle.
     ncols
         Panels a row.
     ax
@@ -60,13 +61,13 @@ def token_loadings(
     check_tokens(chosen, token_names(adata))
     loadings, labels = stored_loadings(adata), token_labels(adata)
     genes = {token: loadings[token].loc[loadings[token].abs().nlargest(n_genes).index] for token in chosen}
-    longest = max(len(str(gene)) for drawn in genes.values() for gene in drawn.index)
+    longest = max(len(shortened(gene)) for drawn in genes.values() for gene in drawn.index)
     size = (BAR_INCHES + LETTER_INCHES * longest, TITLE_INCHES + ROW_INCHES * n_genes)
     axes = panels(len(chosen), ncols, size, ax)
     for axis, token in zip(axes, chosen, strict=True):
         drawn = genes[token].sort_values()
         axis.barh(range(len(drawn)), drawn, color=[UP if value >= 0 else DOWN for value in drawn], height=0.75)
-        axis.set_yticks(range(len(drawn)), drawn.index, fontsize=8)
+        axis.set_yticks(range(len(drawn)), map(shortened, drawn.index), fontsize=8)
         axis.axvline(0, color="black", linewidth=0.6)
         axis.set_title(fill(labels[token], TITLE_LETTERS), fontsize=10)
         axis.tick_params(axis="x", labelsize=8)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from scipy import stats
 
 from scdiffgen._stored_tokens import annotation_column
 
@@ -69,35 +70,64 @@ def ablate_token(
 
     Returns
     -------
-    A row for each group and gene, in each group from the largest change on: ``group``, ``gene``, ``mean`` and
-    ``mean_without`` (molecules per 10,000), ``log2_fold_change`` of the second over the first, with 0.1 added to both.
+    A row for each group and gene, in each group from the clearest change on: ``group``, ``gene``, ``mean`` and
+    ``mean_without`` (molecules per 10,000), ``log2_fold_change`` of the second over the first, with 0.1 added to both;
+    ``score`` (t statistic of the pairs of twins, ``log1p`` of molecules per 10,000) and ``fdr`` (Benjamini-Hochberg,
+    over the genes of a group), which say whether the change stands out of the chance in drawing molecules. Rare genes
+    may have large fold changes by chance alone, so choose by ``fdr``.
 
     Examples
     --------
     >>> changed = ablate_token(model, "token_1", adata, "cell_type", max_cells=5, n_steps=4)
     >>> changed.columns.tolist()
-    ['group', 'gene', 'mean', 'mean_without', 'log2_fold_change']
+    ['group', 'gene', 'mean', 'mean_without', 'log2_fold_change', 'score', 'fdr']
     """
     column = annotation_column(adata, groupby)
     groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}
     chosen = {name: cells[:: -(-len(cells) // max_cells)] for name, cells in groups.items()}
     indices = np.concatenate(list(chosen.values()))
     labels = np.repeat(list(chosen), [len(cells) for cells in chosen.values()])
-    means = [
-        _mean_per_10k(each.predict_perturbation(adata, {}, indices=indices, n_steps=n_steps, seed=seed), labels)
+    twins = [
+        each.predict_perturbation(adata, {}, indices=indices, n_steps=n_steps, seed=seed)
         for each in (model, model.hold_tokens({token: level}))
     ]
-    table = pd.concat([means[0].stack().rename("mean"), means[1].stack().rename("mean_without")], axis=1)
-    table = table.rename_axis(["group", "gene"]).reset_index()
-    change = np.log2(table["mean_without"] + PSEUDOCOUNT) - np.log2(table["mean"] + PSEUDOCOUNT)
-    table = table.assign(log2_fold_change=change, size=change.abs())
-    table["group"] = pd.Categorical(table["group"], categories=list(chosen))
-    table = table.sort_values(["group", "size"], ascending=[True, False], ignore_index=True)
-    return table.drop(columns="size").astype({"group": str})
+    counts = [np.asarray(cells.X.toarray(), dtype=np.float64) for cells in twins]
+    genes = twins[0].var_names
+    return pd.concat(
+        [_changes(*(c[labels == name] for c in counts), genes, name) for name in chosen], ignore_index=True
+    )
 
 
-def _mean_per_10k(cells: AnnData, labels: np.ndarray) -> pd.DataFrame:
-    """Molecules of each gene per 10,000 of all, ``(groups, genes)``."""
-    counts = np.asarray(cells.X.toarray(), dtype=np.float64)
-    totals = pd.DataFrame(counts, columns=cells.var_names).groupby(labels, sort=False).sum()
-    return totals.div(totals.sum(axis=1), axis=0) * PER_CELL
+def _changes(counts: np.ndarray, without: np.ndarray, genes: pd.Index, group: str) -> pd.DataFrame:
+    """Rows of one group of twins ``(cells, genes)``."""
+    mean, mean_without = (PER_CELL * part.sum(0) / max(part.sum(), 1) for part in (counts, without))
+    score, p_values = _paired_t(_log_normalised(without) - _log_normalised(counts))
+    table = pd.DataFrame(
+        {
+            "group": group,
+            "gene": genes,
+            "mean": mean,
+            "mean_without": mean_without,
+            "log2_fold_change": np.log2(mean_without + PSEUDOCOUNT) - np.log2(mean + PSEUDOCOUNT),
+            "score": score,
+            "fdr": stats.false_discovery_control(p_values),
+        }
+    )
+    order = np.lexsort([-table["log2_fold_change"].abs(), -table["score"].abs()])
+    return table.iloc[order]
+
+
+def _paired_t(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Statistics and p-values ``(genes,)`` of differences ``(cells, genes)``: 0 and 1 where nothing differs."""
+    n_cells, mean = len(differences), differences.mean(0)
+    if n_cells < 2:
+        return np.zeros_like(mean), np.ones_like(mean)
+    error = differences.std(0, ddof=1) / np.sqrt(n_cells)
+    same_for_all = np.copysign(np.inf, mean)  # no spread at all
+    score = np.divide(mean, error, out=same_for_all, where=error > 0)
+    score[mean == 0] = 0
+    return score, 2 * stats.t.sf(np.abs(score), n_cells - 1)
+
+
+def _log_normalised(counts: np.ndarray) -> np.ndarray:
+    return np.log1p(PER_CELL * counts / np.maximum(counts.sum(1, keepdims=True), 1))
