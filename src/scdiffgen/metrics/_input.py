@@ -113,7 +113,10 @@ def to_dense(matrix: Points) -> NDArray:
 
 def as_points(points: Points, name: str) -> NDArray[np.float64]:
     """Coordinates of cells, (cells, dimensions), as a checked dense array."""
-    array = to_dense(points).astype(np.float64)
+    array = to_dense(points)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"`{name}` holds values of type {array.dtype}. Pass a numeric array.")
+    array = array.astype(np.float64)
     if array.ndim != 2:
         raise ValueError(f"`{name}` must be (cells, dimensions), got shape {array.shape}.")
     if not np.isfinite(array).all():

@@ -90,6 +90,11 @@ class ExpressionSpace:
         -------
         The space.
 
+        Raises
+        ------
+        ValueError
+            If there are fewer than 3 cells or genes, or a number of components or genes is too small.
+
         Examples
         --------
         >>> import numpy as np
@@ -98,6 +103,9 @@ class ExpressionSpace:
         >>> space.pcs(counts).shape
         (200, 5)
         """
+        for name, value, least in (("n_pcs", n_pcs, 1), ("n_top_genes", n_top_genes, 2)):
+            if value is not None and (not isinstance(value, int | np.integer) or value < least):
+                raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least {least}.")
         matrix = as_counts(counts, layer=layer, name="counts")
         if matrix.shape[0] < 3 or matrix.shape[1] < 3:
             raise ValueError(f"`counts` has shape {matrix.shape}; a space needs at least 3 cells and 3 genes.")

@@ -26,6 +26,11 @@ def rank_token_genes(adata: AnnData, n_genes: int | None = None, key_added: str 
         :func:`scanpy.get.rank_genes_groups_df` and :func:`scanpy.pl.rank_genes_groups` read it, given this key. Tokens
         are the groups.
 
+    Raises
+    ------
+    ValueError
+        If ``n_genes`` is no whole number of at least 1, or no tokens are stored.
+
     Examples
     --------
     >>> import scanpy as sc
@@ -33,6 +38,8 @@ def rank_token_genes(adata: AnnData, n_genes: int | None = None, key_added: str 
     >>> sc.get.rank_genes_groups_df(adata, "token_1", key="rank_token_genes")[["names", "scores"]].shape
     (765, 2)
     """
+    if n_genes is not None and (not isinstance(n_genes, int | np.integer) or n_genes < 1):
+        raise ValueError(f"`n_genes` is {n_genes!r}: pass a whole number of at least 1, or None for all.")
     loadings = token_loadings(adata)
     order = np.argsort(-loadings.to_numpy(), axis=0, kind="stable")[:n_genes]
     scores = np.take_along_axis(loadings.to_numpy(), order, axis=0)
