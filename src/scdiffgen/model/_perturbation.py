@@ -203,7 +203,7 @@ class Perturbation(Generation):
         for dose in doses:
             predicted = self.predict_perturbation(
                 adata,
-                {name: perturbation, dose_name: float(dose)},
+                {name: perturbation, dose_name: dose},
                 indices=indices,
                 n_steps=n_steps,
                 batch_size=batch_size,
@@ -215,7 +215,7 @@ class Perturbation(Generation):
             means = np.asarray(sparse.csr_matrix(weights / len(predicted)) @ expression.toarray())
             low, high = np.quantile(means, [0.025, 0.975], axis=0)
             mean = np.asarray(expression.mean(0)).ravel()
-            frames.append(pd.DataFrame({"dose": dose, "gene": chosen, "mean": mean, "low": low, "high": high}))
+            frames.append(pd.DataFrame({"dose": float(dose), "gene": chosen, "mean": mean, "low": low, "high": high}))
         return pd.concat(frames, ignore_index=True)
 
     def interpolate(
