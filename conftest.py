@@ -15,6 +15,7 @@ import torch
 
 if TYPE_CHECKING:
     from anndata import AnnData
+    from mudata import MuData
 
     from scdiffgen.model import TokenDiffusion
 
@@ -34,6 +35,18 @@ def example() -> tuple[AnnData, TokenDiffusion]:
     return adata, model
 
 
+@pytest.fixture(scope="session")
+def joint_example() -> tuple[MuData, TokenDiffusion]:
+    """The same of two modalities: ``mdata`` and ``joint_model``."""
+    import scdiffgen
+
+    mdata = scdiffgen.datasets.simulate_cite(n_cells=100)
+    scdiffgen.model.setup_mudata(mdata, labels_key="cell_type")
+    model = scdiffgen.model.TokenDiffusion(mdata, n_tokens=4, token_dim=16, n_layers=1)
+    model.train(max_epochs=1, accelerator="cpu", enable_progress_bar=False)
+    return mdata, model
+
+
 @pytest.fixture(autouse=True)
 def _no_figure_stays_open() -> Iterator[None]:
     """What a test or an example draws is closed after it."""
@@ -51,3 +64,5 @@ def _example_names(request: pytest.FixtureRequest, doctest_namespace: dict[str, 
             adata = adata.copy()
             model.write_back(adata, keys=["token_loadings", "X_token_activation"])
         doctest_namespace["adata"], doctest_namespace["model"] = adata, model
+        if "_modalities" in request.node.name or "_mudata" in request.node.name:
+            doctest_namespace["mdata"], doctest_namespace["joint_model"] = request.getfixturevalue("joint_example")

@@ -8,6 +8,17 @@ from scdiffgen.data._fields import fields_for
 from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._manager import Manager, forget_copied_setup
 from scdiffgen.data._messages import did_you_mean, listed
+from scdiffgen.data._modalities import (
+    ModalityCountsField,
+    check_columns,
+    check_modalities,
+    counts_keys,
+    feature_names,
+    modality_fields,
+    modality_names,
+    rows_in,
+)
+from scdiffgen.data._mudata_manager import MuDataManager
 from scdiffgen.data._number_field import ContinuousCovariatesField
 from scdiffgen.data._perturbation_field import PerturbationField
 from scdiffgen.data._perturbations import PerturbationSyntax
@@ -23,6 +34,8 @@ __all__ = [
     "CountsField",
     "HierarchyField",
     "Manager",
+    "ModalityCountsField",
+    "MuDataManager",
     "PerturbationField",
     "PerturbationSyntax",
     "Registry",
@@ -32,17 +45,24 @@ __all__ = [
     "add_perturbations",
     "add_texts",
     "categories_of_condition",
+    "check_columns",
+    "check_modalities",
     "condition_columns",
     "condition_specs",
     "condition_table",
+    "counts_keys",
     "did_you_mean",
     "encode_conditions",
+    "feature_names",
     "field_state",
     "fields_for",
     "forget_copied_setup",
     "listed",
+    "modality_fields",
+    "modality_names",
     "registered_parts",
     "required_state",
+    "rows_in",
     "unseen_in_training",
     "unseen_texts",
 ]

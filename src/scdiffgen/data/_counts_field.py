@@ -42,6 +42,8 @@ class CountsField(LayerField):
         Name of the field in the registry.
     layer
         Layer that holds the counts; None for ``adata.X``.
+    may_be_empty
+        Whether cells without a molecule are taken.
 
     Examples
     --------
@@ -51,8 +53,9 @@ class CountsField(LayerField):
     2
     """
 
-    def __init__(self, registry_key: str, layer: str | None) -> None:
+    def __init__(self, registry_key: str, layer: str | None, *, may_be_empty: bool = False) -> None:
         super().__init__(registry_key, layer, is_count_data=True, correct_data_format=False)
+        self._may_be_empty = may_be_empty
 
     def validate_field(self, adata: AnnData) -> None:
         """Raise if the data are no counts; change nothing.
@@ -112,7 +115,7 @@ class CountsField(LayerField):
                 f"({listed(names)}), which are not counted exactly in single precision. If they are sums of many "
                 f"cells, thin them: `sc.pp.downsample_counts(adata, counts_per_cell={LARGEST_LIBRARY})`."
             )
-        if len(report.empty_cells):
+        if len(report.empty_cells) and not self._may_be_empty:
             names = adata.obs_names[report.empty_cells]
             raise ValueError(
                 f"{self._place}: {counted(len(names), 'cell')} without a single molecule ({listed(names)}). "

@@ -63,8 +63,9 @@ class Manager(AnnDataManager):
         for name in transfer_kwargs:
             if name not in _TRANSFER_OPTIONS:
                 known = self._registry.get("setup_args", {})
-                raise TypeError(f"`setup_anndata` has no argument {name!r}.{did_you_mean(name, known)}")
-        with _unchanged_on_error(adata):
+                setup = self._registry.get("setup_method_name", "setup_anndata")
+                raise TypeError(f"`{setup}` has no argument {name!r}.{did_you_mean(name, known)}")
+        with unchanged_on_error(adata):
             super().register_fields(adata, source_registry, **transfer_kwargs)
 
     def with_registry(self, registry: Registry) -> Manager:
@@ -119,7 +120,14 @@ def forget_copied_setup(adata: AnnData | MuData, managers: Mapping[str, AnnDataM
 
 
 @contextmanager
-def _unchanged_on_error(data: AnnData | MuData) -> Iterator[None]:
+def unchanged_on_error(data: AnnData | MuData) -> Iterator[None]:
+    """Leave what scvi-tools' fields write as it was, if the block raises.
+
+    Parameters
+    ----------
+    data
+        Data about to be registered.
+    """
     parts = [data, *data.mod.values()] if isinstance(data, MuData) else [data]
     parts = [part for part in parts if not part.is_view]  # views are refused before anything is written
     before = [_snapshot(part) for part in parts]

@@ -2,6 +2,7 @@
 
 from ._pbmc68k import pbmc68k
 from ._simulate import simulate
+from ._simulate_cite import simulate_cite
 from ._truth import true_expression
 
-__all__ = ["pbmc68k", "simulate", "true_expression"]
+__all__ = ["pbmc68k", "simulate", "simulate_cite", "true_expression"]

@@ -8,5 +8,13 @@ from scdiffgen.nn import ReadoutOptions
 from ._token_diffusion import TokenDiffusion
 
 setup_anndata = TokenDiffusion.setup_anndata
+setup_mudata = TokenDiffusion.setup_mudata
 
-__all__ = ["GaussianOptions", "LatentOptions", "ReadoutOptions", "TokenDiffusion", "setup_anndata"]
+__all__ = [
+    "GaussianOptions",
+    "LatentOptions",
+    "ReadoutOptions",
+    "TokenDiffusion",
+    "setup_anndata",
+    "setup_mudata",
+]

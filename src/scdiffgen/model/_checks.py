@@ -49,7 +49,10 @@ LARGEST_SEED = 2**63 - 1
 def check_cells(adata: Any, *, may_be_view: bool = True) -> None:
     """Raise unless ``adata`` is an AnnData, and if it may be none, no view of another."""
     if isinstance(adata, MuData):
-        raise TypeError("`adata` is a MuData: pass one of its modalities, such as `mdata['rna']`.")
+        raise TypeError(
+            "`adata` is a MuData: register it with `setup_mudata`, or pass one of its modalities, such as "
+            "`mdata['rna']`."
+        )
     if not isinstance(adata, AnnData):
         raise TypeError(
             f"`adata` is a {type(adata).__name__}: pass an AnnData. A file is read by `anndata.read_h5ad(path)`, a "
@@ -57,6 +60,15 @@ def check_cells(adata: Any, *, may_be_view: bool = True) -> None:
         )
     if adata.is_view and not may_be_view:
         raise ValueError("`adata` is a view of other cells: pass a copy, `adata = adata.copy()`.")
+
+
+def check_mudata(mdata: Any, *, may_be_view: bool = True) -> None:
+    """Raise unless ``mdata`` is a MuData, and if it may be none, no view of another."""
+    if not isinstance(mdata, MuData):
+        kind = type(mdata).__name__
+        raise TypeError(f"`mdata` is a {kind}: pass a MuData, such as `mudata.MuData({{'rna': adata}})`.")
+    if mdata.is_view and not may_be_view:
+        raise ValueError("`mdata` is a view of other cells: pass a copy, `mdata = mdata.copy()`.")
 
 
 def check_accelerator(accelerator: str) -> None:

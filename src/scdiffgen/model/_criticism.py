@@ -85,6 +85,7 @@ class CriticismOfModel(Perturbation, Representation):
         from scdiffgen.metrics import FewCellsWarning, evaluate
 
         self._require_training()
+        self._require_anndata("criticism")
         self._thinning("criticism")
         check_positive_integer("n_steps", n_steps)
         if self.train_indices is None:

@@ -18,6 +18,7 @@ from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays
 from ._checks import check_positive_integer, is_finite_number, library_sizes
 from ._extension import Extension
 from ._growth import Growth, of_rows, whole_counts
+from ._mudata import new_cells
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -53,7 +54,7 @@ class Generation(Extension):
         library_size
             Molecules a cell: a number, an array of one number a cell, or a function of the table of conditions (a row
             a cell) and a NumPy generator. By default they are drawn like those of the training cells under the same
-            conditions.
+            conditions. Of a MuData, such sizes by modality; those left out are drawn.
         guidance_scale
             How much stronger than in the data the conditions are followed; 1 is as in the data, larger values give
             cells more typical of their conditions and less diverse. One number for all conditions together, or one for
@@ -69,7 +70,8 @@ class Generation(Extension):
 
         Returns
         -------
-        New cells: integer counts (CSR) in ``.X``, the conditions in ``.obs``, the genes of the training cells.
+        New cells: integer counts (CSR) in ``.X``, the conditions in ``.obs``, the genes of the training cells. A MuData
+        if the model was registered with :meth:`setup_mudata`.
 
         Raises
         ------
@@ -96,7 +98,7 @@ class Generation(Extension):
         sizes = self._library_sizes(of_rows(encoded, row_of), rows, library_size, generator)
         progress = None if silent else "Generating"
         cells = growth.grow(self.module, of_rows(told, row_of), sizes, generator, progress)
-        return AnnData(cells, obs=self._describe(table, encoded, row_of), var=pd.DataFrame(index=self._gene_names()))
+        return new_cells(cells, self._describe(table, encoded, row_of), self._gene_names())
 
     def deepen(
         self,
@@ -144,7 +146,7 @@ class Generation(Extension):
             library = (module.library(counts) * factor).round()
             grown = module.generate(conditions, library, start=counts.to_dense(), n_steps=n_steps, generator=generator)
             deeper.append(whole_counts(grown))
-        return AnnData(cells.in_order(deeper), obs=cells.obs(), var=pd.DataFrame(index=self._gene_names()))
+        return new_cells(cells.in_order(deeper), cells.obs(), self._gene_names())
 
     def _library_sizes(
         self,

@@ -122,6 +122,7 @@ class Inspection(Generation, Tokens):
         [0.0, 1.0]
         """
         self._require_training()
+        self._require_anndata("get_generation_path")
         module = self._thinning("get_generation_path")
         check_positive_integer("n_cells", n_cells)
         check_positive_integer("n_steps", n_steps)

@@ -18,6 +18,7 @@ from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays, to_t
 from ._checks import check_guidance, check_positive_integer, is_finite_number
 from ._generation import N_STEPS, Generation
 from ._growth import whole_counts
+from ._mudata import new_cells
 
 
 class Perturbation(Generation):
@@ -102,7 +103,7 @@ class Perturbation(Generation):
         obs["unseen_in_training"] = unseen_in_training(
             self.module.specs, encoded, self._training_conditions()
         ).combination
-        return AnnData(cells.in_order(grown), obs=obs, var=pd.DataFrame(index=self._gene_names()))
+        return new_cells(cells.in_order(grown), obs, self._gene_names())
 
     def transfer_batch(
         self,
@@ -189,6 +190,7 @@ class Perturbation(Generation):
         --------
         >>> curves = model.dose_response(controls, "drugX", doses=[0.1, 1.0, 10.0])  # doctest: +SKIP
         """
+        self._require_anndata("dose_response")
         name, dose_name = self._perturbation_names()
         known = self._gene_names()
         chosen = known if genes is None else pd.Index(genes)
@@ -250,6 +252,7 @@ class Perturbation(Generation):
         Generated cells, with ``.obs["fraction"]`` from 0 to 1.
         """
         self._require_training()
+        self._require_anndata("interpolate")
         given = {"n_points": n_points, "n_cells": n_cells, "n_steps": n_steps, "batch_size": batch_size}
         for name, value in given.items():
             check_positive_integer(name, value)

@@ -10,7 +10,7 @@ import pandas as pd
 import torch
 
 from scdiffgen.data import condition_table
-from scdiffgen.diffusion import with_values
+from scdiffgen.diffusion import row_sums, with_values
 
 from ._cells import Cells, generator_from, to_tensors
 from ._checks import check_positive_integer, is_finite_number
@@ -71,7 +71,8 @@ class Representation(Extension):
         for counts, conditions in cells:
             draws = torch.stack([module.nll_bound(counts, conditions, generator) for _ in range(n_draws)])
             nll = draws.mean(0)
-            rows.append(torch.stack([nll, nll / module.library(counts)], dim=1).cpu().numpy())
+            n_molecules = row_sums(counts, counts.values())
+            rows.append(torch.stack([nll, nll / n_molecules], dim=1).cpu().numpy())
         return pd.DataFrame(cells.in_order(rows), index=cells.names, columns=["nll", "nll_per_molecule"])
 
     def get_normalized_expression(
@@ -97,7 +98,8 @@ class Representation(Extension):
         gene_list
             Genes to return, by default all.
         library_size
-            What the expression of a cell sums to over all genes: 1 for shares, 1e4 for counts per 10,000.
+            What the expression of a cell sums to over all genes (of a modality): 1 for shares, 1e4 for counts per
+            10,000.
         transform_batch
             Batch under which all cells are seen; by default each under its own.
         batch_size
@@ -109,7 +111,7 @@ class Representation(Extension):
 
         Returns
         -------
-        Expression ``(cells, genes)``, float32.
+        Expression ``(cells, genes)``, float32; of a MuData the columns are pairs of modality and gene.
 
         Examples
         --------

@@ -16,15 +16,16 @@ from typing import Any, Self
 import pyro
 import torch
 from anndata import AnnData
+from mudata import MuData
 from scvi.model.base import BaseModelClass
 
-from scdiffgen.data import did_you_mean, listed
+from scdiffgen.data import did_you_mean, listed, modality_names
 from scdiffgen.module import GaussianOptions, LatentOptions
 from scdiffgen.nn import ReadoutOptions
 
 from . import _plain_data
 from ._base import ModelBase
-from ._checks import check_accelerator, check_cells
+from ._checks import check_accelerator, check_cells, check_mudata
 from ._plain_data import as_array, as_frame, as_object_array, as_options, as_scalar
 from ._whole_files import all_or_nothing
 
@@ -156,13 +157,16 @@ class Saving(ModelBase):
         """
         check_accelerator(accelerator)
         if adata is not None and adata is not False:
-            check_cells(adata)
+            (check_mudata if isinstance(adata, MuData) else check_cells)(adata)
         file = Path(dir_path) / f"{prefix or ''}{FILE}"
         saved_with = None
         if backup_url is None or file.exists():
             check_file(file)
             if safe:
-                saved_with = check_contents(read_plainly(file), file, cls, allowed_classes_names_list or [])
+                contents = read_plainly(file)
+                saved_with = check_contents(contents, file, cls, allowed_classes_names_list or [])
+                if isinstance(adata, AnnData) and modality_names(contents["attr_dict"]["registry_"]):
+                    check_mudata(adata)
         with only_plain_data(safe):
             try:
                 return super().load(

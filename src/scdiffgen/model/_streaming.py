@@ -93,6 +93,7 @@ class Streaming(Generation):
         5
         """
         self._require_training()
+        self._require_anndata("generate_to")
         if client is not None:
             check_client(client)
         check_positive_integer("chunk_size", chunk_size)

@@ -74,6 +74,7 @@ class TokenContributions(Tokens):
         True
         """
         self._require_training()
+        self._require_anndata("get_token_contributions")
         module = self._thinning("get_token_contributions")
         self._require_sum()
         names = self._gene_names()

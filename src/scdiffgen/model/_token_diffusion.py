@@ -10,8 +10,17 @@ import numpy as np
 import torch
 from scvi.utils import setup_anndata_dsp
 
-from scdiffgen.data import CountsField, Manager, condition_specs, fields_for, forget_copied_setup, required_state
-from scdiffgen.module import DiffusionModule, InterventionKind, process_module
+from scdiffgen.data import (
+    CountsField,
+    Manager,
+    ModalityCountsField,
+    condition_specs,
+    counts_keys,
+    fields_for,
+    forget_copied_setup,
+    required_state,
+)
+from scdiffgen.module import DiffusionModule, InterventionKind, joint_module, process_module
 from scdiffgen.nn import (
     AttentionKind,
     CategoryKind,
@@ -28,6 +37,8 @@ from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDat
 from ._cells import Cells
 from ._checks import check_accelerator, check_cells, check_positive_integer, check_share, check_split
 from ._criticism import CriticismOfModel
+from ._modalities import Modalities
+from ._mudata_setup import MuDataSetup
 from ._presets import Preset, default_preset, network_size
 from ._saving import Saving
 from ._streaming import Streaming
@@ -35,6 +46,7 @@ from ._write_back import WriteBack
 
 if TYPE_CHECKING:
     from anndata import AnnData
+    from mudata import MuData
 
 STEPS_PER_VALIDATION = 100
 
@@ -44,7 +56,7 @@ def default_max_epochs(n_train: int, batch_size: int) -> int:
     return max(1, round(3 * n_train**0.8 / math.ceil(n_train / batch_size)))
 
 
-class TokenDiffusion(Saving, WriteBack, Streaming, CriticismOfModel):
+class TokenDiffusion(Saving, MuDataSetup, Modalities, WriteBack, Streaming, CriticismOfModel):
     """Conditional token diffusion on single-cell counts.
 
     A cell is a bag of molecules. The model learns to put back molecules that were taken out at random, through a few
@@ -54,7 +66,7 @@ class TokenDiffusion(Saving, WriteBack, Streaming, CriticismOfModel):
     Parameters
     ----------
     adata
-        Cells registered with :meth:`setup_anndata`.
+        Cells registered with :meth:`setup_anndata` or :meth:`setup_mudata`.
     preset
         Size of the network: ``"small"`` for a laptop (the default without a GPU), ``"base"`` (the default with one),
         ``"large"`` for atlases. The arguments below override it one by one.
@@ -128,7 +140,7 @@ class TokenDiffusion(Saving, WriteBack, Streaming, CriticismOfModel):
 
     def __init__(
         self,
-        adata: AnnData | None = None,
+        adata: AnnData | MuData | None = None,
         preset: Preset | None = None,
         n_tokens: int | None = None,
         token_dim: int | None = None,
@@ -177,15 +189,16 @@ class TokenDiffusion(Saving, WriteBack, Streaming, CriticismOfModel):
             for spec in specs
             if spec.n_features
         }
-        self.module = process_module(process)(
-            self.summary_stats.n_vars, specs, size, withhold_rate, options, intervention, features, process_options
-        )
+        n_vars = counts_keys(self.registry)
+        make = process_module(process) if len(n_vars) == 1 else joint_module(process)
+        columns: Any = n_vars["X"] if len(n_vars) == 1 else n_vars
+        self.module = make(columns, specs, size, withhold_rate, options, intervention, features, process_options)
         if len(self.module.stages()) > 1:
             self._data_splitter_cls = StagedDataSplitter
         conditions = ", ".join(spec.name for spec in specs) or "none"
         self._model_summary_string = (
-            f"TokenDiffusion on {self.summary_stats.n_vars} genes: {size.n_tokens} tokens of {size.token_dim}, "
-            f"{size.n_layers} layers, process {process!r}, conditions: {conditions}"
+            f"TokenDiffusion on {' + '.join(map(str, n_vars.values()))} genes: {size.n_tokens} tokens of "
+            f"{size.token_dim}, {size.n_layers} layers, process {process!r}, conditions: {conditions}"
         )
         self.init_params_ = self._get_init_params(locals())
 
@@ -344,10 +357,10 @@ class TokenDiffusion(Saving, WriteBack, Streaming, CriticismOfModel):
         if not early_stopping:
             plan_kwargs = {**(plan_kwargs or {}), "max_validation_rise": math.inf}
         for field in self.adata_manager.fields:
-            if isinstance(field, CountsField):
+            if isinstance(field, CountsField | ModalityCountsField):
                 field.check_the_rest(self.adata)
         if not self.is_trained_:
-            self.module.initialise(counts for counts, _ in Cells(self, None, None, None, None))
+            self.module.initialise(Cells(self, None, None, None, None))
         self.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
         super().train(
             max_epochs=max_epochs,
@@ -371,6 +384,7 @@ class TokenDiffusion(Saving, WriteBack, Streaming, CriticismOfModel):
         known = np.concatenate([self.train_indices, self.validation_indices]).astype(int)
         self._remember_training_cells(known)
         self._remember_token_basis(known)
+        self._remember_library_from_tokens(known)
         treated = {name: self._training_conditions()[name] for name in self.module.denoiser.effect_names}
         ids = {name: torch.from_numpy(np.unique(parts.ids[parts.mask])) for name, parts in treated.items()}
         self.module.share_half_doses(ids)

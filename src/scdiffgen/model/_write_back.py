@@ -11,6 +11,7 @@ from ._cells import Cells, generator_from
 from ._generation import N_STEPS
 from ._growth import whole_counts
 from ._inspection import Inspection
+from ._mudata import parts_of, write_result
 from ._perturbation import Perturbation
 from ._representation import Representation
 from ._token_contributions import TokenContributions
@@ -18,6 +19,7 @@ from ._token_edits import TokenEdits
 
 if TYPE_CHECKING:
     from anndata import AnnData
+    from mudata import MuData
     from scipy import sparse
 
 KEYS = ("X_generated", "X_tokens", ACTIVATION_KEY, LOADINGS_KEY)
@@ -28,7 +30,7 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
 
     def write_back(
         self,
-        adata: AnnData | None = None,
+        adata: AnnData | MuData | None = None,
         *,
         keys: Sequence[str] | None = None,
         n_steps: int = N_STEPS,
@@ -47,6 +49,9 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
         ``.uns["scdiffgen"]``            of the tokens: names, shares of variance that they explain, method of the
                                          loadings, an identifier of the weights, and the names that you gave them
         ================================ =======================================================================
+
+        Of a MuData, generated cells and loadings go to each modality that they are of, tokens and activations to the
+        whole, ``.uns["scdiffgen"]`` to both.
 
         Parameters
         ----------
@@ -82,9 +87,11 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
         }
         results = {key: compute[key]() for key in keys}
         for key, values in results.items():
-            (adata.varm if key == LOADINGS_KEY else adata.obsm)[key] = values
+            write_result(adata, key, values, self._gene_names())
         if additive:
-            adata.uns[UNS_KEY] = self._about_tokens(adata)
+            about = self._about_tokens(adata)
+            for part in (adata, *parts_of(adata, self._modalities())):
+                part.uns[UNS_KEY] = about
 
     def _twins(
         self, adata: AnnData, n_steps: int, seed: int | None, batch_size: int | None, silent: bool

@@ -3,12 +3,15 @@
 from ._denoiser import ConditionedDenoiser, Denoiser, InterventionKind
 from ._gaussian import GaussianModule
 from ._gaussian_options import GaussianOptions
+from ._joint import JointThinningModule
+from ._joint_library_size import JointLibrarySizes
 from ._latent import LatentModule
 from ._latent_options import LatentOptions
+from ._library_from_tokens import LibraryFromTokens, library_from_tokens
 from ._library_size import LibrarySizeModel, condition_codes
 from ._path import growth_path
 from ._process import DiffusionModule, Predictor
-from ._processes import PROCESSES, process_module
+from ._processes import PROCESSES, joint_module, process_module
 from ._thinning import ThinningModule
 from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis
 from ._token_readings import activation_gradient, attention_weights, contributions, encoder_weights
@@ -22,8 +25,11 @@ __all__ = [
     "GaussianOptions",
     "HiddenMoments",
     "InterventionKind",
+    "JointLibrarySizes",
+    "JointThinningModule",
     "LatentModule",
     "LatentOptions",
+    "LibraryFromTokens",
     "LibrarySizeModel",
     "Predictor",
     "ThinningModule",
@@ -34,6 +40,8 @@ __all__ = [
     "contributions",
     "encoder_weights",
     "growth_path",
+    "joint_module",
+    "library_from_tokens",
     "loadings_in_group",
     "process_module",
     "token_basis",

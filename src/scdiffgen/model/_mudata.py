@@ -1,0 +1,118 @@
+"""Cells of one or several modalities as AnnData or MuData: new ones, and results written into given ones."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from mudata import MuData
+from scipy import sparse
+
+from scdiffgen._stored_tokens import LOADINGS_KEY
+from scdiffgen.data import rows_in
+
+GENERATED_KEY = "X_generated"
+
+
+def blocks_of(genes: pd.MultiIndex) -> dict[str, slice]:
+    """Columns of each modality, from pairs of modality and gene.
+
+    Parameters
+    ----------
+    genes
+        Pairs, those of a modality side by side.
+    """
+    modalities = genes.get_level_values(0)
+    sizes = {name: int((modalities == name).sum()) for name in modalities.unique()}
+    ends = np.cumsum(list(sizes.values()))
+    return {name: slice(int(end) - size, int(end)) for (name, size), end in zip(sizes.items(), ends, strict=True)}
+
+
+def new_cells(counts: sparse.csr_matrix, obs: pd.DataFrame, genes: pd.Index) -> AnnData | MuData:
+    """Make cells of counts: an AnnData, or a MuData if genes are pairs of modality and gene.
+
+    Parameters
+    ----------
+    counts
+        Counts ``(cells, genes)``.
+    obs
+        What is known of the cells.
+    genes
+        Names of the genes.
+    """
+    if not isinstance(genes, pd.MultiIndex):
+        return AnnData(counts, obs=obs, var=pd.DataFrame(index=genes))
+    names = pd.DataFrame(index=obs.index)
+    parts = {
+        name: AnnData(counts[:, block], obs=names.copy(), var=pd.DataFrame(index=genes.get_level_values(1)[block]))
+        for name, block in blocks_of(genes).items()
+    }
+    return joined(parts, obs)
+
+
+def joined(modalities: Mapping[str, AnnData], obs: pd.DataFrame) -> MuData:
+    """Join modalities of the same cells.
+
+    Parameters
+    ----------
+    modalities
+        Modalities by name.
+    obs
+        What is known of the cells.
+    """
+    with quiet():
+        mdata = MuData(dict(modalities))
+    for column, values in obs.items():
+        mdata.obs[column] = values
+    return mdata
+
+
+def quiet() -> warnings.catch_warnings:
+    """Leave out what mudata 0.3 says of its next version."""
+    return warnings.catch_warnings(action="ignore", category=FutureWarning)
+
+
+def write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index) -> None:
+    """Write a result to its place: what is of genes or of counts into each modality, what is of cells into the whole.
+
+    Parameters
+    ----------
+    data
+        Cells.
+    key
+        Name of the result.
+    values
+        The result, a row a cell; loadings a row a gene.
+    genes
+        Names of the genes.
+    """
+    if isinstance(data, AnnData):
+        (data.varm if key == LOADINGS_KEY else data.obsm)[key] = values
+        return
+    if key not in (LOADINGS_KEY, GENERATED_KEY):
+        data.obsm[key] = values
+        return
+    for name, block in blocks_of(genes).items():
+        if name in data.mod and key == LOADINGS_KEY:
+            data.mod[name].varm[key] = values[block]
+        elif name in data.mod:
+            rows = rows_in(data.mod[name], data.obs_names)
+            order = np.flatnonzero(rows >= 0)[np.argsort(rows[rows >= 0])]
+            data.mod[name].obsm[key] = values[order][:, block]
+
+
+def parts_of(data: AnnData | MuData, modalities: Sequence[str]) -> list[AnnData]:
+    """Modalities of the model that are there; none of an AnnData.
+
+    Parameters
+    ----------
+    data
+        Cells.
+    modalities
+        Names of the modalities.
+    """
+    return [data.mod[name] for name in modalities if name in data.mod]

@@ -1,0 +1,62 @@
+"""How many molecules of a kind a cell has, told from its molecules of other kinds: a regression on the tokens."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+N_COMPONENTS = 50
+PENALTIES = np.logspace(-2, 5, 8)
+
+
+class LibraryFromTokens(NamedTuple):
+    """Logarithm of the library sizes as a linear function of the tokens, with normal residuals."""
+
+    weights: np.ndarray  # (features, kinds)
+    intercept: np.ndarray  # (kinds,)
+    residual_sd: np.ndarray  # (kinds,)
+
+    def mean(self, features: np.ndarray) -> np.ndarray:
+        """Expected library sizes ``(cells, kinds)``."""
+        return np.maximum(np.exp(self._log(features) + self.residual_sd**2 / 2), 1)
+
+    def sample(self, features: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw whole numbers of molecules ``(cells, kinds)``, at least 1."""
+        log_sizes = self._log(features)
+        noise = rng.standard_normal(log_sizes.shape) * self.residual_sd
+        return np.maximum(np.exp(log_sizes + noise).round(), 1)
+
+    def _log(self, features: np.ndarray) -> np.ndarray:
+        return features.astype(np.float64) @ self.weights + self.intercept
+
+
+def library_from_tokens(features: np.ndarray, library: np.ndarray) -> LibraryFromTokens:
+    """Regress on principal components, with the penalty that predicts left-out cells best.
+
+    Parameters
+    ----------
+    features
+        Tokens of cells ``(cells, features)``, of which some kinds were read.
+    library
+        Library sizes of the other kinds ``(cells, kinds)``, all positive.
+
+    Examples
+    --------
+    >>> tokens = np.random.default_rng(0).normal(size=(500, 3))
+    >>> model = library_from_tokens(tokens, np.exp(5 + tokens[:, :1]))
+    >>> model.mean(np.array([[1.0, 0.0, 0.0]])).round()
+    array([[403.]])
+    """
+    from sklearn.decomposition import PCA
+    from sklearn.linear_model import RidgeCV
+    from sklearn.model_selection import cross_val_predict
+
+    n_components = min(N_COMPONENTS, features.shape[1], max(len(features) // 5, 1))
+    pca = PCA(n_components, whiten=True, svd_solver="randomized", random_state=0)
+    scores = pca.fit_transform(features.astype(np.float64))
+    logs, ridge = np.log(library), RidgeCV(PENALTIES)
+    ridge.fit(scores, logs)
+    weights = (pca.components_ / np.sqrt(pca.explained_variance_)[:, None]).T @ ridge.coef_.reshape(logs.shape[1], -1).T
+    residuals = logs - cross_val_predict(ridge, scores, logs).reshape(logs.shape)
+    return LibraryFromTokens(weights, ridge.intercept_ - pca.mean_ @ weights, residuals.std(0))

@@ -1,0 +1,177 @@
+"""Several kinds of molecules: the method against products of multinomials, and what one kind has to do with another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from csr import csr
+from module_parts import SIZE, SPECS
+from scipy import stats
+from torch import Tensor
+
+from scdiffgen._conditions import Parts
+from scdiffgen.module import JointLibrarySizes, JointThinningModule, LibraryFromTokens, library_from_tokens
+
+SHARES = (np.array([0.5, 0.3, 0.2]), np.array([0.9, 0.1]))
+CELLS = np.array([[3, 0, 1, 9, 2], [1, 0, 0, 0, 0], [0, 0, 0, 15, 7]])
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def make(specs: tuple = (), withhold_rate: float = 0.0) -> JointThinningModule:
+    """A module whose weights are all random."""
+    torch.manual_seed(0)
+    module = JointThinningModule({"X": 3, "X_prot": 2}, specs, SIZE, withhold_rate)
+    for weight in module.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    return module.eval()
+
+
+@pytest.fixture
+def multinomial() -> JointThinningModule:
+    """A module that predicts given shares whatever it sees: tokens say nothing, and there is no urn."""
+    module = make()
+    with torch.no_grad():
+        for denoiser in (module.denoiser, module.ema_denoiser):
+            denoiser.network.readout.gene_weights.zero_()
+            denoiser.network.urn.weight_logits.fill_(-torch.inf)
+            # frequencies need not sum to 1 over all kinds: only those of a kind are compared
+            denoiser.network.readout.initialise_bias(torch.tensor(np.concatenate([SHARES[0], 7 * SHARES[1]])).float())
+    return module
+
+
+def test_the_bound_is_unbiased_for_a_product_of_multinomials(multinomial: JointThinningModule) -> None:
+    n_draws = 20_000
+    for cell in CELLS:
+        draws = multinomial.nll_bound(csr(np.tile(cell, (n_draws, 1))), {}, seeded()).numpy()
+        parts = ((cell[:3], SHARES[0]), (cell[3:], SHARES[1]))
+        exact = -sum(stats.multinomial.logpmf(part, part.sum(), shares) for part, shares in parts)
+        assert abs(draws.mean() - exact) < 4 * draws.std() / np.sqrt(n_draws) + 1e-5
+
+
+def test_the_loss_is_the_mean_over_the_kinds_of_which_molecules_are_missing(multinomial: JointThinningModule) -> None:
+    both = csr(np.random.default_rng(0).poisson(5_000, (400, 5)) @ np.diag([1, 1, 1, 0, 0]))  # no molecule of the other
+    cross_entropy = -np.log(SHARES[0]).mean()  # the three genes are equally frequent in these cells
+    np.testing.assert_allclose(multinomial.validation_loss(both, {}, seeded()).loss, cross_entropy, rtol=0.02)
+
+
+def test_cells_are_drawn_from_the_multinomials(multinomial: JointThinningModule) -> None:
+    library = torch.tensor([[30.0, 80.0]]).expand(400, 2)
+    cells = multinomial.generate({}, library, n_steps=8, generator=seeded()).numpy()
+    for columns, shares, n in ((slice(0, 3), SHARES[0], 30), (slice(3, 5), SHARES[1], 80)):
+        np.testing.assert_array_equal(cells[:, columns].sum(1), n)
+        assert stats.chisquare(cells[:, columns].sum(0), cells[:, columns].sum() * shares).pvalue > 1e-3
+
+
+def test_a_kind_that_is_withheld_is_as_if_it_had_not_been_measured() -> None:
+    module = make()
+    counts, alone = csr(CELLS), csr(CELLS * [1, 1, 1, 0, 0])
+    withheld = module.without(counts, torch.tensor([[False, True]]).expand(3, 2))
+    torch.testing.assert_close(module.library(withheld), module.library(alone))
+    torch.testing.assert_close(module.tokens(withheld, {}), module.tokens(alone, {}))
+    assert not torch.allclose(module.tokens(counts, {})[0], module.tokens(alone, {})[0])
+
+
+def test_each_kind_hears_of_the_other() -> None:
+    """Shares of proteins change with RNA, and with the number of RNA molecules in the whole cell."""
+    module = make()
+    library, start = torch.tensor([[10.0, 20.0]]), torch.tensor([[4.0, 0.0, 0.0, 0.0, 0.0]])
+    other = torch.tensor([[0.0, 0.0, 4.0, 0.0, 0.0]])
+    predict = module.predictor({}, 1)
+    of_protein = [predict(state, size).log_prob(state)[:, 3:] for state, size in
+                  ((start, library), (other, library), (start, 3 * library))]  # fmt: skip
+    assert not torch.allclose(of_protein[0], of_protein[1])
+    assert not torch.allclose(of_protein[0], of_protein[2])
+    for log_prob in of_protein:
+        torch.testing.assert_close(log_prob.exp().sum(1), torch.ones(1))
+
+
+def test_weights_of_the_genes_are_centred_in_each_kind_and_predict_the_same() -> None:
+    module = make()
+    weights = module.gene_weights()
+    assert weights is not None
+    for block in weights.split((3, 2), dim=2):
+        torch.testing.assert_close(block.sum(2), torch.zeros(block.shape[:2]), atol=1e-6, rtol=0)
+    counts = csr(CELLS)
+    before = module.expression(counts, {})
+    with torch.no_grad():
+        module.ema_denoiser.network.readout.gene_weights.copy_(weights.flatten(0, 1))
+    torch.testing.assert_close(module.expression(counts, {}), before)
+
+
+def test_conditions_of_every_kind_go_with_several_kinds(conditions: dict[str, Parts[Tensor]]) -> None:
+    module = make(SPECS, withhold_rate=0.3).train()
+    counts = csr(np.random.default_rng(0).poisson(5, (4, 5)))
+    module.loss(counts, conditions).loss.backward()
+    assert all(weight.grad is None or weight.grad.isfinite().all() for weight in module.denoiser.parameters())
+    grown = module.generate(conditions, module.library(counts), guidance_scale=2.0, n_steps=3, generator=seeded())
+    torch.testing.assert_close(module.n_molecules(grown), module.library(counts))
+
+
+# Library sizes.
+
+
+def sizes(n_cells: int, rng: np.random.Generator) -> np.ndarray:
+    """Library sizes of two kinds ``(cells, kinds)``, log-normal, correlated by 0.8."""
+    scores = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], n_cells)
+    return np.exp([6, 8] + scores * [0.5, 0.3]).round()
+
+
+def test_library_sizes_have_the_quantiles_and_the_ranks_of_real_ones() -> None:
+    rng = np.random.default_rng(0)
+    known = sizes(5_000, rng)
+    drawn = JointLibrarySizes(known, np.zeros((5_000, 1), dtype=int)).sample(np.zeros((5_000, 1), dtype=int), rng)
+    for kind in range(2):
+        assert stats.ks_2samp(known[:, kind], drawn[:, kind]).pvalue > 1e-3
+    real, found = (stats.spearmanr(values).statistic for values in (known, drawn))
+    assert abs(real - found) < 0.05
+
+
+def test_library_sizes_follow_the_conditions_and_cells_that_lack_a_kind() -> None:
+    """Kind 0 was measured in all cells, kind 1 in the second half of each group alone."""
+    rng = np.random.default_rng(1)
+    codes = np.repeat([[0], [1]], 1_000, axis=0)
+    known = sizes(2_000, rng) * np.where(codes == 1, 4, 1)
+    known[np.arange(2_000) % 1_000 < 500, 1] = 0
+    drawn = JointLibrarySizes(known, codes).sample(codes, rng)
+    assert (drawn >= 1).all()
+    for group in (0, 1):
+        rows = codes[:, 0] == group
+        for kind in range(2):
+            measured = known[rows & (known[:, kind] > 0), kind]
+            np.testing.assert_allclose(np.median(drawn[rows, kind]), np.median(measured), rtol=0.08)
+        assert stats.spearmanr(drawn[rows]).statistic > 0.7
+
+
+def test_without_complete_cells_kinds_are_independent() -> None:
+    rng = np.random.default_rng(2)
+    known = sizes(2_000, rng)
+    known[:1_000, 0] = known[1_000:, 1] = 0
+    drawn = JointLibrarySizes(known, np.zeros((2_000, 1), dtype=int)).sample(np.zeros((2_000, 1), dtype=int), rng)
+    assert abs(stats.spearmanr(drawn).statistic) < 0.1
+
+
+def test_equal_sizes_stay_equal() -> None:
+    known = np.full((50, 2), [100.0, 900.0])
+    drawn = JointLibrarySizes(known, np.zeros((50, 1), dtype=int)).sample(
+        np.zeros((10, 1), dtype=int), np.random.default_rng(0)
+    )
+    np.testing.assert_array_equal(drawn, known[:10])
+
+
+def test_library_sizes_from_tokens_find_a_linear_truth_and_its_noise() -> None:
+    rng = np.random.default_rng(0)
+    tokens = rng.normal(size=(3_000, 80)) @ rng.normal(size=(80, 80)) * 0.1
+    truth = rng.normal(size=(80, 1)) * 0.2
+    logs = 5 + tokens @ truth + rng.normal(0, 0.3, (3_000, 1))
+    model = LibraryFromTokens(*library_from_tokens(tokens[:2_000], np.exp(logs[:2_000])))
+    left = logs[2_000:, 0] - np.log(model.mean(tokens[2_000:]))[:, 0] + model.residual_sd[0] ** 2 / 2
+    assert left.std() < 0.6 * logs.std()  # some directions are not among the principal ones
+    np.testing.assert_allclose(model.residual_sd[0], left.std(), rtol=0.1)
+    drawn = model.sample(tokens[2_000:], rng)
+    assert (drawn == drawn.round()).all() and drawn.min() >= 1
+    np.testing.assert_allclose(drawn.mean(), model.mean(tokens[2_000:]).mean(), rtol=0.05)
+    np.testing.assert_allclose(np.log(drawn).std(), logs[2_000:].std(), rtol=0.1)
