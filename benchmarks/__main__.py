@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks import augmentation, generation, perturbation, render, speed
+from benchmarks import augmentation, generation, multimodal, perturbation, render, speed
 from benchmarks._data import DATASETS, available
 from benchmarks._external import add_external_argument
 from benchmarks._perturbation_tasks import TASKS
@@ -34,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     generation.main(["--data", *there, *external, *common])
     speed.main(["--data", main_data, *common])
     augmentation.main(["--data", main_data, *common])
+    multimodal.main(common)
     for task in tasks:
         perturbation.main(["--task", task, *(external if task in TASKS else []), *common])
     if not options.quick:

@@ -71,6 +71,27 @@ def augmentation_table(result: Mapping[str, Any]) -> str:
     return markdown(["mean F1", *header], rows)
 
 
+def imputation_table(result: Mapping[str, Any]) -> str:
+    """Pearson correlation of measured and expected counts: a row a method, a column a protein, and their mean."""
+    by_method = pearson_by_method(result)
+    proteins = list(dict.fromkeys(name for row in result["imputation"] for name in row["pearson"]))
+    rows = [
+        [name, summary(of_method["mean"], 3), *(summary(of_method.get(protein, [np.nan]), 2) for protein in proteins)]
+        for name, of_method in by_method.items()
+    ]
+    return markdown(["Pearson of imputed protein", "mean", *proteins], rows)
+
+
+def pearson_by_method(result: Mapping[str, Any]) -> dict[str, dict[str, list[float]]]:
+    """Correlations over seeds of each protein, and of their mean, of every method."""
+    scores: dict[str, dict[str, list[float]]] = {}
+    for row in result["imputation"]:
+        of_method = scores.setdefault(row["method"], {})
+        for protein, value in (row["pearson"] | {"mean": float(np.mean(list(row["pearson"].values())))}).items():
+            of_method.setdefault(protein, []).append(value)
+    return scores
+
+
 def scores_by_method(result: Mapping[str, Any]) -> dict[str, dict[str, list[float]]]:
     """Scores over seeds of every metric of every method, in the order of the result."""
     scores: dict[str, dict[str, list[float]]] = {}

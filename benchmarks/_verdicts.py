@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._tables import methods_of_kind, primary, scores_by_method
+from benchmarks._tables import methods_of_kind, pearson_by_method, primary, scores_by_method
 
 FLAT = 0.02  # share by which memory may grow and still be called flat
 
@@ -40,6 +40,16 @@ def soak_shortcomings(result: Mapping[str, Any]) -> list[str]:
     if growth <= FLAT * float(np.median(fifths[1])):
         return []
     return [f"Memory grew by {growth:.0f} MB over the last {0.6 * result['generated'][-1]:,.0f} cells."]
+
+
+def multimodal_shortcomings(result: Mapping[str, Any]) -> list[str]:
+    """Sentences on several modalities: where another method draws better cells, or tells protein better from RNA."""
+    means = {name: float(np.median(of["mean"])) for name, of in pearson_by_method(result).items()}
+    better = [f"{name} ({mean:.3f})" for name, mean in means.items() if mean > means["scdiffgen"]]
+    lines = [*_lost(result), *_short_of_real_cells(result)]
+    if better:
+        lines.append(f"Imputed protein, mean Pearson {means['scdiffgen']:.3f}: better with {', '.join(better)}.")
+    return lines
 
 
 def speed_shortcomings(result: Mapping[str, Any]) -> list[str]:

@@ -24,12 +24,19 @@ from benchmarks._tables import (
     augmentation_table,
     generation_table,
     import_table,
+    imputation_table,
     likelihood_table,
     soak_table,
     speed_tables,
 )
 from benchmarks._token_result import token_shortcomings, token_table
-from benchmarks._verdicts import augmentation_shortcomings, shortcomings, soak_shortcomings, speed_shortcomings
+from benchmarks._verdicts import (
+    augmentation_shortcomings,
+    multimodal_shortcomings,
+    shortcomings,
+    soak_shortcomings,
+    speed_shortcomings,
+)
 
 INTRODUCTION = """\
 # Benchmarks
@@ -210,12 +217,28 @@ def tokens_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
     )
 
 
+def multimodal_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
+    data = result["data"]
+    return section(
+        f"RNA and protein: {data['description']}",
+        f"{data['n_train']:,} training cells, {data['n_imputed']:,} cells of which models see the RNA alone, "
+        f"{data['n_held_out']:,} held-out cells, {data['n_genes']:,} genes, {data['n_proteins']} proteins; no labels. "
+        "Generated cells are compared with the held-out cells; protein of the cells seen without it with what was "
+        "measured. The gene-protein correlation error is the mean over the 200 most variable genes and all proteins.",
+        generation_table(result),
+        imputation_table(result),
+        bullets("Where it falls short", multimodal_shortcomings(result)),
+        measured_with(result),
+    )
+
+
 KINDS = {"ours": "Our models", "other": "other networks"}
 SECTIONS: dict[str, Callable[[str, Mapping[str, Any], Path], str]] = {
     "generation": generation_section,
     "perturbation": perturbation_section,
     "tokens": tokens_section,
     "augmentation": augmentation_section,
+    "multimodal": multimodal_section,
     "speed": speed_section,
     "soak": soak_section,
     "imports": imports_section,

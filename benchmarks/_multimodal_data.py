@@ -1,0 +1,134 @@
+"""Cells with RNA and protein, and their splits."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import mudata
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from mudata import MuData
+from numpy.typing import NDArray
+from scipy import sparse
+
+import scdiffgen
+from benchmarks._data import FOLDER, MissingData
+
+CITE = "pbmc10k_cite.h5mu"
+RNA, PROTEIN = "rna", "prot"
+SHARE = 0.15
+
+
+@dataclass(frozen=True)
+class CiteData:
+    """A data set: what it is, how it is loaded, its file unless it is simulated."""
+
+    description: str
+    load: Callable[[], MuData]
+    file: str | None = None
+
+
+@dataclass(frozen=True)
+class CiteSplit:
+    """Cells by what they are for, each a MuData of counts.
+
+    Parameters
+    ----------
+    train
+        Cells whose RNA and protein models are trained on.
+    imputed
+        Cells of which models see the RNA, and are asked for the protein.
+    held_out, other
+        Cells that no model sees: those that generated cells are compared with, and as many more.
+    """
+
+    name: str
+    seed: int
+    train: MuData
+    imputed: MuData
+    held_out: MuData
+    other: MuData
+
+    def seen(self) -> MuData:
+        """What models are trained on: all of the training cells, the RNA of those to be imputed."""
+        rna = [self.train[RNA], self.imputed[RNA]]
+        return joined({RNA: stacked(rna), PROTEIN: self.train[PROTEIN].copy()})
+
+
+def load_cite(name: str, seed: int) -> CiteSplit:
+    """Load a data set and split it at random: 15 % each to be imputed, held out, and for other real cells.
+
+    Raises
+    ------
+    MissingData
+        If the file is not there.
+    """
+    return split_cite(CITE_DATA[name].load(), name, seed)
+
+
+def split_cite(mdata: MuData, name: str, seed: int) -> CiteSplit:
+    """Split cells at random; genes and proteins without molecules in the training cells are dropped."""
+    shuffled = np.random.default_rng(seed).permutation(mdata.n_obs)
+    n = round(SHARE * mdata.n_obs)
+    parts = [np.sort(rows) for rows in np.split(shuffled, [n, 2 * n, 3 * n])]
+    columns = {key: seen_columns(mdata[key].X[parts[-1]]) for key in (RNA, PROTEIN)}
+
+    def cells(rows: NDArray[np.intp]) -> MuData:
+        return joined({key: counts_of(mdata[key][rows][:, columns[key]]) for key in (RNA, PROTEIN)})
+
+    imputed, held_out, other, train = map(cells, parts)
+    return CiteSplit(name, seed, train, imputed, held_out, other)
+
+
+def available_cite() -> list[str]:
+    """Names of the data sets that are there."""
+    return [name for name, data in CITE_DATA.items() if data.file is None or (FOLDER / data.file).exists()]
+
+
+def seen_columns(counts: sparse.csr_matrix) -> NDArray[np.bool_]:
+    """Columns with molecules."""
+    return np.asarray(counts.sum(axis=0)).ravel() > 0
+
+
+def counts_of(cells: AnnData) -> AnnData:
+    """Counts and names, and nothing else."""
+    counts = AnnData(sparse.csr_matrix(cells.X, dtype=np.float32))
+    counts.obs_names, counts.var_names = cells.obs_names, cells.var_names
+    return counts
+
+
+def stacked(parts: list[AnnData]) -> AnnData:
+    """Cells of several parts, one after the other."""
+    names = np.concatenate([part.obs_names for part in parts])
+    counts = sparse.vstack([part.X for part in parts], format="csr")
+    return AnnData(counts, obs=pd.DataFrame(index=names), var=pd.DataFrame(index=parts[0].var_names))
+
+
+def joined(modalities: dict[str, AnnData]) -> MuData:
+    """A MuData, without what mudata 0.3 says of its next version."""
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
+        return MuData(modalities)
+
+
+def read_pbmc10k() -> MuData:
+    """PBMC with 14 proteins."""
+    path = FOLDER / CITE
+    if not path.exists():
+        raise MissingData(f"{CITE} is not in ../shared/data: put it there, or choose other data.")
+    with warnings.catch_warnings(action="ignore", category=FutureWarning):
+        return mudata.read_h5mu(path)
+
+
+def simulated() -> MuData:
+    """Simulated cells, small."""
+    cells = scdiffgen.datasets.simulate_cite(n_cells=600)
+    return joined({RNA: cells["rna"], PROTEIN: cells["protein"]})
+
+
+CITE_DATA = {
+    "pbmc10k": CiteData("PBMC of 10x Genomics with 14 proteins", read_pbmc10k, CITE),
+    "simulated": CiteData("simulated RNA and protein", simulated),
+}

@@ -1,0 +1,143 @@
+"""What is compared on RNA and protein: ways to draw cells with both, and to tell protein from RNA."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from mudata import MuData
+from numpy.typing import NDArray
+from scipy import sparse
+from scvi.model import TOTALVI
+from sklearn.linear_model import RidgeCV
+
+from benchmarks._models import Kind
+from benchmarks._multimodal_data import PROTEIN, RNA, CiteSplit, joined, stacked
+from scdiffgen.metrics import ExpressionSpace
+from scdiffgen.model import TokenDiffusion
+
+MEASURED, BATCH = "measured", "batch"
+Counts = dict[str, sparse.csr_matrix]
+N_SAMPLES = 25
+
+
+@dataclass(frozen=True)
+class JointMethod:
+    """A way to draw cells: their number and a seed to the counts of each modality."""
+
+    name: str
+    kind: Kind
+    sample: Callable[[int, int], Counts]
+
+
+def fit_scdiffgen(split: CiteSplit, max_epochs: int | None) -> TokenDiffusion:
+    """Train with the defaults on cells of which some lack protein, without any label."""
+    mdata = split.seen()
+    TokenDiffusion.setup_mudata(mdata)
+    model = TokenDiffusion(mdata)
+    model.train(max_epochs=max_epochs, enable_progress_bar=False)
+    return model
+
+
+def fit_totalvi(split: CiteSplit, max_epochs: int | None) -> TOTALVI:
+    """Train with the defaults on the same cells; those without protein are a batch, as totalVI asks for."""
+    mdata = split.seen()
+    n_imputed = split.imputed.n_obs
+    empty = sparse.csr_matrix((n_imputed, mdata[PROTEIN].n_vars), dtype=np.float32)
+    protein = mdata[PROTEIN]
+    without = protein[:n_imputed].copy()
+    without.X, without.obs_names = empty, split.imputed.obs_names
+    padded = stacked([protein, without])
+    padded.X = padded.X.toarray()
+    cells = joined({RNA: mdata[RNA], PROTEIN: padded[mdata[RNA].obs_names].copy()})
+    is_measured = cells.obs_names.isin(protein.obs_names)
+    cells.obs[BATCH] = pd.Categorical(np.where(is_measured, MEASURED, "not " + MEASURED))
+    TOTALVI.setup_mudata(cells, batch_key=BATCH, modalities={"rna_layer": RNA, "protein_layer": PROTEIN})
+    model = TOTALVI(cells)
+    model.train(max_epochs=max_epochs, enable_progress_bar=False)
+    return model
+
+
+# Drawing cells.
+
+
+def real_cells(split: CiteSplit) -> list[JointMethod]:
+    """Other real cells; and the same with protein from other cells than RNA."""
+
+    def whole(n_cells: int, seed: int) -> Counts:
+        return counts_of(split.other, np.random.default_rng(seed).permutation(split.other.n_obs)[:n_cells])
+
+    def torn(n_cells: int, seed: int) -> Counts:
+        counts = whole(n_cells, seed)
+        order = np.random.default_rng(seed + 1).permutation(n_cells)
+        return {RNA: counts[RNA], PROTEIN: counts[PROTEIN][order]}
+
+    return [JointMethod("other real cells", "limit", whole), JointMethod("protein of other cells", "null", torn)]
+
+
+def scdiffgen_draws(model: TokenDiffusion, n_steps: int) -> JointMethod:
+    """Generate both modalities together."""
+
+    def draw(n_cells: int, seed: int) -> Counts:
+        return counts_of(model.generate(n_cells=n_cells, n_steps=n_steps, seed=seed, silent=True))
+
+    return JointMethod(f"scdiffgen, {n_steps} steps", "ours", draw)
+
+
+def totalvi_draws(model: TOTALVI) -> JointMethod:
+    """Redraw real training cells from their posterior: no generation of new ones."""
+    trained = np.flatnonzero(model.adata.obs[BATCH] == MEASURED)
+
+    def redraw(n_cells: int, seed: int) -> Counts:
+        rows = np.random.default_rng(seed).choice(trained, n_cells, replace=n_cells > len(trained))
+        drawn = model.posterior_predictive_sample(indices=rows, n_samples=1)
+        return {key: sparse.csr_matrix(np.asarray(drawn[key])) for key in (RNA, PROTEIN)}
+
+    return JointMethod("totalVI, posterior of real cells", "redrawn", redraw)
+
+
+def counts_of(mdata: MuData, rows: NDArray[np.intp] | slice = slice(None)) -> Counts:
+    """Counts of each modality."""
+    return {key: sparse.csr_matrix(mdata[key].X)[rows] for key in (RNA, PROTEIN)}
+
+
+# Telling protein from RNA: cells to expected counts (cells, proteins).
+
+
+def scdiffgen_imputes(model: TokenDiffusion, split: CiteSplit, seed: int) -> NDArray[np.float64]:
+    """Expected protein given RNA."""
+    rna = joined({RNA: split.imputed[RNA].copy()})
+    imputed = model.generate_modality(rna, RNA, PROTEIN, expected=True, n_steps=1, seed=seed, silent=True)
+    return np.asarray(imputed[PROTEIN].layers["expected"], dtype=np.float64)
+
+
+def totalvi_imputes(model: TOTALVI, split: CiteSplit) -> NDArray[np.float64]:
+    """Expected protein, background included, as if it had been measured."""
+    rows = model.adata.obs_names.get_indexer(split.imputed.obs_names)
+    _, protein = model.get_normalized_expression(
+        indices=rows, transform_batch=MEASURED, n_samples=N_SAMPLES, include_protein_background=True, return_mean=True
+    )
+    return protein.to_numpy(dtype=np.float64)
+
+
+def ridge_imputes(split: CiteSplit) -> NDArray[np.float64]:
+    """Ridge regression of log-counts on 30 components of RNA, and the depth of RNA."""
+    space = ExpressionSpace.fit(split.train[RNA].X)
+
+    def features(mdata: MuData) -> NDArray[np.float64]:
+        depth = np.log(np.asarray(mdata[RNA].X.sum(axis=1)))
+        return np.hstack([space.pcs(mdata[RNA].X), depth])
+
+    ridge = RidgeCV(np.logspace(-2, 5, 8)).fit(features(split.train), np.log1p(split.train[PROTEIN].X.toarray()))
+    return np.expm1(ridge.predict(features(split.imputed)))
+
+
+def mean_imputes(split: CiteSplit) -> NDArray[np.float64]:
+    """The mean share of each protein, times a total that follows the depth of RNA: what needs no cell state."""
+    depth, known = (np.log(np.asarray(cells[RNA].X.sum(axis=1)).ravel()) for cells in (split.imputed, split.train))
+    protein = split.train[PROTEIN].X
+    slope, intercept = np.polyfit(known, np.log(np.asarray(protein.sum(axis=1)).ravel() + 1), 1)
+    share = np.asarray(protein.sum(axis=0)).ravel() / protein.sum()
+    return np.exp(intercept + slope * depth)[:, None] * share

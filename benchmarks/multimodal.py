@@ -1,0 +1,137 @@
+"""Are RNA and protein of a cell generated well, each and together, and protein from RNA? Beside totalVI, in one run.
+
+``python -m benchmarks.multimodal --data pbmc10k --seeds 0 1 2``
+
+Both models are trained on the same cells, of which some lack protein, which is to be imputed. Generated cells are
+compared with cells that no model has seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scvi
+from numpy.typing import NDArray
+
+from benchmarks._multimodal_data import CITE_DATA, PROTEIN, RNA, CiteSplit, available_cite, load_cite
+from benchmarks._multimodal_methods import (
+    fit_scdiffgen,
+    fit_totalvi,
+    mean_imputes,
+    real_cells,
+    ridge_imputes,
+    scdiffgen_draws,
+    scdiffgen_imputes,
+    totalvi_draws,
+    totalvi_imputes,
+)
+from benchmarks._multimodal_scores import METRICS, JointScorer, pearson_by_protein
+from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._tables import generation_table, imputation_table
+from benchmarks.generation import timed
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is run.
+
+    Parameters
+    ----------
+    seeds
+        Seeds of split, training and drawing.
+    steps
+        Steps to generate in.
+    threads
+        Threads of everything.
+    max_epochs
+        Epochs of every model; ``None`` is the default of each.
+    n_trees
+        Trees of the forests.
+    """
+
+    seeds: Sequence[int] = (0, 1, 2)
+    steps: int = 32
+    threads: int = 2
+    max_epochs: int | None = None
+    n_trees: int = 200
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.multimodal",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    known = [name for name in available_cite() if name != "simulated"] or ["simulated"]
+    parser.add_argument("--data", nargs="+", choices=list(CITE_DATA), default=known, help="default: what is there")
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
+    add_common_arguments(parser)
+    options = parser.parse_args(arguments)
+    start(options.threads)
+    settings = Settings(options.seeds, threads=options.threads)
+    if options.quick:
+        settings = Settings(options.seeds[:1], 4, options.threads, max_epochs=2, n_trees=20)
+    for name in ["simulated"] if options.quick else options.data:
+        run(name, settings, output_folder(options.output, quick=options.quick))
+
+
+def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
+    """Measure one data set; results are written after every seed."""
+    result: dict[str, Any] = {
+        "benchmark": "multimodal",
+        "data": {"name": name, "description": CITE_DATA[name].description},
+        "settings": {"steps": settings.steps, "max_epochs": settings.max_epochs, "n_trees": settings.n_trees},
+        "metrics": {key: asdict(metric) for key, metric in METRICS.items()},
+        "environment": environment(settings.threads, settings.seeds),
+        "rows": [],
+        "imputation": [],
+        "training": [],
+    }
+    for seed in settings.seeds:
+        split = load_cite(name, seed)
+        result["data"] |= shape(split)
+        for kind, record in measure(split, settings):
+            result[kind].append({"seed": seed, **record})
+        write_result(folder, f"multimodal-{name}", result)
+    print(f"\n## {name}\n\n{generation_table(result)}\n\n{imputation_table(result)}")
+    return result
+
+
+def measure(split: CiteSplit, settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Fit, draw, impute and score on one split: records with the table that they belong to."""
+    scorer = JointScorer.fit(split, n_trees=settings.n_trees, n_jobs=settings.threads)
+    scvi.settings.seed = split.seed
+    ours, seconds = timed(lambda: fit_scdiffgen(split, settings.max_epochs))
+    yield "training", {"method": "scdiffgen", "seconds": seconds, "epochs": ours.trainer.current_epoch}
+    scvi.settings.seed = split.seed
+    other, seconds = timed(lambda: fit_totalvi(split, settings.max_epochs))
+    yield "training", {"method": "totalVI", "seconds": seconds, "epochs": other.trainer.current_epoch}
+    for method in [*real_cells(split), scdiffgen_draws(ours, settings.steps), totalvi_draws(other)]:
+        counts, seconds = timed(lambda method=method: method.sample(split.held_out.n_obs, split.seed))
+        print(f"{split.name}, seed {split.seed}: {method.name}, {seconds:.1f} s", flush=True)
+        scores = scorer.score(counts)
+        yield "rows", {"method": method.name, "kind": method.kind, "seconds": seconds, "scores": scores}
+    imputed: dict[str, Callable[[], NDArray[np.float64]]] = {
+        "scdiffgen": lambda: scdiffgen_imputes(ours, split, split.seed),
+        "totalVI": lambda: totalvi_imputes(other, split),
+        "ridge on components of RNA": lambda: ridge_imputes(split),
+        "mean protein, depth of RNA": lambda: mean_imputes(split),
+    }
+    for name, impute in imputed.items():
+        expected, seconds = timed(impute)
+        yield "imputation", {"method": name, "seconds": seconds, "pearson": pearson_by_protein(split.imputed, expected)}
+
+
+def shape(split: CiteSplit) -> dict[str, int]:
+    parts = {"n_train": split.train, "n_imputed": split.imputed, "n_held_out": split.held_out, "n_other": split.other}
+    sizes = {key: part.n_obs for key, part in parts.items()}
+    return sizes | {"n_genes": split.train[RNA].n_vars, "n_proteins": split.train[PROTEIN].n_vars}
+
+
+if __name__ == "__main__":
+    main()
