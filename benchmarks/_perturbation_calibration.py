@@ -59,8 +59,8 @@ def factor_scores(adata: AnnData, types: Sequence[str], settings: Settings, seed
     model = trained_model(fold, seed, settings.max_epochs, **settings.size)
     predictions = {
         str(factor): response_predictions(
-            model, fold, keep=(0.0,), factor=factor, max_cells=settings.max_cells, seed=seed
-        )["keep 0"]
+            model, fold, keep=(None,), factor=factor, max_cells=settings.max_cells, seed=seed
+        )["coupled"]
         for factor in FACTORS
     }
     report = perturbation_report(

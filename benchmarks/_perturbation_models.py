@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Target, predicted_cells
 from scdiffgen.model import TokenDiffusion
 
-KEEP = (0.0, 0.05, 0.1, 0.2, 0.4)
+KEEP = (None, 0.0, 0.05, 0.1, 0.2, 0.4)
 
 
 def trained_model(fold: Fold, seed: int, max_epochs: int | None, **options: Any) -> TokenDiffusion:
@@ -37,7 +37,7 @@ def response_predictions(
     model: TokenDiffusion,
     fold: Fold,
     *,
-    keep: Sequence[float] = KEEP,
+    keep: Sequence[float | None] = KEEP,
     factor: float = 1.0,
     max_cells: int,
     seed: int,
@@ -51,7 +51,7 @@ def response_predictions(
     fold
         What to predict.
     keep
-        Shares of its molecules that a control cell keeps.
+        Shares of its molecules that a control cell keeps before it is grown again; ``None`` couples it.
     factor
         Factor of the effects of the perturbations.
     max_cells
@@ -69,7 +69,7 @@ def response_predictions(
         ]
     }
     for share in keep:
-        counts[f"keep {share:g}"] = [
+        counts["coupled" if share is None else f"keep {share:g}"] = [
             model.predict_perturbation(None, target.conditions, indices=start, keep=share, **options).X
             for target, start in zip(fold.targets, starts, strict=True)
         ]

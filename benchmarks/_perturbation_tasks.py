@@ -126,7 +126,7 @@ def all_predictions(
     for name, model in models.items():
         answers = response_predictions(model, fold, keep=FEWER_KEEP.get(name, KEEP), **options)
         for said, factor in factors.items():
-            stronger = response_predictions(model, fold, keep=(0.0,), factor=factor, **options)
+            stronger = response_predictions(model, fold, keep=FEWER_KEEP.get(name, (None,)), factor=factor, **options)
             answers |= {f"{how}, {said}": cells for how, cells in stronger.items()}
         predictions |= {f"{name}: {how}": cells for how, cells in answers.items()}
     return predictions

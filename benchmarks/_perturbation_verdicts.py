@@ -10,7 +10,7 @@ import pandas as pd
 from benchmarks._perturbation_table import SCORES, summary_of
 
 LIMITS = ("real_half", "real cells")
-DEFAULTS = ("effect: keep 0", "sinusoidal: generate", "sinusoidal")  # of the package, in one task or another
+DEFAULTS = ("effect: coupled", "sinusoidal: generate", "sinusoidal")  # of the package, in one task or another
 TRAINED = ("latent_scvi",)  # models of others
 
 

@@ -143,7 +143,7 @@ def test_a_better_way_to_recognise_rare_labels_is_said() -> None:
 
 def response_result(**scores: tuple[float, float, float]) -> dict[str, Any]:
     """W2, AUC and slope of predictions of two responses, which are alike; real cells score 2.0, .5 and 1."""
-    scores = {"effect: keep 0": (2.5, 0.6, 0.8), "real_half": (2.0, 0.5, 1.0)} | scores
+    scores = {"effect: coupled": (2.5, 0.6, 0.8), "real_half": (2.0, 0.5, 1.0)} | scores
     rows = [
         {"seed": seed, "fold": fold, "context": "all", "perturbation": "p", "prediction": name}
         | dict(zip(("wasserstein", "c2st_auc", "fold_change_slope"), values, strict=True))
@@ -174,12 +174,12 @@ def test_a_prediction_that_is_nearer_to_the_best_value_is_named() -> None:
 
 
 def test_a_variant_is_no_excuse_for_the_default() -> None:
-    result = response_result(**{"embedding: keep 0": (2.0, 0.5, 1.0), "effect: generate": (2.0, 0.5, 1.0)})
-    assert response_primary(result) == "effect: keep 0"
+    result = response_result(**{"embedding: coupled": (2.0, 0.5, 1.0), "effect: generate": (2.0, 0.5, 1.0)})
+    assert response_primary(result) == "effect: coupled"
     assert response_shortcomings(result) == ["Not as good as real cells: slope of fold changes, W2, forest AUC."]
     kinds = kinds_of(response_result(theirs=(1, 1, 1), latent_scvi=(1, 1, 1), linear=(1, 1, 1)))
     expected = {"real_half": "limit", "theirs": "other", "latent_scvi": "other", "linear": "null"}
-    assert kinds == {"effect: keep 0": "ours", **expected}
+    assert kinds == {"effect: coupled": "ours", **expected}
 
 
 def test_spans_of_doses_are_judged_apart() -> None:

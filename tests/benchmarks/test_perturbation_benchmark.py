@@ -260,7 +260,11 @@ def test_a_run_writes_all_predictions_and_can_be_resumed(
     arguments += ["--external", f"theirs={tmp_path / 'theirs'}"]
     perturbation.main([*arguments, "--types", "B", "--models", "effect"])
     rows = pd.DataFrame(json.loads((tmp_path / "perturbation-kang.json").read_text())["rows"])
-    ours = ["effect: generate", *(f"effect: keep {share}" for share in ("0", "0.05", "0.1", "0.2", "0.4"))]
+    ours = [
+        "effect: generate",
+        "effect: coupled",
+        *(f"effect: keep {share}" for share in ("0", "0.05", "0.1", "0.2", "0.4")),
+    ]
     others = {"latent_scvi", "theirs", "no_change", "nearest_context", "real_half"}
     assert set(rows["prediction"]) >= {*ours, *others}
     assert rows["energy_distance"].notna().all()

@@ -97,6 +97,17 @@ def test_a_response_grows_with_the_dose_and_carries_over_to_a_type_never_treated
     assert rising[0.0] + 0.2 < rising[1.0] < rising[10.0]
 
 
+def test_a_treated_cell_keeps_what_the_treatment_does_not_concern(dosed: TokenDiffusion) -> None:
+    controls = np.flatnonzero((dosed.adata.obs["drug"] == "control") & (dosed.adata.obs["cell_type"] == "b"))
+    own = dosed.adata.X[controls]
+    coupled = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls).X.toarray()
+    grown = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls, keep=0.0).X.toarray()
+    assert coupled[:, 0].mean() > 2 * own[:, 0].mean() and coupled[:, 0].mean() > 0.8 * grown[:, 0].mean()
+    np.testing.assert_array_equal(coupled.sum(1), own.sum(1))
+    shares = [np.minimum(made, own)[:, 1:].sum() / made[:, 1:].sum() for made in (coupled, grown)]
+    assert shares[0] > 0.9 > shares[1] + 0.1
+
+
 def test_dose_0_is_the_control(dosed: TokenDiffusion) -> None:
     chosen = np.arange(40)
     nothing = predict(dosed, None, {"drug": "drug", "dose": 0.0}, indices=chosen)

@@ -151,3 +151,24 @@ def test_every_parameter_learns_within_three_steps(
 def _loss(denoiser: torch.nn.Module, conditions: Conditions) -> Tensor:
     corrupted = thinned()
     return molecule_loss(denoiser(corrupted, conditions), corrupted).sum()
+
+
+def test_the_base_starts_from_cells_without_an_intervention(make_module: Make, conditions: Conditions) -> None:
+    told = conditions["drug"].told & conditions["drug"].mask.any(1)
+    assert told.any() and not told.all()
+    module, dense = make_module(), COUNTS.to_dense().numpy()
+    for given, cells in [
+        (conditions, dense[~told.numpy()]),
+        ({}, dense),
+        (
+            {
+                "drug": conditions["drug"]._replace(
+                    mask=torch.ones_like(conditions["drug"].mask), told=torch.ones(4, dtype=torch.bool)
+                )
+            },
+            dense,
+        ),
+    ]:
+        module.initialise([(COUNTS, given)])
+        shares = module.denoiser.network.readout.bias.detach().exp().numpy()
+        np.testing.assert_allclose(shares, (cells.sum(0) + 0.5) / (cells.sum(0) + 0.5).sum(), rtol=1e-5)

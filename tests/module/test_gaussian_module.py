@@ -26,7 +26,7 @@ def make(*, silent: bool = False, **options: Any) -> GaussianModule:
     """A module whose weights are random, or whose network predicts zero."""
     torch.manual_seed(0)
     module = GaussianModule(N_GENES, () if silent else SPECS, SIZE, process_options=GaussianOptions(**options))
-    module.initialise(csr(part) for part in np.split(COUNTS, 4))
+    module.initialise((csr(part), {}) for part in np.split(COUNTS, 4))
     for name, weight in module.named_parameters():
         torch.nn.init.normal_(weight, std=0.0 if silent and "readout" in name else 0.3)
     return module.eval()
@@ -56,7 +56,7 @@ def test_the_vector_of_a_cell_is_that_cell() -> None:
 def test_predicting_nothing_costs_the_variance_of_what_is_predicted(prediction: str, schedule: str) -> None:
     module = make(silent=True, prediction=prediction, loss_space=prediction, schedule=schedule)
     counts = csr(np.tile(COUNTS[:, [0, 1, 2, *range(4, N_GENES), 0]], (5, 1)))
-    module.initialise([counts])
+    module.initialise([(counts, {})])
     losses = [module.loss(counts, {}).loss.item() for _ in range(3)]
     expected = 2.0 if prediction == "v" and schedule == "rectified" else 1.0  # noise minus data, not a rotation of them
     assert np.mean(losses) == pytest.approx(expected, abs=0.03)

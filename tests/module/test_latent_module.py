@@ -26,7 +26,7 @@ ONE_CONDITION = SPECS[:1]
 def make(**options: Any) -> LatentModule:
     torch.manual_seed(0)
     module = LatentModule(N_GENES, ONE_CONDITION, SIZE, process_options=LatentOptions(latent_dim=3, **options))
-    module.initialise([csr(COUNTS)])
+    module.initialise([(csr(COUNTS), {})])
     for weight in module.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     return module.eval()

@@ -36,9 +36,9 @@ class MultinomialModule(DiffusionModule):
     def make_denoiser(self, *arguments: Any) -> LinearShares:
         return LinearShares(*arguments)
 
-    def initialise(self, batches: Iterable[Tensor]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Mapping[str, Any]]]) -> None:
         with torch.no_grad():
-            total = sum(counts.to_dense().sum(0) for counts in batches)
+            total = sum(counts.to_dense().sum(0) for counts, _ in batches)
             for denoiser in (self.denoiser, self.ema_denoiser):
                 denoiser.network.bias.copy_((total / total.sum()).log())
 

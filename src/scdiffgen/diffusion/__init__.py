@@ -11,6 +11,7 @@ from ._blocks import (
     thin_blocks,
     without_blocks,
 )
+from ._coupling import couple_molecules
 from ._ema import update_ema
 from ._gaussian import (
     PredictionKind,
@@ -91,6 +92,7 @@ __all__ = [
     "cosine_schedule",
     "ddim",
     "dpm_solver",
+    "couple_molecules",
     "draw_molecules",
     "error_weight",
     "euler",

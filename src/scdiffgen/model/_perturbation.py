@@ -30,7 +30,7 @@ class Perturbation(Generation):
         conditions: Mapping[str, Any],
         *,
         indices: Sequence[int] | np.ndarray | None = None,
-        keep: float = 0.0,
+        keep: float | None = None,
         guidance_scale: float | Mapping[str, float] = 1.0,
         n_steps: int = N_STEPS,
         batch_size: int | None = None,
@@ -39,8 +39,13 @@ class Perturbation(Generation):
     ) -> AnnData:
         """Predict each given cell under other conditions.
 
-        A cell is thinned to a share of its molecules and grown again, to its own library size, under its own conditions
-        with those given in their place. Other processes than thinning lead it to noise instead, as their options say.
+        *Coupled*: the model reads how a perturbation changes the probabilities of the genes. A molecule stays if its
+        gene is as probable as before, or else with the ratio of its probabilities; as many as do not stay are drawn
+        from the genes that became more probable. So a cell keeps its library size, and whatever the perturbation does
+        not concern.
+
+        *Grown again*: the cell is thinned to a share of its molecules, and grown under its own conditions with those
+        given in their place. Other processes than thinning lead it to noise and back, as their options say.
 
         Parameters
         ----------
@@ -51,12 +56,15 @@ class Perturbation(Generation):
         indices
             Cells to take, by default all.
         keep
-            Share of its molecules (or of its variance, where noise is added) that a cell keeps, in [0, 1). What is kept
-            ties the prediction to its cell, and also tells the model that the cell was not treated, which weakens the
-            response: 0 has the strongest.
+            Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is grown
+            again, in [0, 1). What is kept ties the prediction to its cell, and also tells the model that the cell was
+            not treated, which weakens the response. By default cells are coupled if only perturbations change that are
+            effects, the process being thinning, and otherwise grown from nothing.
         guidance_scale
             As in :meth:`generate`; for a perturbation, the factor of its effect.
-        n_steps, batch_size, seed, silent
+        n_steps
+            As in :meth:`generate`, for cells that are grown again.
+        batch_size, seed, silent
             As in :meth:`generate`.
 
         Returns
@@ -67,18 +75,20 @@ class Perturbation(Generation):
 
         Examples
         --------
-        >>> twins = model.predict_perturbation(adata, {"cell_type": "Dendritic"}, indices=[0, 1], keep=0.1, n_steps=4)
+        >>> twins = model.predict_perturbation(adata, {"cell_type": "Dendritic"}, indices=[0, 1])
         >>> twins.obs_names.equals(adata.obs_names[:2])
         True
         """
         self._require_training()
-        if not (is_finite_number(keep) and 0 <= keep < 1):
+        if keep is not None and not (is_finite_number(keep) and 0 <= keep < 1):
             raise ValueError(f"`keep` is {keep!r}: pass a share of the molecules in [0, 1).")
         check_positive_integer("n_steps", n_steps)
         table = condition_table(conditions)
         if len(table) > 1:
             raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
         changes = {name: parts for name, parts in self._encode(table).items() if parts.told.any()}
+        if keep is None and not set(changes) <= set(self.module.denoiser.effect_names):
+            keep = 0.0
         cells = Cells(self, adata, indices, batch_size, None if silent else "Predicting")
         check_guidance(guidance_scale, [spec.name for spec in self.module.specs])
         generator = generator_from(seed, self.device)
@@ -89,7 +99,7 @@ class Perturbation(Generation):
                 counts,
                 own,
                 new,
-                keep=float(keep),
+                keep=None if keep is None else float(keep),
                 guidance_scale=guidance_scale,
                 n_steps=n_steps,
                 generator=generator,

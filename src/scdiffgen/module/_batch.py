@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from scdiffgen.diffusion import column_sums, side_by_side
+from scdiffgen.diffusion import column_sums, side_by_side, with_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -29,9 +29,15 @@ def counts_from_batch(tensors: Mapping[str, Tensor], keys: Sequence[str] = ("X",
     return side_by_side([part if part.layout == torch.sparse_csr else part.to_sparse_csr() for part in parts])
 
 
-def gene_frequencies(batches: Iterable[Tensor], n_vars: int) -> Tensor:
-    """Share of all molecules of CSR counts that each gene has ``(genes,)``, half a molecule added to each."""
-    total = np.zeros(n_vars)
-    for counts in batches:
-        total += column_sums(counts).cpu().numpy()
+def gene_frequencies(batches: Iterable[tuple[Tensor, Tensor]], n_vars: int) -> Tensor:
+    """Share of all molecules that each gene has ``(genes,)``, half a molecule added to each.
+
+    Batches are CSR counts and which of the cells to count ``(cells,)``; if there are none in any, all are counted.
+    """
+    everywhere, chosen = np.zeros(n_vars), np.zeros(n_vars)
+    for counts, wanted in batches:
+        of_value = torch.repeat_interleave(wanted, counts.crow_indices().diff())
+        everywhere += column_sums(counts).cpu().numpy()
+        chosen += column_sums(with_values(counts, counts.values() * of_value)).cpu().numpy()
+    total = chosen if chosen.any() else everywhere
     return torch.from_numpy((total + 0.5) / (total + 0.5).sum()).float()

@@ -96,6 +96,12 @@ class ConditionedDenoiser(nn.Module):
             return added
         return {name: torch.where(teaching[:, None], scores, scores.detach()) for name, scores in added.items()}
 
+    def unaffected(self, conditions: Conditions, n_cells: int) -> Tensor:
+        """Which cells no intervention is told of that would add to their scores ``(cells,)``."""
+        told = [conditions[name] for name in self.effect_names if name in conditions]
+        none = torch.ones(n_cells, dtype=torch.bool, device=self.not_told.device)
+        return torch.stack([none, *(~(parts.mask.any(1) & parts.told) for parts in told)]).all(0)
+
     def effect_of(self, name: str) -> EffectNetwork:
         """The effect network of an intervention."""
         return cast("EffectNetwork", self.effects[self.effect_names.index(name)])

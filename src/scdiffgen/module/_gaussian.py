@@ -66,10 +66,10 @@ class GaussianModule(VectorDiffusion):
         """Number of genes."""
         return self.n_vars
 
-    def initialise(self, batches: Iterable[Tensor]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Conditions]]) -> None:
         """Take mean and standard deviation of each gene; a gene without variance keeps its unit."""
         n_cells, total, squares = 0, np.zeros(self.n_vars), np.zeros(self.n_vars)
-        for counts in batches:
+        for counts, _ in batches:
             expression = self._log_normalised(counts).double()
             n_cells += len(expression)
             total += expression.sum(0).cpu().numpy()

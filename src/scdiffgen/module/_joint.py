@@ -142,7 +142,14 @@ class JointThinningModule(ThinningModule):
             start = library.new_zeros(len(library), self.n_vars)
         return grow_blocks(predictor, library, start, self.blocks, n_steps=n_steps, generator=generator)
 
-    def keep(self, counts: Tensor, share: float, generator: torch.Generator | None = None) -> Thinned:
+    def couple(
+        self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones, each kind by itself."""
+        kinds = zip(*(array.split(self.blocks.sizes, 1) for array in (counts, log_prob, change)), strict=True)
+        return torch.cat([super(JointThinningModule, self).couple(*kind, generator) for kind in kinds], dim=1)
+
+    def keep(self, counts: Tensor, share: float | Tensor, generator: torch.Generator | None = None) -> Thinned:
         """Thin cells to a share of their molecules, of every kind."""
         return split_thinned(super().keep(counts, share, generator), self.blocks)
 

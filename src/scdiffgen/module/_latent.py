@@ -92,9 +92,12 @@ class LatentModule(VectorDiffusion):
         """Length of all tokens together."""
         return self.denoiser.network.n_genes
 
-    def initialise(self, batches: Iterable[Tensor]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Conditions]]) -> None:
         """Start from the average cell."""
-        frequencies = gene_frequencies(batches, self.n_vars)
+        frequencies = gene_frequencies(
+            ((counts, torch.ones(len(counts), dtype=torch.bool, device=counts.device)) for counts, _ in batches),
+            self.n_vars,
+        )
         for denoiser in (self.denoiser, self.ema_denoiser):
             denoiser.autoencoder.readout.initialise_bias(frequencies)
 

@@ -98,8 +98,8 @@ class DiffusionModule(BaseModuleClass):
         """Everything that is trained."""
 
     @abstractmethod
-    def initialise(self, batches: Iterable[Tensor]) -> None:
-        """Take what the process must know of the cells before its first training, from their CSR counts."""
+    def initialise(self, batches: Iterable[tuple[Any, Conditions]]) -> None:
+        """Take what the process must know of the cells before its first training, from CSR counts and conditions."""
 
     @abstractmethod
     def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
@@ -130,12 +130,15 @@ class DiffusionModule(BaseModuleClass):
         own: Conditions,
         asked: Conditions,
         *,
-        keep: float,
+        keep: float | None,
         guidance_scale: float | Mapping[str, float] = 1.0,
         n_steps: int,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Draw cells under other conditions than their own, with a share ``keep`` in [0, 1) of each kept."""
+        """Draw cells under other conditions than their own, with a share ``keep`` in [0, 1) of each kept.
+
+        What is kept without a share is for the process to say.
+        """
 
     @abstractmethod
     def expression(self, counts: Tensor, conditions: Conditions) -> Tensor:

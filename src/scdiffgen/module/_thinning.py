@@ -13,10 +13,12 @@ from scdiffgen.diffusion import (
     MoleculePredictor,
     Thinned,
     UrnPrediction,
+    couple_molecules,
     grow_molecules,
     guide,
     likelihood_bound,
     molecule_loss,
+    row_sums,
     thin,
     thin_to,
     thinning_levels,
@@ -26,6 +28,9 @@ from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize
 from ._batch import gene_frequencies
 from ._denoiser import Conditions, Denoiser, InterventionKind
 from ._process import DiffusionModule
+
+N_READINGS, N_READ = 8, 4
+"""How often, and with how many molecules on average, a cell is read to tell its response."""
 
 
 class ThinningModule(DiffusionModule):
@@ -47,9 +52,15 @@ class ThinningModule(DiffusionModule):
         """Predict the missing molecules."""
         return Denoiser(n_vars, specs, size, options, intervention, features)
 
-    def initialise(self, batches: Iterable[Tensor]) -> None:
-        """Start from the average cell."""
-        frequencies = gene_frequencies(batches, self.n_vars)
+    def initialise(self, batches: Iterable[tuple[Tensor, Conditions]]) -> None:
+        """Start from the average cell to which nothing was done.
+
+        What effects add starts at zero: if the base began with the genes of treated cells, it would have to unlearn
+        them where they are rare, and the effects would come out too weak.
+        """
+        frequencies = gene_frequencies(
+            ((counts, self.denoiser.unaffected(told, len(counts))) for counts, told in batches), self.n_vars
+        )
         for denoiser in (self.denoiser, self.ema_denoiser):
             denoiser.network.readout.initialise_bias(frequencies)
 
@@ -114,12 +125,19 @@ class ThinningModule(DiffusionModule):
         own: Conditions,
         asked: Conditions,
         *,
-        keep: float,
+        keep: float | None,
         guidance_scale: float | Mapping[str, float] = 1.0,
         n_steps: int,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Thin cells to a share ``keep`` of their molecules, and grow them again under other conditions."""
+        """Thin cells to a share ``keep`` of their molecules, and grow them again under other conditions.
+
+        Without a share each gene keeps what its probabilities under both conditions have in common, and only the rest
+        is drawn again.
+        """
+        if keep is None:
+            change = self.change(counts, own, asked, guidance_scale, generator)
+            return self.couple(counts.to_dense(), self.expression(counts, own).log(), change, generator)
         kept = self.keep(counts, keep, generator)
         return self.generate(
             asked,
@@ -130,9 +148,36 @@ class ThinningModule(DiffusionModule):
             generator=generator,
         )
 
-    def keep(self, counts: Tensor, share: float, generator: torch.Generator | None = None) -> Thinned:
-        """Thin cells to a share of their molecules."""
-        return thin(counts, torch.full((len(counts),), share, device=counts.device), generator)
+    def change(
+        self,
+        counts: Tensor,
+        own: Conditions,
+        asked: Conditions,
+        guidance_scale: float | Mapping[str, float],
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Change of the log-probabilities ``(cells, genes)`` of the next molecule from the own to the asked conditions.
+
+        Cells are read with few of their molecules: whole cells show that they are not what is asked for.
+        """
+        library = self.library(counts)
+        before, after = self.predictor(own, len(counts)), self.predictor(asked, len(counts), guidance_scale)
+        share = (N_READ / row_sums(counts, counts.values())).clamp(max=1)
+        change = torch.zeros(counts.shape, device=counts.device)
+        for _ in range(N_READINGS):
+            state = self.keep(counts, share, generator).state.to_dense()
+            change += after(state, library).log_prob(state) - before(state, library).log_prob(state)
+        return change / N_READINGS
+
+    def couple(
+        self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones."""
+        return couple_molecules(counts, log_prob, log_prob + change, generator)
+
+    def keep(self, counts: Tensor, share: float | Tensor, generator: torch.Generator | None = None) -> Thinned:
+        """Thin cells to a share of their molecules, the same for all or one a cell ``(cells,)``."""
+        return thin(counts, torch.as_tensor(share, device=counts.device).expand(len(counts)), generator)
 
     def guide(
         self, unconditional: MoleculePredictor, conditional: Sequence[MoleculePredictor], scales: Sequence[float]

@@ -162,18 +162,18 @@ class VectorDiffusion(DiffusionModule):
         own: Conditions,
         asked: Conditions,
         *,
-        keep: float,
+        keep: float | None,
         guidance_scale: float | Mapping[str, float] = 1.0,
         n_steps: int,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Draw cells under other conditions, starting where a share ``keep`` of their variance is left.
+        """Draw cells under other conditions, starting where a share ``keep`` (none) of their variance is left.
 
         The cell is led there by random noise; or, with ``counterfactual="inversion"``, by its own, found by following
         the probability flow under its own conditions for ``n_steps``.
         """
         library, vector = self.library(counts), self.to_vector(counts)
-        start = time_of_signal(keep, self.schedule)
+        start = time_of_signal(keep or 0.0, self.schedule)
         denoise = self.predictor(asked, len(library), guidance_scale)(library)
         if self.process_options.counterfactual == "noise":
             noise = torch.randn(vector.shape, generator=generator, device=vector.device)
