@@ -10,6 +10,8 @@ from treated_cells import SETUP, treated_cells
 
 from scdiffgen.model import TokenDiffusion
 
+collect_ignore = ["killed.py", "killed_generating.py"]  # tests run these in processes of their own
+
 
 @pytest.fixture(scope="session")
 def tiny() -> TokenDiffusion:
