@@ -21,7 +21,8 @@ class TwoPrograms:
         assert list(levels) == ["token_2"]
         return TwoPrograms(levels["token_2"])
 
-    def predict_perturbation(self, adata, conditions, *, indices, n_steps, seed) -> AnnData:
+    def predict_perturbation(self, adata, conditions, *, indices, keep, n_steps, seed) -> AnnData:
+        assert keep == 0.0  # from nothing: what a cell keeps would hide what it lost
         self.asked.append({"indices": indices, "n_steps": n_steps, "seed": seed})
         active = (adata.obs["group"].to_numpy()[indices] == "b") * self.level
         counts = np.stack([100 * 2.0**active, 100 * 2.0**-active, np.full(len(indices), 200.0)], axis=1)
@@ -49,7 +50,7 @@ class Noisy:
     def hold_tokens(self, levels: dict[str, float]) -> Noisy:
         return Noisy(self.without, self.without)
 
-    def predict_perturbation(self, adata, conditions, *, indices, n_steps, seed) -> AnnData:
+    def predict_perturbation(self, adata, conditions, *, indices, keep, n_steps, seed) -> AnnData:
         return AnnData(sparse.csr_matrix(self.counts[indices]), var=pd.DataFrame(index=["steady", "rare", "rest"]))
 
 

@@ -26,7 +26,14 @@ class TokenModel(Protocol):
         ...
 
     def predict_perturbation(
-        self, adata: AnnData | None, conditions: Mapping[str, Any], *, indices: np.ndarray, n_steps: int, seed: int
+        self,
+        adata: AnnData | None,
+        conditions: Mapping[str, Any],
+        *,
+        indices: np.ndarray,
+        keep: float,
+        n_steps: int,
+        seed: int,
     ) -> AnnData:
         """Generate cells anew under their own conditions, with those given in their place."""
         ...
@@ -88,7 +95,7 @@ def ablate_token(
     indices = np.concatenate(list(chosen.values()))
     labels = np.repeat(list(chosen), [len(cells) for cells in chosen.values()])
     twins = [
-        each.predict_perturbation(adata, {}, indices=indices, n_steps=n_steps, seed=seed)
+        each.predict_perturbation(adata, {}, indices=indices, keep=0.0, n_steps=n_steps, seed=seed)
         for each in (model, model.hold_tokens({token: level}))
     ]
     counts = [np.asarray(cells.X.toarray(), dtype=np.float64) for cells in twins]
