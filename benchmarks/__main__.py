@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     multimodal.main(common)
     for task in tasks:
         perturbation.main(["--task", task, *(external if task in TASKS else []), *common])
-    tokens.main(["--data", *[name for name in there if name != "pbmc68k"] or ["pbmc68k"], *common])
+    tokens.main(common)
     if not options.quick:
         render.main(["--results", str(output_folder(options.output, quick=False))])
 
