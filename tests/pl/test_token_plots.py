@@ -27,9 +27,11 @@ def _close_figures() -> Iterator[None]:
 @pytest.fixture
 def settings() -> Iterator[type]:
     """Settings of scanpy, put back afterwards."""
-    before = sc.settings.figdir, sc.settings.autoshow
+    names = ("figdir", "autoshow", "autosave", "plot_suffix")
+    before = [getattr(sc.settings, name) for name in names]
     yield sc.settings
-    sc.settings.figdir, sc.settings.autoshow = before
+    for name, value in zip(names, before, strict=True):
+        setattr(sc.settings, name, value)
 
 
 def with_tokens(n_tokens: int) -> AnnData:
@@ -217,6 +219,22 @@ def test_figures_are_saved_as_scanpy_saves(tmp_path: Path, settings: type) -> No
     named = {path.name for path in (tmp_path / "figures").iterdir()}
     assert named == {"token_heatmap_by_type.png", f"token_heatmap.{settings.file_format_figs}"}
     assert (tmp_path / "exactly.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_files_have_the_names_that_scanpy_gives_to_its_own(tmp_path: Path, settings: type) -> None:
+    settings.figdir, settings.plot_suffix = tmp_path, "_draft"
+    cells = with_tokens(4)
+    for save in ("_one.pdf", "_two", True):
+        pl.token_heatmap(cells, "cell_type", show=False, save=save)
+        sc.pl.embedding(cells, "umap", show=False, save=save)
+    settings.autosave = True
+    settings.plot_suffix = "_auto"
+    pl.token_heatmap(cells, "cell_type", show=False)
+    sc.pl.embedding(cells, "umap", show=False)
+    names = {path.name for path in tmp_path.iterdir()}
+    ours = {name.removeprefix("token_heatmap") for name in names if name.startswith("token_heatmap")}
+    assert ours == {name.removeprefix("umap") for name in names if name.startswith("umap")} and len(ours) == 4
+    assert not plt.get_fignums()  # what was saved is closed
 
 
 def test_figures_are_shown_as_scanpy_shows(monkeypatch: pytest.MonkeyPatch, settings: type) -> None:

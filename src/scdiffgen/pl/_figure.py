@@ -41,7 +41,7 @@ def figure_of(axes: Sequence[Axes]) -> Figure:
 
 
 def finish(axes: Sequence[Axes], name: str, show: bool | None, save: Save) -> None:
-    """Save and show a figure.
+    """Save and show a figure, as scanpy does with its own.
 
     Parameters
     ----------
@@ -53,21 +53,34 @@ def finish(axes: Sequence[Axes], name: str, show: bool | None, save: Save) -> No
         Whether to show the figure; ``None`` follows ``scanpy.settings.autoshow``.
     save
         ``True``, or text that the name of the file ends in, which may have an extension: a file in
-        ``scanpy.settings.figdir``. A path: that file.
+        ``scanpy.settings.figdir``. A path: that file. ``None`` follows ``scanpy.settings.autosave``. A figure that was
+        saved is closed, so that a notebook does not show it once more.
     """
+    figure = figure_of(axes).figure  # a subfigure is saved with its figure
+    save = sc.settings.autosave if save is None else save
     if save:
         path = save if isinstance(save, Path) else _scanpys_path(name, save)
         path.parent.mkdir(parents=True, exist_ok=True)
-        figure_of(axes).figure.savefig(path, dpi=DPI, bbox_inches="tight")  # a subfigure is saved with its figure
+        figure.savefig(path, dpi=_dpi(), bbox_inches="tight")
+        sc.logging.info(f"saved figure to {path}")
     if sc.settings.autoshow if show is None else show:
         plt.show()
+    if save:
+        plt.close(figure)
 
 
 def _scanpys_path(name: str, save: str | bool) -> Path:
-    ending = save if isinstance(save, str) else ""
-    if not ending.endswith((".svg", ".pdf", ".png")):
-        ending += f".{sc.settings.file_format_figs}"
-    return Path(sc.settings.figdir) / f"{name}{ending}"
+    """File in scanpy's folder of figures, with its suffix and format."""
+    ending, extension = save if isinstance(save, str) else "", f".{sc.settings.file_format_figs}"
+    if ending.endswith((".svg", ".pdf", ".png")):
+        ending, extension = ending[:-4], ending[-4:]
+    return Path(sc.settings.figdir) / f"{name}{ending}{sc.settings.plot_suffix}{extension}"
+
+
+def _dpi() -> float:
+    """Resolution that the user has set for files (``scanpy.set_figure_params(dpi_save=...)``), at least 150."""
+    chosen = plt.rcParams["savefig.dpi"]
+    return DPI if isinstance(chosen, str) else max(DPI, chosen)
 
 
 def shortened(name: str) -> str:
