@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import mudata
 import numpy as np
 import pandas as pd
 import pytest
@@ -53,9 +55,7 @@ def test_rows_in_order_share_the_values_of_the_modality() -> None:
 
 
 def test_other_cells_may_lack_a_modality() -> None:
-    first, other = manager(paired()), paired(seed=3)
-    del other.mod["prot"]
-    other.update()
+    first, other = manager(paired()), join({"rna": paired(seed=3)["rna"].copy()})
     moved = first.transfer_fields(other)
     assert moved.get_from_registry("X_prot").shape == (60, 5)
     assert moved.get_from_registry("X_prot").nnz == 0
@@ -148,3 +148,12 @@ def test_cells_of_other_genes_are_refused_by_modality() -> None:
     reordered = join({"rna": other["rna"].copy(), "prot": other["prot"][:, ::-1].copy()})
     with pytest.raises(ValueError, match="Modality 'prot' .*in another order"):
         first.transfer_fields(reordered)
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning:mudata")
+def test_modalities_in_a_file_are_read_into_memory_first(tmp_path: Path) -> None:
+    paired().write(tmp_path / "cells.h5mu")
+    mdata = mudata.read_h5mu(tmp_path / "cells.h5mu", backed="r")
+    with pytest.raises(ValueError, match=r"modality 'rna' lie in a file, .* `mudata.read_h5mu\(path\)`"):
+        TokenDiffusion.setup_mudata(mdata)
+    TokenDiffusion.setup_mudata(mdata, modalities=["rna"])  # one is read in blocks, as an AnnData is

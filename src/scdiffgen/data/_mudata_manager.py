@@ -15,6 +15,7 @@ from scdiffgen.data._modalities import counts_keys, modality_names, rows_in
 
 if TYPE_CHECKING:
     from mudata import MuData
+    from scvi.data.fields import BaseAnnDataField
 
 
 class MuDataManager(Manager):
@@ -23,9 +24,14 @@ class MuDataManager(Manager):
     A cell that lacks a modality is one without a molecule of it; a cell has molecules of some modality.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.validation_checks = AnnDataManagerValidationCheck(check_fully_paired_mudata=False)
+    def __init__(
+        self,
+        fields: list[BaseAnnDataField],
+        setup_method_args: dict[str, Any] | None = None,
+        validation_checks: AnnDataManagerValidationCheck | None = None,
+    ) -> None:
+        checks = validation_checks or AnnDataManagerValidationCheck(check_fully_paired_mudata=False)
+        super().__init__(fields, setup_method_args, checks)
 
     def register_fields(
         self, adata: MuData, source_registry: dict[str, Any] | None = None, **transfer_kwargs: Any
@@ -64,15 +70,14 @@ class MuDataManager(Manager):
             return sparse.csr_matrix((len(cells), counts_keys(self)[registry_key]), dtype=np.float32)
         rows = rows_in(self.adata.mod[modality], cells)
         counts = super().get_from_registry(registry_key)
-        if counts.shape[0] == len(rows) and (rows == np.arange(len(rows))).all():
-            return counts
-        if not isinstance(counts, np.ndarray | sparse.csr_matrix):
+        in_order = np.array_equal(rows, np.arange(counts.shape[0]))
+        in_memory = isinstance(counts, np.ndarray | sparse.csr_matrix)
+        if not in_memory and not (in_order and len(counts_keys(self)) == 1):
             raise ValueError(
-                f"Modality {modality!r} lies in a file and has not all cells in the order of `mdata`. Read it into "
-                "memory, `mudata.read_h5mu(path)`, or keep the cells that have all modalities, "
-                "`muon.pp.intersect_obs(mdata)`."
+                f"The counts of modality {modality!r} lie in a file, which is read for one modality of all cells only: "
+                "read them into memory, `mudata.read_h5mu(path)`."
             )
-        return _with_empty_rows(sparse.csr_matrix(counts), rows)
+        return counts if in_order else _with_empty_rows(sparse.csr_matrix(counts), rows)
 
     def _raise_if_empty(self) -> None:
         """Raise if cells have no molecules."""

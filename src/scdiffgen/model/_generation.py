@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
+from mudata import MuData
 
 from scdiffgen._conditions import Parts
 from scdiffgen.data import condition_table, unseen_in_training
-from scdiffgen.module import LibrarySizeModel, condition_codes
+from scdiffgen.module import JointLibrarySizes, LibrarySizeModel, condition_codes
 
 from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays
 from ._checks import check_positive_integer, is_finite_number, library_sizes
@@ -40,7 +41,7 @@ class Generation(Extension):
         batch_size: int = INFERENCE_BATCH_SIZE,
         seed: int | None = None,
         silent: bool = False,
-    ) -> AnnData:
+    ) -> AnnData | MuData:
         """Generate cells under given conditions.
 
         Parameters
@@ -110,7 +111,7 @@ class Generation(Extension):
         batch_size: int | None = None,
         seed: int | None = None,
         silent: bool = False,
-    ) -> AnnData:
+    ) -> AnnData | MuData:
         """Sequence cells deeper, virtually: keep every molecule and add more of the same cell.
 
         Parameters
@@ -160,7 +161,7 @@ class Generation(Extension):
             return self._library_model().sample(condition_codes(encoded, self.module.specs, len(rows)), rng)
         return library_sizes(library_size(rows, rng) if callable(library_size) else library_size, len(rows))
 
-    def _library_model(self) -> LibrarySizeModel:
+    def _library_model(self) -> LibrarySizeModel | JointLibrarySizes:
         codes = condition_codes(self._training_conditions(), self.module.specs, len(self.training_library_))
         slots = [self.training_conditions_[s.name][0].shape[1] for s in self.module.specs if s.role == "intervention"]
         return LibrarySizeModel(self.training_library_, codes, n_interventions=sum(slots))

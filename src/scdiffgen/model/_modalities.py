@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from scipy import sparse
 from torch import Tensor
 
 from scdiffgen._conditions import Parts
@@ -48,10 +49,10 @@ class Asked(NamedTuple):
 
 
 class Grown(NamedTuple):
-    """Cells with target modalities, and with their expected counts, dense ``(cells, genes)``."""
+    """Cells with target modalities, and the expected counts of each, dense, if they were asked for."""
 
-    counts: Tensor
-    expected: Tensor
+    counts: sparse.csr_matrix
+    expected: dict[str, np.ndarray]
 
 
 class Modalities(Generation):
@@ -75,6 +76,7 @@ class Modalities(Generation):
 
         Every molecule of the given modalities is kept, and those of the targets are added. What is measured of these in
         the cells is not looked at, and they may be missing from ``mdata``; other modalities are taken for not measured.
+        Cells without a molecule of what is given follow their conditions alone.
 
         Parameters
         ----------
@@ -119,20 +121,25 @@ class Modalities(Generation):
         cells = Cells(self, mdata, indices, batch_size, None if silent else "Generating")
         asked = asked._replace(sizes=self._told_sizes(library_size, asked.targets, cells))
         generator = generator_from(seed, self.device)
-        grown = list(self._grow_targets(module, cells, asked, n_steps, generator))
-        genes = self._gene_names()
-        kept = genes.get_level_values(0).isin([*asked.given, *asked.targets])
-        counts = cells.in_order([whole_counts(part.counts) for part in grown])[:, kept]
-        result = new_cells(counts, cells.obs(), genes[kept])
+        of_columns = self._gene_names().get_level_values(0)
+        grown = list(self._grow_targets(module, cells, asked, n_steps, generator, expected=expected))
+        kept = of_columns.isin([*asked.given, *asked.targets])
+        counts = cells.in_order([part.counts for part in grown])[:, kept]
+        result = new_cells(counts, cells.obs(), self._gene_names()[kept])
         for name in asked.targets if expected else ():
-            block = genes.get_level_values(0) == name
-            layer = cells.in_order([part.expected.cpu().numpy()[:, block] for part in grown])
-            result.mod[name].layers["expected"] = layer
+            result.mod[name].layers["expected"] = cells.in_order([part.expected[name] for part in grown])
         return result
 
     @torch.no_grad()
     def _grow_targets(
-        self, module: JointThinningModule, cells: Cells, asked: Asked, n_steps: int, generator: torch.Generator
+        self,
+        module: JointThinningModule,
+        cells: Cells,
+        asked: Asked,
+        n_steps: int,
+        generator: torch.Generator,
+        *,
+        expected: bool,
     ) -> Iterator[Grown]:
         """Grow the targets of cells, minibatch after minibatch."""
         unread = self._all_but(asked.given)
@@ -143,9 +150,12 @@ class Modalities(Generation):
             drawn, mean = self._target_sizes(module, asked._replace(sizes=told), kept, conditions, rng)
             predictor, start = module.predictor(conditions, len(counts)), kept.to_dense()
             grown = module.draw(predictor, drawn, start=start, n_steps=n_steps, generator=generator)
-            shares = predictor(start, drawn).log_prob(start).exp()
-            of_columns = mean.repeat_interleave(torch.tensor(module.blocks.sizes, device=mean.device), dim=1)
-            yield Grown(grown, shares * of_columns)
+            layers = {}
+            if expected:
+                shares = predictor(start, drawn).log_prob(start).exp().split(module.blocks.sizes, 1)
+                by_name = zip(self._modalities(), shares, mean.unbind(1), strict=True)
+                layers = {n: (share * size[:, None]).cpu().numpy() for n, share, size in by_name if n in asked.targets}
+            yield Grown(whole_counts(grown), layers)
             done += len(counts)
 
     def _target_sizes(

@@ -13,7 +13,6 @@ from mudata import MuData
 from scipy import sparse
 
 from scdiffgen._stored_tokens import LOADINGS_KEY
-from scdiffgen.data import rows_in
 
 GENERATED_KEY = "X_generated"
 
@@ -77,7 +76,7 @@ def quiet() -> warnings.catch_warnings:
 
 
 def write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index) -> None:
-    """Write a result to its place: what is of genes or of counts into each modality, what is of cells into the whole.
+    """Write a result to its place: what is of genes into their modality, what is of cells also into the whole.
 
     Parameters
     ----------
@@ -95,14 +94,14 @@ def write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index)
         return
     if key not in (LOADINGS_KEY, GENERATED_KEY):
         data.obsm[key] = values
-        return
-    for name, block in blocks_of(genes).items():
-        if name in data.mod and key == LOADINGS_KEY:
-            data.mod[name].varm[key] = values[block]
-        elif name in data.mod:
-            rows = rows_in(data.mod[name], data.obs_names)
-            order = np.flatnonzero(rows >= 0)[np.argsort(rows[rows >= 0])]
-            data.mod[name].obsm[key] = values[order][:, block]
+    there = {name: block for name, block in blocks_of(genes).items() if name in data.mod}
+    for name, block in there.items():
+        modality = data.mod[name]
+        if key == LOADINGS_KEY:
+            modality.varm[key] = values[block]
+            continue
+        of_cells = values[data.obs_names.get_indexer(modality.obs_names)]
+        modality.obsm[key] = of_cells[:, block] if key == GENERATED_KEY else of_cells
 
 
 def parts_of(data: AnnData | MuData, modalities: Sequence[str]) -> list[AnnData]:

@@ -50,8 +50,8 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
                                          loadings, an identifier of the weights, and the names that you gave them
         ================================ =======================================================================
 
-        Of a MuData, generated cells and loadings go to each modality that they are of, tokens and activations to the
-        whole, ``.uns["scdiffgen"]`` to both.
+        Of a MuData, generated cells and loadings go to the modality that they are of; tokens, activations and
+        ``.uns["scdiffgen"]`` to the whole and to every modality.
 
         Parameters
         ----------

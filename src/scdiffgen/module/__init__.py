@@ -1,6 +1,6 @@
 """The processes, one on a page each, and how many molecules a generated cell gets."""
 
-from ._denoiser import ConditionedDenoiser, Denoiser, InterventionKind
+from ._denoiser import ConditionedDenoiser, Conditions, Denoiser, InterventionKind
 from ._gaussian import GaussianModule
 from ._gaussian_options import GaussianOptions
 from ._joint import JointThinningModule
@@ -19,6 +19,7 @@ from ._token_readings import activation_gradient, attention_weights, contributio
 __all__ = [
     "PROCESSES",
     "ConditionedDenoiser",
+    "Conditions",
     "Denoiser",
     "DiffusionModule",
     "GaussianModule",

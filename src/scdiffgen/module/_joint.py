@@ -147,7 +147,8 @@ class JointThinningModule(ThinningModule):
     ) -> Tensor:
         """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones, each kind by itself."""
         kinds = zip(*(array.split(self.blocks.sizes, 1) for array in (counts, log_prob, change)), strict=True)
-        return torch.cat([super(JointThinningModule, self).couple(*kind, generator) for kind in kinds], dim=1)
+        couple = super().couple
+        return torch.cat([couple(there, own, changed, generator) for there, own, changed in kinds], dim=1)
 
     def keep(self, counts: Tensor, share: float | Tensor, generator: torch.Generator | None = None) -> Thinned:
         """Thin cells to a share of their molecules, of every kind."""

@@ -54,7 +54,7 @@ class JointLibrarySizes:
         -------
         Whole numbers of molecules ``(cells, kinds)``, at least 1.
         """
-        models = [self._of_cells(of_kind > 0, of_kind) for of_kind in self.library.T]
+        models = [self._of_cells(np.greater(of_kind, 0), of_kind) for of_kind in self.library.T]
         drawn = np.empty((len(codes), len(models)))
         groups, group_of = np.unique(codes, axis=0, return_inverse=True)
         for index, group in enumerate(groups):

@@ -255,8 +255,7 @@ class DiffusionModule(BaseModuleClass):
             for name in denoiser.effect_names:
                 denoiser.effect_of(name).share_half_dose(trained[name])
 
-    @staticmethod
-    def library(counts: Tensor) -> Tensor:
+    def library(self, counts: Tensor) -> Tensor:
         """Library sizes ``(cells,)`` of CSR counts."""
         return row_sums(counts, counts.values())
 
