@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 os.environ["TQDM_DISABLE"] = "1"  # no progress bars in what examples print; tqdm reads it when it is imported
 
+import hypothesis
 import matplotlib
 import matplotlib.pyplot as plt
 import pytest
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from scdiffgen.model import TokenDiffusion
 
+hypothesis.settings.register_profile("untimed", deadline=None)  # no test depends on time
+hypothesis.settings.load_profile("untimed")
 matplotlib.use("Agg")  # figures open no window
 torch.set_num_threads(1)  # test processes share the cores
 
