@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -34,3 +35,11 @@ def test_it_says_what_the_package_says() -> None:
     assert ENTRY["license"] == PROJECT["license"]
     extra = ENTRY["test_command"].split('"')[1]
     assert extra == ".[test]" and "test" in PROJECT["optional-dependencies"]
+
+
+def test_citations_are_of_this_version() -> None:
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    readme = (ROOT / "README.md").read_text()
+    assert cited["version"] == PROJECT["version"] == re.search(r"version = \{(.+)\}", readme).group(1)
+    assert cited["license"] == PROJECT["license"]
+    assert f"title   = {{{cited['title']}}}" in readme
