@@ -98,11 +98,10 @@ def ablate_token(
         each.predict_perturbation(adata, {}, indices=indices, keep=0.0, n_steps=n_steps, seed=seed)
         for each in (model, model.hold_tokens({token: level}))
     ]
-    counts = [np.asarray(cells.X.toarray(), dtype=np.float64) for cells in twins]
+    counts, without = (np.asarray(cells.X.toarray(), dtype=np.float64) for cells in twins)
     genes = twins[0].var_names
-    return pd.concat(
-        [_changes(*(c[labels == name] for c in counts), genes, name) for name in chosen], ignore_index=True
-    )
+    changes = [_changes(counts[labels == name], without[labels == name], genes, name) for name in chosen]
+    return pd.concat(changes, ignore_index=True)
 
 
 def _changes(counts: np.ndarray, without: np.ndarray, genes: pd.Index, group: str) -> pd.DataFrame:
