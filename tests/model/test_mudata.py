@@ -123,9 +123,11 @@ def test_other_methods_return_all_modalities(joint: TokenDiffusion) -> None:
         own = counts(joint.adata, name)[[3, 1]]
         assert (counts(deeper, name) >= own).all()
         np.testing.assert_array_equal(counts(deeper, name).sum(1), 2 * own.sum(1))
-    twins = joint.predict_perturbation(None, {"sort_of_cell": "b"}, indices=[5, 0], keep=0.5, **OPTIONS)
-    assert twins.obs["sort_of_cell"].tolist() == ["b", "b"] and twins.obs_names.tolist() == ["cell5", "cell0"]
-    np.testing.assert_array_equal(counts(twins, "prot").sum(1), counts(joint.adata, "prot")[[5, 0]].sum(1))
+    for keep in (None, 0.5):
+        twins = joint.predict_perturbation(None, {"sort_of_cell": "b"}, indices=[5, 0], keep=keep, **OPTIONS)
+        assert twins.obs["sort_of_cell"].tolist() == ["b", "b"] and twins.obs_names.tolist() == ["cell5", "cell0"]
+        for name in ("rna", "prot"):
+            np.testing.assert_array_equal(counts(twins, name).sum(1), counts(joint.adata, name)[[5, 0]].sum(1))
 
 
 # One modality from another.
@@ -313,6 +315,17 @@ def test_results_go_to_their_places(make: Callable[[], MuData], tmp_path: Path, 
     read = read_h5mu(tmp_path / "cells.h5mu")
     np.testing.assert_array_equal(read["prot"].varm["token_loadings"], mdata["prot"].varm["token_loadings"])
     assert (read["rna"].obsm["X_generated"] != mdata["rna"].obsm["X_generated"]).nnz == 0
+
+
+def test_muon_draws_tokens(joint: TokenDiffusion) -> None:
+    muon = pytest.importorskip("muon")
+    mdata = paired()
+    joint.write_back(mdata, keys=["X_token_activation"], silent=True)
+    axes = muon.pl.embedding(mdata, "X_token_activation", color="rna:gene1", show=False)
+    points = np.concatenate([collection.get_offsets() for collection in axes.collections])
+    assert {tuple(point) for point in points.round(4)} == {
+        tuple(point) for point in mdata.obsm["X_token_activation"].astype(float).round(4)
+    }
 
 
 # Files.

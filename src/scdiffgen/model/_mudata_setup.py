@@ -72,6 +72,7 @@ class MuDataSetup(ModelBase):
 
         Examples
         --------
+        >>> import scdiffgen
         >>> mdata = scdiffgen.datasets.simulate_cite(n_cells=50)
         >>> scdiffgen.model.TokenDiffusion.setup_mudata(mdata, labels_key="cell_type")
         """
