@@ -67,7 +67,7 @@ class JointLibrarySizes:
 
     def correlation(self, group: np.ndarray) -> np.ndarray:
         """Correlation of the normal scores of the kinds ``(kinds, kinds)`` in cells under conditions ``group``."""
-        complete = (self.library > 0).all(1)
+        complete = np.asarray((self.library > 0).all(1))
         if complete.sum() < self.min_cells:
             return np.eye(self.library.shape[1])
         rows = self._of_cells(complete, self.library[:, 0]).matching(group)
