@@ -59,7 +59,8 @@ class Perturbation(Generation):
             Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is grown
             again, in [0, 1). What is kept ties the prediction to its cell, and also tells the model that the cell was
             not treated, which weakens the response. By default cells are coupled if only perturbations change that are
-            effects, the process being thinning, and otherwise grown from nothing.
+            effects, whatever else is named being as it was, and the process is thinning; otherwise they are grown from
+            nothing.
         guidance_scale
             As in :meth:`generate`; for a perturbation, the factor of its effect.
         n_steps
@@ -87,9 +88,9 @@ class Perturbation(Generation):
         if len(table) > 1:
             raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
         changes = {name: parts for name, parts in self._encode(table).items() if parts.told.any()}
-        if keep is None and not set(changes) <= set(self.module.denoiser.effect_names):
-            keep = 0.0
         cells = Cells(self, adata, indices, batch_size, None if silent else "Predicting")
+        if keep is None and not self._only_effects_change(cells, changes):
+            keep = 0.0
         check_guidance(guidance_scale, [spec.name for spec in self.module.specs])
         generator = generator_from(seed, self.device)
         grown, asked = [], []
@@ -312,6 +313,19 @@ class Perturbation(Generation):
             for kind, vector in vectors.items()
         ]
         return pd.concat(frames, axis=1)
+
+    def _only_effects_change(self, cells: Cells, changes: Mapping[str, Parts]) -> bool:
+        """Whether the cells have all of the conditions already, but for perturbations that are effects."""
+        identity = [name for name in changes if name not in self.module.denoiser.effect_names]
+        if not identity:
+            return True
+        for counts, own in cells:
+            asked = to_tensors(changes, np.zeros(len(counts), dtype=int), self.device)
+            for name in identity:
+                pairs = zip(own[name], asked[name], strict=True)
+                if not all(torch.allclose(had.double(), want.double(), equal_nan=True) for had, want in pairs):
+                    return False
+        return True
 
     def _sizes_of(self, encoded: Mapping[str, Parts], n_cells: int, generator: torch.Generator) -> np.ndarray:
         repeated = {
