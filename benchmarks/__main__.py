@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks import augmentation, generation, multimodal, perturbation, render, speed, tokens
+from benchmarks import augmentation, generation, import_time, multimodal, perturbation, render, soak, speed, tokens
 from benchmarks._data import DATASETS, available
 from benchmarks._external import add_external_argument
 from benchmarks._perturbation_tasks import TASKS
@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for task in tasks:
         perturbation.main(["--task", task, *(external if task in TASKS else []), *common])
     tokens.main(common)
+    soak.main(common)
+    import_time.main(common)
     if not options.quick:
         render.main(["--results", str(output_folder(options.output, quick=False))])
 
