@@ -20,6 +20,7 @@ from scdiffgen.data._modalities import (
 )
 from scdiffgen.data._mudata_manager import MuDataManager
 from scdiffgen.data._number_field import ContinuousCovariatesField
+from scdiffgen.data._open import open_cells
 from scdiffgen.data._perturbation_field import PerturbationField
 from scdiffgen.data._perturbations import PerturbationSyntax
 from scdiffgen.data._registry import Registry, field_state, required_state
@@ -60,6 +61,7 @@ __all__ = [
     "listed",
     "modality_fields",
     "modality_names",
+    "open_cells",
     "registered_parts",
     "required_state",
     "rows_in",

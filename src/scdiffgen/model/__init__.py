@@ -2,6 +2,7 @@
 
 import rich.pretty  # noqa: F401  scvi-tools 1.4 uses it without importing it
 
+from scdiffgen.data import open_cells
 from scdiffgen.module import GaussianOptions, LatentOptions
 from scdiffgen.nn import ReadoutOptions
 
@@ -15,6 +16,7 @@ __all__ = [
     "LatentOptions",
     "ReadoutOptions",
     "TokenDiffusion",
+    "open_cells",
     "setup_anndata",
     "setup_mudata",
 ]
