@@ -63,7 +63,7 @@ def counts_on_disk(manager: AnnDataManager) -> bool:
 class BlockLoader:
     """Minibatches of cells whose counts lie on disk, in constant memory.
 
-    Cells are read in runs of at most ``block_size`` that lie side by side. Shuffled, the blocks come in random order,
+    Cells that lie side by side are read at once. Shuffled, the blocks come in random order,
     and the cells of ``n_blocks`` of them are shuffled together; the next of these pools is read while one is handed
     out, so that two are in memory. Cells of different blocks meet in a minibatch as if all cells were shuffled; those
     of one block come in the same pool.
@@ -108,7 +108,8 @@ class BlockLoader:
         chosen = np.arange(manager.adata.n_obs) if indices is None else np.asarray(indices)
         self.indices = np.sort(np.flatnonzero(chosen) if chosen.dtype == bool else chosen)
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last
-        self.block_size, self.pool_size = block_size, block_size * n_blocks
+        self.block_size = block_size
+        self.pool_size = block_size * n_blocks if shuffle else max(block_size, batch_size)
         self.distributed, self.generator = distributed_sampler, generator
         self._counts = manager.get_from_registry(REGISTRY_KEYS.X)
         self._columns = {
@@ -170,8 +171,8 @@ class BlockLoader:
         return np.resize(order, n_each * n_processes)[process * n_each : (process + 1) * n_each]
 
     def _read(self, rows: np.ndarray) -> sparse.csr_matrix:
-        """Counts of some cells, of which those that lie side by side are read at once."""
-        ends = np.flatnonzero((np.diff(rows) < 0) | (np.diff(rows // self.block_size) != 0)) + 1
+        """Counts of some cells; those less than a block apart are read at once."""
+        ends = np.flatnonzero((np.diff(rows) < 0) | (np.diff(rows) > self.block_size)) + 1
         runs = []
         for run in np.split(rows, ends):
             read = self._counts[int(run[0]) : int(run[-1]) + 1]
