@@ -110,6 +110,11 @@ class DiffusionTrainingPlan(pl.LightningModule):
         self._stage = self._stage_start = 0
         self._stage_ends: list[int] = []  # epochs
 
+    def on_train_start(self) -> None:
+        """Let every process of a distributed training draw noise of its own."""
+        if self.global_rank:
+            torch.manual_seed(torch.initial_seed() + self.global_rank)
+
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
         """Loss of one minibatch."""
         output = self.module.loss(*self.module.unpack(batch))

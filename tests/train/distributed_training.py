@@ -1,0 +1,69 @@
+"""Trains in as many processes as told; `test_distributed_training.py` runs this. Each process writes what it did."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import scvi
+import torch
+from fingerprint import weights_of
+from lightning.pytorch import Callback
+from small_cells import QUIET, simulated_cells, small_model
+
+from scdiffgen.module import ThinningModule
+from scdiffgen.train import _plan
+
+torch.set_num_threads(1)
+GLOBAL_BATCH, BROKEN_STEP = 64, 5
+rank = int(os.environ.get("LOCAL_RANK", 0))
+
+
+class Recorder(Callback):
+    """Notes what each process does, step by step."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self.levels: list[float] = []
+
+    def on_train_batch_start(self, trainer: Any, plan: Any, *_: Any) -> None:
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+        self.levels.append(float(torch.rand(1, generator=torch.Generator().set_state(torch.get_rng_state()))))
+
+
+def break_one_step_of_the_last_process(n_processes: int) -> None:
+    """Its loss is not a number there; that of the others is."""
+    true_loss, seen = ThinningModule.loss, []
+
+    def loss(self: ThinningModule, *arguments: Any) -> Any:
+        output = true_loss(self, *arguments)
+        seen.append(None)
+        if len(seen) - 1 == BROKEN_STEP and rank == n_processes - 1:
+            output.loss = output.loss * torch.nan
+        return output
+
+    ThinningModule.loss = loss
+
+
+def main(n_processes: int, folder: Path) -> None:
+    skipped: list[str] = []
+    _plan.logger.warning = lambda text, *values: skipped.append(text % values)
+    break_one_step_of_the_last_process(n_processes)
+    adata = simulated_cells(400)
+    scvi.settings.seed = 0
+    model, recorder = small_model(adata), Recorder()
+    options = {"devices": n_processes, "strategy": "ddp"} if n_processes > 1 else {}
+    model.train(
+        12, batch_size=GLOBAL_BATCH // n_processes, callbacks=[recorder], check_val_every_n_epoch=3, **QUIET, **options
+    )
+    history = {name: values.to_numpy(float).ravel().tolist() for name, values in (model.history or {}).items()}
+    said = {"weights": weights_of(model), "rates": recorder.rates, "levels": recorder.levels, "skipped": skipped}
+    said |= {"rank": rank, "history": history, "remembered": len(model.training_library_)}
+    (folder / f"{rank}.json").write_text(json.dumps(said))
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))

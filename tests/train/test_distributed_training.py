@@ -1,0 +1,77 @@
+"""Two processes train as one does at the same global batch, and hold the same model at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+HERE = Path(__file__).parent
+
+pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="processes need gloo to talk")
+
+
+def run(n_processes: int, folder: Path) -> list[dict[str, Any]]:
+    """What each process said."""
+    finished = subprocess.run(
+        [sys.executable, HERE / "distributed_training.py", str(n_processes), folder],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent / "support"), *filter(None, sys.path)])},
+        capture_output=True,
+        text=True,
+    )
+    assert not finished.returncode, finished.stderr[-2000:]
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(n_processes)]
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return run(1, tmp_path_factory.mktemp("alone"))[0]
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    return run(2, tmp_path_factory.mktemp("together"))
+
+
+def test_all_processes_hold_the_same_model(together: list[dict[str, Any]]) -> None:
+    """Weights and their average, after the last step."""
+    assert [process["rank"] for process in together] == [0, 1]
+    assert together[0]["weights"] == together[1]["weights"]
+    assert {process["remembered"] for process in together} == {400}
+
+
+def test_the_schedule_is_that_of_one_process(together: list[dict[str, Any]], alone: dict[str, Any]) -> None:
+    for process in together:
+        np.testing.assert_allclose(process["rates"], alone["rates"])
+
+
+def test_the_losses_are_those_of_one_process_within_noise(
+    together: list[dict[str, Any]], alone: dict[str, Any]
+) -> None:
+    """Epoch by epoch within 3 %, which is what the epochs of one training differ by; the last validation within 1 %."""
+    for name, tolerance in (("train_loss", 0.03), ("validation_loss", 0.02)):
+        ours, theirs = (np.array(each["history"][name]) for each in (together[0], alone))
+        assert len(ours) == len(theirs)
+        np.testing.assert_allclose(ours, theirs, rtol=tolerance)
+    np.testing.assert_allclose(
+        together[0]["history"]["validation_loss"][-1], alone["history"]["validation_loss"][-1], 0.01
+    )
+
+
+def test_a_step_without_a_finite_gradient_in_one_process_is_skipped_by_all(
+    together: list[dict[str, Any]], alone: dict[str, Any]
+) -> None:
+    for process in (*together, alone):
+        assert process["skipped"] == ["Step 5 skipped: its gradient is not finite."]
+
+
+def test_processes_draw_different_noise(together: list[dict[str, Any]]) -> None:
+    """Otherwise the cells of one would be thinned as those of the other, and a larger batch would be worth less."""
+    assert not set(together[0]["levels"]) & set(together[1]["levels"])
