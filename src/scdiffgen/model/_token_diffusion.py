@@ -40,7 +40,7 @@ from ._criticism import CriticismOfModel
 from ._modalities import Modalities
 from ._mudata_setup import MuDataSetup
 from ._presets import Preset, default_preset, network_size
-from ._saving import Saving
+from ._query import Query
 from ._streaming import Streaming
 from ._write_back import WriteBack
 
@@ -56,7 +56,7 @@ def default_max_epochs(n_train: int, batch_size: int) -> int:
     return max(1, round(3 * n_train**0.8 / math.ceil(n_train / batch_size)))
 
 
-class TokenDiffusion(Saving, MuDataSetup, Modalities, WriteBack, Streaming, CriticismOfModel):
+class TokenDiffusion(Query, MuDataSetup, Modalities, WriteBack, Streaming, CriticismOfModel):
     """Conditional token diffusion on single-cell counts.
 
     A cell is a bag of molecules. The model learns to put back molecules that were taken out at random, through a few
@@ -356,6 +356,13 @@ class TokenDiffusion(Saving, MuDataSetup, Modalities, WriteBack, Streaming, Crit
             check_val_every_n_epoch = min(max(check_val_every_n_epoch, 1), max_epochs)
         if not early_stopping:
             plan_kwargs = {**(plan_kwargs or {}), "max_validation_rise": math.inf}
+        if self._known_is_frozen:
+            if not any(weight.requires_grad for weight in self.module.denoiser.parameters()):
+                raise ValueError(
+                    "There is nothing new to learn beside what the reference knows: make the model with "
+                    "`load_query_data(..., unfrozen=True)` to train all of its weights."
+                )
+            plan_kwargs = {"weight_decay": 0.0, **(plan_kwargs or {})}  # which would move what is frozen
         for field in self.adata_manager.fields:
             if isinstance(field, CountsField | ModalityCountsField):
                 field.check_the_rest(self.adata)

@@ -1,0 +1,147 @@
+"""A trained model on new cells: what it knew stays, what is new is learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import scvi
+from anndata import AnnData
+from fingerprint import weights_of
+from scipy import stats
+from small_cells import QUIET, SMALL, simulated_cells
+from treated_cells import treated_cells
+
+from scdiffgen.model import TokenDiffusion
+
+
+@pytest.fixture(scope="module")
+def reference() -> TokenDiffusion:
+    """Cells of types a and b in batches x and y."""
+    adata = simulated_cells(150)
+    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", batch_key="batch")
+    scvi.settings.seed = 0
+    model = TokenDiffusion(adata, **SMALL)
+    model.train(max_epochs=8, batch_size=32, **QUIET)
+    return model
+
+
+def new_cells(n_more_genes: int = 0) -> AnnData:
+    """Types a and c in batch z; more genes, each a tenth of the molecules of the first one."""
+    adata = simulated_cells(150, seed=5)
+    adata.obs["cell_type"] = np.where(adata.obs["cell_type"] == "b", "c", "a")
+    adata.obs["batch"] = "z"
+    if not n_more_genes:
+        return adata
+    more = np.random.default_rng(0).poisson(3.0, (adata.n_obs, n_more_genes)).astype(np.float32)
+    var = pd.DataFrame(index=[*adata.var_names, *(f"more{i}" for i in range(n_more_genes))])
+    return AnnData(np.hstack([adata.X, more]), obs=adata.obs, var=var)
+
+
+def said(model: TokenDiffusion, conditions: dict[str, Any]) -> np.ndarray:
+    return model.generate(conditions, 30, n_steps=4, seed=0, library_size=80, silent=True).X.toarray()
+
+
+def test_before_training_a_query_model_says_of_known_conditions_what_the_reference_does(
+    reference: TokenDiffusion,
+) -> None:
+    before = weights_of(reference)
+    query = TokenDiffusion.load_query_data(new_cells(), reference, accelerator="cpu")
+    for known in ({"cell_type": "a", "batch": "x"}, {"cell_type": "b"}, {}):
+        np.testing.assert_array_equal(said(query, known), said(reference, known))
+    assert said(query, {"cell_type": "c", "batch": "z"}).shape == (30, 20)
+    assert weights_of(reference) == before
+
+
+def test_training_learns_what_is_new_and_keeps_what_was_known(reference: TokenDiffusion, tmp_path: Path) -> None:
+    """Likelihood of the new cells rises; known conditions get the very cells that they got before."""
+    cells = new_cells()
+    reference.save(tmp_path / "reference")
+    query = TokenDiffusion.load_query_data(cells, tmp_path / "reference", accelerator="cpu")
+    before = query.get_nll(cells, silent=True, seed=0)["nll"]
+    query.train(max_epochs=15, batch_size=32, plan_kwargs={"lr": 0.02}, early_stopping=False, **QUIET)
+    after = query.get_nll(cells, silent=True, seed=0)["nll"]
+    assert stats.ttest_rel(before, after, alternative="greater").pvalue < 0.01
+    for known in ({"cell_type": "a", "batch": "x"}, {"cell_type": "b"}, {}):
+        np.testing.assert_array_equal(said(query, known), said(reference, known))
+    assert len(query.training_library_) == cells.n_obs
+
+
+def test_unfrozen_all_weights_are_trained(reference: TokenDiffusion) -> None:
+    query = TokenDiffusion.load_query_data(new_cells(), reference, accelerator="cpu", unfrozen=True)
+    query.train(max_epochs=1, batch_size=32, **QUIET)
+    known = {"cell_type": "a", "batch": "x"}
+    assert (said(query, known) != said(reference, known)).any()
+
+
+def test_new_genes_start_as_frequent_as_they_are(reference: TokenDiffusion) -> None:
+    """And the known genes keep their shares among themselves."""
+    cells = new_cells(n_more_genes=3)
+    query = TokenDiffusion.load_query_data(cells, reference, accelerator="cpu")
+    made = query.generate({"cell_type": "a"}, 400, n_steps=8, seed=0, library_size=100, silent=True).X.toarray()
+    share = made[:, 20:].sum() / made.sum()
+    assert abs(share / (cells.X[:, 20:].sum() / cells.X.sum()) - 1) < 0.25
+    before = reference.generate({"cell_type": "a"}, 400, n_steps=8, seed=0, library_size=100, silent=True).X.toarray()
+    shares = [counts[:, :20].sum(0) / counts[:, :20].sum() for counts in (made, before)]
+    assert np.corrcoef(*shares)[0, 1] > 0.95
+    query.train(max_epochs=2, batch_size=32, **QUIET)
+    assert query.generate({"cell_type": "c"}, 2, n_steps=2, seed=0).n_vars == 23
+
+
+@pytest.mark.parametrize("intervention", ["effect", "embedding"])
+@pytest.mark.parametrize("vectors", [False, True])
+def test_new_perturbations_are_learned(intervention: str, vectors: bool) -> None:
+    setup = {"labels_key": "cell_type", "perturbation_key": "guide", "dose_key": "dose", "control": "ctrl"}
+    cells, more = treated_cells(), treated_cells()
+    if vectors:
+        setup["perturbation_features_key"] = "vectors"
+    TokenDiffusion.setup_anndata(cells, **setup)
+    model = TokenDiffusion(cells, intervention=intervention, **SMALL)
+    model.train(max_epochs=1, batch_size=32, **QUIET)
+    more.obs["guide"] = more.obs["guide"].replace({"B": "C"})
+    more.uns["vectors"]["C"] = [0.5, 0.5]
+    query = TokenDiffusion.load_query_data(more, model, accelerator="cpu")
+    if intervention == "embedding" and vectors:  # a new vector is all that there is of it
+        with pytest.raises(ValueError, match=r"nothing new to learn.*unfrozen=True"):
+            query.train(max_epochs=1, batch_size=32, **QUIET)
+    else:
+        query.train(max_epochs=1, batch_size=32, **QUIET)
+    for guide in "ABC":
+        made = query.generate({"guide": guide, "dose": 1.0}, 3, n_steps=2, seed=0)
+        assert made.obs["guide"].tolist() == [guide] * 3
+    known = {"guide": "B", "dose": 0.5, "cell_type": "a"}
+    np.testing.assert_array_equal(said(query, known), said(model, known))
+
+
+def test_what_cannot_be_extended_is_named(reference: TokenDiffusion) -> None:
+    with pytest.raises(ValueError, match=r"`adata` lacks 1 of the 20 genes of the reference \('gene3'\)"):
+        cells = new_cells()
+        TokenDiffusion.load_query_data(cells[:, cells.var_names != "gene3"].copy(), reference)
+    with pytest.raises(ValueError, match="genes of the reference in another order"):
+        TokenDiffusion.load_query_data(new_cells()[:, ::-1].copy(), reference)
+    with pytest.raises(RuntimeError, match="not trained"):
+        untrained = simulated_cells()
+        TokenDiffusion.setup_anndata(untrained)
+        TokenDiffusion.load_query_data(new_cells(), TokenDiffusion(untrained, **SMALL))
+
+
+def test_hashed_categories_cannot_grow() -> None:
+    adata = simulated_cells()
+    TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
+    model = TokenDiffusion(adata, category_embedding="hashed", **SMALL)
+    model.train(max_epochs=1, **QUIET)
+    with pytest.raises(ValueError, match="`category_embedding='hashed'`"):
+        TokenDiffusion.load_query_data(new_cells(), model)
+
+
+def test_weights_of_known_rows_get_no_gradient(reference: TokenDiffusion) -> None:
+    query = TokenDiffusion.load_query_data(new_cells(), reference, accelerator="cpu")
+    trained = {name: weight for name, weight in query.module.denoiser.named_parameters() if weight.requires_grad}
+    assert trained and all("embed" in name for name in trained)
+    sum(weight.square().sum() + weight.sum() for weight in trained.values()).backward()
+    for name, weight in trained.items():
+        n_known = dict(reference.module.denoiser.named_parameters())[name].shape[0]
+        assert not weight.grad[:n_known].any() and weight.grad[n_known:].all()
