@@ -52,8 +52,8 @@ STEPS_PER_VALIDATION = 100
 
 
 def default_max_epochs(n_train: int, batch_size: int) -> int:
-    """Epochs that make ``3 * n_train ** 0.8`` steps: 480 for 560 cells, 5,500 for 12,000, 30,000 for 100,000."""
-    return max(1, round(3 * n_train**0.8 / math.ceil(n_train / batch_size)))
+    """Epochs that make ``2.5 * n_train ** 0.8`` steps: 400 for 560 cells, 4,600 for 12,000, 25,000 for 100,000."""
+    return max(1, round(2.5 * n_train**0.8 / math.ceil(n_train / batch_size)))
 
 
 class TokenDiffusion(Query, MuDataSetup, Modalities, WriteBack, Streaming, CriticismOfModel):
@@ -316,7 +316,7 @@ class TokenDiffusion(Query, MuDataSetup, Modalities, WriteBack, Streaming, Criti
         Parameters
         ----------
         max_epochs
-            Passes over the training cells; by default so many that about ``3 * n_train ** 0.8`` steps are made.
+            Passes over the training cells; by default so many that about ``2.5 * n_train ** 0.8`` steps are made.
         accelerator, devices
             As in Lightning; ``"auto"`` takes a GPU where there is one.
         train_size, validation_size
