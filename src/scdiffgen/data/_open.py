@@ -83,7 +83,7 @@ def _open(path: Path) -> h5py.File | zarr.Group:
         raise ValueError(f"`paths`: {path} is neither an .h5ad file nor a .zarr folder ({error}).") from error
 
 
-def _matrix(file: h5py.File | zarr.Group, path: Path, layer: str | None) -> Any:
+def _matrix(file: Any, path: Path, layer: str | None) -> Any:
     if layer is not None and layer not in file.get("layers", {}):
         layers = list(file["layers"]) if "layers" in file else []
         raise KeyError(f"`layer={layer!r}` is not in {path} ({listed(layers) or 'none'}).{did_you_mean(layer, layers)}")

@@ -170,5 +170,8 @@ def read_request(path: Path) -> dict[str, Any] | None:
 
 def digest_of(value: pd.DataFrame | np.ndarray) -> str:
     """What stands in a request for something long."""
-    content = value.to_json(orient="split", double_precision=15).encode() if isinstance(value, pd.DataFrame) else value
+    if isinstance(value, np.ndarray):
+        content = value.tobytes()
+    else:
+        content = value.to_json(orient="split", double_precision=15).encode()
     return f"{DIGEST}{sha256(content).hexdigest()}"

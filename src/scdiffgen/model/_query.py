@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -111,10 +111,13 @@ class Query(Saving):
 
     def _start_new_genes(self, n_known: int) -> None:
         """Let new genes be as frequent beside the known ones as they are in the cells, whatever the condition."""
-        totals = sum(column_sums(counts).double() for counts, _ in Cells(self, None, None, None, None))
-        log_share = ((totals + 0.5) / (totals + 0.5).sum()).log()
-        for denoiser in (self.module.denoiser, self.module.ema_denoiser):
-            bias = denoiser.network.readout.bias.data
+        module = self._thinning("load_query_data with new genes")
+        totals = torch.full((module.n_vars,), 0.5, dtype=torch.float64)
+        for counts, _ in Cells(self, None, None, None, None):
+            totals += column_sums(counts).cpu().double()
+        log_share = (totals / totals.sum()).log()
+        for denoiser in (module.denoiser, module.ema_denoiser):
+            bias = cast("Tensor", denoiser.network.readout.bias).data
             share = log_share.to(bias)
             weight = share[:n_known].softmax(0)
             bias[n_known:] = share[n_known:] + (weight * (bias[:n_known] - share[:n_known])).sum()
@@ -156,7 +159,7 @@ def freeze_known(grown: nn.Module, reference: nn.Module) -> None:
     known = {name: weight.shape for name, weight in reference.named_parameters()}
     for name, weight in grown.named_parameters():
         if weight.shape == known[name]:
-            weight.requires_grad_(requires_grad=False)
+            weight.requires_grad_(False)
             continue
         is_new = torch.ones_like(weight)
         is_new[tuple(slice(0, size) for size in known[name])] = 0

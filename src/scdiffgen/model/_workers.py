@@ -63,7 +63,7 @@ def grow_on(
     client.wait_for_workers(1)
     device, sent = module.device.type, deepcopy(module).cpu().eval()
     waiting, lost = deque(numbers), dict.fromkeys(numbers, 0)
-    under_way: dict[str, int] = {}
+    under_way: dict[Any, int] = {}  # by keys of futures
     finished = as_completed()
     there = client.scatter(sent, broadcast=True)
 
