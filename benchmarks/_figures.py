@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -93,6 +93,30 @@ def soak_figure(result: Mapping[str, Any]) -> Figure:
     axis.set_xlabel("cells generated", fontsize=8.5, color=TEXT)
     axis.grid(axis="y", color=PALE, linewidth=0.6)
     tidy(axis, "resident memory, MB")
+    return figure
+
+
+def scale_figure(result: Mapping[str, Any]) -> Figure:
+    """Seconds and peak memory against the number of cells, on logarithmic axes, from disk and from memory."""
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
+    costs: dict[str, Callable[[Mapping[str, Any]], float]] = {
+        "one epoch of training, s": lambda row: row["n_cells"] / row["cells_per_second"],
+        "registering and passes around training, s": lambda row: (
+            row["registering"] + row["before_training"] + row["after_training"]
+        ),
+        "peak memory, MB": lambda row: row["peak_memory"],
+    }
+    for axis, (title, cost) in zip(axes, costs.items(), strict=True):
+        for source, colour in (("disk", COLOURS["ours"]), ("memory", COLOURS["other"])):
+            rows = [row for row in result["rows"] if row["source"] == source]
+            axis.plot([row["n_cells"] for row in rows], [cost(row) for row in rows], "o-", color=colour, label=source)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_xlabel("cells", fontsize=8.5, color=TEXT)
+        axis.grid(color=PALE, linewidth=0.6)
+        axis.set_axisbelow(True)
+        tidy(axis, title)
+    axes[0].legend(title="cells from", frameon=False, labelcolor=TEXT)
     return figure
 
 

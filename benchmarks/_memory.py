@@ -27,21 +27,21 @@ def measure(model: str, data: str, threads: int) -> dict[str, float]:
     from benchmarks import _data, _models, _record, _scvi
 
     _record.start(threads)
-    peaks = {"imports": _peak()}
+    peaks = {"imports": peak_of_this_process()}
     split = _data.split(_data.DATASETS[data].load(), data, seed=0)
-    peaks["data"] = _peak()
+    peaks["data"] = peak_of_this_process()
     if model == "scdiffgen":
         fitted = _models.fit_scdiffgen(split, max_epochs=1)
         (method,) = _models.scdiffgen_methods(fitted, [32])
     else:
         method = _scvi.scvi_methods(_scvi.fit_scvi(split, max_epochs=1))[0]
-    peaks["training"] = _peak()
+    peaks["training"] = peak_of_this_process()
     method.sample(split.labels[:N_CELLS], 0)
-    peaks["generating"] = _peak()
+    peaks["generating"] = peak_of_this_process()
     return peaks | {"n_cells": split.train.n_obs, "n_genes": split.train.n_vars}
 
 
-def _peak() -> float:
+def peak_of_this_process() -> float:
     """Peak resident memory of this process in MB.
 
     On Linux, what getrusage reports is at least the memory of the process that started this one; its status is not.

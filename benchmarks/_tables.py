@@ -56,6 +56,24 @@ def soak_table(result: Mapping[str, Any]) -> str:
     return markdown(["cells generated", "resident memory, MB"], rows)
 
 
+def scale_table(result: Mapping[str, Any]) -> str:
+    """Seconds, rates and memory by number of cells and source."""
+    header = ["cells", "from", "registering, s", "before training, s", "training, cells/s", "after training, s"]
+    rows = [
+        [
+            f"{row['n_cells']:,}",
+            row["source"],
+            *(f"{row[key]:.1f}" for key in ("registering", "before_training")),
+            f"{row['cells_per_second']:,.0f}",
+            f"{row['after_training']:.1f}",
+            f"{row['generated_per_second']:,.0f}",
+            f"{row['peak_memory']:,.0f}",
+        ]
+        for row in result["rows"]
+    ]
+    return markdown([*header, "generated to a file, cells/s", "peak memory, MB"], rows)
+
+
 def augmentation_table(result: Mapping[str, Any]) -> str:
     """F1 of rare labels by the number of cells that they keep, and of the other labels."""
     kept, names = (list(dict.fromkeys(row[key] for row in result["rows"])) for key in ("n_kept", "training"))

@@ -9,6 +9,8 @@ import numpy as np
 
 from benchmarks._tables import methods_of_kind, pearson_by_method, primary, scores_by_method
 
+LEAST_RATE = 0.8  # of training from disk, over that from memory
+MOST_MEMORY = 4000  # MB, whatever the number of cells on disk
 FLAT = 0.02  # share by which memory may grow and still be called flat
 
 
@@ -40,6 +42,21 @@ def soak_shortcomings(result: Mapping[str, Any]) -> list[str]:
     if growth <= FLAT * float(np.median(fifths[1])):
         return []
     return [f"Memory grew by {growth:.0f} MB over the last {0.6 * result['generated'][-1]:,.0f} cells."]
+
+
+def scale_shortcomings(result: Mapping[str, Any]) -> list[str]:
+    """Where training from disk is slower than 0.8 times that from memory, or takes more than 4 GB."""
+    rate = {(row["source"], row["n_cells"]): row["cells_per_second"] for row in result["rows"]}
+    lines = [
+        f"Training on {n_cells:,} cells from disk is {each / rate['memory', n_cells]:.2f} times as fast as from memory."
+        for (source, n_cells), each in rate.items()
+        if source == "disk" and each < LEAST_RATE * rate["memory", n_cells]
+    ]
+    return lines + [
+        f"{row['n_cells']:,} cells on disk take {row['peak_memory'] / 1000:.1f} GB."
+        for row in result["rows"]
+        if row["source"] == "disk" and row["peak_memory"] > MOST_MEMORY
+    ]
 
 
 def multimodal_shortcomings(result: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from benchmarks import _perturbation_table
-from benchmarks._figures import augmentation_figure, generation_figure, soak_figure, speed_figure
+from benchmarks._figures import augmentation_figure, generation_figure, scale_figure, soak_figure, speed_figure
 from benchmarks._perturbation_figure import perturbation_figure
 from benchmarks._perturbation_verdicts import primary, response_shortcomings
 from benchmarks._readme import write_summary
@@ -26,6 +26,7 @@ from benchmarks._tables import (
     import_table,
     imputation_table,
     likelihood_table,
+    scale_table,
     soak_table,
     speed_tables,
 )
@@ -33,6 +34,7 @@ from benchmarks._token_result import token_shortcomings, token_table
 from benchmarks._verdicts import (
     augmentation_shortcomings,
     multimodal_shortcomings,
+    scale_shortcomings,
     shortcomings,
     soak_shortcomings,
     speed_shortcomings,
@@ -169,6 +171,19 @@ def soak_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
     )
 
 
+def scale_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
+    data = result["data"]
+    return section(
+        "More cells, on disk and in memory",
+        f"Simulated cells of {data['n_genes']:,} genes, {data['batch_size']} a step, preset `small`; each row "
+        "in a process of its own.",
+        figure(scale_figure(result), name, docs),
+        scale_table(result),
+        bullets("Where it falls short", scale_shortcomings(result)),
+        measured_with(result),
+    )
+
+
 def imports_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
     return section(
         "Import time",
@@ -240,6 +255,7 @@ SECTIONS: dict[str, Callable[[str, Mapping[str, Any], Path], str]] = {
     "augmentation": augmentation_section,
     "multimodal": multimodal_section,
     "speed": speed_section,
+    "scale": scale_section,
     "soak": soak_section,
     "imports": imports_section,
 }

@@ -1,0 +1,169 @@
+"""How much of a GPU do training and sampling use? The reference size on 20,000 genes.
+
+``python -m benchmarks.gpu``
+
+First the rate of matrix products in bfloat16 is measured: what this chip does at best. Then cells a second, and the
+share of that rate, of training and of generating in 16 steps, for several sizes of minibatches; peak memory; and, with
+``--million``, the time to generate 1,000,000 cells into a file. Operations are those that PyTorch counts in matrix
+products.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._scale_cells import LABEL, simulate_to
+from benchmarks.scale import WARM_UP, StepTimer
+from scdiffgen.model import TokenDiffusion, open_cells
+
+N_CELLS, N_GENES, PRESET = 50_000, 20_000, "base"
+QUICK_CELLS, QUICK_GENES, QUICK_PRESET = 400, 50, "small"
+BATCH_SIZES, QUICK_BATCH_SIZES = (128, 512, 2048), (64,)
+PRECISIONS = ("32-true", "bf16-mixed")
+N_TRAINING_STEPS, QUICK_TRAINING_STEPS = 60, 5
+N_SAMPLING_STEPS = 16
+MATRIX, QUICK_MATRIX = 8192, 256
+N_PRODUCTS = 50
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
+    parser.add_argument("--million", action="store_true", help="generate 1,000,000 cells into a file, too")
+    add_common_arguments(parser)
+    options = parser.parse_args(arguments)
+    start(options.threads)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    n_cells, n_genes = (QUICK_CELLS, QUICK_GENES) if options.quick else (N_CELLS, N_GENES)
+    with tempfile.TemporaryDirectory() as folder:
+        simulate_to(Path(folder) / "cells.h5ad", n_cells, n_genes)
+        model = model_of(Path(folder) / "cells.h5ad", quick=options.quick)
+        peak_rate = matrix_rate(device, QUICK_MATRIX if options.quick else MATRIX)
+        batch_sizes = QUICK_BATCH_SIZES if options.quick else BATCH_SIZES
+        n_steps = QUICK_TRAINING_STEPS if options.quick else N_TRAINING_STEPS
+        result = {
+            "benchmark": "gpu",
+            "data": {"n_cells": n_cells, "n_genes": n_genes},
+            "environment": environment(options.threads, [0]),
+            "matrix_rate": peak_rate,
+            "training": [
+                training(model, batch_size, precision, n_steps, device) | {"batch_size": batch_size}
+                for precision in PRECISIONS
+                for batch_size in batch_sizes
+            ],
+            "sampling": [sampling(model, size, device) | {"batch_size": size} for size in batch_sizes],
+        }
+        if options.million:
+            result["million"] = million(model, Path(folder), 1_000 if options.quick else 1_000_000, max(batch_sizes))
+    for row in (*result["training"], *result["sampling"]):
+        row["share_of_matrix_rate"] = row["operations_per_second"] / peak_rate
+        print(row)
+    write_result(output_folder(options.output, quick=options.quick), "gpu", result)
+
+
+def model_of(file: Path, *, quick: bool) -> TokenDiffusion:
+    """A model of the reference size, of cells in memory."""
+    adata = open_cells(file)
+    adata.X = adata.X.to_memory()
+    TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
+    return TokenDiffusion(adata, preset=QUICK_PRESET if quick else PRESET)
+
+
+def matrix_rate(device: torch.device, size: int) -> float:
+    """Operations a second of matrix products in bfloat16."""
+    one, other = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
+    seconds = timed(lambda: [one @ other for _ in range(N_PRODUCTS)], device)
+    return 2 * size**3 * N_PRODUCTS / seconds
+
+
+def training(
+    model: TokenDiffusion, batch_size: int, precision: str, n_steps: int, device: torch.device
+) -> dict[str, Any]:
+    """Cells and operations a second of training, over steps after a warm-up, with loading and the optimiser."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    timer = StepTimer()
+    model.train(
+        max_epochs=1,
+        batch_size=batch_size,
+        max_steps=n_steps,
+        limit_val_batches=1,
+        precision=precision,
+        callbacks=[timer],
+        enable_progress_bar=False,
+    )
+    rate = batch_size * (len(timer.ends) - WARM_UP) / (timer.ends[-1] - timer.ends[WARM_UP - 1])
+    batch = next(iter(model._make_data_loader(model.adata, batch_size=batch_size, load_sparse_tensor=True)))
+    counter = FlopCounterMode(display=False)
+    with counter:
+        model.module.loss(*model.module.unpack(batch)).loss.backward()
+    return {
+        "precision": precision,
+        "cells_per_second": rate,
+        "operations_per_second": rate * counter.get_total_flops() / batch_size,
+        "peak_memory": peak_memory(device),
+    }
+
+
+def sampling(model: TokenDiffusion, batch_size: int, device: torch.device) -> dict[str, Any]:
+    """Cells and operations a second of generating, with the transfer of the counts to the host."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+    def generate() -> Any:
+        return model.generate(n_cells=batch_size, n_steps=N_SAMPLING_STEPS, batch_size=batch_size, seed=0, silent=True)
+
+    counter = FlopCounterMode(display=False)
+    with counter:
+        generate()  # the warm-up, too
+    seconds = float(np.median([timed(generate, device) for _ in range(3)]))
+    return {
+        "n_steps": N_SAMPLING_STEPS,
+        "cells_per_second": batch_size / seconds,
+        "operations_per_second": counter.get_total_flops() / seconds,
+        "peak_memory": peak_memory(device),
+    }
+
+
+def million(model: TokenDiffusion, folder: Path, n_cells: int, batch_size: int) -> dict[str, Any]:
+    """Seconds to generate cells into a file."""
+    before = time.perf_counter()
+    path = model.generate_to(
+        folder / "generated.zarr", n_cells=n_cells, n_steps=N_SAMPLING_STEPS, batch_size=batch_size, silent=True
+    )
+    seconds = time.perf_counter() - before
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return {"n_cells": n_cells, "seconds": seconds, "file_size": size}
+
+
+def timed(work: Callable[[], Any], device: torch.device) -> float:
+    """Seconds that some work takes, until the device has finished it."""
+    synchronise(device)
+    before = time.perf_counter()
+    work()
+    synchronise(device)
+    return time.perf_counter() - before
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for the device."""
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def peak_memory(device: torch.device) -> float | None:
+    """Peak memory of the GPU in MB."""
+    return torch.cuda.max_memory_allocated() / 1e6 if device.type == "cuda" else None
+
+
+if __name__ == "__main__":
+    main()
