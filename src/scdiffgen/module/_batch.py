@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-def counts_from_batch(tensors: Mapping[str, Tensor], keys: Sequence[str] = ("X",)) -> Tensor:
+def counts_from_batch(tensors: Mapping[str, Tensor], keys: Sequence[str]) -> Tensor:
     """Counts of the cells of a minibatch, as a CSR tensor ``(cells, genes)`` whichever way they were loaded.
 
     Parameters

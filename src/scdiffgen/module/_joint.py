@@ -14,8 +14,7 @@ import torch
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen._batch import parts_from_batch
-from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen._conditions import ConditionSpec
 from scdiffgen.diffusion import (
     BlockPrediction,
     Blocks,
@@ -33,7 +32,6 @@ from scdiffgen.diffusion import (
 )
 from scdiffgen.nn import ConditionOptions, GeneScores, NetworkSize
 
-from ._batch import counts_from_batch
 from ._denoiser import Conditions, Denoiser, InterventionKind
 from ._thinning import ThinningModule, loss_output
 
@@ -81,7 +79,7 @@ class JointThinningModule(ThinningModule):
     ema_denoiser: JointDenoiser
 
     def __init__(self, n_vars: Mapping[str, int], *others: Any) -> None:
-        self.keys, self.blocks = tuple(n_vars), Blocks(tuple(n_vars.values()))
+        self.count_keys, self.blocks = tuple(n_vars), Blocks(tuple(n_vars.values()))
         super().__init__(sum(n_vars.values()), *others)
 
     def make_denoiser(
@@ -95,12 +93,6 @@ class JointThinningModule(ThinningModule):
     ) -> JointDenoiser:
         """Predict the missing molecules of each kind."""
         return JointDenoiser(self.blocks, specs, size, options, intervention, features)
-
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Tensor, dict[str, Parts[Tensor]]]:
-        """CSR counts of all kinds, side by side, and conditions, on the module's device."""
-        device = self.denoiser.not_told.device
-        tensors = {key: tensor.to(device) for key, tensor in batch.items()}
-        return counts_from_batch(tensors, self.keys), parts_from_batch(tensors, self.specs)
 
     def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
         """Training loss of CSR counts: cross-entropy of the missing molecules of each kind, mean over the kinds.

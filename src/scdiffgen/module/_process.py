@@ -12,6 +12,7 @@ from copy import deepcopy
 from typing import Any, ClassVar
 
 import torch
+from scvi import REGISTRY_KEYS
 from scvi.module.base import BaseModuleClass, LossOutput
 from torch import Tensor
 
@@ -57,6 +58,9 @@ class DiffusionModule(BaseModuleClass):
 
     options_cls: ClassVar[type | None] = None
     """A frozen dataclass of plain values with the settings of the process, if it has any."""
+
+    count_keys: tuple[str, ...] = (REGISTRY_KEYS.X_KEY,)
+    """What counts are called in a minibatch; those of several kinds are laid side by side."""
 
     denoiser: ConditionedDenoiser
     ema_denoiser: ConditionedDenoiser
@@ -178,7 +182,7 @@ class DiffusionModule(BaseModuleClass):
         """CSR counts ``(cells, genes)`` (or what was computed of them) and conditions, on the module's device."""
         device = self.denoiser.not_told.device  # scvi-tools' property walks all parameters
         tensors = {key: tensor.to(device) for key, tensor in batch.items()}
-        return counts_from_batch(tensors), parts_from_batch(tensors, self.specs)
+        return counts_from_batch(tensors, self.count_keys), parts_from_batch(tensors, self.specs)
 
     def stages(self) -> tuple[float, ...]:
         """Shares of the epochs that the stages of training take; most processes have one."""
