@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -69,7 +71,7 @@ def _draw_top_genes(axis: Axes, loadings: pd.Series, most_active_in: str) -> Non
     top, colour = loadings.nlargest(N_GENES)[::-1], COLOURS[most_active_in]
     axis.hlines(top.index, 0, top, color=colour, linewidth=2)
     axis.plot(top, top.index, "o", color=colour, markersize=5)
-    axis.set_title(f"{loadings.name}\n{most_active_in}", fontsize=10, color=TEXT, loc="left")
+    axis.set_title(f"{loadings.name}\n{fill(most_active_in, 20)}", fontsize=10, color=TEXT, loc="left")
     axis.tick_params(length=0, labelsize=8.5, labelcolor=TEXT)
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.spines["bottom"].set_color(PALE)
