@@ -21,9 +21,11 @@ from scdiffgen.data._modalities import (
 from scdiffgen.data._mudata_manager import MuDataManager
 from scdiffgen.data._number_field import ContinuousCovariatesField
 from scdiffgen.data._open import open_cells
+from scdiffgen.data._perturbation_features import feature_table
 from scdiffgen.data._perturbation_field import PerturbationField
 from scdiffgen.data._perturbations import PerturbationSyntax
 from scdiffgen.data._registry import Registry, field_state, required_state
+from scdiffgen.data._resemblance import sparse_combinations
 from scdiffgen.data._specs import categories_of_condition, condition_specs
 from scdiffgen.data._table import condition_table
 from scdiffgen.data._text_field import TextField
@@ -55,6 +57,7 @@ __all__ = [
     "did_you_mean",
     "encode_conditions",
     "feature_names",
+    "feature_table",
     "field_state",
     "fields_for",
     "forget_copied_setup",
@@ -65,6 +68,7 @@ __all__ = [
     "registered_parts",
     "required_state",
     "rows_in",
+    "sparse_combinations",
     "unseen_in_training",
     "unseen_texts",
 ]

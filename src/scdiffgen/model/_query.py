@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -18,10 +19,12 @@ from scdiffgen.module import DiffusionModule
 
 from ._cells import Cells
 from ._checks import check_accelerator, check_cells
+from ._new_perturbations import check_new_features, combinations_of_known, start_as_combinations
 from ._saving import Saving
 
 if TYPE_CHECKING:
     from anndata import AnnData
+    from numpy.typing import ArrayLike
 
 SPLIT = ("train_indices_", "validation_indices_", "test_indices_")
 NOT_REMEMBERED = ("registry_", "init_params_", "saved_with_", *SPLIT)
@@ -38,6 +41,7 @@ class Query(Saving):
         adata: AnnData,
         reference_model: str | os.PathLike[str] | Self,
         *,
+        perturbation_features: Mapping[str, ArrayLike] | pd.DataFrame | None = None,
         accelerator: str = "auto",
         device: int | str = "auto",
         unfrozen: bool = False,
@@ -46,8 +50,9 @@ class Query(Saving):
 
         What is known keeps its weights; only those of what is new are trained, so that the model says of known
         conditions what it said before (as in scArches). New categories start as the mean of the known ones; new genes
-        as frequent as in the new cells, whatever the condition. Perturbations with a feature vector start with what
-        their vector says.
+        as frequent as in the new cells, whatever the condition. If the reference was registered with feature vectors,
+        new perturbations start with what theirs say. If it has a table of perturbations instead, they start as sparse
+        combinations of known ones, whose coefficients are found between the vectors of ``perturbation_features``.
 
         Parameters
         ----------
@@ -56,6 +61,10 @@ class Query(Saving):
             genes are those of the reference in the same order; others may follow.
         reference_model
             A trained model, or the folder of one. It is not changed.
+        perturbation_features
+            A feature vector for each known and each new perturbation, a mapping or a data frame with names as index;
+            for references that were registered without. A new perturbation starts as the sum of at most five known ones
+            (orthogonal matching pursuit), and as their mean if it has no vector, or one that no known one resembles.
         accelerator, device
             As in :meth:`load`, for the folder of a model; another is on its device already.
         unfrozen
@@ -70,7 +79,8 @@ class Query(Saving):
         Raises
         ------
         ValueError
-            If genes of the reference are missing or in another order, or it cannot be extended by what is new.
+            If genes of the reference are missing or in another order, it cannot be extended by what is new, or it has
+            no use for the vectors.
 
         Examples
         --------
@@ -87,17 +97,23 @@ class Query(Saving):
         registry = deepcopy(reference.registry)
         if registry.get("setup_method_name", "setup_anndata") != "setup_anndata":
             raise ValueError("`reference_model` was registered with MuData and cannot grow: pass one of AnnData.")
+        options = deepcopy(reference.init_params_["non_kwargs"])
+        check_new_features(registry, perturbation_features, options["category_embedding"])
         _check_genes(reference._gene_names(), pd.Index(adata.var_names))
         counts = registry["field_registries"][REGISTRY_KEYS.X]["state_registry"]
         counts["column_names"], counts["n_vars"] = np.asarray(adata.var_names), adata.n_vars
         cls.setup_anndata(adata, source_registry=registry, extend_categories=True, **registry["setup_args"])
-        options = deepcopy(reference.init_params_["non_kwargs"])
         model = cls(adata, **{name: value for name, value in options.items() if name not in ("registry", "datamodule")})
         model.to_device(reference.device)
         if model.module.n_vars > reference.module.n_vars:
             model._thinning("load_query_data with new genes")
         _check_hashes(reference.module, model.module, options)
         model.module.load_state_dict(grown_weights(reference.module, model.module))
+        for known in reference.module.specs:
+            if known.role == "intervention":
+                combinations = combinations_of_known(model.registry, known.n_categories, perturbation_features)
+                if combinations is not None:
+                    start_as_combinations(model.module, known.name, combinations)
         for name, value in vars(reference).items():
             if name.endswith("_") and name not in NOT_REMEMBERED:
                 setattr(model, name, deepcopy(value))
@@ -127,12 +143,16 @@ def grown_weights(reference: DiffusionModule, grown: DiffusionModule) -> dict[st
     """Weights of a module with more categories or genes, which follow on those of the reference along some axis.
 
     Both networks are the averaged one of the reference. In matrices, genes that are new get no weight. Other rows that
-    are new get the mean of the known ones, unless they start at zero; what is not learned stays as it is in ``grown``.
+    are new get the mean of the known ones, unless they start at zero; what is not learned stays as it is in ``grown``,
+    and so do weights that the reference does not have at all (interactions, if it had no combinations).
     """
     known, n_genes = reference.state_dict(), (reference.n_vars, grown.n_vars)
     weights = {}
     for name, new in grown.state_dict().items():
         averaged = f"ema_{name}" if name.startswith("denoiser.") else name
+        if averaged not in known:
+            weights[name] = new
+            continue
         old = known[averaged].to(new.device)
         for axis in range(old.ndim):
             n_old, n_new = old.shape[axis], new.shape[axis]
@@ -158,6 +178,8 @@ def freeze_known(grown: nn.Module, reference: nn.Module) -> None:
     """Let only those rows be trained that the reference does not have."""
     known = {name: weight.shape for name, weight in reference.named_parameters()}
     for name, weight in grown.named_parameters():
+        if name not in known:
+            continue
         if weight.shape == known[name]:
             weight.requires_grad_(False)
             continue

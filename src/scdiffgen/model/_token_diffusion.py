@@ -200,6 +200,7 @@ class TokenDiffusion(Query, MuDataSetup, Modalities, WriteBack, Streaming, Criti
             f"TokenDiffusion on {' + '.join(map(str, n_vars.values()))} genes: {size.n_tokens} tokens of "
             f"{size.token_dim}, {size.n_layers} layers, process {process!r}, conditions: {conditions}"
         )
+        self.learned_interventions_: dict[str, np.ndarray] = {}  # ids of those that training cells had, ever
         self.init_params_ = self._get_init_params(locals())
 
     @classmethod
@@ -392,6 +393,8 @@ class TokenDiffusion(Query, MuDataSetup, Modalities, WriteBack, Streaming, Criti
         self._remember_training_cells(known)
         self._remember_token_basis(known)
         self._remember_library_from_tokens(known)
-        treated = {name: self._training_conditions()[name] for name in self.module.denoiser.effect_names}
-        ids = {name: torch.from_numpy(np.unique(parts.ids[parts.mask])) for name, parts in treated.items()}
-        self.module.share_half_doses(ids)
+        for name in self.module.denoiser.effect_names:
+            parts = self._training_conditions()[name]
+            before = self.learned_interventions_.get(name, np.zeros(0, dtype=np.int64))
+            self.learned_interventions_[name] = np.union1d(before, parts.ids[parts.mask])
+        self.module.share_half_doses({n: torch.from_numpy(ids) for n, ids in self.learned_interventions_.items()})

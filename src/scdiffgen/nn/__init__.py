@@ -1,7 +1,7 @@
 """Networks: they know no diffusion and no AnnData."""
 
 from ._autoencoder import LatentKind, TokenAutoencoder
-from ._categories import CategoryKind
+from ._categories import CategoryKind, TableEmbedding
 from ._conditions import ConditionEmbedder, UniversalCombination, withhold
 from ._effects import EffectNetwork
 from ._embedders import ConditionOptions
@@ -12,7 +12,7 @@ from ._network import ScoreNetwork, TokenNetwork
 from ._number_kinds import NumberKind
 from ._readout import AdditiveReadout
 from ._readout_options import ReadoutOptions
-from ._sets import PoolingKind
+from ._sets import PartEmbedding, PoolingKind
 from ._transformer import Attention, AttentionKind, ConditioningKind
 from ._trunk import EncoderKind, NetworkSize, PositionKind, TokenTrunk
 from ._urn import GeneScores, Urn
@@ -37,10 +37,12 @@ __all__ = [
     "LinearEncoder",
     "NetworkSize",
     "NumberKind",
+    "PartEmbedding",
     "PoolingKind",
     "PositionKind",
     "ReadoutOptions",
     "ScoreNetwork",
+    "TableEmbedding",
     "TokenAutoencoder",
     "TokenNetwork",
     "TokenTrunk",
