@@ -37,6 +37,7 @@ from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDat
 from ._cells import Cells
 from ._checks import check_accelerator, check_cells, check_positive_integer, check_share, check_split
 from ._criticism import CriticismOfModel
+from ._hub import Hub
 from ._modalities import Modalities
 from ._mudata_setup import MuDataSetup
 from ._presets import Preset, default_preset, network_size
@@ -56,7 +57,7 @@ def default_max_epochs(n_train: int, batch_size: int) -> int:
     return max(1, round(2.5 * n_train**0.8 / math.ceil(n_train / batch_size)))
 
 
-class TokenDiffusion(Query, MuDataSetup, Modalities, WriteBack, Streaming, CriticismOfModel):
+class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, CriticismOfModel):
     """Conditional token diffusion on single-cell counts.
 
     A cell is a bag of molecules. The model learns to put back molecules that were taken out at random, through a few
