@@ -82,10 +82,10 @@ def test_going_to_the_noise_and_back_ends_ever_closer_to_where_it_began(kind: st
 
 @pytest.mark.parametrize("solver", [ddim, dpm_solver])
 def test_equal_ratios_of_signal_to_noise_end_at_the_same_data_under_every_schedule(solver: object) -> None:
-    shares = np.linspace(0.05, 0.95, 8)
+    shares = torch.linspace(0.05, 0.95, 8, dtype=torch.float64)
     ends = {}
     for name, schedule in SCHEDULES.items():
-        times = torch.tensor([time_of_signal(share, schedule) for share in shares], dtype=torch.float64)
+        times = time_of_signal(shares, schedule)
         first, last = schedule(times[0]), schedule(times[-1])
         start = START * first.alpha  # the same state in units of the data
         ends[name] = solver(exact_denoiser(name), start, times, schedule) / last.alpha

@@ -41,7 +41,7 @@ def test_noise_grows_from_almost_none_to_almost_all(name: str) -> None:
 @EVERY_SCHEDULE
 def test_the_time_of_a_share_of_signal_has_it(name: str) -> None:
     for share in (0.01, 0.3, 0.99):
-        level = SCHEDULES[name](torch.tensor(time_of_signal(share, SCHEDULES[name]), dtype=torch.float64))
+        level = SCHEDULES[name](time_of_signal(torch.tensor(share, dtype=torch.float64), SCHEDULES[name]))
         assert float(level.log_snr) == pytest.approx(np.log(share / (1 - share)), abs=1e-6)
 
 

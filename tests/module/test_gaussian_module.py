@@ -73,16 +73,16 @@ def test_no_velocity_draws_standardised_noise(sampler: str, monkeypatch: pytest.
     assert float(drawn.mean()) == pytest.approx(0.0, abs=0.03)
 
 
-@pytest.mark.parametrize("prediction", ["eps", "v"])
+@pytest.mark.parametrize("prediction", PREDICTIONS)
 def test_a_cell_followed_to_its_noise_comes_back(
     prediction: str, conditions: dict[str, Parts[Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, cells = make(prediction=prediction, counterfactual="inversion"), csr(COUNTS[:4])
     monkeypatch.setattr(module, "to_counts", lambda vector, library, generator: vector)
-    same = module.counterfactual(cells, conditions, conditions, keep=0.3, n_steps=100, generator=seeded())
+    same = module.counterfactual(cells, conditions, conditions, keep=0.05, n_steps=100, generator=seeded())
     there = float((same - module.to_vector(cells)).abs().mean())
     renamed = {**conditions, "cell_type": conditions["cell_type"]._replace(ids=torch.tensor([[2], [0], [1], [0]]))}
-    other = module.counterfactual(cells, conditions, renamed, keep=0.3, n_steps=100, generator=seeded())
+    other = module.counterfactual(cells, conditions, renamed, keep=0.05, n_steps=100, generator=seeded())
     assert there < 0.02 and float((other - same).abs().mean()) > 3 * there
 
 
@@ -136,11 +136,6 @@ def test_weights_of_the_genes_say_where_the_tokens_lead_the_data(
     moved = logs(said) - logs(torch.zeros(N_GENES))
     cosine = torch.nn.functional.cosine_similarity(moved, weights.expand_as(moved))
     torch.testing.assert_close(cosine, torch.ones(4))
-
-
-def test_no_inversion_of_a_network_that_does_not_contain_the_cell() -> None:
-    with pytest.raises(ValueError, match="`counterfactual` is 'inversion', which needs `prediction='v'` or `'eps'`"):
-        GaussianOptions(prediction="x0", counterfactual="inversion")
 
 
 @pytest.mark.parametrize("name", ["prediction", "loss_space", "weighting", "schedule", "sampler", "counterfactual"])

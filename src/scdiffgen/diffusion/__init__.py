@@ -24,6 +24,7 @@ from ._gaussian import (
     to_velocity,
 )
 from ._guidance import GuidedPrediction, guide, guide_denoisers
+from ._inversion import carry_over, entry_times
 from ._ode_samplers import (
     SOLVERS,
     Denoise,
@@ -88,12 +89,14 @@ __all__ = [
     "block_levels",
     "block_likelihood_bound",
     "block_loss",
+    "carry_over",
     "column_sums",
     "cosine_schedule",
     "ddim",
     "dpm_solver",
     "couple_molecules",
     "draw_molecules",
+    "entry_times",
     "error_weight",
     "euler",
     "gaussian_loss",

@@ -108,12 +108,13 @@ def time_grid(
     return torch.linspace(start, end, n_times, device=device)
 
 
-def time_of_signal(share: float, schedule: Schedule) -> float:
-    r"""Time at which the data are a share :math:`\alpha^2 / (\alpha^2 + \sigma^2)` of the variance, by bisection."""
-    low, high = TIME_MIN, TIME_MAX
+def time_of_signal(share: Tensor, schedule: Schedule) -> Tensor:
+    r"""Times at which the data are a share :math:`\alpha^2 / (\alpha^2 + \sigma^2)` of the variance, by bisection."""
+    wanted = share.double()
+    low, high = torch.full_like(wanted, TIME_MIN), torch.full_like(wanted, TIME_MAX)
     for _ in range(50):
         middle = (low + high) / 2
-        level = schedule(torch.tensor(middle, dtype=torch.float64))
-        noisier = float(level.alpha**2 / (level.alpha**2 + level.sigma**2)) < share
-        low, high = (low, middle) if noisier else (middle, high)
-    return (low + high) / 2
+        level = schedule(middle)
+        noisier = level.alpha**2 / (level.alpha**2 + level.sigma**2) < wanted
+        low, high = torch.where(noisier, low, middle), torch.where(noisier, middle, high)
+    return ((low + high) / 2).to(share.dtype)

@@ -29,7 +29,7 @@ class GaussianOptions:
         new noise at each step).
     counterfactual
         How given cells come to noise. ``"noise"``: random noise is added. ``"inversion"``: a cell is followed to its
-        own noise under its own conditions; not with ``prediction="x0"``, whose data lack what tokens cannot hold.
+        own noise under its own conditions, and what the network leaves out of it stays.
     """
 
     prediction: PredictionKind = "x0"
@@ -53,5 +53,3 @@ class GaussianOptions:
         for name, kinds in known.items():
             if getattr(self, name) not in kinds:
                 raise ValueError(f"`{name}` is {getattr(self, name)!r}: choose one of {kinds}.")
-        if self.counterfactual == "inversion" and self.prediction == "x0":
-            raise ValueError("`counterfactual` is 'inversion', which needs `prediction='v'` or `'eps'`.")

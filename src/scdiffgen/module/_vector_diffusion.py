@@ -17,6 +17,7 @@ from scdiffgen.diffusion import (
     Sampler,
     Schedule,
     add_noise,
+    carry_over,
     ddim,
     error_weight,
     gaussian_loss,
@@ -131,7 +132,7 @@ class VectorDiffusion(DiffusionModule):
         def predictor(library: Tensor) -> Denoise:
             def denoise(noisy: Tensor, time: Tensor) -> Tensor:
                 level = self.schedule(time)
-                log_level = (level.log_snr / 2).expand(n_cells)
+                log_level = (level.log_snr / 2).flatten().expand(n_cells)  # of one time, or one a cell
                 predicted = denoiser.predict(noisy, log_level, library, condition, conditions, effect_scale)
                 return to_clean(predicted, kind, noisy, level)
 
@@ -170,20 +171,21 @@ class VectorDiffusion(DiffusionModule):
         """Draw cells under other conditions, starting where a share ``keep`` (none) of their variance is left.
 
         The cell is led there by random noise; or, with ``counterfactual="inversion"``, by its own, found by following
-        the probability flow under its own conditions for ``n_steps``.
+        the probability flow under its own conditions for ``n_steps``. What the network leaves out of it then stays.
         """
         library, vector = self.library(counts), self.to_vector(counts)
-        start = time_of_signal(keep or 0.0, self.schedule)
+        start = time_of_signal(vector.new_tensor(keep or 0.0), self.schedule)
         denoise = self.predictor(asked, len(library), guidance_scale)(library)
         if self.process_options.counterfactual == "noise":
             noise = torch.randn(vector.shape, generator=generator, device=vector.device)
-            noisy = add_noise(vector, noise, self.schedule(torch.tensor(start, device=vector.device)))
+            noisy = add_noise(vector, noise, self.schedule(start))
             run = sampler(self.process_options.sampler, generator)
+            moved = self._to_data(run, denoise, noisy, float(start), n_steps)
         else:
             run = SOLVERS.get(self.process_options.sampler, ddim)
-            times = time_grid(n_steps, TIME_MIN, start, vector.device)
-            noisy = run(self.predictor(own, len(library))(library), vector, times, self.schedule)
-        return self.to_counts(self._to_data(run, denoise, noisy, start, n_steps), library, generator)
+            own_denoise = self.predictor(own, len(library))(library)
+            moved = carry_over(run, own_denoise, denoise, vector, start=start, n_steps=n_steps, schedule=self.schedule)
+        return self.to_counts(moved, library, generator)
 
     def _to_data(self, run: Sampler, denoise: Denoise, noisy: Tensor, start: float, n_steps: int) -> Tensor:
         """Free states of their noise, in ``n_steps`` of which the last takes away what is left."""
