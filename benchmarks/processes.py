@@ -2,31 +2,39 @@
 
 ``python -m benchmarks.processes --data kang pbmc3k paul15 pbmc68k --seeds 0 1 2``
 
-The first contender, the default, is trained for as many epochs as it is by default. The others are trained for as many
-(``"steps"``), and again for as many as take them as long (``"time"``). ``--networks`` compares forms of the network
-under the default process instead of processes.
+The first contender, the default, is trained for as many epochs as it is by default, or for ``--max-epochs``. The others
+are trained for as many (``"steps"``), and again for as many as take them as long (``"time"``). ``--networks`` compares
+forms of the network under the default process instead of processes.
+
+Every training is kept under ``parts/`` beside the results and not repeated, so a run may be stopped and started again,
+or split over several commands. Cheaper: ``--max-epochs 40 --evaluations 8 32 --cells 200 --trees 50``. With one thread
+seconds are those of the process, which other work on the machine hardly changes; with several they are those of the
+clock.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import numpy as np
 import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
-from benchmarks._models import scdiffgen_methods
+from benchmarks._models import Method, real_cells, scdiffgen_methods
+from benchmarks._process_parts import Budget, ProcessPart, read_process_parts, write_process_part
+from benchmarks._process_result import gather
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
-from benchmarks._scores import METRICS, Scorer, likelihoods
+from benchmarks._scores import Scorer, likelihoods
 from scdiffgen.model import GaussianOptions, ReadoutOptions, TokenDiffusion
 
 Contenders = Mapping[str, Mapping[str, Any]]
-Budget = Literal["steps", "time"]
 
+DDPM = "gaussian, DDPM"
 PROCESSES: Contenders = {
     "thinning": {},
     **{
@@ -39,6 +47,10 @@ PROCESSES: Contenders = {
     "gaussian, flow matching": {
         "process": "gaussian",
         "process_options": GaussianOptions("v", "v", schedule="rectified", sampler="heun"),
+    },
+    DDPM: {
+        "process": "gaussian",
+        "process_options": GaussianOptions("eps", "eps", schedule="linear", sampler="ancestral"),
     },
     "latent": {"process": "latent"},
 }
@@ -53,8 +65,13 @@ NETWORKS: Contenders = {
     "attention across": {"attention": "across"},
     "conditioning cross_attention": {"conditioning": "cross_attention"},
     "conditioning concat": {"conditioning": "concat"},
-    **{f"{n} tokens of {dim}": {"n_tokens": n, "token_dim": dim} for n, dim in ((16, 32), (64, 64), (128, 32))},
+    **{
+        f"{n} tokens of {dim}": {"n_tokens": n, "token_dim": dim}
+        for n, dim in ((16, 32), (64, 64), (128, 32), (16, 256))
+    },
 }
+ANCESTRAL_EVALUATIONS = 1000
+"""Evaluations of DDPM's sampler in its first form, beside those of all."""
 
 
 @dataclass(frozen=True)
@@ -65,115 +82,190 @@ class Settings:
     ----------
     seeds
         Seeds of split, training and drawing.
-    steps
+    evaluations
         Evaluations of the network to generate in.
     threads
         Threads of everything.
     max_epochs
         Epochs of the first contender; ``None`` is its default.
+    n_cells
+        Held-out cells to generate and compare with; ``None`` is all of them.
+    n_ancestral
+        The same for a thousand evaluations.
     n_trees
         Trees of the forests.
+    equal_time
+        Whether contenders are trained again for as long as the first.
     """
 
     seeds: Sequence[int] = (0, 1, 2)
-    steps: Sequence[int] = (8, 16, 32, 64)
+    evaluations: Sequence[int] = (8, 16, 32, 64)
     threads: int = 2
     max_epochs: int | None = None
+    n_cells: int | None = None
+    n_ancestral: int = 100
     n_trees: int = 200
+    equal_time: bool = True
+
+    @property
+    def decisive(self) -> dict[str, Any]:
+        """What the numbers of a contender depend on beside its seed."""
+        scored = {"evaluations": list(self.evaluations), "n_cells": self.n_cells, "n_ancestral": self.n_ancestral}
+        return {"max_epochs": self.max_epochs, **scored, "n_trees": self.n_trees, "threads": self.threads}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.processes", description=__doc__.splitlines()[0])
     parser.add_argument("--data", nargs="+", choices=list(DATASETS), default=available(), help="default: what is there")
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
     parser.add_argument("--networks", action="store_true", help="compare forms of the network")
+    parser.add_argument("--only", nargs="+", choices=[*PROCESSES, *NETWORKS], help="contenders beside the first (all)")
+    parser.add_argument("--evaluations", nargs="+", type=int, default=list(Settings.evaluations))
+    parser.add_argument("--max-epochs", type=int, help="epochs of the first contender (its default)")
+    parser.add_argument("--cells", type=int, help="cells to generate (as many as are held out)")
+    parser.add_argument("--ancestral-cells", type=int, default=Settings.n_ancestral, help="in 1,000 evaluations (100)")
+    parser.add_argument("--trees", type=int, default=Settings.n_trees, help="trees of the forests (200)")
+    parser.add_argument("--no-equal-time", action="store_true", help="train for the same steps alone")
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
-    settings = Settings(options.seeds, threads=options.threads)
+    settings = Settings(
+        options.seeds,
+        options.evaluations,
+        options.threads,
+        options.max_epochs,
+        options.cells,
+        options.ancestral_cells,
+        options.trees,
+        not options.no_equal_time,
+    )
     if options.quick:
-        settings = Settings(options.seeds[:1], (8,), options.threads, max_epochs=2, n_trees=20)
+        settings = Settings(options.seeds[:1], (8,), options.threads, 2, 50, 10, n_trees=20)
     contenders, title = (NETWORKS, "networks") if options.networks else (PROCESSES, "processes")
+    if options.only:
+        first = next(iter(contenders))
+        contenders = {name: contender for name, contender in contenders.items() if name in (first, *options.only)}
     for name in options.data:
         run(name, title, contenders, settings, output_folder(options.output, quick=options.quick))
 
 
 def run(name: str, title: str, contenders: Contenders, settings: Settings, folder: Path) -> dict[str, Any]:
-    """Measure one data set; results are written after every seed."""
-    result: dict[str, Any] = {
-        "benchmark": title,
-        "data": {"name": name, "description": DATASETS[name].description},
-        "settings": {"steps": list(settings.steps), "max_epochs": settings.max_epochs, "n_trees": settings.n_trees},
-        "metrics": {key: asdict(metric) for key, metric in METRICS.items()},
-        "environment": environment(settings.threads, settings.seeds),
-        "rows": [],
-        "training": [],
-        "likelihood": [],
+    """Measure one data set; what is measured already is left, and results are written after each part."""
+    parts_folder = folder / "parts" / f"{title}-{name}"
+    made_with = environment(settings.threads, settings.seeds)
+    parts = {
+        (part.seed, part.method, part.budget): part for part in read_process_parts(parts_folder, settings.decisive)
     }
+    split = None
     for seed in settings.seeds:
-        for kind, record in measure(load_split(name, seed), contenders, settings):
-            result[kind].append({"seed": seed, **record})
-        write_result(folder, f"{title}-{name}", result)
+        split = load_split(name, seed)
+        contest = Contest(fewer(split, settings.n_cells), settings, made_with)
+        for method, budget in plan(contenders, settings):
+            if (seed, method, budget) not in parts:
+                of_seed = {key[1:]: part for key, part in parts.items() if key[0] == seed}
+                part = contest.measure(method, budget, contenders, of_seed)
+                parts[seed, method, budget] = part
+                write_process_part(parts_folder, part)
+                write_result(folder, f"{title}-{name}", gather(title, split, list(parts.values())))
+                print(f"{name}, seed {seed}: {method}, equal {budget}", flush=True)
+    result = gather(title, split or load_split(name, settings.seeds[0]), list(parts.values()))
+    write_result(folder, f"{title}-{name}", result)
     return result
 
 
-def measure(split: Split, contenders: Contenders, settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Train and score every contender on one split: records with the table that they belong to."""
-    scorer = Scorer.fit(split, n_trees=settings.n_trees, n_jobs=settings.threads)
-    epochs, allowed = settings.max_epochs, None
-    for name, options in contenders.items():
-        model, seconds = fit(split, options, epochs)
-        yield from judge(name, "steps", model, seconds, split, scorer, settings)
-        if allowed is None:
-            epochs, allowed = model.trainer.max_epochs, seconds
-        else:
-            model, seconds = fit(split, options, max(round(epochs * allowed / seconds), 2))
-        yield from judge(name, "time", model, seconds, split, scorer, settings)
+def plan(contenders: Contenders, settings: Settings) -> list[tuple[str, Budget]]:
+    """What is measured, in this order: real cells, the first contender, and the others under each budget."""
+    first, *others = contenders
+    budgets: list[Budget] = ["steps", "time"] if settings.equal_time else ["steps"]
+    return [(REAL, "both"), (first, "both"), *((name, budget) for name in others for budget in budgets)]
 
 
-def fit(split: Split, options: Mapping[str, Any], max_epochs: int | None) -> tuple[TokenDiffusion, float]:
-    """Train to the end, and the seconds that it took."""
-    adata = split.train.copy()
-    TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
-    scvi.settings.seed = split.seed
-    model = TokenDiffusion(adata, **options)
-    begin = time.perf_counter()
-    model.train(max_epochs=max_epochs, early_stopping=False, enable_progress_bar=False)
-    return model, time.perf_counter() - begin
+REAL = "other real cells"
 
 
-def judge(
-    name: str,
-    budget: Budget,
-    model: TokenDiffusion,
-    seconds: float,
-    split: Split,
-    scorer: Scorer,
-    settings: Settings,
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Speed of training; likelihood, if the process has one; quality and speed of drawing, for each number of steps."""
-    contender = {"method": name, "budget": budget}
-    n_cells = len(model.train_indices) * model.trainer.current_epoch
-    yield "training", {**contender, "seconds": seconds, "cells_per_second": n_cells / seconds}
-    if model.module.process == "thinning":
-        bounds = likelihoods(model, split, seed=split.seed)
-        yield "likelihood", {**contender, **bounds}
-    for n_evaluations, method in zip(
-        settings.steps, scdiffgen_methods(model, steps_of(model, settings.steps)), strict=True
-    ):
-        begin = time.perf_counter()
+class Contest:
+    """Contenders on one split.
+
+    Parameters
+    ----------
+    split
+        Cells.
+    settings
+        What is run.
+    made_with
+        Environment, to be kept with every part.
+    """
+
+    def __init__(self, split: Split, settings: Settings, made_with: Mapping[str, Any]) -> None:
+        self.split = split
+        self.settings = settings
+        self.made_with = made_with
+        self.scorer = Scorer.fit(split, n_trees=settings.n_trees, n_jobs=settings.threads)
+        self.clock = time.process_time if settings.threads == 1 else time.perf_counter
+
+    def measure(
+        self, name: str, budget: Budget, contenders: Contenders, known: Mapping[tuple[str, Budget], ProcessPart]
+    ) -> ProcessPart:
+        """Train and score one contender, given what others (and itself, in as many steps) took."""
+        seed = self.split.seed
+        rest = (self.settings.decisive, self.made_with)
+        if name == REAL:
+            return ProcessPart(name, budget, seed, *rest, None, None, [self.draw(real_cells(self.split), self.split)])
+        epochs = self.settings.max_epochs
+        if budget != "both":
+            allowed = known[next(iter(contenders)), "both"].training or {}
+            epochs = round(allowed["epochs"])
+            if budget == "time":
+                taken = known[name, "steps"].training or {}
+                epochs = max(round(epochs * allowed["seconds"] / taken["seconds"]), 2)
+        model, training = self.fit(contenders[name], epochs)
+        nll = None
+        if model.module.process == "thinning":
+            nll = likelihoods(model, self.split, seed=seed)["scdiffgen"]
+        return ProcessPart(name, budget, seed, *rest, training, nll, self.rows(name, model))
+
+    def fit(self, options: Mapping[str, Any], max_epochs: int | None) -> tuple[TokenDiffusion, dict[str, float]]:
+        """Train to the end: the model, its epochs, the seconds that they took, and cells a second."""
+        adata = self.split.train.copy()
+        TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
+        scvi.settings.seed = self.split.seed
+        model = TokenDiffusion(adata, **options)
+        begin = self.clock()
+        model.train(max_epochs=max_epochs, early_stopping=False, enable_progress_bar=False)
+        seconds = self.clock() - begin
+        epochs = model.trainer.current_epoch
+        n_cells = len(model.train_indices) * epochs
+        return model, {"epochs": epochs, "seconds": seconds, "cells_per_second": n_cells / seconds}
+
+    def rows(self, name: str, model: TokenDiffusion) -> list[dict[str, Any]]:
+        """Draw and score, in each number of evaluations; DDPM's first sampler also as it was meant."""
+        evaluations = self.settings.evaluations
+        methods = scdiffgen_methods(model, steps_of(model, evaluations))
+        rows = [
+            {"evaluations": n, **self.draw(method, self.split)} for n, method in zip(evaluations, methods, strict=True)
+        ]
+        if name == DDPM:
+            (method,) = scdiffgen_methods(model, [ANCESTRAL_EVALUATIONS])
+            few = fewer(self.split, self.settings.n_ancestral)
+            rows.append({"evaluations": ANCESTRAL_EVALUATIONS, **self.draw(method, few)})
+        return rows
+
+    def draw(self, method: Method, split: Split) -> dict[str, Any]:
+        """Draw a cell for each held-out one, and score them."""
+        begin = self.clock()
         counts = method.sample(split.labels, split.seed)
-        drawing = time.perf_counter() - begin
-        print(f"{split.name}, seed {split.seed}, equal {budget}: {name}, {n_evaluations} evaluations", flush=True)
-        yield (
-            "rows",
-            {
-                **contender,
-                "evaluations": n_evaluations,
-                "cells_per_second": len(split.labels) / drawing,
-                "scores": scorer.score(counts),
-            },
-        )
+        seconds = self.clock() - begin
+        scorer = self.scorer if split is self.split else Scorer(split, self.scorer.space, self.scorer.n_trees)
+        n_cells = len(split.labels)
+        return {"n_cells": n_cells, "cells_per_second": n_cells / seconds, "scores": scorer.score(counts)}
+
+
+def fewer(split: Split, n_cells: int | None) -> Split:
+    """The split with at most so many held-out cells, drawn at random."""
+    if n_cells is None or n_cells >= split.held_out.n_obs:
+        return split
+    rows = np.random.default_rng(split.seed).choice(split.held_out.n_obs, n_cells, replace=False)
+    return Split(split.name, split.seed, split.train, split.held_out[np.sort(rows)].copy(), split.other)
 
 
 def steps_of(model: TokenDiffusion, evaluations: Sequence[int]) -> list[int]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
 from benchmarks import processes
 from benchmarks._data import LABEL, split
-from benchmarks.processes import NETWORKS, PROCESSES, Settings, measure, steps_of
+from benchmarks._record import read_result
+from benchmarks.processes import DDPM, NETWORKS, PROCESSES, Settings, run, steps_of
 from scipy import sparse
 
 from scdiffgen.model import TokenDiffusion
@@ -23,25 +27,57 @@ def cells() -> AnnData:
     return AnnData(counts, obs=pd.DataFrame({LABEL: pd.Categorical(labels)}, index=[f"cell{i}" for i in range(120)]))
 
 
-def test_every_contender_is_measured_under_both_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
-    contenders = {name: {**PROCESSES[name], **SMALL} for name in ("thinning", "gaussian, flow matching", "latent")}
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Small contenders whose trainings take known times, on synthetic cells; what is trained, and how long."""
     trained = []
-    fit = processes.fit
+    fit = processes.Contest.fit
 
-    def timed(split, options, max_epochs):
-        model, _ = fit(split, options, max_epochs)
+    def timed(contest, options, max_epochs):
+        model, training = fit(contest, {**options, **SMALL}, max_epochs)
         trained.append((model.module.process, model.trainer.max_epochs))
-        return model, {"thinning": 4.0, "gaussian": 2.0, "latent": 1.0}[model.module.process]
+        return model, training | {"seconds": {"thinning": 4.0, "gaussian": 2.0, "latent": 1.0}[model.module.process]}
 
-    monkeypatch.setattr(processes, "fit", timed)
-    records = list(
-        measure(split(cells(), "synthetic", seed=0), contenders, Settings(steps=(4,), max_epochs=2, n_trees=5))
-    )
+    monkeypatch.setattr(processes.Contest, "fit", timed)
+    monkeypatch.setattr(processes, "load_split", lambda name, seed: split(cells(), name, seed))
+    monkeypatch.setattr(processes, "ANCESTRAL_EVALUATIONS", 12)
+    return trained
+
+
+SETTINGS = Settings((0,), (4,), 1, max_epochs=2, n_cells=16, n_ancestral=10, n_trees=5)
+
+
+def chosen(*names: str) -> dict:
+    return {name: PROCESSES[name] for name in names}
+
+
+def test_every_contender_is_measured_under_both_budgets(trained: list, tmp_path: Path) -> None:
+    result = run("pbmc68k", "processes", chosen("thinning", DDPM, "latent"), SETTINGS, tmp_path)
     assert trained == [("thinning", 2), ("gaussian", 2), ("gaussian", 4), ("latent", 2), ("latent", 8)]
-    rows = [record for kind, record in records if kind == "rows"]
-    assert [(row["method"], row["budget"]) for row in rows] == [(n, b) for n in contenders for b in ("steps", "time")]
-    assert all(np.isfinite(list(row["scores"].values())).all() for row in rows)
-    assert {record["method"] for kind, record in records if kind == "likelihood"} == {"thinning"}
+    parts = {(part["method"], part["budget"]): part for part in result["parts"]}
+    assert list(parts) == [
+        ("other real cells", "both"),
+        ("thinning", "both"),
+        *((name, budget) for name in (DDPM, "latent") for budget in ("steps", "time")),
+    ]
+    assert {name for (name, _), part in parts.items() if part["nll"] is not None} == {"thinning"}
+    drawn = [(row["evaluations"], row["n_cells"]) for row in parts[DDPM, "time"]["rows"]]
+    assert drawn == [(4, 16), (12, 10)]
+    assert all(np.isfinite(row["scores"]["mmd_x1000"]) for part in parts.values() for row in part["rows"])
+    written = read_result(tmp_path / "processes-pbmc68k.json")["parts"]
+    assert [(part["method"], part["budget"]) for part in written] == list(parts)
+
+
+def test_a_run_goes_on_where_it_stopped_and_settings_are_not_mixed(trained: list, tmp_path: Path) -> None:
+    run("pbmc68k", "processes", chosen("thinning", DDPM), replace(SETTINGS, equal_time=False), tmp_path)
+    assert trained == [("thinning", 2), ("gaussian", 2)]
+    trained.clear()
+    result = run("pbmc68k", "processes", chosen("thinning", DDPM, "latent"), SETTINGS, tmp_path)
+    assert trained == [("gaussian", 4), ("latent", 2), ("latent", 8)]
+    assert len(result["parts"]) == 6
+    trained.clear()
+    other = run("pbmc68k", "processes", chosen("thinning"), replace(SETTINGS, max_epochs=3), tmp_path)
+    assert trained == [("thinning", 3)] and len(other["parts"]) == 2
 
 
 def test_heuns_two_evaluations_a_step_are_counted() -> None:
