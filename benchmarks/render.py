@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md and its figures, and the summary in README.md, from the results.
+"""Write docs/benchmarks.md, docs/processes.md and their figures, and the summary in README.md, from the results.
 
 ``python -m benchmarks.render``
 """
@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
 import pandas as pd
-from matplotlib.figure import Figure
 
 from benchmarks import _perturbation_table
 from benchmarks._figures import augmentation_figure, generation_figure, scale_figure, soak_figure, speed_figure
+from benchmarks._page import bullets, figure, measured_with, section
 from benchmarks._perturbation_figure import perturbation_figure
 from benchmarks._perturbation_verdicts import primary, response_shortcomings
+from benchmarks._process_page import render_processes
 from benchmarks._readme import write_summary
 from benchmarks._record import RESULTS, ROOT, read_result
 from benchmarks._tables import (
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     options = parser.parse_args(arguments)
-    print(f"Written: {render(options.results, options.docs)}")
+    print(f"Written: {render(options.results, options.docs)}, {render_processes(options.results, options.docs)}")
     write_summary(options.readme, generation_results(options.results))
 
 
@@ -259,33 +259,6 @@ SECTIONS: dict[str, Callable[[str, Mapping[str, Any], Path], str]] = {
     "soak": soak_section,
     "imports": imports_section,
 }
-
-
-def section(title: str, *parts: str) -> str:
-    return "\n" + "\n\n".join([f"## {title}", *filter(None, parts)]) + "\n"
-
-
-def figure(drawn: Figure, name: str, docs: Path) -> str:
-    """Save a figure; the markdown that shows it."""
-    path = docs / "_static" / "benchmarks" / f"{name}.png"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    drawn.savefig(path, dpi=120)
-    plt.close(drawn)
-    return f"![{name}](_static/benchmarks/{path.name})"
-
-
-def bullets(title: str, lines: Sequence[str]) -> str:
-    """List under a title; without lines, say so."""
-    return "\n".join([f"**{title}**", "", *(f"- {line}" for line in lines or ["Nowhere in this table."])])
-
-
-def measured_with(result: Mapping[str, Any]) -> str:
-    with_ = result["environment"]
-    packages = ", ".join(f"{name} {number}" for name, number in with_["packages"].items())
-    return (
-        f"*Commit {with_['commit']}, `{with_['command']}`, {with_['threads']} threads, {with_['device']}, "
-        f"seeds {', '.join(map(str, with_['seeds']))}; Python {with_['python']}, {packages}.*"
-    )
 
 
 if __name__ == "__main__":
