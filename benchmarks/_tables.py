@@ -74,6 +74,24 @@ def scale_table(result: Mapping[str, Any]) -> str:
     return markdown([*header, "generated to a file, cells/s", "peak memory, MB"], rows)
 
 
+def many_conditions_table(result: Mapping[str, Any]) -> str:
+    """Sizes of the embeddings, and how near each is to the true responses."""
+    header = ["perturbations by", "embedding, parameters", "all parameters", "file, MB", "training, s"]
+    scores = ("pearson", "slope", "nll")
+    header += [f"{score}, {place}" for place in ("seen", "unseen") for score in ("Pearson", "slope", "nats/molecule")]
+
+    def shown(value: float | None, form: str) -> str:
+        return "-" if value is None or np.isnan(value) else format(value, form)
+
+    rows = []
+    for row in result["rows"]:
+        sizes = [shown(row.get(key), ",.0f") for key in ("embedding_parameters", "parameters")]
+        costs = [shown(row.get(key), ".1f") for key in ("file", "seconds")]
+        values = [row.get(place, {}).get(score) for place in ("seen", "unseen") for score in scores]
+        rows.append([row["method"], *sizes, *costs, *(shown(value, ".3f") for value in values)])
+    return markdown(header, rows)
+
+
 def augmentation_table(result: Mapping[str, Any]) -> str:
     """F1 of rare labels by the number of cells that they keep, and of the other labels."""
     kept, names = (list(dict.fromkeys(row[key] for row in result["rows"])) for key in ("n_kept", "training"))

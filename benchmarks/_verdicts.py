@@ -59,6 +59,23 @@ def scale_shortcomings(result: Mapping[str, Any]) -> list[str]:
     ]
 
 
+def many_conditions_shortcomings(result: Mapping[str, Any]) -> list[str]:
+    """Where an embedding is further from the true responses than what needs no network."""
+    networks = [row for row in result["rows"] if "parameters" in row]
+    others = [row for row in result["rows"] if "parameters" not in row and row["method"] != "truth"]
+    lines = []
+    for place in ("seen", "unseen"):
+        known = {row["method"]: row[place]["pearson"] for row in others if place in row}
+        best = max((name for name in known if known[name] is not None), key=lambda name: known[name])
+        lines += [
+            f"Responses to {place} perturbations by {row['method']}: Pearson {row[place]['pearson']:.3f}; {best} "
+            f"reaches {known[best]:.3f}."
+            for row in networks
+            if place in row and row[place]["pearson"] < known[best]
+        ]
+    return lines
+
+
 def multimodal_shortcomings(result: Mapping[str, Any]) -> list[str]:
     """Sentences on several modalities: where another method draws better cells, or tells protein better from RNA."""
     means = {name: float(np.median(of["mean"])) for name, of in pearson_by_method(result).items()}

@@ -26,6 +26,7 @@ from benchmarks._tables import (
     import_table,
     imputation_table,
     likelihood_table,
+    many_conditions_table,
     scale_table,
     soak_table,
     speed_tables,
@@ -33,6 +34,7 @@ from benchmarks._tables import (
 from benchmarks._token_result import token_shortcomings, token_table
 from benchmarks._verdicts import (
     augmentation_shortcomings,
+    many_conditions_shortcomings,
     multimodal_shortcomings,
     scale_shortcomings,
     shortcomings,
@@ -184,6 +186,21 @@ def scale_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
     )
 
 
+def many_conditions_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
+    settings = result["settings"]
+    return section(
+        "More perturbations than a table should hold",
+        f"{settings['n_seen']:,} simulated perturbations with {settings['cells_each']} cells each, "
+        f"{settings['n_genes']} genes, {settings['max_epochs']} epochs. Pearson and slope are of the logarithms of "
+        f"fold changes over genes, against the true ones, mean of {settings['n_scored']} perturbations; unseen ones "
+        "have a feature vector and no cells. The file of a model also holds conditions and library sizes of its "
+        "training cells.",
+        many_conditions_table(result),
+        bullets("Where it falls short", many_conditions_shortcomings(result)),
+        measured_with(result),
+    )
+
+
 def imports_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
     return section(
         "Import time",
@@ -256,6 +273,7 @@ SECTIONS: dict[str, Callable[[str, Mapping[str, Any], Path], str]] = {
     "multimodal": multimodal_section,
     "speed": speed_section,
     "scale": scale_section,
+    "many-conditions": many_conditions_section,
     "soak": soak_section,
     "imports": imports_section,
 }
