@@ -51,7 +51,8 @@ def response_predictions(
     fold
         What to predict.
     keep
-        Shares of its molecules that a control cell keeps before it is grown again; ``None`` couples it.
+        Shares of its molecules that a control cell keeps before it is grown again; ``None`` couples it, as was measured
+        in other cells, if it was, and as the network alone says.
     factor
         Factor of the effects of the perturbations.
     max_cells
@@ -69,11 +70,28 @@ def response_predictions(
         ]
     }
     for share in keep:
-        counts["coupled" if share is None else f"keep {share:g}"] = [
-            model.predict_perturbation(None, target.conditions, indices=start, keep=share, **options).X
-            for target, start in zip(fold.targets, starts, strict=True)
-        ]
+        cells = predictions_of(model, fold, starts, options, keep=share)
+        counts["coupled" if share is None else f"keep {share:g}"] = [predicted.X for predicted in cells]
+        if share is None and any((predicted.obs["response"] == "measured").any() for predicted in cells):
+            of_network = predictions_of(model, fold, starts, options, keep=None, measured=False)
+            counts["coupled, network only"] = [predicted.X for predicted in of_network]
     return {name: predicted_cells(fold, cells) for name, cells in counts.items()}
+
+
+def predictions_of(
+    model: TokenDiffusion,
+    fold: Fold,
+    starts: Sequence[NDArray[np.intp]],
+    options: Mapping[str, Any],
+    *,
+    keep: float | None,
+    measured: bool = True,
+) -> list[AnnData]:
+    """Given controls of each target as it asks for them."""
+    return [
+        model.predict_perturbation(None, target.conditions, indices=start, keep=keep, measured=measured, **options)
+        for target, start in zip(fold.targets, starts, strict=True)
+    ]
 
 
 def seen_cells(fold: Fold, max_cells: int, seed: int) -> AnnData | None:

@@ -12,7 +12,7 @@ packer              a window of time in an embryo, with every kind of number emb
 dose                doses of simulated perturbations, with every kind of number embedding
 =================== ==================================================================================================
 
-``python -m benchmarks.perturbation --task kang --seeds 0 1 2 --calibrate``
+``python -m benchmarks.perturbation --task kang --seeds 0 1 2``
 
 To add another program: export what may be trained on with ``--export FOLDER``, let it write
 ``OTHER/<task>-<held out>-seed<seed>.h5ad`` with counts in ``.X`` and the columns ``response`` and ``context``, about as
@@ -33,7 +33,6 @@ from anndata import AnnData
 from benchmarks._data import FOLDER
 from benchmarks._dose_task import NUMBER_KINDS, dose_scores, simulated_cells
 from benchmarks._external import add_external_argument, external_files, read_external
-from benchmarks._perturbation_calibration import calibrated_factor
 from benchmarks._perturbation_data import CONTEXT, RESPONSE, Fold
 from benchmarks._perturbation_settings import QUICK, Settings
 from benchmarks._perturbation_table import markdown, summary_of
@@ -56,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         result["rows"] = resumed(path, result["settings"])
     for seed in options.seeds:
         done = {row["fold"] for row in result["rows"] if row["seed"] == seed}
-        for fold, rows in measure(options, folder, seed, done):
+        for fold, rows in measure(options, seed, done):
             print(f"{options.task}, seed {seed}: {fold}", flush=True)
             result["rows"] += [{"seed": seed, "fold": fold, **row} for row in rows.to_dict("records")]
             write_result(folder, path.stem, result)
@@ -77,7 +76,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", help="variants of the model (all)")
     parser.add_argument("--max-epochs", type=int, help="epochs of every model (the default of each)")
     parser.add_argument("--factors", nargs="+", type=float, default=[], help="factors of the effects, besides 1")
-    parser.add_argument("--calibrate", action="store_true", help="kang: choose the factor without the held-out cells")
     parser.add_argument("--no-scvi", action="store_true", help="leave out latent arithmetic in scVI")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write what may be trained on, and run nothing")
     add_external_argument(parser)
@@ -90,8 +88,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--models {' '.join(sorted(unknown))}: {options.task} has {' '.join(known)}")
     if options.task == "dose" and (options.external or options.export):
         parser.error("--external and --export are for real cells, not for dose")
-    if options.calibrate and options.task != "kang":
-        parser.error(f"--calibrate is for kang, not for {options.task}")
     return options
 
 
@@ -102,7 +98,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 def new_result(options: argparse.Namespace) -> dict[str, Any]:
     """What is written besides the rows."""
-    chosen = {name: getattr(options, name) for name in ("models", "factors", "calibrate", "no_scvi")}
+    chosen = {name: getattr(options, name) for name in ("models", "factors", "no_scvi")}
     if options.external:
         chosen["external"] = sorted(dict(options.external))
     return {
@@ -129,9 +125,7 @@ def resumed(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
     return before["rows"]
 
 
-def measure(
-    options: argparse.Namespace, folder: Path, seed: int, done: Collection[str]
-) -> Iterator[tuple[str, pd.DataFrame]]:
+def measure(options: argparse.Namespace, seed: int, done: Collection[str]) -> Iterator[tuple[str, pd.DataFrame]]:
     """Scores of every fold that is not done yet, by its name."""
     settings = settings_of(options)
     if options.task == "dose":
@@ -144,9 +138,6 @@ def measure(
         if fold.name in done:
             continue
         factors = {f"factor {factor:g}": factor for factor in options.factors}
-        if options.calibrate:
-            cache = folder / "perturbation-kang-factors.json"
-            factors["calibrated"] = calibrated_factor(FOLDER, fold.name, settings, seed, cache)
         rows = run_fold(
             task,
             fold,
@@ -157,7 +148,7 @@ def measure(
             with_scvi=not options.no_scvi,
             external=external_predictions(dict(options.external), options.task, fold, seed),
         )
-        yield fold.name, rows.assign(calibrated_factor=factors.get("calibrated"))
+        yield fold.name, rows
 
 
 def available_tasks() -> list[str]:

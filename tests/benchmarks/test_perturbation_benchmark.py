@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
-from benchmarks import _perturbation_calibration, _perturbation_data, _perturbation_tasks, perturbation
+from benchmarks import _perturbation_data, _perturbation_tasks, perturbation
 from benchmarks._data import KANG, MissingData
-from benchmarks._perturbation_calibration import calibrated_factor, partners_of
 from benchmarks._perturbation_data import CONTEXT, CONTROL, FEATURES_KEY, NORMAN, PAPALEXI, RESPONSE, Fold, Target
 from benchmarks._perturbation_models import seen_cells, start_cells
 from benchmarks._perturbation_settings import QUICK
@@ -180,50 +179,6 @@ def test_cells_of_nearest_times_are_of_the_type() -> None:
     assert (drawn == 4).mean() == pytest.approx(40 / 65, abs=0.1)
 
 
-def test_partners_are_mutual_and_the_nearest_first() -> None:
-    rng = np.random.default_rng(0)
-    rates = np.exp(np.array([0.0, 1.0, 0.1, 1.5])[:, None] * rng.normal(size=N_GENES)).repeat(20, 0)
-    cells = AnnData(sparse.csr_matrix(rng.poisson(5 * rates), dtype=np.float32))
-    cells.obs[CONTEXT], cells.obs[RESPONSE] = np.repeat([*"abcd"], 20), CONTROL
-    assert partners_of(cells) == {"a": "c", "c": "a", "b": "d", "d": "b"}
-
-
-def test_a_factor_is_that_of_the_partner_and_is_computed_once(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def factor_scores(adata: AnnData, types: list[str], *_: object) -> dict[str, dict[str, float]]:
-        asked.append(types)
-        return {types[0]: {"1.0": 0.1, "2.0": 0.9}, types[1]: {"1.0": 0.9, "2.0": 0.1}}
-
-    monkeypatch.setattr(_perturbation_calibration, "factor_scores", factor_scores)
-    monkeypatch.setattr(_perturbation_calibration, "partners_of", lambda _: {"B": "T", "T": "B"})
-    found = {name: calibrated_factor(folder, name, QUICK, 0, tmp_path / "scores.json") for name in ("B", "T")}
-    assert found == {"B": 2.0, "T": 1.0}
-    assert asked == [["B", "T"]]
-
-
-def test_calibration_trains_without_the_treated_cells_of_both_types(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Fold] = []
-
-    class Trained(Exception):
-        pass
-
-    def trained_model(fold: Fold, *_: object, **__: object) -> None:
-        seen.append(fold)
-        raise Trained
-
-    monkeypatch.setattr(_perturbation_calibration, "trained_model", trained_model)
-    adata = _perturbation_data.kang_cells(folder)
-    with pytest.raises(Trained):
-        _perturbation_calibration.factor_scores(adata, ["B", "T"], QUICK, 0)
-    treated = seen[0].train.obs[seen[0].train.obs["condition"] == "stim"]
-    assert set(treated["cell_type"]) == {"M", "D"}
-
-
 def test_scores_are_summarised_by_median_over_seeds_then_mean_over_what_was_held_out() -> None:
     rows = pd.DataFrame(
         [
@@ -263,6 +218,7 @@ def test_a_run_writes_all_predictions_and_can_be_resumed(
     ours = [
         "effect: generate",
         "effect: coupled",
+        "effect: coupled, network only",
         *(f"effect: keep {share}" for share in ("0", "0.05", "0.1", "0.2", "0.4")),
     ]
     others = {"latent_scvi", "theirs", "no_change", "nearest_context", "real_half"}

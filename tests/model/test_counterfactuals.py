@@ -132,3 +132,63 @@ def test_conditions_have_vectors(small: TokenDiffusion, dosed: TokenDiffusion) -
     treated = dosed.get_condition_embedding(pd.DataFrame({"drug": ["drug", "control"], "dose": [1.0, None]}))
     effects = treated.filter(like="effect_").to_numpy()
     assert effects[0].any() and not effects[1].any()
+
+
+@pytest.fixture(scope="module")
+def treated() -> TokenDiffusion:
+    """Three types that the treatment changes alike in gene 0 and gene 1, the last of which was never treated."""
+    adata, random = simulated_cells(600), np.random.default_rng(0)
+    adata.obs["cell_type"] = np.repeat(["a", "b", "c"], 200)
+    adata.X = random.poisson(random.gamma(5, 1, (3, adata.n_vars)).repeat(200, 0) * 3).astype(np.float32)
+    stimulated = (np.arange(600) % 2 == 1) & (adata.obs["cell_type"] != "c").to_numpy()
+    adata.X[stimulated, 0] += random.poisson(60, stimulated.sum())
+    adata.X[stimulated, 1] = random.poisson(2, stimulated.sum())
+    adata.obs["stim"] = np.where(stimulated, "IFN", "control")
+    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", perturbation_key="stim")
+    scvi.settings.seed = 0
+    model = TokenDiffusion(adata, **SMALL, dropout=0.0)
+    model.train(max_epochs=10, batch_size=64, plan_kwargs={"lr": 5e-3}, **QUIET)
+    return model
+
+
+def test_a_response_is_carried_over_from_where_it_was_measured(treated: TokenDiffusion, tmp_path) -> None:
+    adata = treated.adata
+    untreated = np.flatnonzero(adata.obs["cell_type"] == "c")
+    twins = predict(treated, None, {"stim": "IFN"}, indices=untreated)
+    assert set(twins.obs["response"]) == {"measured"}
+    np.testing.assert_array_equal(library(twins), adata.X[untreated].sum(1))
+    shares = {name: cells.sum(0) / cells.sum() for name, cells in (("own", adata.X[untreated]), ("twins", twins.X))}
+    own, made = np.asarray(shares["own"]).ravel(), np.asarray(shares["twins"]).ravel()
+    seen = {
+        state: adata.X[(adata.obs["cell_type"] != "c") & (adata.obs["stim"] == state)].sum(0)
+        for state in ("control", "IFN")
+    }
+    change = (seen["IFN"] / seen["IFN"].sum()) / (seen["control"] / seen["control"].sum())
+    assert made[0] / own[0] > 0.6 * change[0] > 1
+    assert made[1] / own[1] < 1.6 * change[1] < 1
+
+    halved = predict(treated, None, {"stim": "IFN"}, indices=untreated, guidance_scale={"stim": 0.5})
+    assert own[0] < np.asarray(halved.X.sum(0)).ravel()[0] / halved.X.sum() < made[0]
+    treated.save(tmp_path / "model")
+    again = TokenDiffusion.load(tmp_path / "model", adata.copy())
+    same = predict(again, None, {"stim": "IFN"}, indices=untreated)
+    np.testing.assert_array_equal(same.X.toarray(), twins.X.toarray())
+
+
+def test_the_network_alone_can_be_asked(treated: TokenDiffusion, dosed: TokenDiffusion) -> None:
+    untreated = np.flatnonzero(treated.adata.obs["cell_type"] == "c")
+    alone = predict(treated, None, {"stim": "IFN"}, indices=untreated, measured=False)
+    assert set(alone.obs["response"]) == {"network"}
+    assert "response" not in predict(treated, None, {"stim": "IFN"}, indices=untreated, keep=0.1).obs
+    with_dose = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=np.arange(10))
+    assert set(with_dose.obs["response"]) == {"network"}  # between doses a network is smooth, and measurements are not
+
+
+def test_a_treated_cell_can_be_sent_back(treated: TokenDiffusion) -> None:
+    stimulated = np.flatnonzero(treated.adata.obs["stim"] == "IFN")
+    back = predict(treated, None, {"stim": "control"}, indices=stimulated)
+    controls = (treated.adata.obs["stim"] == "control") & (treated.adata.obs["cell_type"] != "c")
+    expected, made = treated.adata.X[controls].sum(0), np.asarray(back.X.sum(0)).ravel()
+    there = treated.adata.X[stimulated].sum(0)
+    near, far = (np.abs(made / made.sum() - cells / cells.sum())[:2].sum() for cells in (expected, there))
+    assert near < 0.4 * far

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,18 +10,21 @@ import pandas as pd
 import torch
 from anndata import AnnData
 from scipy import sparse
+from torch import Tensor
 
 from scdiffgen._conditions import Parts
 from scdiffgen.data import condition_table, unseen_in_training
+from scdiffgen.module import CarriedResponse
 
 from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays, to_tensors
 from ._checks import check_guidance, check_positive_integer, is_finite_number
-from ._generation import N_STEPS, Generation
+from ._generation import N_STEPS
 from ._growth import whole_counts
+from ._measured import Measured
 from ._mudata import new_cells
 
 
-class Perturbation(Generation):
+class Perturbation(Measured):
     """Cells under conditions other than their own."""
 
     def predict_perturbation(
@@ -31,6 +34,7 @@ class Perturbation(Generation):
         *,
         indices: Sequence[int] | np.ndarray | None = None,
         keep: float | None = None,
+        measured: bool = True,
         guidance_scale: float | Mapping[str, float] = 1.0,
         n_steps: int = N_STEPS,
         batch_size: int | None = None,
@@ -39,10 +43,12 @@ class Perturbation(Generation):
     ) -> AnnData:
         """Predict each given cell under other conditions.
 
-        *Coupled*: the model reads how a perturbation changes the probabilities of the genes. A molecule stays if its
-        gene is as probable as before, or else with the ratio of its probabilities; as many as do not stay are drawn
-        from the genes that became more probable. So a cell keeps its library size, and whatever the perturbation does
-        not concern.
+        *Coupled*: a perturbation changes the probabilities of the genes. A molecule stays if its gene is as probable as
+        before, or else with the ratio of its probabilities; as many as do not stay are drawn from the genes that became
+        more probable. So a cell keeps its library size, and whatever the perturbation does not concern. How they change
+        is carried over from training cells that were measured with the perturbation and without, those like the given
+        cells above all (:class:`scdiffgen.module.MeasuredResponses`). Where nothing was measured, as of a perturbation
+        known by its features only, the effect network reads the change from a few molecules of the cell.
 
         *Grown again*: the cell is thinned to a share of its molecules, and grown under its own conditions with those
         given in their place. Other processes than thinning lead it to noise and back, as their options say.
@@ -61,6 +67,10 @@ class Perturbation(Generation):
             not treated, which weakens the response. By default cells are coupled if only perturbations change that are
             effects, whatever else is named being as it was, and the process is thinning; otherwise they are grown from
             nothing.
+        measured
+            Whether cells that are coupled respond as was measured in other cells, where it was: at least 20 cells of
+            some identity with the perturbation and 20 without. ``False`` asks the effect network alone, as is always
+            done where doses or continuous covariates were registered.
         guidance_scale
             As in :meth:`generate`; for a perturbation, the factor of its effect.
         n_steps
@@ -72,7 +82,7 @@ class Perturbation(Generation):
         -------
         A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` that of the given cells
         with the new conditions, and ``unseen_in_training``, whether no training cell had all of these conditions
-        together.
+        together; of coupled cells, ``response`` says whether it was ``"measured"`` or is the ``"network"``'s.
 
         Examples
         --------
@@ -93,20 +103,14 @@ class Perturbation(Generation):
             keep = 0.0
         check_guidance(guidance_scale, [spec.name for spec in self.module.specs])
         generator = generator_from(seed, self.device)
-        grown, asked = [], []
+        grown, asked, responses = [], [], []
+        ask = self._responder(keep, measured, guidance_scale, n_steps, generator)
         for counts, own in cells:
             new = {**own, **to_tensors(changes, np.zeros(len(counts), dtype=int), self.device)}
-            twins = self.module.counterfactual(
-                counts,
-                own,
-                new,
-                keep=None if keep is None else float(keep),
-                guidance_scale=guidance_scale,
-                n_steps=n_steps,
-                generator=generator,
-            )
+            twins, known = ask(counts, own, new)
             grown.append(whole_counts(twins))
             asked.append(to_arrays(new))
+            responses.append(np.where(known.cpu().numpy(), "measured", "network"))
         encoded = {name: Parts(*map(cells.in_order, zip(*(a[name] for a in asked), strict=True))) for name in asked[0]}
         obs = cells.obs()
         for name, value in table.drop(columns="n_cells").iloc[0].items():
@@ -114,6 +118,8 @@ class Perturbation(Generation):
         obs["unseen_in_training"] = unseen_in_training(
             self.module.specs, encoded, self._training_conditions()
         ).combination
+        if keep is None:
+            obs["response"] = pd.Categorical(cells.in_order(responses), categories=["measured", "network"])
         return new_cells(cells.in_order(grown), obs, self._gene_names())
 
     def transfer_batch(
@@ -313,6 +319,39 @@ class Perturbation(Generation):
             for kind, vector in vectors.items()
         ]
         return pd.concat(frames, axis=1)
+
+    def _responder(
+        self,
+        keep: float | None,
+        measured: bool,
+        guidance_scale: float | Mapping[str, float],
+        n_steps: int,
+        generator: torch.Generator,
+    ) -> Callable[[Tensor, dict[str, Parts[Tensor]], dict[str, Parts[Tensor]]], tuple[Tensor, Tensor]]:
+        """Predict minibatches of counts under other conditions, and say which cells' responses were measured."""
+        share = None if keep is None else float(keep)
+        remembered = self._measured_responses() if measured and keep is None else None
+        carried_before: dict[bytes, CarriedResponse | None] = {}
+
+        def of_network(counts: Tensor, own: dict[str, Parts[Tensor]], new: dict[str, Parts[Tensor]]) -> Tensor:
+            scales: dict[str, Any] = {"guidance_scale": guidance_scale, "n_steps": n_steps, "generator": generator}
+            return self.module.counterfactual(counts, own, new, keep=share, **scales)
+
+        def ask(counts: Tensor, own: dict[str, Parts[Tensor]], new: dict[str, Parts[Tensor]]) -> tuple[Tensor, Tensor]:
+            if remembered is None:
+                return of_network(counts, own, new), torch.zeros(len(counts), dtype=torch.bool)
+            change, correction, known = self._carried(remembered, own, new, carried_before)
+            if not known.any():
+                return of_network(counts, own, new), known
+            scale = guidance_scale
+            if isinstance(scale, Mapping):
+                scale = scale.get(self.module.denoiser.effect_names[0], 1.0)
+            twins = self._thinning("predict_perturbation").respond(counts, own, scale * change, correction, generator)
+            if not known.all():
+                twins = torch.where(known[:, None], twins, of_network(counts, own, new))
+            return twins, known
+
+        return ask
 
     def _only_effects_change(self, cells: Cells, changes: Mapping[str, Parts]) -> bool:
         """Whether the cells have all of the conditions already, but for perturbations that are effects."""

@@ -392,6 +392,7 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
     def _remember_training(self) -> None:
         known = np.concatenate([self.train_indices, self.validation_indices]).astype(int)
         self._remember_training_cells(known)
+        self._remember_responses(known)
         self._remember_token_basis(known)
         self._remember_library_from_tokens(known)
         for name in self.module.denoiser.effect_names:

@@ -9,6 +9,7 @@ from ._latent import LatentModule
 from ._latent_options import LatentOptions
 from ._library_from_tokens import LibraryFromTokens, library_from_tokens
 from ._library_size import LibrarySizeModel, condition_codes
+from ._measured_responses import CarriedResponse, MeasuredResponses, group_codes, parts_of
 from ._path import growth_path
 from ._process import DiffusionModule, Predictor
 from ._processes import PROCESSES, joint_module, process_module
@@ -18,6 +19,7 @@ from ._token_readings import activation_gradient, attention_weights, contributio
 
 __all__ = [
     "PROCESSES",
+    "CarriedResponse",
     "ConditionedDenoiser",
     "Conditions",
     "Denoiser",
@@ -32,6 +34,7 @@ __all__ = [
     "LatentOptions",
     "LibraryFromTokens",
     "LibrarySizeModel",
+    "MeasuredResponses",
     "Predictor",
     "ThinningModule",
     "TokenBasis",
@@ -40,10 +43,12 @@ __all__ = [
     "condition_codes",
     "contributions",
     "encoder_weights",
+    "group_codes",
     "growth_path",
     "joint_module",
     "library_from_tokens",
     "loadings_in_group",
+    "parts_of",
     "process_module",
     "token_basis",
 ]

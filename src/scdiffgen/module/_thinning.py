@@ -27,6 +27,7 @@ from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize
 
 from ._batch import gene_frequencies
 from ._denoiser import Conditions, Denoiser, InterventionKind
+from ._measured_responses import POWER
 from ._process import DiffusionModule
 
 N_READINGS, N_READ = 8, 4
@@ -168,6 +169,33 @@ class ThinningModule(DiffusionModule):
             state = self.keep(counts, share, generator).state.to_dense()
             change += after(state, library).log_prob(state) - before(state, library).log_prob(state)
         return change / N_READINGS
+
+    @torch.no_grad()
+    def respond(
+        self,
+        counts: Tensor,
+        own: Conditions,
+        change: Tensor,
+        log_correction: Tensor,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Move whole cells by a change of their expected expression.
+
+        Parameters
+        ----------
+        counts, own
+            CSR counts ``(cells, genes)``, and their conditions.
+        change
+            Of the fourth roots of their shares ``(cells, genes)``.
+        log_correction
+            What the logarithm of the expression that is expected of them lacks ``(cells, genes)``.
+        generator
+            Source of randomness.
+        """
+        log_prob = (self.expression(counts, own).log() + log_correction).log_softmax(1)
+        root = (POWER * log_prob).exp()
+        changed = torch.maximum(root + change, root / 2).log() / POWER
+        return self.couple(counts.to_dense(), log_prob, changed - log_prob, generator)
 
     def couple(
         self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: torch.Generator | None = None

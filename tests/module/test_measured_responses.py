@@ -1,0 +1,133 @@
+"""Responses carried over: exact where contexts agree, those of like contexts where they do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scdiffgen.module import MeasuredResponses, group_codes
+
+NONE, TREATED, OTHER = -2, 5, 6
+SIZE = 1e7  # molecules of a group: so many that nothing is left to chance
+
+
+def shares(rng: np.random.Generator, n_genes: int = 40) -> np.ndarray:
+    return rng.dirichlet(np.full(n_genes, 5.0))
+
+
+def measured(groups: dict[tuple[int, int], np.ndarray], expected: dict | None = None, **others) -> MeasuredResponses:
+    """Groups of 50 cells: shares by identity and intervention."""
+    counts = SIZE * np.stack(list(groups.values()))
+    of_model = SIZE * np.stack([(expected or {}).get(key, share) for key, share in groups.items()])
+    return MeasuredResponses(np.array(list(groups)), np.full(len(groups), 50), counts, of_model, 1, **others)
+
+
+def predicted(model: MeasuredResponses, untreated: np.ndarray, identity: int, asked: list[int]) -> np.ndarray:
+    response = model.carried([identity], own=[], asked=asked)
+    assert response is not None
+    changed = (untreated**0.25 + response.change) ** 4
+    return changed / changed.sum()
+
+
+def test_a_response_that_was_measured_in_a_context_is_its_own() -> None:
+    rng = np.random.default_rng(0)
+    before, after = shares(rng), shares(rng)
+    groups = {(0, NONE): before, (0, TREATED): after, (1, NONE): shares(rng), (1, TREATED): shares(rng)}
+    np.testing.assert_allclose(predicted(measured(groups), before, 0, [TREATED]), after, rtol=1e-2)
+
+
+@given(seed=st.integers(0, 2**32 - 1), n_contexts=st.integers(1, 6))
+@settings(max_examples=25, deadline=None)
+def test_a_response_that_all_contexts_share_is_found(seed: int, n_contexts: int) -> None:
+    rng = np.random.default_rng(seed)
+    change = rng.uniform(-0.05, 0.05, 40)
+    groups = {}
+    for context in range(n_contexts + 1):
+        before = 0.3 * shares(rng)
+        after = (before**0.25 + change).clip(0.1) ** 4
+        before = (after**0.25 - change).clip(0.01) ** 4
+        for state, genes in ((NONE, before), (TREATED, after)):
+            groups[context, state] = np.append(
+                genes, 1 - genes.sum()
+            )  # one gene has whatever makes the shares sum to 1
+    del groups[n_contexts, TREATED]
+    found = measured(groups).carried([n_contexts], own=[], asked=[TREATED])
+    assert found is not None
+    np.testing.assert_allclose(found.change[:40], change, atol=1e-4)
+
+
+def test_a_context_responds_as_the_one_that_it_is_like() -> None:
+    rng = np.random.default_rng(1)
+    kinds = [shares(rng) for _ in range(2)]
+    after = [shares(rng) for _ in range(2)]
+    groups = {(i, NONE): kinds[i % 2] * rng.lognormal(0, 0.02, 40) for i in range(7)}
+    groups = {key: share / share.sum() for key, share in groups.items()}
+    for i in range(6):
+        groups[i, TREATED] = after[i % 2]
+    found = predicted(measured(groups), groups[6, NONE], 6, [TREATED])  # of the first kind
+    away = [np.abs(found - response).sum() for response in after]
+    assert away[0] < 0.1 * away[1]
+
+
+def test_back_to_untreated_and_forth_is_no_change() -> None:
+    rng = np.random.default_rng(2)
+    model = measured(
+        {(i, state): shares(rng) for i in range(4) for state in (NONE, TREATED, OTHER) if (i, state) != (3, OTHER)}
+    )
+    there, back = (model.carried([3], own, asked) for own, asked in (([], [OTHER]), ([OTHER], [])))
+    np.testing.assert_allclose(there.change, -back.change)
+    between = model.carried([3], [TREATED], [OTHER]).change
+    np.testing.assert_allclose(between, there.change - model.carried([3], [], [TREATED]).change)
+
+
+def test_a_combination_never_measured_is_the_sum_of_its_parts() -> None:
+    rng = np.random.default_rng(3)
+    codes = np.array([[0, NONE, NONE], [0, TREATED, NONE], [0, OTHER, NONE]])
+    counts = SIZE * np.stack([shares(rng) for _ in codes])
+    model = MeasuredResponses(codes, np.full(3, 50), counts, counts, n_interventions=2)
+    one, other, both = (model.carried([0], [], parts).change for parts in ([TREATED], [OTHER], [OTHER, TREATED]))
+    np.testing.assert_allclose(both, one + other)
+    assert model.carried([0], [], [TREATED, 9]) is None
+    groups, of_cells = group_codes(np.array([[0, 5, 6], [0, 6, 5], [0, -2, 5], [0, 5, -2]]), 2)
+    assert len(groups) == 2 and of_cells[0] == of_cells[1] != of_cells[2] == of_cells[3]
+
+
+def test_the_network_is_asked_where_too_few_cells_were_measured() -> None:
+    rng = np.random.default_rng(4)
+    groups = {(0, NONE): shares(rng), (0, TREATED): shares(rng), (1, NONE): shares(rng)}
+    assert measured(groups).carried([1], [], [TREATED]) is not None
+    assert measured(groups, min_cells=51).carried([1], [], [TREATED]) is None
+    assert measured(groups).carried([1], [], [OTHER]) is None
+
+
+def test_conditions_are_let_go_from_the_last_one() -> None:
+    """Treated and untreated cells of another batch each: batches are let go, types are not."""
+    rng = np.random.default_rng(5)
+    before, after = shares(rng), shares(rng)
+    codes = np.array([[0, 0, NONE], [0, 1, TREATED], [1, 0, NONE], [1, 1, TREATED]])
+    counts = SIZE * np.stack([before, after, shares(rng), shares(rng)])
+    model = MeasuredResponses(codes, np.full(4, 50), counts, counts, n_interventions=1)
+    change = model.carried([0, 0], [], [TREATED]).change
+    np.testing.assert_allclose((before**0.25 + change) ** 4, after, rtol=1e-2)
+
+
+def test_what_the_network_expects_is_corrected_to_what_there_is() -> None:
+    rng = np.random.default_rng(6)
+    real, expected = shares(rng), shares(rng)
+    model = measured({(0, NONE): real, (0, TREATED): shares(rng)}, {(0, NONE): expected})
+    correction = model.carried([0], [], [TREATED]).log_correction
+    np.testing.assert_allclose(expected * np.exp(correction), real, rtol=1e-4)
+
+
+@pytest.mark.parametrize("n_molecules", [1e4, 1e5])
+def test_unequal_numbers_of_cells_make_no_response(n_molecules: float) -> None:
+    """Rare genes that the smaller group happens not to have are no response: pseudo-counts are shares."""
+    rng = np.random.default_rng(7)
+    share = np.append(shares(rng), np.full(200, 1e-6))
+    share /= share.sum()
+    counts = np.stack([rng.multinomial(int(100 * n_molecules), share), rng.multinomial(int(n_molecules), share)])
+    model = MeasuredResponses(np.array([[0, NONE], [0, TREATED]]), np.full(2, 50), counts, counts, 1)
+    change = model.carried([0], [], [TREATED]).change
+    assert abs(change[40:].mean()) < 0.15 * n_molecules**-0.25
