@@ -97,10 +97,11 @@ def test_the_bound_is_exact_for_a_product_of_dirichlet_multinomials(cell: list[i
     np.testing.assert_allclose(bounds @ torch.tensor(probability), exact, rtol=2e-6)
 
 
-def test_cells_grown_one_molecule_at_a_time_are_dirichlet_multinomial_in_each_kind() -> None:
+@pytest.mark.parametrize("n_steps", [1, 4])
+def test_grown_cells_are_dirichlet_multinomial_in_each_kind(n_steps: int) -> None:
     n_cells, library = 4_000, (3, 4)
     sizes = torch.tensor([library]).float().expand(n_cells, 2)
-    cells = grow_blocks(two_urns, sizes, torch.zeros(n_cells, 5), BLOCKS, n_steps=4, generator=seeded()).numpy()
+    cells = grow_blocks(two_urns, sizes, torch.zeros(n_cells, 5), BLOCKS, n_steps=n_steps, generator=seeded()).numpy()
     for columns, alpha, n in ((slice(0, 3), ALPHA[0], 3), (slice(3, 5), ALPHA[1], 4)):
         kinds = [bag for bag in product(range(n + 1), repeat=len(alpha)) if sum(bag) == n]
         found = [(cells[:, columns] == bag).all(1).sum() for bag in kinds]

@@ -61,7 +61,7 @@ def test_the_order_of_cells_in_a_large_batch_does_not_matter(generator: torch.Ge
 
 def test_the_schedule_is_geometric_beyond_its_first_steps() -> None:
     schedule = molecule_schedule(torch.tensor([0, 30]), torch.tensor([900, 5_000]), 24).numpy()
-    geometric = np.stack([np.geomspace(4, 904, 25), np.geomspace(34, 5_004, 25)], axis=1) - 4
+    geometric = np.stack([np.geomspace(16, 916, 25), np.geomspace(46, 5_016, 25)], axis=1) - 16
     assert np.abs(schedule - geometric)[6:].max() <= 0.5
 
 

@@ -16,7 +16,9 @@ from scdiffgen.diffusion import (
     MoleculePredictor,
     Thinned,
     UrnPrediction,
+    draw_from_urn,
     grow_molecules,
+    guide,
     likelihood_bound,
     molecule_loss,
     thin_to,
@@ -95,19 +97,87 @@ def test_the_bound_keeps_its_digits_for_deep_cells() -> None:
     )
 
 
-def test_growing_by_single_molecules_draws_from_the_dirichlet_multinomial() -> None:
+@pytest.mark.parametrize("n_steps", [1, 2, 6])
+def test_growing_in_any_number_of_steps_draws_from_the_dirichlet_multinomial(n_steps: int) -> None:
     alpha, n, n_cells = ALPHA[:3], 6, 20_000
     grown = grow_molecules(
         polya_urn(alpha),
         torch.full((n_cells,), float(n)),
         torch.zeros(n_cells, 3),
-        n_steps=n,
+        n_steps=n_steps,
         generator=torch.Generator().manual_seed(0),
     ).numpy()
     cells = np.array(list(bags(n, 3)))
     expected = n_cells * stats.dirichlet_multinomial.pmf(cells, alpha, n)
     observed = [(grown == cell).all(1).sum() for cell in cells]
     assert stats.chisquare(observed, expected).pvalue > 1e-3
+
+
+def urn_by_hand(rates: np.ndarray, weights: np.ndarray, n: int) -> dict[tuple[int, ...], float]:
+    """Probabilities of all bags of molecules from an urn, one molecule after the other."""
+    law = {(0,) * len(rates): 1.0}
+    for _ in range(n):
+        following: dict[tuple[int, ...], float] = {}
+        for bag, probability in law.items():
+            now = rates + weights * np.array(bag)
+            for gene, share in enumerate(now / now.sum()):
+                more = (*bag[:gene], bag[gene] + 1, *bag[gene + 1 :])
+                following[more] = following.get(more, 0.0) + probability * share
+        law = following
+    return law
+
+
+@pytest.mark.parametrize("weights", [[0.0, 2.0, 0.5], [3.0, 0.0, 0.0], [0.0, 0.0, 0.0], [40.0, 1.0, 5.0]])
+def test_molecules_of_an_urn_are_drawn_as_if_one_after_the_other(weights: list[float]) -> None:
+    rates, n, n_cells = np.array([0.5, 1.5, 1.0]), 5, 20_000
+    n_molecules = torch.full((n_cells,), n)
+    n_molecules[::2] = 1  # cells of other sizes in between
+    drawn = draw_from_urn(
+        torch.tensor(rates).float().expand(n_cells, 3),
+        torch.tensor(weights),
+        n_molecules,
+        torch.Generator().manual_seed(0),
+    )
+    cells = torch.bincount(drawn, minlength=3 * n_cells).view(n_cells, 3).numpy()
+    np.testing.assert_array_equal(cells.sum(1), n_molecules)
+    for of_size, size in ((cells[1::2], n), (cells[::2], 1)):
+        law = urn_by_hand(rates, np.array(weights), size)
+        observed, expected = [(of_size == bag).all(1).sum() for bag in law], np.array(list(law.values()))
+        assert stats.chisquare(observed, expected / expected.sum() * len(of_size)).pvalue > 1e-3
+
+
+def test_molecules_of_an_urn_that_were_there_count_too() -> None:
+    """Two draws in a row are one: the state after the first is what the second starts from."""
+    generator, n_cells = torch.Generator().manual_seed(0), 20_000
+    rates, weights = torch.tensor([0.5, 1.5]).log().expand(n_cells, 2), torch.tensor([2.0, 0.3])
+    state = torch.zeros(n_cells, 2)
+    for n in (2, 3):
+        urn = UrnPrediction(rates, weights)
+        drawn = urn.draw(urn.log_rates_at(state), torch.full((n_cells,), n), generator)
+        state += torch.bincount(drawn, minlength=2 * n_cells).view(n_cells, 2)
+    law = urn_by_hand(np.array([0.5, 1.5]), np.array([2.0, 0.3]), 5)
+    observed = [(state.numpy() == bag).all(1).sum() for bag in law]
+    assert stats.chisquare(observed, n_cells * np.array(list(law.values()))).pvalue > 1e-3
+
+
+def test_guided_urns_of_equal_weights_are_an_urn_of_their_mixed_rates() -> None:
+    """Grown from nothing in one step; the rates of an urn guided by 2 are its own squared over the other's."""
+    rates, n, n_cells = np.array([[0.5, 1.5, 1.0], [1.0, 0.4, 0.8]]), 4, 20_000
+
+    def urn(of: int) -> MoleculePredictor:
+        log_rates = torch.tensor(np.log(rates[of])).float().expand(n_cells, 3)
+        return lambda state, library: UrnPrediction(log_rates, torch.full((3,), 0.7))
+
+    grown = grow_molecules(
+        guide(urn(0), [urn(1)], [2.0]),
+        torch.full((n_cells,), float(n)),
+        torch.zeros(n_cells, 3),
+        n_steps=1,
+        generator=torch.Generator().manual_seed(0),
+    ).numpy()
+    law = urn_by_hand(rates[1] ** 2 / rates[0], np.full(3, 0.7), n)
+    observed = [(grown == bag).all(1).sum() for bag in law]
+    assert stats.chisquare(observed, n_cells * np.array(list(law.values()))).pvalue > 1e-3
 
 
 @pytest.fixture

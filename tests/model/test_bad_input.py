@@ -11,7 +11,7 @@ import pytest
 from anndata import AnnData
 from small_cells import SMALL, simulated_cells, small_model
 
-from scdiffgen.diffusion import _samplers
+from scdiffgen.diffusion import UrnPrediction
 from scdiffgen.model import TokenDiffusion
 
 
@@ -199,7 +199,7 @@ A = {"cell_type": "a"}
 def test_cells_that_cannot_be_generated(
     arguments: dict[str, Any], message: str, small: TokenDiffusion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_samplers, "draw_molecules", no_work)
+    monkeypatch.setattr(UrnPrediction, "draw", no_work)
     with pytest.raises(ValueError, match=message):
         small.generate(**{"conditions": A, "n_cells": 2, **arguments})
 

@@ -12,6 +12,7 @@ from ._blocks import (
     without_blocks,
 )
 from ._coupling import couple_molecules
+from ._draws import draw_from_urn, draw_molecules
 from ._ema import update_ema
 from ._gaussian import (
     PredictionKind,
@@ -56,7 +57,6 @@ from ._sparse import column_sums, row_sums, side_by_side, with_values
 from ._thinning import (
     Thinned,
     UrnPrediction,
-    draw_molecules,
     likelihood_bound,
     molecule_loss,
     thin,
@@ -95,6 +95,7 @@ __all__ = [
     "ddim",
     "dpm_solver",
     "couple_molecules",
+    "draw_from_urn",
     "draw_molecules",
     "entry_times",
     "error_weight",

@@ -13,6 +13,7 @@ Convention: what is said of each kind of a cell is ``(cells, kinds)``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from ._samplers import MoleculePredictor, molecule_schedule
 from ._sparse import row_indices, row_sums, with_values
-from ._thinning import Thinned, UrnPrediction, draw_molecules, thinning_levels
+from ._thinning import Thinned, UrnPrediction, thinning_levels
 
 SHARED, GIVEN = 0.5, 0.25
 """Shares of the training cells whose kinds are all at one level, and in which some kinds are there in full."""
@@ -51,6 +52,16 @@ class Blocks(NamedTuple):
         total = values.new_zeros(counts.shape[0] * len(self.sizes)).index_add_(0, self.places(counts), values)
         return total.unflatten(0, (counts.shape[0], len(self.sizes)))
 
+    def side_by_side(self, positions: Sequence[Tensor]) -> Tensor:
+        """Flat positions in ``(cells, columns)`` from those in each block by itself."""
+        n_columns = sum(self.sizes)
+        return torch.cat(
+            [
+                of_block // size * n_columns + start + of_block % size
+                for of_block, size, start in zip(positions, self.sizes, self.starts, strict=True)
+            ]
+        )
+
     def dense_sums(self, state: Tensor) -> Tensor:
         """Sums ``(cells, kinds)`` of a dense tensor ``(cells, columns)``."""
         return torch.stack([block.sum(1) for block in state.split(self.sizes, 1)], dim=1)
@@ -66,8 +77,7 @@ class BlockPrediction(NamedTuple):
 
     def log_prob(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(cells, columns)``, a distribution a kind, for a dense state ``(cells, columns)``."""
-        parts = zip(*(of_all.split(self.blocks.sizes, -1) for of_all in (*self[:2], state)), strict=True)
-        return torch.cat([UrnPrediction(rates, weights).log_prob(there) for rates, weights, there in parts], dim=1)
+        return torch.cat([urn.log_prob(there) for urn, there in self._urns(state)], dim=1)
 
     def log_prob_at(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
@@ -75,6 +85,22 @@ class BlockPrediction(NamedTuple):
         reinforced = self.weights[columns] * state.values()
         total = self.log_totals.exp().flatten().index_add(0, places, reinforced)
         return (self.log_rates[row_indices(state), columns].exp() + reinforced).log() - total.log()[places]
+
+    def log_rates_at(self, state: Tensor) -> Tensor:
+        """Log of the rates ``(cells, columns)`` for a dense state ``(cells, columns)``."""
+        return torch.cat([urn.log_rates_at(there) for urn, there in self._urns(state)], dim=1)
+
+    def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Draw ``n_molecules`` ``(cells, kinds)`` by given rates, those of a kind one after the other."""
+        drawn = [
+            urn.draw(rates, n, generator) for (urn, rates), n in zip(self._urns(log_rates), n_molecules.T, strict=True)
+        ]
+        return self.blocks.side_by_side(drawn)
+
+    def _urns(self, columns: Tensor) -> list[tuple[UrnPrediction, Tensor]]:
+        """The urn of each kind, and its part of something ``(cells, columns)``."""
+        parts = zip(*(of_all.split(self.blocks.sizes, -1) for of_all in (*self[:2], columns)), strict=True)
+        return [(UrnPrediction(rates, weights), part) for rates, weights, part in parts]
 
 
 def split_thinned(thinned: Thinned, blocks: Blocks) -> Thinned:
@@ -167,11 +193,7 @@ def grow_blocks(
     for now, after in zip(schedule[:-1], schedule[1:], strict=True):
         if torch.equal(now, after):
             continue
-        log_prob = predictor(state, library).log_prob(state)
-        for first, of_block, n_drawn in zip(
-            blocks.starts, log_prob.split(blocks.sizes, 1), (after - now).unbind(1), strict=True
-        ):
-            drawn = draw_molecules(of_block, n_drawn, generator)
-            place = drawn // of_block.shape[1] * state.shape[1] + first + drawn % of_block.shape[1]
-            state.view(-1).index_add_(0, place, torch.ones_like(place, dtype=state.dtype))
+        prediction = predictor(state, library)
+        drawn = prediction.draw(prediction.log_rates_at(state), after - now, generator)
+        state.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=state.dtype))
     return state

@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ._thinning import draw_molecules
+from ._draws import draw_molecules
 
 
 def couple_molecules(counts: Tensor, own: Tensor, asked: Tensor, generator: torch.Generator | None = None) -> Tensor:

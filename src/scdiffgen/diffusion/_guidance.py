@@ -25,11 +25,22 @@ class GuidedPrediction(NamedTuple):
 
     def log_prob(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(cells, genes)`` of the next molecule given the dense state ``(cells, genes)``."""
-        base = self.unconditional.log_prob(state)
+        return self._mixed([part.log_prob(state) for part in (self.unconditional, *self.conditional)]).log_softmax(1)
+
+    def log_rates_at(self, state: Tensor) -> Tensor:
+        """The same of rates, mixed in their logarithms as well."""
+        return self._mixed([part.log_rates_at(state) for part in (self.unconditional, *self.conditional)])
+
+    def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Draw ``n_molecules`` by given rates from an urn whose weights are those of the unconditional prediction."""
+        return self.unconditional.draw(log_rates, n_molecules, generator)
+
+    def _mixed(self, parts: Sequence[Tensor]) -> Tensor:
+        base, *told = parts
         guided = base * (1 - sum(self.scales))
-        for prediction, scale in zip(self.conditional, self.scales, strict=True):
-            guided = guided + scale * prediction.log_prob(state)
-        return guided.log_softmax(1)
+        for part, scale in zip(told, self.scales, strict=True):
+            guided = guided + scale * part
+        return guided
 
 
 def guide(

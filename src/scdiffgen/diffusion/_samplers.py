@@ -8,8 +8,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ._thinning import draw_molecules
-
 
 class MoleculePrediction(Protocol):
     """What a predictor of the thinning process returns."""
@@ -18,12 +16,23 @@ class MoleculePrediction(Protocol):
         """Log-probabilities ``(cells, genes)`` of the next molecule given the dense state ``(cells, genes)``."""
         ...
 
+    def log_rates_at(self, state: Tensor) -> Tensor:
+        """The same as logarithms of rates, whose sum matters against the weights of the urn."""
+        ...
+
+    def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Draw ``n_molecules`` ``(cells,)`` by given rates: flat positions ``cell * n_genes + gene``.
+
+        One after the other if the prediction is an urn: each counts for those after it.
+        """
+        ...
+
 
 MoleculePredictor = Callable[[Tensor, Tensor], MoleculePrediction]
 """``predictor(state, library)``: dense state ``(cells, genes)`` and library sizes ``(cells,)`` to a prediction."""
 
 
-def molecule_schedule(n_start: Tensor, n_end: Tensor, n_steps: int, offset: float = 4.0) -> Tensor:
+def molecule_schedule(n_start: Tensor, n_end: Tensor, n_steps: int, offset: float = 16.0) -> Tensor:
     r"""Numbers of molecules ``(n_steps + 1, cells)`` between ``n_start`` and ``n_end`` ``(cells,)``, both included.
 
     Geometric in ``n + offset``: :math:`n_k + o = (n_0 + o)^{1 - k/K} (n_K + o)^{k/K}`, rounded; but a step adds at
@@ -48,8 +57,10 @@ def grow_molecules(
 ) -> Tensor:
     """Add molecules to ``start`` ``(cells, genes)`` until every cell has ``library`` ``(cells,)`` of them.
 
-    One evaluation of the predictor a step; the molecules of a step are drawn independently. With as many steps as
-    molecules this is exact ancestral sampling. Cells that hold ``library`` molecules or more already stay as they are.
+    One evaluation of the predictor a step. The molecules of a step are drawn one after the other if the prediction is
+    an urn: each counts for those after it as if it had been there, the rest of the prediction staying as it is. So an
+    urn is sampled exactly in any number of steps, and anything else in as many as there are molecules. Cells that hold
+    ``library`` molecules or more already stay as they are.
     """
     state = start.clone()
     present = state.sum(1).round().long()
@@ -57,6 +68,7 @@ def grow_molecules(
     for now, after in zip(schedule[:-1], schedule[1:], strict=True):
         if torch.equal(now, after):
             continue
-        drawn = draw_molecules(predictor(state, library).log_prob(state), after - now, generator)
+        prediction = predictor(state, library)
+        drawn = prediction.draw(prediction.log_rates_at(state), after - now, generator)
         state.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=state.dtype))
     return state

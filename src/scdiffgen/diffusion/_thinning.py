@@ -22,6 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._draws import draw_from_urn
 from ._sparse import row_indices, row_sums, with_values
 
 
@@ -47,8 +48,7 @@ class UrnPrediction(NamedTuple):
 
     def log_prob(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(cells, genes)`` of the next molecule for a dense state ``(cells, genes)``."""
-        rates = self.log_rates.exp() + self.weights * state
-        return rates.log() - rates.sum(1, keepdim=True).log()
+        return self.log_rates_at(state).log_softmax(1)
 
     def log_prob_at(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
@@ -57,6 +57,14 @@ class UrnPrediction(NamedTuple):
         log_total = self.log_rates.logsumexp(1) if self.log_total is None else self.log_total
         total = log_total.exp().index_add(0, rows, reinforced)
         return (self.log_rates[rows, columns].exp() + reinforced).log() - total.log()[rows]
+
+    def log_rates_at(self, state: Tensor) -> Tensor:
+        """Log of the rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""
+        return (self.log_rates.exp() + self.weights * state).log()
+
+    def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Draw ``n_molecules`` ``(cells,)`` by given rates, one after the other; each adds its weight for the next."""
+        return draw_from_urn(log_rates.exp(), self.weights, n_molecules, generator)
 
 
 def thinning_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -114,18 +122,3 @@ def likelihood_bound(cross_entropy: Tensor, counts: Tensor) -> Tensor:
     library = row_sums(counts, values)
     orders = torch.lgamma(library + 1) - row_sums(counts, torch.lgamma(values + 1))
     return library * cross_entropy - orders
-
-
-def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draw ``n_molecules`` ``(cells,)`` genes a cell from ``log_prob`` ``(cells, genes)``, with replacement.
-
-    Inverse CDF on one flat cumulative sum, so the cost is (molecules + genes) a cell. Returns the flat positions
-    ``cell * n_genes + gene`` ``(molecules,)``.
-    """
-    n_cells, n_genes = log_prob.shape
-    cumulative = log_prob.exp().double().cumsum(1)
-    rows = torch.repeat_interleave(n_molecules)
-    uniform = torch.rand(len(rows), generator=generator, device=rows.device, dtype=torch.float64)
-    flat = (cumulative / cumulative[:, -1:] + torch.arange(n_cells, device=rows.device)[:, None]).flatten()
-    drawn = torch.searchsorted(flat, uniform + rows, right=True)
-    return torch.minimum(drawn, (rows + 1) * n_genes - 1)

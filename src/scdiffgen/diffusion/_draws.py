@@ -1,0 +1,64 @@
+"""Drawing molecules: all from one distribution, or one after the other from an urn."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    """Draw ``n_molecules`` ``(cells,)`` genes a cell from ``log_prob`` ``(cells, genes)``, with replacement.
+
+    Inverse CDF on one flat cumulative sum, so the cost is (molecules + genes) a cell. Returns the flat positions
+    ``cell * n_genes + gene`` ``(molecules,)``, those of a cell one after the other.
+    """
+    return _positions(log_prob.exp(), n_molecules, generator)
+
+
+def draw_from_urn(
+    rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""The same one after the other: a molecule that was drawn adds ``weights`` ``(genes,)`` to the rate of its gene.
+
+    So the :math:`i`-th new molecule of a cell is drawn by the first ``rates`` ``(cells, genes)``, whose sum is
+    :math:`R`, or copies new molecule :math:`j` before it, with probabilities in the ratios :math:`R` to :math:`w_j`.
+    It points at random into :math:`R + i \max w`; a place within a new molecule is a copy of it if it lies in the first
+    :math:`w_j` of the :math:`\max w` that each takes, and else the molecule points again. No loop over molecules: those
+    that point at one not known yet wait for it, which few do for long.
+    """
+    drawn = _positions(rates, n_molecules, generator)
+    shares = weights / weights.max().clamp(min=torch.finfo(weights.dtype).tiny)
+    total = (rates.double().sum(1) / weights.max())[torch.repeat_interleave(n_molecules)]
+    first = (n_molecules.cumsum(0) - n_molecules).repeat_interleave(n_molecules)
+    order = torch.arange(len(drawn), device=drawn.device) - first
+    known = torch.zeros(len(drawn), dtype=torch.bool, device=drawn.device)
+    waiting = torch.arange(len(drawn), device=drawn.device)
+    place = _point(total, order, generator)
+    while len(waiting):
+        at, before = place[waiting], order[waiting]
+        fresh = at >= before
+        source = first[waiting] + torch.where(fresh, 0, at.long())
+        told = known[source] & ~fresh
+        copied = told & (at - at.floor() < shares[drawn[source] % rates.shape[1]])
+        drawn[waiting[copied]] = drawn[source[copied]]
+        known[waiting[fresh | copied]] = True
+        again = waiting[told & ~copied]
+        place[again] = _point(total[again], order[again], generator)
+        waiting = waiting[~(fresh | copied)]
+    return drawn
+
+
+def _point(total: Tensor, order: Tensor, generator: torch.Generator | None) -> Tensor:
+    """A place among the molecules before, each of which takes 1; or beyond them, which is the urn as it was."""
+    uniform = torch.rand(len(order), generator=generator, device=order.device, dtype=torch.float64)
+    return torch.where(total.isinf(), order, uniform * (total + order))
+
+
+def _positions(rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None) -> Tensor:
+    n_cells, n_genes = rates.shape
+    cumulative = rates.double().cumsum(1)
+    rows = torch.repeat_interleave(n_molecules)
+    uniform = torch.rand(len(rows), generator=generator, device=rows.device, dtype=torch.float64)
+    flat = (cumulative / cumulative[:, -1:] + torch.arange(n_cells, device=rows.device)[:, None]).flatten()
+    drawn = torch.searchsorted(flat, uniform + rows, right=True)
+    return torch.minimum(drawn, (rows + 1) * n_genes - 1)
