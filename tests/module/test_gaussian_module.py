@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from anndata import AnnData
 from csr import csr
 from module_parts import SIZE, SPECS
+from scipy import integrate
 from torch import Tensor
 
 from scdiffgen._conditions import Parts
@@ -60,6 +62,28 @@ def test_predicting_nothing_costs_the_variance_of_what_is_predicted(prediction: 
     losses = [module.loss(counts, {}).loss.item() for _ in range(3)]
     expected = 2.0 if prediction == "v" and schedule == "rectified" else 1.0  # noise minus data, not a rotation of them
     assert np.mean(losses) == pytest.approx(expected, abs=0.03)
+
+
+@pytest.mark.parametrize(
+    ("loss_space", "weighting", "weighed"),
+    [
+        ("x0", "uniform", lambda tangent: 1),
+        ("eps", "uniform", lambda tangent: tangent**-2),
+        ("v", "uniform", lambda tangent: 1 + tangent**-2),
+        ("x0", "min_snr", lambda tangent: min(tangent**-2, 5)),
+        ("eps", "min_snr", lambda tangent: min(tangent**-2, 5)),
+    ],
+)
+def test_errors_are_counted_in_the_space_and_with_the_weights_that_are_asked_for(
+    loss_space: str, weighting: str, weighed: Callable[[float], float]
+) -> None:
+    """Velocity 0 on the circle: the data are wrong by a share sin² of their variance, at uniform angles."""
+    module = make(silent=True, prediction="v", schedule="cosine", loss_space=loss_space, weighting=weighting)
+    counts = csr(np.tile(COUNTS[:, [0, 1, 2, *range(4, N_GENES), 0]], (5, 1)))
+    module.initialise([(counts, {})])
+    losses = [module.loss(counts, {}).loss.item() for _ in range(3)]
+    cost = integrate.quad(lambda t: weighed(np.tan(t * np.pi / 2)) * np.sin(t * np.pi / 2) ** 2, 0, 1)[0]
+    assert np.mean(losses) == pytest.approx(cost, rel=0.04)
 
 
 @pytest.mark.parametrize("sampler", ["ddim", "euler", "heun", "dpm_solver", "ancestral"])

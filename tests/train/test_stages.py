@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scvi
@@ -80,6 +82,25 @@ def test_one_run_trains_both_stages_and_a_further_one_the_second_alone(monkeypat
     assert len(model.history["train_loss"]) == 9
     assert same(before[0], weights(model, "autoencoder"))
     assert not same(before[1], weights(model, "denoiser.network"))
+
+
+def test_a_saved_model_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = latent_model()
+    model.train(max_epochs=4, batch_size=30, check_val_every_n_epoch=1, **QUIET)
+    model.save(tmp_path / "model")
+    loaded = TokenDiffusion.load(tmp_path / "model", adata=model.adata, accelerator="cpu")
+    before = weights(loaded, "autoencoder")
+    seen: list[bool] = []
+    step = DiffusionTrainingPlan.training_step
+
+    def training_step(plan: DiffusionTrainingPlan, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        seen.append("X" in batch)
+        return step(plan, batch, batch_idx)
+
+    monkeypatch.setattr(DiffusionTrainingPlan, "training_step", training_step)
+    loaded.train(max_epochs=2, batch_size=30, check_val_every_n_epoch=1, **QUIET)
+    assert not any(seen) and same(before, weights(loaded, "autoencoder"))
+    assert len(loaded.history["train_loss"]) == len(loaded.history["validation_loss"]) == 6
 
 
 def test_two_stages_need_two_epochs() -> None:
