@@ -5,7 +5,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from benchmarks import augmentation, generation, import_time, multimodal, perturbation, render, soak, speed, tokens
+from benchmarks import (
+    augmentation,
+    generation,
+    import_time,
+    multimodal,
+    perturbation,
+    processes,
+    render,
+    soak,
+    speed,
+    tokens,
+)
 from benchmarks._data import DATASETS, available
 from benchmarks._external import add_external_argument
 from benchmarks._perturbation_tasks import TASKS
@@ -32,6 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     external = [f"{name}={folder}" for name, folder in options.external]
     external = ["--external", *external] if external else []
     generation.main(["--data", *there, *external, *common])
+    for networks in ([], ["--networks"]):
+        processes.main(["--data", *there, *networks, *common])
     speed.main(["--data", main_data, *common])
     augmentation.main(["--data", main_data, *common])
     multimodal.main(common)
