@@ -211,7 +211,7 @@ def test_page_shows_every_result_and_says_where_the_package_falls_short(tmp_path
     write_result(results, "speed-made-up", speed_result(100.0, 250.0))
     write_result(results, "augmentation-made-up", augmentation_result())
     write_result(results, "perturbation-made-up", response_result(linear=(1.8, 0.45, 1.1)))
-    (results / "perturbation-kang-factors.json").write_text('{"B | T": {}}')  # what calibration keeps is no result
+    (results / "notes.json").write_text("{}")  # what is no result of a benchmark is left out
     page = render.render(results, tmp_path).read_text()
     assert "nearer to the best value is VAE (1.90)" in page
     assert "scVI is 2.5 times as fast" in page

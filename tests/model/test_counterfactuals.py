@@ -192,3 +192,13 @@ def test_a_treated_cell_can_be_sent_back(treated: TokenDiffusion) -> None:
     there = treated.adata.X[stimulated].sum(0)
     near, far = (np.abs(made / made.sum() - cells / cells.sum())[:2].sum() for cells in (expected, there))
     assert near < 0.4 * far
+
+
+def test_cells_generated_under_a_treatment_that_their_type_never_had_respond_as_others(treated: TokenDiffusion) -> None:
+    asked = pd.DataFrame({"cell_type": ["c", "a", "c"], "stim": ["IFN", "IFN", "control"], "n_cells": 150})
+    made = treated.generate(asked, n_steps=8, seed=0, silent=True)
+    shares = [made.X[150 * row : 150 * (row + 1)].sum(0) for row in range(3)]
+    new, seen, control = (np.asarray(total).ravel() / total.sum() for total in shares)
+    assert made.obs["unseen_in_training"].tolist() == [True] * 150 + [False] * 300
+    assert new[0] > 1.5 * control[0] and new[1] < 0.6 * control[1]
+    assert np.corrcoef(new[2:], control[2:])[0, 1] > np.corrcoef(new[2:], seen[2:])[0, 1]

@@ -95,11 +95,6 @@ def to_tensors(conditions: Mapping[str, Parts[np.ndarray]], rows: np.ndarray, de
     }
 
 
-def to_arrays(conditions: Mapping[str, Parts[Tensor]]) -> dict[str, Parts[np.ndarray]]:
-    """Conditions as NumPy arrays."""
-    return {name: Parts(*(tensor.cpu().numpy() for tensor in parts)) for name, parts in conditions.items()}
-
-
 def generator_from(seed: int | None, device: torch.device) -> torch.Generator:
     """A source of randomness; without a seed it follows torch's own, which ``scvi.settings.seed`` sets."""
     check_seed(seed)

@@ -14,9 +14,9 @@ from scipy import sparse
 
 from scdiffgen._constants import REGISTRY_KEYS
 from scdiffgen.data import categories_of_condition, registered_parts
-from scdiffgen.module import condition_codes
+from scdiffgen.module import condition_codes, to_arrays
 
-from ._cells import Cells, generator_from, to_arrays
+from ._cells import Cells, generator_from
 from ._checks import check_positive_integer
 from ._generation import N_STEPS
 from ._growth import whole_counts

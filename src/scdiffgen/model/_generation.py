@@ -15,11 +15,11 @@ from scdiffgen._conditions import Parts
 from scdiffgen.data import condition_table, unseen_in_training
 from scdiffgen.module import JointLibrarySizes, LibrarySizeModel, condition_codes
 
-from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays
+from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from
 from ._checks import check_positive_integer, is_finite_number, library_sizes
-from ._extension import Extension
 from ._growth import Growth, of_rows, whole_counts
 from ._mudata import new_cells
+from ._training_memory import TrainingMemory
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 N_STEPS = 32
 
 
-class Generation(Extension):
+class Generation(TrainingMemory):
     """Cells that were never measured."""
 
     def generate(
@@ -43,6 +43,9 @@ class Generation(Extension):
         silent: bool = False,
     ) -> AnnData | MuData:
         """Generate cells under given conditions.
+
+        Cells of an identity that was never measured with a perturbation are grown untreated and moved as cells of other
+        identities respond, where these were measured with it (:meth:`predict_perturbation`).
 
         Parameters
         ----------
@@ -94,6 +97,7 @@ class Generation(Extension):
         told = {name: parts for name, parts in encoded.items() if parts.told.any()}
         growth = Growth(guidance_scale, n_steps, batch_size)
         growth.check(told)
+        self._show_measured()
         generator = generator_from(seed, self.device)
         rows = table.loc[row_of].reset_index(drop=True)
         sizes = self._library_sizes(of_rows(encoded, row_of), rows, library_size, generator)
@@ -165,19 +169,6 @@ class Generation(Extension):
         codes = condition_codes(self._training_conditions(), self.module.specs, len(self.training_library_))
         slots = [self.training_conditions_[s.name][0].shape[1] for s in self.module.specs if s.role == "intervention"]
         return LibrarySizeModel(self.training_library_, codes, n_interventions=sum(slots))
-
-    def _training_conditions(self) -> dict[str, Parts[np.ndarray]]:
-        return {name: Parts(*arrays) for name, arrays in self.training_conditions_.items()}
-
-    def _remember_training_cells(self, indices: np.ndarray) -> None:
-        """Keep library sizes and conditions of the cells that were trained on."""
-        cells = Cells(self, None, indices, None, None)
-        batches = [(self.module.library(counts).cpu().numpy(), to_arrays(conditions)) for counts, conditions in cells]
-        self.training_library_ = np.concatenate([library for library, _ in batches])
-        self.training_conditions_ = {
-            spec.name: tuple(np.concatenate(arrays) for arrays in zip(*(c[spec.name] for _, c in batches), strict=True))
-            for spec in self.module.specs
-        }
 
     def _describe(
         self, table: pd.DataFrame, encoded: Mapping[str, Parts[np.ndarray]], row_of: np.ndarray

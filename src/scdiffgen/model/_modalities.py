@@ -20,9 +20,10 @@ from scdiffgen.module import (
     LibrarySizeModel,
     condition_codes,
     library_from_tokens,
+    to_arrays,
 )
 
-from ._cells import Cells, generator_from, to_arrays
+from ._cells import Cells, generator_from
 from ._checks import check_positive_integer, library_sizes
 from ._generation import N_STEPS, Generation
 from ._growth import whole_counts

@@ -14,17 +14,16 @@ from torch import Tensor
 
 from scdiffgen._conditions import Parts
 from scdiffgen.data import condition_table, unseen_in_training
-from scdiffgen.module import CarriedResponse
+from scdiffgen.module import carried_to, to_arrays
 
-from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_arrays, to_tensors
+from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_tensors
 from ._checks import check_guidance, check_positive_integer, is_finite_number
-from ._generation import N_STEPS
+from ._generation import N_STEPS, Generation
 from ._growth import whole_counts
-from ._measured import Measured
 from ._mudata import new_cells
 
 
-class Perturbation(Measured):
+class Perturbation(Generation):
     """Cells under conditions other than their own."""
 
     def predict_perturbation(
@@ -331,7 +330,6 @@ class Perturbation(Measured):
         """Predict minibatches of counts under other conditions, and say which cells' responses were measured."""
         share = None if keep is None else float(keep)
         remembered = self._measured_responses() if measured and keep is None else None
-        carried_before: dict[bytes, CarriedResponse | None] = {}
 
         def of_network(counts: Tensor, own: dict[str, Parts[Tensor]], new: dict[str, Parts[Tensor]]) -> Tensor:
             scales: dict[str, Any] = {"guidance_scale": guidance_scale, "n_steps": n_steps, "generator": generator}
@@ -340,13 +338,11 @@ class Perturbation(Measured):
         def ask(counts: Tensor, own: dict[str, Parts[Tensor]], new: dict[str, Parts[Tensor]]) -> tuple[Tensor, Tensor]:
             if remembered is None:
                 return of_network(counts, own, new), torch.zeros(len(counts), dtype=torch.bool)
-            change, correction, known = self._carried(remembered, own, new, carried_before)
+            change, correction, known = carried_to(remembered, self.module.specs, own, new, n_cells=len(counts))
             if not known.any():
                 return of_network(counts, own, new), known
-            scale = guidance_scale
-            if isinstance(scale, Mapping):
-                scale = scale.get(self.module.denoiser.effect_names[0], 1.0)
-            twins = self._thinning("predict_perturbation").respond(counts, own, scale * change, correction, generator)
+            change = self.module.effect_scale(guidance_scale) * change
+            twins = self._thinning("predict_perturbation").respond(counts, own, change, correction, generator)
             if not known.all():
                 twins = torch.where(known[:, None], twins, of_network(counts, own, new))
             return twins, known

@@ -104,6 +104,7 @@ class Streaming(Generation):
         told = {name: parts for name, parts in encoded.items() if parts.told.any()}
         growth = Growth(guidance_scale, n_steps, batch_size)
         growth.check(told)
+        self._show_measured()
         if library_size is not None and not callable(library_size):
             library_size = library_sizes(library_size, len(row_of))
         request = {

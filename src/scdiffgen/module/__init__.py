@@ -1,5 +1,6 @@
 """The processes, one on a page each, and how many molecules a generated cell gets."""
 
+from ._carried import Carried, carried_to, to_arrays
 from ._denoiser import ConditionedDenoiser, Conditions, Denoiser, InterventionKind
 from ._gaussian import GaussianModule
 from ._gaussian_options import GaussianOptions
@@ -9,7 +10,7 @@ from ._latent import LatentModule
 from ._latent_options import LatentOptions
 from ._library_from_tokens import LibraryFromTokens, library_from_tokens
 from ._library_size import LibrarySizeModel, condition_codes
-from ._measured_responses import CarriedResponse, MeasuredResponses, group_codes, parts_of
+from ._measured_responses import MeasuredResponses, group_codes
 from ._path import growth_path
 from ._process import DiffusionModule, Predictor
 from ._processes import PROCESSES, joint_module, process_module
@@ -19,7 +20,7 @@ from ._token_readings import activation_gradient, attention_weights, contributio
 
 __all__ = [
     "PROCESSES",
-    "CarriedResponse",
+    "Carried",
     "ConditionedDenoiser",
     "Conditions",
     "Denoiser",
@@ -40,6 +41,7 @@ __all__ = [
     "TokenBasis",
     "activation_gradient",
     "attention_weights",
+    "carried_to",
     "condition_codes",
     "contributions",
     "encoder_weights",
@@ -48,7 +50,7 @@ __all__ = [
     "joint_module",
     "library_from_tokens",
     "loadings_in_group",
-    "parts_of",
     "process_module",
+    "to_arrays",
     "token_basis",
 ]

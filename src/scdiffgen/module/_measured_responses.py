@@ -18,7 +18,7 @@ contexts that express a gene at different levels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from ._library_size import ABSENT, NOT_TOLD
 POWER = 0.25
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 DEFAULT_BANDWIDTH = 1.0
+N_KNOWN = 100  # responses that are kept once they are computed
 
 
 class CarriedResponse(NamedTuple):
@@ -77,6 +78,7 @@ class MeasuredResponses:
     expected: np.ndarray
     n_interventions: int
     min_cells: int = 20
+    _known: dict[object, CarriedResponse | None] = field(default_factory=dict, repr=False)
 
     def carried(self, identity: Sequence[int], own: Sequence[int], asked: Sequence[int]) -> CarriedResponse | None:
         """The response of a context, its own if that was measured, or else that of contexts like it.
@@ -93,8 +95,23 @@ class MeasuredResponses:
         ``None`` if the network must be asked: there are no untreated cells of the context, or no context shows the
         response. A combination that was never measured is the sum of its parts, if these were.
         """
-        correction = self._log_correction(np.asarray(identity))
-        before, after = (self._change(np.asarray(identity), sorted(set(parts))) for parts in (own, asked))
+        key = (tuple(identity), frozenset(own), frozenset(asked))
+        if key not in self._known:
+            if len(self._known) >= N_KNOWN:
+                self._known.clear()
+            self._known[key] = self._computed(np.asarray(identity), sorted(set(own)), sorted(set(asked)))
+        return self._known[key]
+
+    def has_measured(self, identity: Sequence[int], parts: Sequence[int]) -> bool:
+        """Whether enough cells of a context were measured with exactly these interventions."""
+        codes = np.asarray(identity)
+        told = np.flatnonzero(codes != NOT_TOLD)
+        here = (self.codes[:, told] == codes[told]).all(1) & self._has(sorted(set(parts)))
+        return bool(self.n_cells[here].sum() >= self.min_cells)
+
+    def _computed(self, identity: np.ndarray, own: Sequence[int], asked: Sequence[int]) -> CarriedResponse | None:
+        correction = self._log_correction(identity)
+        before, after = (self._change(identity, parts) for parts in (own, asked))
         if correction is None or before is None or after is None:
             return None
         return CarriedResponse(after - before, correction)

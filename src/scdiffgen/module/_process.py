@@ -233,20 +233,24 @@ class DiffusionModule(BaseModuleClass):
         The scale of an intervention is the factor of its effect, against the control; that of anything else is
         classifier-free guidance, against the same without it. Conditions without a scale hold on both sides.
         """
-        effects = [name for name in conditions if name in self.denoiser.effect_names]
-        identity = [name for name in conditions if name not in effects]
+        identity = [name for name in conditions if name not in self.denoiser.effect_names]
         scales: list[tuple[tuple[str, ...], float]]
         if isinstance(guidance_scale, Mapping):
             scales = [((name,), guidance_scale[name]) for name in identity if name in guidance_scale]
-            effect_scale = next((guidance_scale[name] for name in effects if name in guidance_scale), 1.0)
         else:
             scales = [(tuple(identity), guidance_scale)] if identity else []
-            effect_scale = guidance_scale
+        effect_scale = self.effect_scale(guidance_scale)
         guided = {name for names, _ in scales for name in names}
         rest = {name: parts for name, parts in conditions.items() if name not in guided}
         told = [self.bind({**rest, **{n: conditions[n] for n in names}}, n_cells, effect_scale) for names, _ in scales]
         untold = self.bind(rest, n_cells, effect_scale)
         return self.guide(untold, told, [scale for _, scale in scales]) if told else untold
+
+    def effect_scale(self, guidance_scale: float | Mapping[str, float]) -> float:
+        """Factor of the effects of interventions."""
+        if not isinstance(guidance_scale, Mapping):
+            return guidance_scale
+        return next((guidance_scale[name] for name in self.denoiser.effect_names if name in guidance_scale), 1.0)
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
         """Append feature vectors ``(new, n_features)`` of further categories of a condition; nothing is trained."""

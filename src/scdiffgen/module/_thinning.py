@@ -26,8 +26,9 @@ from scdiffgen.diffusion import (
 from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize
 
 from ._batch import gene_frequencies
+from ._carried import carried_to
 from ._denoiser import Conditions, Denoiser, InterventionKind
-from ._measured_responses import POWER
+from ._measured_responses import POWER, MeasuredResponses
 from ._process import DiffusionModule
 
 N_READINGS, N_READ = 8, 4
@@ -40,6 +41,8 @@ class ThinningModule(DiffusionModule):
     process = "thinning"
     denoiser: Denoiser
     ema_denoiser: Denoiser
+    measured: MeasuredResponses | None = None
+    """What training cells show, for cells that are generated under treatments that no training cell like them had."""
 
     def make_denoiser(
         self,
@@ -101,9 +104,30 @@ class ThinningModule(DiffusionModule):
         n_steps: int,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Grow cells from ``start`` (nothing) to ``library`` ``(cells,)`` molecules: dense ``(cells, genes)``."""
-        predictor = self.predictor(conditions, len(library), guidance_scale)
-        return self.draw(predictor, library, start=start, n_steps=n_steps, generator=generator)
+        """Grow cells from ``start`` (nothing) to ``library`` ``(cells,)`` molecules: dense ``(cells, genes)``.
+
+        Those that start from nothing, in contexts where a treatment was not measured but elsewhere, are grown untreated
+        and moved as others respond.
+        """
+        name = next((name for name in self.denoiser.effect_names if name in conditions), None)
+        if start is not None or self.measured is None or name is None:
+            predictor = self.predictor(conditions, len(library), guidance_scale)
+            return self.draw(predictor, library, start=start, n_steps=n_steps, generator=generator)
+        parts = conditions[name]
+        untreated = {**conditions, name: parts._replace(mask=torch.zeros_like(parts.mask))}
+        carried = carried_to(
+            self.measured, self.specs, untreated, conditions, n_cells=len(library), unmeasured_only=True
+        )
+        mask = parts.mask & ~carried.known[:, None]
+        grown_as = {**conditions, name: parts._replace(mask=mask)}
+        grown = self.draw(
+            self.predictor(grown_as, len(library), guidance_scale), library, n_steps=n_steps, generator=generator
+        )
+        if not carried.known.any():
+            return grown
+        change = carried.change * self.effect_scale(guidance_scale)
+        moved = self.respond(grown.to_sparse_csr(), untreated, change, carried.log_correction, generator)
+        return torch.where(carried.known[:, None], moved, grown)
 
     def draw(
         self,

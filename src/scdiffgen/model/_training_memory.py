@@ -1,41 +1,35 @@
-"""Responses that training cells show, remembered, and asked for by cells of other contexts."""
+"""What is remembered of the training cells: library sizes, conditions, and the responses that they show."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
 import numpy as np
 import torch
-from torch import Tensor
 
 from scdiffgen._conditions import Parts
-from scdiffgen.module import (
-    CarriedResponse,
-    MeasuredResponses,
-    ThinningModule,
-    condition_codes,
-    group_codes,
-    parts_of,
-)
+from scdiffgen.module import MeasuredResponses, ThinningModule, condition_codes, group_codes, to_arrays
 
-from ._cells import Cells, to_arrays
-from ._generation import Generation
+from ._cells import Cells
+from ._extension import Extension
 
 LARGEST = 200_000_000
 """Groups of cells times genes above which responses are not remembered."""
 
 
-class Carried(NamedTuple):
-    """Responses of some cells; zeros where the network must be asked."""
+class TrainingMemory(Extension):
+    """Models that know of the cells that they were trained on."""
 
-    change: Tensor  # of fourth roots of shares (cells, genes)
-    log_correction: Tensor  # of the logarithm of the expression that is expected (cells, genes)
-    known: Tensor  # (cells,)
+    def _training_conditions(self) -> dict[str, Parts[np.ndarray]]:
+        return {name: Parts(*arrays) for name, arrays in self.training_conditions_.items()}
 
-
-class Measured(Generation):
-    """Models that carry over what was measured."""
+    def _remember_training_cells(self, indices: np.ndarray) -> None:
+        """Keep library sizes and conditions of the cells that were trained on."""
+        cells = Cells(self, None, indices, None, None)
+        batches = [(self.module.library(counts).cpu().numpy(), to_arrays(conditions)) for counts, conditions in cells]
+        self.training_library_ = np.concatenate([library for library, _ in batches])
+        self.training_conditions_ = {
+            spec.name: tuple(np.concatenate(arrays) for arrays in zip(*(c[spec.name] for _, c in batches), strict=True))
+            for spec in self.module.specs
+        }
 
     def _remember_responses(self, indices: np.ndarray) -> None:
         """Keep total counts of the training cells, by their conditions, if treatments are such as can be carried over.
@@ -79,38 +73,7 @@ class Measured(Generation):
             return None
         return MeasuredResponses(**remembered, n_interventions=self._n_slots(self.module.denoiser.effect_names[0]))
 
-    def _carried(
-        self,
-        measured: MeasuredResponses,
-        own: Mapping[str, Parts[Tensor]],
-        asked: Mapping[str, Parts[Tensor]],
-        known: dict[bytes, CarriedResponse | None],
-    ) -> Carried:
-        """Responses of a minibatch of cells.
-
-        Parameters
-        ----------
-        measured
-            What training cells show.
-        own, asked
-            Conditions of the cells, which differ in interventions only.
-        known
-            Responses that were computed before, by conditions; others are added.
-        """
-        name = self.module.denoiser.effect_names[0]
-        n_cells, n_asked = len(own[name].told), asked[name].ids.shape[1]
-        codes = [condition_codes(to_arrays(told), self.module.specs, n_cells) for told in (own, asked)]
-        n_identity = codes[1].shape[1] - n_asked
-        kinds, kind_of = np.unique(np.concatenate([codes[0], codes[1][:, n_identity:]], 1), axis=0, return_inverse=True)
-        responses = []
-        for kind in kinds:
-            key = kind.tobytes()
-            if key not in known:
-                parts = parts_of(kind[n_identity:-n_asked]), parts_of(kind[-n_asked:])
-                known[key] = measured.carried(kind[:n_identity], *parts)
-            responses.append(known[key])
-        nothing = CarriedResponse(*np.zeros((2, self.module.n_vars)))
-        tables = [np.stack(arrays) for arrays in zip(*(response or nothing for response in responses), strict=True)]
-        rows = torch.from_numpy(kind_of.ravel()).to(self.device)
-        change, correction = (torch.from_numpy(table).float().to(self.device)[rows] for table in tables)
-        return Carried(change, correction, torch.tensor([r is not None for r in responses], device=self.device)[rows])
+    def _show_measured(self) -> None:
+        """Let the module know what was measured."""
+        if isinstance(self.module, ThinningModule):
+            self.module.measured = self._measured_responses()
