@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import scvi
 from condition_rows import fitted
-from small_cells import QUIET, simulated_cells, small_model
+from mudata_cells import paired
+from small_cells import QUIET, SMALL, simulated_cells, small_model
 
 from scdiffgen.model import TokenDiffusion
 
@@ -89,3 +90,19 @@ def test_a_model_that_cannot_be_handed_on_is_refused(
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ImportError, match=r"pip install 'scdiffgen\[hub\]'"):
         model.save_for_hub(tmp_path / "other", title="", license_info="mit")
+
+
+def test_a_model_of_several_modalities_is_handed_on_too(tmp_path: Path) -> None:
+    mdata = paired(40)
+    TokenDiffusion.setup_mudata(mdata, labels_key="sort_of_cell")
+    model = TokenDiffusion(mdata, **SMALL)
+    model.train(max_epochs=1, batch_size=32, **QUIET)
+    model.save_for_hub(tmp_path / "hub", title="Two modalities", license_info="mit")
+    hub = hub_of_scvi.HubModel(str(tmp_path / "hub"))
+    hub.load_model(paired(10, seed=4), accelerator="cpu")
+    made = [
+        of.generate({"sort_of_cell": "a"}, 5, n_steps=3, seed=0, silent=True)["prot"].X.toarray()
+        for of in (model, hub.model)
+    ]
+    np.testing.assert_array_equal(*made)
+    assert "- `sort_of_cell`: 'a', 'b'" in hub.model_card.text
