@@ -46,10 +46,11 @@ def token_loadings(tokens: AnnData | pd.DataFrame, name: str = "adata") -> pd.Da
 
 
 def token_activation(adata: AnnData) -> pd.DataFrame:
-    """Stored activations ``(cells, tokens)``."""
+    """Stored activations ``(cells, tokens)``, in float32 also where they are stored in less."""
     if ACTIVATION_KEY not in adata.obsm:
         raise ValueError(f"`adata.obsm` has no {ACTIVATION_KEY!r}: call `model.write_back(adata)` first.")
-    return pd.DataFrame(adata.obsm[ACTIVATION_KEY], index=adata.obs_names, columns=token_names(adata))
+    activation = adata.obsm[ACTIVATION_KEY].astype("float32", copy=False)
+    return pd.DataFrame(activation, index=adata.obs_names, columns=token_names(adata))
 
 
 def check_tokens(tokens: Sequence[str], known: Sequence[str], argument: str = "tokens") -> None:

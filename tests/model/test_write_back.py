@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -15,6 +16,7 @@ from scipy import sparse
 from small_cells import QUIET, simulated_cells, small_model
 
 from scdiffgen.model import TokenDiffusion
+from scdiffgen.tl import token_associations
 
 KEYS = ["X_generated", "X_tokens", "X_token_activation", "token_loadings"]
 
@@ -48,6 +50,37 @@ def test_what_is_written_is_what_the_methods_return(written: AnnData, small: Tok
     about = written.uns["scdiffgen"]
     assert about["tokens"].tolist() == ["token_1", "token_2"]
     np.testing.assert_allclose(about["explained"].sum(), 1)
+
+
+def test_tokens_stored_in_half_the_memory_are_off_by_what_is_stated(
+    written: AnnData, small: TokenDiffusion, tmp_path: Path
+) -> None:
+    adata = simulated_cells(60, seed=3)
+    small.write_back(adata, keys=KEYS[1:], dtype="float16", silent=True)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    adata = read_h5ad(tmp_path / "cells.h5ad")
+    for key in ("X_tokens", "X_token_activation"):
+        exact, half = written.obsm[key], adata.obsm[key]
+        assert half.dtype == np.float16
+        error = np.abs(half.astype(np.float64) - exact)
+        assert 0 < error.max()
+        assert (error <= np.maximum(2.0**-11 * np.abs(exact), 3e-8)).all()
+    np.testing.assert_array_equal(adata.varm["token_loadings"], written.varm["token_loadings"])
+    associations = [token_associations(cells, "cell_type") for cells in (adata, written)]
+    pd.testing.assert_frame_equal(*associations, rtol=1e-2)
+    sc.pp.neighbors(adata, use_rep="X_tokens", n_neighbors=5)
+    sc.pl.embedding(adata, "X_token_activation", color="cell_type", show=False)
+    plt.close("all")
+
+
+def test_what_half_the_memory_does_not_hold_is_refused(small: TokenDiffusion, monkeypatch: pytest.MonkeyPatch) -> None:
+    adata = simulated_cells(5)
+    with pytest.raises(ValueError, match=r"`dtype` is 'int8': choose from \['float32', 'float16'\]"):
+        small.write_back(adata, dtype="int8")
+    monkeypatch.setattr(small, "get_latent_representation", lambda *_, **__: np.full((5, 16), -1e5, dtype=np.float32))
+    with pytest.raises(ValueError, match="does not hold a token of 100000: pass 'float32'"):
+        small.write_back(adata, keys=["X_tokens"], dtype="float16")
+    assert not own(adata.obsm)
 
 
 def test_twins_have_the_depth_and_the_label_of_their_cells(written: AnnData) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
 
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, UNS_KEY
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 KEYS = ("X_generated", "X_tokens", ACTIVATION_KEY, LOADINGS_KEY)
+DTYPES = ("float32", "float16")
 
 
 class WriteBack(Inspection, Perturbation, Representation, TokenContributions, TokenEdits):
@@ -33,6 +36,7 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
         adata: AnnData | MuData | None = None,
         *,
         keys: Sequence[str] | None = None,
+        dtype: Literal["float32", "float16"] = "float32",
         n_steps: int = N_STEPS,
         batch_size: int | None = None,
         seed: int | None = None,
@@ -59,8 +63,17 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
             Cells; by default those the model was made with.
         keys
             Which of the first four to write, by default all; without an additive read-out only the first two are there.
+        dtype
+            How tokens and activations are stored. ``"float16"`` takes half of the memory; each value is then off by at
+            most 0.05 % (2^-11), below 6e-5 by at most 3e-8. Figures and :mod:`scdiffgen.tl` compute in float32 all the
+            same.
         n_steps, batch_size, seed, silent
             As in :meth:`generate`, for the twins.
+
+        Raises
+        ------
+        ValueError
+            If a key or ``dtype`` is unknown, ``adata`` is a view, or a value is too large for float16.
 
         Examples
         --------
@@ -75,6 +88,8 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
         unknown = [key for key in keys if key not in there]
         if unknown:
             raise ValueError(f"`keys` names {unknown}: choose from {list(there)}.")
+        if dtype not in DTYPES:
+            raise ValueError(f"`dtype` is {dtype!r}: choose from {list(DTYPES)}.")
         if adata is not None and adata.is_view:
             raise ValueError("`adata` is a view: results would go to a copy of it. Pass `adata.copy()` and keep that.")
         adata = self._validate_anndata(adata)
@@ -86,6 +101,7 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
             LOADINGS_KEY: lambda: self.get_token_loadings().to_numpy(),
         }
         results = {key: compute[key]() for key in keys}
+        results |= {key: stored(results[key], dtype) for key in keys if key in ("X_tokens", ACTIVATION_KEY)}
         for key, values in results.items():
             write_result(adata, key, values, self._gene_names())
         if additive:
@@ -106,3 +122,11 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
             for counts, conditions in cells
         ]
         return cells.in_order(twins)
+
+
+def stored(values: np.ndarray, dtype: str) -> np.ndarray:
+    """Values of a type to store them in; raise if it does not hold them."""
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > float(np.finfo(dtype).max):
+        raise ValueError(f"`dtype` is {dtype!r}, which does not hold a token of {largest:g}: pass 'float32'.")
+    return values.astype(dtype)
