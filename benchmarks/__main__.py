@@ -9,6 +9,7 @@ from benchmarks import (
     augmentation,
     generation,
     import_time,
+    many_conditions,
     multimodal,
     perturbation,
     processes,
@@ -51,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for task in tasks:
         perturbation.main(["--task", task, *(external if task in TASKS else []), *common])
     tokens.main(common)
+    many_conditions.main(common)
     soak.main(common)
     import_time.main(common)
     if not options.quick:
