@@ -9,18 +9,28 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import LogLocator, MaxNLocator, StrMethodFormatter
 
 from benchmarks._figures import COLOURS, LIMIT, PALE, TEXT, tidy
 from benchmarks._process_result import at, evaluations_of, methods, real, runs, shown_evaluations
 
 SHOWN = ("mmd_x1000", "wasserstein_by_label", "auc_forest_pcs", "auc_forest_genes")
-PALETTE = (COLOURS["ours"], "#E69F00", "#CC79A7", "#D55E00", "#56B4E9", "#999999", "#000000")
+CONTENDERS = {
+    "thinning": COLOURS["ours"],
+    "gaussian, x0": "#E69F00",
+    "gaussian, v": "#CC79A7",
+    "gaussian, eps": "#D55E00",
+    "gaussian, flow matching": "#56B4E9",
+    "gaussian, DDPM": "#999999",
+    "latent": "#000000",
+}
 
 
 def process_figure(result: Mapping[str, Any]) -> Figure:
     """Scores against the number of evaluations (above) and against the speed of drawing (below)."""
     figure, axes = plt.subplots(2, len(SHOWN), figsize=(13, 6), sharey="col", layout="constrained")
-    colours = dict(zip(methods(result), PALETTE, strict=False))
+    colours = {method: CONTENDERS[method] for method in methods(result)}
+    all_evaluations = sorted({n for method in colours for n in evaluations_of(result, method)})
     for column, key in zip(axes.T, SHOWN, strict=True):
         for method, colour in colours.items():
             for budget, style in (("steps", "-"), ("time", "--")):
@@ -33,7 +43,11 @@ def process_figure(result: Mapping[str, Any]) -> Figure:
             axis.set_xlabel(label, fontsize=8.5, color=TEXT)
             axis.grid(color=PALE, linewidth=0.6)
             axis.set_axisbelow(True)
+            axis.minorticks_off()
             tidy(axis, result["metrics"][key]["title"])
+        column[0].set_xticks(all_evaluations, [f"{n:,}" for n in all_evaluations])
+        column[1].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        column[1].xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     handles = [Line2D([], [], color=LIMIT, label="other real cells")]
     handles += [Line2D([], [], color=colour, marker="o", markersize=4, label=name) for name, colour in colours.items()]
     handles += [
@@ -73,11 +87,13 @@ def network_figure(result: Mapping[str, Any]) -> Figure:
         if key in titles:
             axis.axvline(np.median(real(result, key)), color=LIMIT, linewidth=1.5)
         axis.set_yticks(range(len(names)), names)
+        axis.set_ylim(-0.7, len(names) - 0.3)
+        axis.xaxis.set_major_locator(MaxNLocator(4))
         axis.grid(axis="y", color=PALE, linewidth=0.5)
         axis.set_axisbelow(True)
         tidy(axis, title)
-    for axis in axes[-2:]:
-        axis.set_xlim(left=0)
+    for axis, key in zip(axes[-2:], ("training", "drawing"), strict=True):
+        axis.set_xlim(0, 1.1 * max(_median(_values(result, name, key)) for name in names))
     handles = [
         Line2D([], [], color=COLOURS["ours"], marker="o", label="the default"),
         Line2D([], [], color=LIMIT, label="other real cells"),

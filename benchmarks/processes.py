@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -166,9 +166,9 @@ def run(name: str, title: str, contenders: Contenders, settings: Settings, folde
                 part = contest.measure(method, budget, contenders, of_seed)
                 parts[seed, method, budget] = part
                 write_process_part(parts_folder, part)
-                write_result(folder, f"{title}-{name}", gather(title, split, list(parts.values())))
+                write_result(folder, f"{title}-{name}", gather(title, split, in_order(parts.values())))
                 print(f"{name}, seed {seed}: {method}, equal {budget}", flush=True)
-    result = gather(title, split or load_split(name, settings.seeds[0]), list(parts.values()))
+    result = gather(title, split or load_split(name, settings.seeds[0]), in_order(parts.values()))
     write_result(folder, f"{title}-{name}", result)
     return result
 
@@ -181,6 +181,12 @@ def plan(contenders: Contenders, settings: Settings) -> list[tuple[str, Budget]]
 
 
 REAL = "other real cells"
+
+
+def in_order(parts: Iterable[ProcessPart]) -> list[ProcessPart]:
+    """Parts in the order of the contenders."""
+    names = [REAL, *PROCESSES, *NETWORKS]
+    return sorted(parts, key=lambda part: (names.index(part.method), part.budget, part.seed))
 
 
 class Contest:

@@ -46,7 +46,8 @@ INTRODUCTION = """\
 # Benchmarks
 
 This page is written by `python -m benchmarks.render` from `benchmarks/results`. `make benchmark` measures everything
-again; `benchmarks/LOG.md` keeps what was tried.
+again; `benchmarks/LOG.md` keeps what was tried. [Processes and forms of the network](processes.md) are compared on a
+page of their own.
 
 ## How it is measured
 
