@@ -64,7 +64,7 @@ class Generation(TrainingMemory):
             cells more typical of their conditions and less diverse. One number for all conditions together, or one for
             each that is named.
         n_steps
-            Steps, each an evaluation of the network; more are slower and better. 16 to 64 is the useful range.
+            Steps, each an evaluation of the network; more are slower and better. 8 to 64 is the useful range.
         batch_size
             Cells generated at a time.
         seed
