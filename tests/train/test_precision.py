@@ -35,13 +35,6 @@ def losses(
     return np.hstack([history[name].to_numpy(dtype=float) for name in ("train_loss", "validation_loss")]), model
 
 
-EFFECTS = pytest.param(
-    {"intervention": "effect"},
-    marks=pytest.mark.xfail(raises=RuntimeError, reason="effects add bfloat16 and float32"),
-    id="effects",
-)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -49,7 +42,7 @@ EFFECTS = pytest.param(
         pytest.param({"encoder": "cross_attention"}, id="gene attention"),
         pytest.param({"process": "gaussian"}, id="gaussian"),
         pytest.param({"intervention": "embedding"}, id="embedded"),
-        EFFECTS,
+        pytest.param({"intervention": "effect"}, id="effects"),
     ],
 )
 def test_losses_in_bfloat16_are_those_of_float32_within_half_a_percent(options: dict[str, Any]) -> None:

@@ -99,8 +99,8 @@ class EffectNetwork(nn.Module):
             conditioning = self.trunk.conditioning(level[rows], library[rows], condition)
             tokens = self.trunk(gene_sums[rows], conditioning)
             heard = torch.einsum("ctd,tdr->ctr", tokens, self.heads[: tokens.shape[1]]).flatten(1)
-            total = heard.new_zeros(len(library), heard.shape[1])
-            return total.index_add(0, rows, heard * gate[:, None])
+            said = heard * gate[:, None]  # in low precision, the product may have another type than its factors
+            return said.new_zeros(len(library), said.shape[1]).index_add(0, rows, said)
 
         rows, slots = mask.nonzero(as_tuple=True)
         heard = hidden(rows, vectors[rows, slots], gates[rows, slots])
