@@ -18,7 +18,7 @@ from benchmarks._page import bullets, figure, measured_with, section
 from benchmarks._perturbation_figure import perturbation_figure
 from benchmarks._perturbation_verdicts import primary, response_shortcomings
 from benchmarks._process_page import render_processes
-from benchmarks._readme import write_summary
+from benchmarks._readme import generation_summary, response_summary, write_summary
 from benchmarks._record import RESULTS, ROOT, read_result
 from benchmarks._tables import (
     augmentation_table,
@@ -109,7 +109,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     options = parser.parse_args(arguments)
     print(f"Written: {render(options.results, options.docs)}, {render_processes(options.results, options.docs)}")
-    write_summary(options.readme, generation_results(options.results))
+    write_summary(options.readme, "generation", generation_summary(results_of(options.results, "generation")))
+    for result in results_of(options.results, "perturbation"):
+        if result["task"] == "kang":
+            write_summary(options.readme, "responses", response_summary(result))
 
 
 def render(results: Path, docs: Path) -> Path:
@@ -126,10 +129,10 @@ def render(results: Path, docs: Path) -> Path:
     return page
 
 
-def generation_results(results: Path) -> list[dict[str, Any]]:
-    """Results of generation, in the order of their names."""
+def results_of(results: Path, benchmark: str) -> list[dict[str, Any]]:
+    """Results of a benchmark, in the order of their names."""
     found = [read_result(path) for path in sorted(results.glob("*.json"))]
-    return [result for result in found if result.get("benchmark") == "generation"]
+    return [result for result in found if result.get("benchmark") == benchmark]
 
 
 def generation_section(name: str, result: Mapping[str, Any], docs: Path) -> str:

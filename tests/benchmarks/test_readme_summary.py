@@ -16,14 +16,27 @@ def measured(description: str, **aucs: list[float]) -> dict[str, Any]:
 
 def test_the_table_holds_medians_and_says_what_was_not_measured(tmp_path: Path) -> None:
     readme = tmp_path / "README.md"
-    readme.write_text(f"Before\n{_readme.START}old{_readme.END}\nAfter")
+    readme.write_text(f"Before\n{_readme.START.format('x')}old{_readme.END.format('x')}\nAfter")
     result = measured("Some cells", **{"other real cells": [0.4, 0.5, 0.9], _readme.OURS: [0.611]})
     for _ in range(2):  # the second time, over what the first has written
-        _readme.write_summary(readme, [result])
+        _readme.write_summary(readme, "x", _readme.generation_summary([result]))
     lines = readme.read_text().splitlines()
     assert lines[0] == "Before" and lines[-1] == "After"
     assert "| Some cells | 0.50 | 0.61 | - | - | - |" in lines and "old" not in lines
 
 
+def test_responses_are_summarised_over_seeds_and_types() -> None:
+    rows = [
+        {"fold": fold, "prediction": name, **dict.fromkeys(_readme.RESPONSE_SCORES, value)}
+        for name, values in (("effect: coupled", (1.0, 3.0)), ("real_half", (0.5, 0.5)), ("effect: keep 0", (9.0, 9.0)))
+        for fold, value in zip("ab", values, strict=True)
+    ]
+    lines = _readme.response_summary({"rows": rows}).splitlines()
+    assert lines[2:] == [f"| other real cells |{' 0.50 |' * 6}", f"| scdiffgen |{' 2.00 |' * 6}"]
+
+
 def test_the_readme_is_up_to_date() -> None:
-    assert _readme.summary_table(render.generation_results(RESULTS)) in (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text()
+    assert _readme.generation_summary(render.results_of(RESULTS, "generation")) in readme
+    of_kang = [result for result in render.results_of(RESULTS, "perturbation") if result["task"] == "kang"]
+    assert [_readme.response_summary(result) in readme for result in of_kang] == [True]
