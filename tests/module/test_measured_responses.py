@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scdiffgen.module import MeasuredResponses, group_codes
 
 NONE, TREATED, OTHER = -2, 5, 6
-SIZE = 1e7  # molecules of a group: so many that nothing is left to chance
+SIZE = 1e9  # molecules of a group: so many that nothing is left to chance
 
 
 def shares(rng: np.random.Generator, n_genes: int = 40) -> np.ndarray:
@@ -82,16 +82,31 @@ def test_back_to_untreated_and_forth_is_no_change() -> None:
     np.testing.assert_allclose(between, there.change - model.carried([3], [], [TREATED]).change)
 
 
-def test_a_combination_never_measured_is_the_sum_of_its_parts() -> None:
+def test_a_combination_is_carried_over_whole_and_is_not_the_sum_of_its_parts() -> None:
     rng = np.random.default_rng(3)
-    codes = np.array([[0, NONE, NONE], [0, TREATED, NONE], [0, OTHER, NONE]])
+    codes = np.array([[0, NONE, NONE], [0, TREATED, NONE], [0, OTHER, NONE], [0, OTHER, TREATED], [1, NONE, NONE]])
     counts = SIZE * np.stack([shares(rng) for _ in codes])
-    model = MeasuredResponses(codes, np.full(3, 50), counts, counts, n_interventions=2)
-    one, other, both = (model.carried([0], [], parts).change for parts in ([TREATED], [OTHER], [OTHER, TREATED]))
-    np.testing.assert_allclose(both, one + other)
+    model = MeasuredResponses(codes, np.full(5, 50), counts, counts, n_interventions=2)
+    both = model.carried([1], [], [OTHER, TREATED])
+    np.testing.assert_array_equal(both.change, model.carried([1], [], [TREATED, OTHER]).change)
+    np.testing.assert_allclose(predicted(model, counts[0] / SIZE, 0, [OTHER, TREATED]), counts[3] / SIZE, rtol=1e-2)
     assert model.carried([0], [], [TREATED, 9]) is None
+
+
+def test_groups_do_not_depend_on_the_order_of_interventions() -> None:
     groups, of_cells = group_codes(np.array([[0, 5, 6], [0, 6, 5], [0, -2, 5], [0, 5, -2]]), 2)
     assert len(groups) == 2 and of_cells[0] == of_cells[1] != of_cells[2] == of_cells[3]
+
+
+def test_chance_makes_hardly_a_response() -> None:
+    """Cells of one distribution, half of them called treated: shrinking takes off most of what they differ by."""
+    rng = np.random.default_rng(8)
+    share, size = shares(rng, 500), 20_000
+    counts = rng.multinomial(size, share, 2).astype(float)
+    model = MeasuredResponses(np.array([[0, NONE], [0, TREATED]]), np.full(2, 50), counts, counts, 1)
+    change = model.carried([0], [], [TREATED]).change
+    raw = np.diff((counts / size + 1 / size) ** 0.25, axis=0)[0]
+    assert (change**2).sum() < 0.4 * (raw**2).sum()
 
 
 def test_the_network_is_asked_where_too_few_cells_were_measured() -> None:

@@ -11,6 +11,8 @@ fourth roots. Another context :math:`c` is predicted to respond as those that re
 The bandwidth :math:`h` is the one with which the contexts that were measured predict each other best, each left out in
 turn.
 
+What counts that are drawn at random would differ by is taken off the change of each gene (:func:`_shrunk`).
+
 On this scale, between a logarithm (responses multiply) and none (responses add), a response is much the same in
 contexts that express a gene at different levels.
 """
@@ -93,7 +95,7 @@ class MeasuredResponses:
         Returns
         -------
         ``None`` if the network must be asked: there are no untreated cells of the context, or no context shows the
-        response. A combination that was never measured is the sum of its parts, if these were.
+        response to exactly these interventions.
         """
         key = (tuple(identity), frozenset(own), frozenset(asked))
         if key not in self._known:
@@ -117,17 +119,9 @@ class MeasuredResponses:
         return CarriedResponse(after - before, correction)
 
     def _change(self, identity: np.ndarray, parts: Sequence[int]) -> np.ndarray | None:
+        """Contexts differ in the conditions that are told, the last of which are let go until some context serves."""
         if not parts:
             return np.zeros(self.counts.shape[1])
-        whole = self._change_of_set(identity, parts)
-        if whole is not None or len(parts) == 1:
-            return whole
-        alone = [self._change_of_set(identity, [part]) for part in parts]
-        known = [change for change in alone if change is not None]
-        return np.sum(known, axis=0) if len(known) == len(parts) else None
-
-    def _change_of_set(self, identity: np.ndarray, parts: Sequence[int]) -> np.ndarray | None:
-        """Contexts differ in the conditions that are told, the last of which are let go until some context serves."""
         treated, untreated = self._has(parts), self._has([])
         told = np.flatnonzero(identity != NOT_TOLD)
         for n_conditions in range(len(told), -1, -1):
@@ -188,7 +182,15 @@ def _regression(untreated: np.ndarray, treated: np.ndarray, here: int, both: np.
     roots = (_shares(untreated) + 0.5 / untreated.sum(1, keepdims=True).clip(min=1)) ** POWER
     distances = ((roots[both][:, None] - roots[both][None]) ** 2).sum(2) if len(both) > 2 else None
     bandwidth = DEFAULT_BANDWIDTH if distances is None else _bandwidth(distances, changes, roots[both], after)
-    return _weights(((roots[both] - roots[here]) ** 2).sum(1), bandwidth) @ changes
+    weights = _weights(((roots[both] - roots[here]) ** 2).sum(1), bandwidth)
+    noise = 1 / (untreated[both].sum(1, keepdims=True).clip(min=1) * (before + 1 / least) ** (2 * POWER))
+    noise += 1 / (treated[both].sum(1, keepdims=True).clip(min=1) * (after + 1 / least) ** (2 * POWER))
+    return _shrunk(weights @ changes, POWER**2 * weights**2 @ noise)
+
+
+def _shrunk(change: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Changes drawn towards none by as much as chance makes of them: the positive part of James and Stein's rule."""
+    return change * np.maximum(1 - variance / np.maximum(change**2, np.finfo(float).tiny), 0)
 
 
 def _bandwidth(distances: np.ndarray, changes: np.ndarray, roots: np.ndarray, after: np.ndarray) -> float:
