@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import anndata
 import numpy as np
@@ -80,6 +81,17 @@ def split(adata: AnnData, name: str, seed: int, n_top_genes: int | None = None) 
         genes = variable_genes(train, n_top_genes)
         train, held_out, other = (_without_empty(part[:, genes]) for part in (train, held_out, other))
     return Split(name, seed, train, held_out, other)
+
+
+def described(split: Split) -> dict[str, Any]:
+    """What a result says of its data."""
+    return {
+        "name": split.name,
+        "description": DATASETS[split.name].description,
+        "n_train": split.train.n_obs,
+        "n_held_out": split.held_out.n_obs,
+        "n_genes": split.train.n_vars,
+    }
 
 
 def variable_genes(adata: AnnData, n_top_genes: int) -> NDArray[np.bool_]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._data import DATASETS, Split
+from benchmarks._data import Split, described
 from benchmarks._process_parts import ProcessPart
+from benchmarks._record import distinct_environments
 from benchmarks._scores import METRICS
 from benchmarks._tables import markdown, summary
 
@@ -19,19 +20,12 @@ REFERENCE = 32
 
 def gather(title: str, split: Split, parts: Sequence[ProcessPart]) -> dict[str, Any]:
     """Put the parts of a data set together."""
-    environments = {(e["commit"], e["command"]): e for e in (part.environment for part in parts)}
     return {
         "benchmark": title,
-        "data": {
-            "name": split.name,
-            "description": DATASETS[split.name].description,
-            "n_train": split.train.n_obs,
-            "n_held_out": split.held_out.n_obs,
-            "n_genes": split.train.n_vars,
-        },
+        "data": described(split),
         "settings": dict(parts[0].settings),
         "metrics": {key: asdict(metric) for key, metric in METRICS.items()},
-        "environments": list(environments.values()),
+        "environments": distinct_environments(part.environment for part in parts),
         "parts": [
             {key: value for key, value in vars(part).items() if key not in ("settings", "environment")}
             for part in parts

@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,11 @@ def environment(threads: int, seeds: Sequence[int]) -> dict[str, Any]:
         "omp_wait_policy": os.environ.get("OMP_WAIT_POLICY"),
         "seeds": list(seeds),
     }
+
+
+def distinct_environments(environments: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One for each commit and command, the last of each."""
+    return list({(made["commit"], made["command"]): made for made in environments}.values())
 
 
 def git_commit() -> str:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._data import DATASETS, Split
+from benchmarks._data import Split, described
+from benchmarks._record import distinct_environments
 from benchmarks._tables import markdown, summary
 from benchmarks._token_methods import BASELINES, VARIANTS
 from benchmarks._token_parts import Part
@@ -46,18 +47,11 @@ def gather(split: Split, parts: Sequence[Part]) -> dict[str, Any]:
             pairs = combinations([run.loadings for run in runs], 2)
             scores["stability"] = [stability(pair) for pair in pairs]
             rows.append({"method": method, "kind": runs[0].kind, "seeds": [run.seed for run in runs], "scores": scores})
-    environments = {(e["commit"], e["command"]): e for e in (part.environment for part in parts)}
     return {
         "benchmark": "tokens",
-        "data": {
-            "name": split.name,
-            "description": DATASETS[split.name].description,
-            "n_train": split.train.n_obs,
-            "n_held_out": split.held_out.n_obs,
-            "n_genes": split.train.n_vars,
-        },
+        "data": described(split),
         "settings": {part.kind: dict(part.settings) for part in parts},
-        "environments": list(environments.values()),
+        "environments": distinct_environments(part.environment for part in parts),
         "rows": rows,
     }
 

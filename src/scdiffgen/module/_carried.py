@@ -13,7 +13,7 @@ from scdiffgen._conditions import ConditionSpec, Parts
 
 from ._denoiser import Conditions
 from ._library_size import condition_codes
-from ._measured_responses import CarriedResponse, MeasuredResponses, parts_of
+from ._measured_responses import CarriedResponse, MeasuredResponses
 
 
 class Carried(NamedTuple):
@@ -49,12 +49,13 @@ def carried_to(
         Whether the network is asked for what it has seen: contexts as they were measured, and untreated cells.
     """
     codes = [condition_codes(to_arrays(told), specs, n_cells) for told in (own, asked)]
-    n_identity = codes[0].shape[1] - own[specs[-1].name].ids.shape[1]
+    n_own = codes[0].shape[1]
+    n_identity = n_own - own[specs[-1].name].ids.shape[1]
     kinds, kind_of = np.unique(np.concatenate([codes[0], codes[1][:, n_identity:]], 1), axis=0, return_inverse=True)
     responses: list[CarriedResponse | None] = []
     for kind in kinds:
-        before, after = parts_of(kind[n_identity : codes[0].shape[1]]), parts_of(kind[codes[0].shape[1] :])
-        identity = tuple(kind[:n_identity].tolist())
+        identity, *sets = (part.tolist() for part in np.split(kind, [n_identity, n_own]))
+        before, after = ([part for part in slots if part >= 0] for slots in sets)
         left_out = unmeasured_only and (not after or measured.has_measured(identity, after))
         responses.append(None if left_out else measured.carried(identity, before, after))
     nothing = CarriedResponse(*np.zeros((2, measured.counts.shape[1])))

@@ -118,9 +118,7 @@ class LibrarySizeModel:
 
     def _treated(self, parts: np.ndarray) -> np.ndarray:
         """Whether each training cell has exactly these interventions, none for a control ``(cells,)``."""
-        slots = self.codes[:, self._n_identity :]
-        n_parts, n_shared = (slots >= 0).sum(1), np.isin(slots, parts).sum(1)
-        return (slots != NOT_TOLD).any(1) & (n_parts == len(parts)) & (n_shared == len(parts))
+        return have_exactly(self.codes[:, self._n_identity :], parts)
 
     def _controls(self) -> np.ndarray:
         """Control cells, or all if there are too few ``(cells,)``."""
@@ -157,6 +155,12 @@ class LibrarySizeModel:
             if both.any():
                 return float((mean_of[0] - mean_of[1])[both].mean())
         return None
+
+
+def have_exactly(slots: np.ndarray, parts: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Which rows of codes of interventions ``(rows, slots)`` are these ones, in any order; none is a control."""
+    n_parts, n_shared = (slots >= 0).sum(1), np.isin(slots, parts).sum(1)
+    return (slots != NOT_TOLD).any(1) & (n_parts == len(parts)) & (n_shared == len(parts))
 
 
 def _means(values: np.ndarray, group_of: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

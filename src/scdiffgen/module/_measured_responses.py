@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ._library_size import ABSENT, NOT_TOLD
+from ._library_size import NOT_TOLD, have_exactly
 
 POWER = 0.25
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -150,9 +150,7 @@ class MeasuredResponses:
 
     def _has(self, parts: Sequence[int]) -> np.ndarray:
         """Which groups had exactly these interventions ``(groups,)``."""
-        slots = self.codes[:, self.codes.shape[1] - self.n_interventions :]
-        n_parts, n_shared = (slots >= 0).sum(1), np.isin(slots, parts).sum(1)
-        return (slots != NOT_TOLD).any(1) & (n_parts == len(parts)) & (n_shared == len(parts))
+        return have_exactly(self.codes[:, self.codes.shape[1] - self.n_interventions :], parts)
 
     def _totals(self, context_of: np.ndarray, n_contexts: int, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cells and counts of some of the groups in every context: ``(contexts,)`` and ``(contexts, genes)``."""
@@ -259,8 +257,3 @@ def group_codes(codes: np.ndarray, n_interventions: int) -> tuple[np.ndarray, np
     ordered = np.concatenate([codes[:, :split], -np.sort(-codes[:, split:], axis=1)], axis=1)
     groups, group_of = np.unique(ordered, axis=0, return_inverse=True)
     return groups, group_of.ravel()
-
-
-def parts_of(codes: np.ndarray) -> list[int]:
-    """Ids among the codes of interventions of one cell ``(slots,)``."""
-    return [int(code) for code in codes if code not in (ABSENT, NOT_TOLD)]
