@@ -24,6 +24,7 @@ NUMBER_KINDS = ("sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid"
 TRAINED = (0.1, 0.3, 1.0, 3.0, 10.0)
 SPANS = {"seen": (0.3, 3.0), "between": (0.17, 0.55, 1.7, 5.5), "beyond": (30.0,)}
 DOSES = {dose: span for span, doses in SPANS.items() for dose in doses}
+CARRIED = "carried over"  # from doses that were measured: the default; the other models ask their network alone
 RESPONDING = 0.25  # smallest true change of mean log expression, at the largest dose, of a gene that responds
 
 Curves = Mapping[float, NDArray[np.float64]]  # dose -> mean log expression (genes,)
@@ -72,7 +73,8 @@ def dose_scores(adata: AnnData, kinds: Sequence[str], settings: Settings, seed: 
         truth = {dose: true_mean(adata, controls, perturbation, dose) for dose in (0.0, *DOSES)}
         responding = np.abs(truth[max(DOSES)] - truth[0.0]) > RESPONDING
         curves = baseline_curves(adata, controls, perturbation, seed)
-        curves |= {kind: _predicted(model, perturbation, chosen, seed) for kind, model in models.items()}
+        curves |= {kind: _predicted(model, perturbation, chosen, seed, False) for kind, model in models.items()}
+        curves[CARRIED] = _predicted(next(iter(models.values())), perturbation, chosen, seed, True)
         for name, curve in curves.items():
             rows += [
                 {"perturbation": perturbation, "dose": dose, "span": span, "prediction": name}
@@ -98,8 +100,12 @@ def baseline_curves(adata: AnnData, controls: AnnData, perturbation: str, seed: 
     }
 
 
-def _predicted(model: TokenDiffusion, perturbation: str, controls: NDArray[np.intp], seed: int) -> Curves:
-    frame = model.dose_response(None, perturbation, list(DOSES), indices=controls, seed=seed, silent=True)
+def _predicted(
+    model: TokenDiffusion, perturbation: str, controls: NDArray[np.intp], seed: int, measured: bool
+) -> Curves:
+    frame = model.dose_response(
+        None, perturbation, list(DOSES), indices=controls, measured=measured, seed=seed, silent=True
+    )
     return {dose: curve["mean"].to_numpy() for dose, curve in frame.groupby("dose", sort=False)}
 
 

@@ -180,8 +180,9 @@ def test_the_network_alone_can_be_asked(treated: TokenDiffusion, dosed: TokenDif
     alone = predict(treated, None, {"stim": "IFN"}, indices=untreated, measured=False)
     assert set(alone.obs["response"]) == {"network"}
     assert "response" not in predict(treated, None, {"stim": "IFN"}, indices=untreated, keep=0.1).obs
-    with_dose = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=np.arange(10))
-    assert set(with_dose.obs["response"]) == {"network"}  # between doses a network is smooth, and measurements are not
+    for measured, said in ((True, "measured"), (False, "network")):
+        at_dose = predict(dosed, None, {"drug": "drug", "dose": 3.0}, indices=np.arange(10), measured=measured)
+        assert set(at_dose.obs["response"]) == {said}
 
 
 def test_a_treated_cell_can_be_sent_back(treated: TokenDiffusion) -> None:

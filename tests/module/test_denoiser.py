@@ -159,11 +159,14 @@ def test_the_base_starts_from_cells_without_an_intervention(make_module: Make, c
     module, dense = make_module(), COUNTS.to_dense().numpy()
     for given, cells in [
         (conditions, dense[~told.numpy()]),
+        ({"drug": conditions["drug"]._replace(values=torch.zeros_like(conditions["drug"].values))}, dense),  # dose 0
         ({}, dense),
         (
             {
                 "drug": conditions["drug"]._replace(
-                    mask=torch.ones_like(conditions["drug"].mask), told=torch.ones(4, dtype=torch.bool)
+                    values=torch.ones_like(conditions["drug"].values),
+                    mask=torch.ones_like(conditions["drug"].mask),
+                    told=torch.ones(4, dtype=torch.bool),
                 )
             },
             dense,

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from scdiffgen._conditions import Parts
 from scdiffgen.data import condition_table, unseen_in_training
-from scdiffgen.module import carried_to, to_arrays
+from scdiffgen.module import SOURCES, carried_to, to_arrays
 
 from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_tensors
 from ._checks import check_guidance, check_positive_integer, is_finite_number
@@ -46,8 +46,10 @@ class Perturbation(Generation):
         before, or else with the ratio of its probabilities; as many as do not stay are drawn from the genes that became
         more probable. So a cell keeps its library size, and whatever the perturbation does not concern. How they change
         is carried over from training cells that were measured with the perturbation and without, those like the given
-        cells above all (:class:`scdiffgen.module.MeasuredResponses`). Where nothing was measured, as of a perturbation
-        known by its features only, the effect network reads the change from a few molecules of the cell.
+        cells above all (:class:`scdiffgen.module.MeasuredResponses`); at a dose that was not measured, from the doses
+        below and above; of a perturbation that was not, by its feature vector, from those that were. Where all this says
+        nothing, as of a combination never measured, the effect network reads the change from a few molecules of the
+        cell.
 
         *Grown again*: the cell is thinned to a share of its molecules, and grown under its own conditions with those
         given in their place. Other processes than thinning lead it to noise and back, as their options say.
@@ -69,7 +71,7 @@ class Perturbation(Generation):
         measured
             Whether cells that are coupled respond as was measured in other cells, where it was: at least 20 cells of
             some identity with the perturbation and 20 without. ``False`` asks the effect network alone, as is always
-            done where doses or continuous covariates were registered.
+            done where continuous covariates were registered.
         guidance_scale
             As in :meth:`generate`; for a perturbation, the factor of its effect.
         n_steps
@@ -81,7 +83,8 @@ class Perturbation(Generation):
         -------
         A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` that of the given cells
         with the new conditions, and ``unseen_in_training``, whether no training cell had all of these conditions
-        together; of coupled cells, ``response`` says whether it was ``"measured"`` or is the ``"network"``'s.
+        together; of coupled cells, ``response`` says whether it was ``"measured"``, is carried over from other
+        perturbations by ``"features"``, or is the ``"network"``'s.
 
         Examples
         --------
@@ -106,10 +109,10 @@ class Perturbation(Generation):
         ask = self._responder(keep, measured, guidance_scale, n_steps, generator)
         for counts, own in cells:
             new = {**own, **to_tensors(changes, np.zeros(len(counts), dtype=int), self.device)}
-            twins, known = ask(counts, own, new)
+            twins, source = ask(counts, own, new)
             grown.append(whole_counts(twins))
             asked.append(to_arrays(new))
-            responses.append(np.where(known.cpu().numpy(), "measured", "network"))
+            responses.append(np.array(SOURCES)[source.cpu().numpy()])
         encoded = {name: Parts(*map(cells.in_order, zip(*(a[name] for a in asked), strict=True))) for name in asked[0]}
         obs = cells.obs()
         for name, value in table.drop(columns="n_cells").iloc[0].items():
@@ -118,7 +121,7 @@ class Perturbation(Generation):
             self.module.specs, encoded, self._training_conditions()
         ).combination
         if keep is None:
-            obs["response"] = pd.Categorical(cells.in_order(responses), categories=["measured", "network"])
+            obs["response"] = pd.Categorical(cells.in_order(responses), categories=list(SOURCES))
         return new_cells(cells.in_order(grown), obs, self._gene_names())
 
     def transfer_batch(
@@ -172,6 +175,7 @@ class Perturbation(Generation):
         *,
         genes: Sequence[str] | None = None,
         indices: Sequence[int] | np.ndarray | None = None,
+        measured: bool = True,
         n_bootstrap: int = 200,
         n_steps: int = N_STEPS,
         batch_size: int | None = None,
@@ -192,6 +196,8 @@ class Perturbation(Generation):
             Genes to report, by default all.
         indices
             Cells to take, by default all.
+        measured
+            As in :meth:`predict_perturbation`.
         n_bootstrap
             Resamples of the predicted cells behind the interval.
         n_steps, batch_size, seed, silent
@@ -223,6 +229,7 @@ class Perturbation(Generation):
                 adata,
                 {name: perturbation, dose_name: dose},
                 indices=indices,
+                measured=measured,
                 n_steps=n_steps,
                 batch_size=batch_size,
                 seed=seed,
@@ -327,7 +334,7 @@ class Perturbation(Generation):
         n_steps: int,
         generator: torch.Generator,
     ) -> Callable[[Tensor, dict[str, Parts[Tensor]], dict[str, Parts[Tensor]]], tuple[Tensor, Tensor]]:
-        """Predict minibatches of counts under other conditions, and say which cells' responses were measured."""
+        """Predict minibatches of counts under other conditions, and say where the response of each cell comes from."""
         share = None if keep is None else float(keep)
         remembered = self._measured_responses() if measured and keep is None else None
 
@@ -337,15 +344,16 @@ class Perturbation(Generation):
 
         def ask(counts: Tensor, own: dict[str, Parts[Tensor]], new: dict[str, Parts[Tensor]]) -> tuple[Tensor, Tensor]:
             if remembered is None:
-                return of_network(counts, own, new), torch.zeros(len(counts), dtype=torch.bool)
-            change, correction, known = carried_to(remembered, self.module.specs, own, new, n_cells=len(counts))
-            if not known.any():
-                return of_network(counts, own, new), known
-            change = self.module.effect_scale(guidance_scale) * change
-            twins = self._thinning("predict_perturbation").respond(counts, own, change, correction, generator)
-            if not known.all():
-                twins = torch.where(known[:, None], twins, of_network(counts, own, new))
-            return twins, known
+                return of_network(counts, own, new), torch.zeros(len(counts), dtype=torch.long)
+            carried = carried_to(remembered, self.module.specs, own, new, n_cells=len(counts))
+            if not carried.known.any():
+                return of_network(counts, own, new), carried.source
+            change = self.module.effect_scale(guidance_scale) * carried.change
+            thinning = self._thinning("predict_perturbation")
+            twins = thinning.respond(counts, own, change, carried.log_correction, generator)
+            if not carried.known.all():
+                twins = torch.where(carried.known[:, None], twins, of_network(counts, own, new))
+            return twins, carried.source
 
         return ask
 

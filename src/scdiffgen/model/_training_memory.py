@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from scdiffgen._conditions import Parts
-from scdiffgen.module import MeasuredResponses, ThinningModule, condition_codes, group_codes, to_arrays
+from scdiffgen.module import MeasuredResponses, ThinningModule, distinct_groups, to_arrays, treatment_codes
 
 from ._cells import Cells
 from ._extension import Extension
@@ -34,19 +34,19 @@ class TrainingMemory(Extension):
     def _remember_responses(self, indices: np.ndarray) -> None:
         """Keep total counts of the training cells, by their conditions, if treatments are such as can be carried over.
 
-        They are perturbations without doses, which are effects, beside conditions that are categories, of one kind of
-        counts that are thinned.
+        They are perturbations, which are effects, beside conditions that are categories, of one kind of counts that are
+        thinned.
         """
         self.training_responses_: dict[str, np.ndarray] = {}
         specs, names = self.module.specs, self.module.denoiser.effect_names
-        numbers = any(spec.kind == "number" or (spec.name in names and spec.has_values) for spec in specs)
+        numbers = any(spec.kind == "number" for spec in specs)
         if not isinstance(self.module, ThinningModule) or self._modalities() or len(names) != 1 or numbers:
             return
-        codes = condition_codes(self._training_conditions(), specs, len(self.training_library_))
-        groups, group_of = group_codes(codes, self._n_slots(names[0]))
-        if len(groups) * self.module.n_vars > LARGEST:
+        cells = treatment_codes(self._training_conditions(), specs, len(self.training_library_))
+        groups, group_of = distinct_groups(cells)
+        if len(groups.codes) * self.module.n_vars > LARGEST:
             return
-        counts = torch.zeros(len(groups), self.module.n_vars, device=self.device, dtype=torch.float64)
+        counts = torch.zeros(len(groups.codes), self.module.n_vars, device=self.device, dtype=torch.float64)
         expected = torch.zeros_like(counts)
         first = 0
         for there, conditions in Cells(self, None, indices, None, None):
@@ -57,21 +57,19 @@ class TrainingMemory(Extension):
                 library = self.module.library(there)[:, None]
                 expected.index_add_(0, rows, (library * self.module.expression(there, conditions)).double())
         self.training_responses_ = {
-            "codes": groups,
-            "n_cells": np.bincount(group_of, minlength=len(groups)),
+            **groups._asdict(),
+            "n_cells": np.bincount(group_of),
             "counts": counts.float().cpu().numpy(),
             "expected": expected.float().cpu().numpy(),
         }
-
-    def _n_slots(self, name: str) -> int:
-        return self.training_conditions_[name][0].shape[1]
 
     def _measured_responses(self) -> MeasuredResponses | None:
         """What was remembered; nothing if there is nothing, or genes came since."""
         remembered = getattr(self, "training_responses_", {})
         if not remembered or remembered["counts"].shape[1] != self.module.n_vars:
             return None
-        return MeasuredResponses(**remembered, n_interventions=self._n_slots(self.module.denoiser.effect_names[0]))
+        features = self.module.denoiser.effect_of(self.module.denoiser.effect_names[0]).features
+        return MeasuredResponses(**remembered, features=None if features is None else features.cpu().numpy())
 
     def _show_measured(self) -> None:
         """Let the module know what was measured."""

@@ -1,16 +1,17 @@
 """The processes, one on a page each, and how many molecules a generated cell gets."""
 
-from ._carried import Carried, carried_to, to_arrays
+from ._carried import SOURCES, Carried, carried_to, to_arrays
 from ._denoiser import ConditionedDenoiser, Conditions, Denoiser, InterventionKind
 from ._gaussian import GaussianModule
 from ._gaussian_options import GaussianOptions
+from ._groups import Groups, distinct_groups, treatment_codes
 from ._joint import JointThinningModule
 from ._joint_library_size import JointLibrarySizes
 from ._latent import LatentModule
 from ._latent_options import LatentOptions
 from ._library_from_tokens import LibraryFromTokens, library_from_tokens
 from ._library_size import LibrarySizeModel, condition_codes
-from ._measured_responses import MeasuredResponses, group_codes
+from ._measured_responses import MeasuredResponses
 from ._path import growth_path
 from ._process import DiffusionModule, Predictor
 from ._processes import PROCESSES, joint_module, process_module
@@ -20,6 +21,7 @@ from ._token_readings import activation_gradient, attention_weights, contributio
 
 __all__ = [
     "PROCESSES",
+    "SOURCES",
     "Carried",
     "ConditionedDenoiser",
     "Conditions",
@@ -27,6 +29,7 @@ __all__ = [
     "DiffusionModule",
     "GaussianModule",
     "GaussianOptions",
+    "Groups",
     "HiddenMoments",
     "InterventionKind",
     "JointLibrarySizes",
@@ -43,14 +46,15 @@ __all__ = [
     "attention_weights",
     "carried_to",
     "condition_codes",
+    "distinct_groups",
     "contributions",
     "encoder_weights",
-    "group_codes",
     "growth_path",
     "joint_module",
     "library_from_tokens",
     "loadings_in_group",
     "process_module",
     "to_arrays",
+    "treatment_codes",
     "token_basis",
 ]

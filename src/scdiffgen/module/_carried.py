@@ -12,8 +12,11 @@ from torch import Tensor
 from scdiffgen._conditions import ConditionSpec, Parts
 
 from ._denoiser import Conditions
-from ._library_size import condition_codes
+from ._groups import treatment_codes
 from ._measured_responses import CarriedResponse, MeasuredResponses
+
+SOURCES = ("network", "measured", "features")
+"""Where a response comes from: the network, cells with the perturbation, or cells with others like it."""
 
 
 class Carried(NamedTuple):
@@ -21,7 +24,12 @@ class Carried(NamedTuple):
 
     change: Tensor  # of fourth roots of shares (cells, genes)
     log_correction: Tensor  # of the logarithm of the expression that is expected (cells, genes)
-    known: Tensor  # (cells,)
+    source: Tensor  # positions among SOURCES (cells,)
+
+    @property
+    def known(self) -> Tensor:
+        """Which cells the network need not be asked for ``(cells,)``."""
+        return self.source > 0
 
 
 def carried_to(
@@ -48,22 +56,29 @@ def carried_to(
     unmeasured_only
         Whether the network is asked for what it has seen: contexts as they were measured, and untreated cells.
     """
-    codes = [condition_codes(to_arrays(told), specs, n_cells) for told in (own, asked)]
-    n_own = codes[0].shape[1]
-    n_identity = n_own - own[specs[-1].name].ids.shape[1]
-    kinds, kind_of = np.unique(np.concatenate([codes[0], codes[1][:, n_identity:]], 1), axis=0, return_inverse=True)
+    before, after = (treatment_codes(to_arrays(told), specs, n_cells) for told in (own, asked))
+    n_slots = before.doses.shape[1], after.doses.shape[1]
+    n_identity = before.codes.shape[1] - n_slots[0]
+    columns = (before.codes, after.codes[:, n_identity:], before.doses, after.doses)
+    kinds, kind_of = np.unique(np.hstack(columns), axis=0, return_inverse=True)
     responses: list[CarriedResponse | None] = []
     for kind in kinds:
-        identity, *sets = (part.tolist() for part in np.split(kind, [n_identity, n_own]))
-        before, after = ([part for part in slots if part >= 0] for slots in sets)
-        left_out = unmeasured_only and (not after or measured.has_measured(identity, after))
-        responses.append(None if left_out else measured.carried(identity, before, after))
-    nothing = CarriedResponse(*np.zeros((2, measured.counts.shape[1])))
-    tables = [np.stack(arrays) for arrays in zip(*(response or nothing for response in responses), strict=True)]
+        identity, *sets = np.split(kind, n_identity + np.cumsum([0, *n_slots, n_slots[0]]))
+        had, wanted = (
+            {int(part): float(dose) for part, dose in zip(ids, doses, strict=True) if part >= 0}
+            for ids, doses in ((sets[0], sets[2]), (sets[1], sets[3]))
+        )
+        left_out = unmeasured_only and (not wanted or measured.has_measured(identity, wanted))
+        responses.append(None if left_out else measured.carried(identity, had, wanted))
+    tables = np.zeros((2, len(kinds), measured.counts.shape[1]))
+    for row, response in enumerate(responses):
+        if response is not None:
+            tables[:, row] = response.change, response.log_correction
+    sources = torch.tensor([SOURCES.index("network" if r is None else r.source) for r in responses])
     device = own[specs[-1].name].told.device
     rows = torch.from_numpy(kind_of.ravel()).to(device)
     change, correction = (torch.from_numpy(table).float().to(device)[rows] for table in tables)
-    return Carried(change, correction, torch.tensor([r is not None for r in responses], device=device)[rows])
+    return Carried(change, correction, sources.to(device)[rows])
 
 
 def to_arrays(conditions: Conditions) -> dict[str, Parts[np.ndarray]]:

@@ -98,9 +98,11 @@ class ConditionedDenoiser(nn.Module):
 
     def unaffected(self, conditions: Conditions, n_cells: int) -> Tensor:
         """Which cells no intervention is told of that would add to their scores ``(cells,)``."""
-        told = [conditions[name] for name in self.effect_names if name in conditions]
         none = torch.ones(n_cells, dtype=torch.bool, device=self.not_told.device)
-        return torch.stack([none, *(~(parts.mask.any(1) & parts.told) for parts in told)]).all(0)
+        for name in self.effect_names:
+            if name in conditions:
+                none &= ~((self.effect_of(name).gates(conditions[name]) > 0).any(1) & conditions[name].told)
+        return none
 
     def effect_of(self, name: str) -> EffectNetwork:
         """The effect network of an intervention."""

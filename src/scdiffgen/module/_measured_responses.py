@@ -1,45 +1,48 @@
-r"""Responses that were measured in some contexts, carried over to others.
+r"""Responses that were measured, carried over to contexts, doses and perturbations that were not.
 
-A context is an identity (a cell type, say). Where context :math:`t` was measured with treatment :math:`p` and without
-(0), its response is the difference of its mean expression, in shares :math:`s` of all molecules, on the scale of
-fourth roots. Another context :math:`c` is predicted to respond as those that resemble it,
+A context is an identity (a cell type, say). Its response to a treatment is a change of its mean expression, in shares
+of all molecules, on the scale of fourth roots: between a logarithm (responses multiply) and none (responses add), where
+a response is much the same in contexts that express a gene at different levels. It comes, the first that serves,
 
-.. math:: \delta_{c, p} = \sum_t w_{ct} \left( s_{t, p}^{1/4} - s_{t, 0}^{1/4} \right), \qquad
-          w_{ct} \propto \exp\left( - \frac{d_{ct}^2}{h \, \min_u d_{cu}^2} \right),
+1. from contexts that were measured with the treatment and without, its own or those like it
+   (:mod:`scdiffgen.module._context_regression`);
+2. of one perturbation at a dose that was not measured, from the doses below and above, linearly in
+   :math:`\log(1 + d / d_1)`, :math:`d_1` the smallest; at dose 0 nothing changes, and beyond the largest nothing more;
+3. of one perturbation that was not measured at all, from those that were, if they have feature vectors
+   (:mod:`scdiffgen.module._feature_regression`).
 
-:math:`d_{ct}` the distance of the untreated expression of both on the same scale (Nadaraya and Watson's regression).
-The bandwidth :math:`h` is the one with which the contexts that were measured predict each other best, each left out in
-turn.
-
-What counts that are drawn at random would differ by is taken off the change of each gene (:func:`_shrunk`).
-
-On this scale, between a logarithm (responses multiply) and none (responses add), a response is much the same in
-contexts that express a gene at different levels.
+What counts that are drawn at random would differ by is taken off the change of each gene.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ._context_regression import Change, context_regression, mixed, shrunk
+from ._feature_regression import MIN_PERTURBATIONS, feature_weights
 from ._library_size import NOT_TOLD, have_exactly
 
-POWER = 0.25
-BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-DEFAULT_BANDWIDTH = 1.0
 N_KNOWN = 100  # responses that are kept once they are computed
+
+Codes = Sequence[int] | np.ndarray
+Source = Literal["measured", "features"]
+Treatment = Mapping[int, float]
+"""Dose of each intervention, by its id."""
 
 
 class CarriedResponse(NamedTuple):
-    """What a context is predicted to do, ``(genes,)`` each."""
+    """What a context is predicted to do."""
 
     change: np.ndarray
-    """Of fourth roots of shares."""
+    """Of fourth roots of shares ``(genes,)``."""
     log_correction: np.ndarray
-    """Of the log-expression that the network expects of untreated cells: what these really have."""
+    """Of the log-expression that the network expects of untreated cells: what these really have ``(genes,)``."""
+    source: Source
+    """Whether the perturbation was measured, or others with feature vectors were."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,8 @@ class MeasuredResponses:
 
     Parameters
     ----------
-    codes
-        Conditions of the groups ``(groups, conditions)``, as of :func:`group_codes`.
+    codes, doses
+        Conditions of the groups, as of :class:`Groups`.
     n_cells
         Cells in each ``(groups,)``.
     counts
@@ -57,8 +60,8 @@ class MeasuredResponses:
     expected
         What the network expects of them, library sizes times shares, summed ``(groups, genes)``; of groups that are
         treated it is not looked at.
-    n_interventions
-        Number of last columns of ``codes`` that are the interventions, a set; the others are the identity.
+    features
+        Feature vectors of all interventions ``(interventions, features)``, if they have them.
     min_cells
         Smallest number of cells from which a response is read, treated and untreated each.
 
@@ -67,62 +70,83 @@ class MeasuredResponses:
     >>> import numpy as np
     >>> codes = np.array([[0, -2], [0, 5], [1, -2]])  # context 0 untreated and treated with 5, context 1 untreated
     >>> counts = 1000 * np.array([[90.0, 10.0], [60.0, 40.0], [90.0, 10.0]])
-    >>> measured = MeasuredResponses(codes, np.full(3, 50), counts, counts, n_interventions=1)
-    >>> change = measured.carried([1], own=[], asked=[5]).change
+    >>> measured = MeasuredResponses(codes, np.array([[0.0], [1.0], [0.0]]), np.full(3, 50), counts, counts)
+    >>> change = measured.carried([1], own={}, asked={5: 1.0}).change
     >>> shares = ((counts[2] / counts[2].sum()) ** 0.25 + change) ** 4
     >>> (100 * shares / shares.sum()).round().tolist()
     [60.0, 40.0]
     """
 
     codes: np.ndarray
+    doses: np.ndarray
     n_cells: np.ndarray
     counts: np.ndarray
     expected: np.ndarray
-    n_interventions: int
+    features: np.ndarray | None = None
     min_cells: int = 20
     _known: dict[object, CarriedResponse | None] = field(default_factory=dict, repr=False)
+    _others: dict[object, dict[int, Change]] = field(default_factory=dict, repr=False)
 
-    def carried(self, identity: Sequence[int], own: Sequence[int], asked: Sequence[int]) -> CarriedResponse | None:
-        """The response of a context, its own if that was measured, or else that of contexts like it.
+    def carried(self, identity: Codes, own: Treatment, asked: Treatment) -> CarriedResponse | None:
+        """The response of a context.
 
         Parameters
         ----------
         identity
             Codes of the context.
         own, asked
-            Ids of the interventions that the cells had, and that are asked for; an order is no matter.
+            Interventions that the cells had, and that are asked for.
 
         Returns
         -------
-        ``None`` if the network must be asked: there are no untreated cells of the context, or no context shows the
-        response to exactly these interventions.
+        ``None`` if the network must be asked: there are no untreated cells of the context, or nothing that was measured
+        tells of these interventions.
         """
-        key = (tuple(identity), frozenset(own), frozenset(asked))
+        key = (tuple(identity), frozenset(own.items()), frozenset(asked.items()))
         if key not in self._known:
             if len(self._known) >= N_KNOWN:
                 self._known.clear()
-            self._known[key] = self._computed(np.asarray(identity), sorted(set(own)), sorted(set(asked)))
+            self._known[key] = self._computed(np.asarray(identity), own, asked)
         return self._known[key]
 
-    def has_measured(self, identity: Sequence[int], parts: Sequence[int]) -> bool:
+    def has_measured(self, identity: Codes, treatment: Treatment) -> bool:
         """Whether enough cells of a context were measured with exactly these interventions."""
         codes = np.asarray(identity)
         told = np.flatnonzero(codes != NOT_TOLD)
-        here = (self.codes[:, told] == codes[told]).all(1) & self._has(sorted(set(parts)))
+        here = (self.codes[:, told] == codes[told]).all(1) & self._has(treatment)
         return bool(self.n_cells[here].sum() >= self.min_cells)
 
-    def _computed(self, identity: np.ndarray, own: Sequence[int], asked: Sequence[int]) -> CarriedResponse | None:
+    def _computed(self, identity: np.ndarray, own: Treatment, asked: Treatment) -> CarriedResponse | None:
         correction = self._log_correction(identity)
-        before, after = (self._change(identity, parts) for parts in (own, asked))
-        if correction is None or before is None or after is None:
+        if correction is None:
             return None
-        return CarriedResponse(after - before, correction)
+        change = np.zeros(self.counts.shape[1])
+        source: Source = "measured"
+        for treatment, sign in ((own, -1), (asked, 1)):
+            found = self._change(identity, treatment)
+            if found is None and len(treatment) == 1:
+                ((part, dose),) = treatment.items()
+                found, source = self._like_others(identity, part, dose), "features"
+            if found is None:
+                return None
+            change += sign * shrunk(found)
+        return CarriedResponse(change, correction, source)
 
-    def _change(self, identity: np.ndarray, parts: Sequence[int]) -> np.ndarray | None:
+    def _change(self, identity: np.ndarray, treatment: Treatment) -> Change | None:
+        """Of a treatment as it was measured, or of one perturbation between doses that were."""
+        if not treatment:
+            return Change(*np.zeros((2, self.counts.shape[1])))
+        measured = self._of_contexts(identity, treatment)
+        if measured is None and len(treatment) == 1:
+            ((part, dose),) = treatment.items()
+            return self._between_doses(identity, part, dose)
+        return measured
+
+    def _of_contexts(self, identity: np.ndarray, treatment: Treatment) -> Change | None:
         """Contexts differ in the conditions that are told, the last of which are let go until some context serves."""
-        if not parts:
-            return np.zeros(self.counts.shape[1])
-        treated, untreated = self._has(parts), self._has([])
+        treated, untreated = self._has(treatment), self._has({})
+        if self.n_cells[treated].sum() < self.min_cells:
+            return None
         told = np.flatnonzero(identity != NOT_TOLD)
         for n_conditions in range(len(told), -1, -1):
             columns = told[:n_conditions]
@@ -133,12 +157,45 @@ class MeasuredResponses:
             here = np.flatnonzero((contexts == identity[columns]).all(1) & (n_of[0] >= self.min_cells))
             both = np.flatnonzero(np.minimum(*n_of) >= self.min_cells)
             if len(here) and len(both):
-                return _regression(totals[0], totals[1], here[0], both)
+                return context_regression(totals[0], totals[1], here[0], both)
         return None
+
+    def _between_doses(self, identity: np.ndarray, part: int, dose: float) -> Change | None:
+        alone = self._slots == part
+        alone &= ((self._slots >= 0).sum(1) == 1)[:, None]
+        levels = np.unique(self.doses[alone])
+        levels = levels[np.isfinite(levels)]
+        found = {level: change for level in levels if (change := self._of_contexts(identity, {part: level}))}
+        if not found or not np.isfinite(dose):
+            return None
+        known = np.array(list(found))
+        scale, position = np.log1p(np.append(0.0, known) / known[0]), np.log1p(dose / known[0])
+        weights = np.array([np.interp(position, scale, level) for level in np.eye(len(scale))])
+        return mixed(list(found.values()), weights[1:])
+
+    def _like_others(self, identity: np.ndarray, part: int, dose: float) -> Change | None:
+        """Of one perturbation like those to others at the same dose."""
+        if self.features is None:
+            return None
+        key = (tuple(identity), dose)
+        if key not in self._others:
+            self._others.clear()  # they are many
+            parts = np.unique(self._slots[self._slots >= 0]).tolist()
+            self._others[key] = {
+                other: change for other in parts if (change := self._change(identity, {other: dose})) is not None
+            }
+        others = self._others[key]
+        if len(others) < MIN_PERTURBATIONS:
+            return None
+        changes = list(others.values())
+        weights = feature_weights(
+            self.features[list(others)], self.features[part], np.stack([change.mean for change in changes])
+        )
+        return mixed(changes, weights)
 
     def _log_correction(self, identity: np.ndarray) -> np.ndarray | None:
         """Log-ratio ``(genes,)`` of what untreated cells of a context have to what the network expects of them."""
-        untreated = self._has([])
+        untreated = self._has({})
         told = np.flatnonzero(identity != NOT_TOLD)
         for n_conditions in range(len(told), -1, -1):
             columns = told[:n_conditions]
@@ -148,9 +205,17 @@ class MeasuredResponses:
                 return np.log((real + 0.5) / (expected + 0.5))
         return None
 
-    def _has(self, parts: Sequence[int]) -> np.ndarray:
+    @property
+    def _slots(self) -> np.ndarray:
+        """Ids of the interventions of the groups ``(groups, slots)``."""
+        return self.codes[:, self.codes.shape[1] - self.doses.shape[1] :]
+
+    def _has(self, treatment: Treatment) -> np.ndarray:
         """Which groups had exactly these interventions ``(groups,)``."""
-        return have_exactly(self.codes[:, self.codes.shape[1] - self.n_interventions :], parts)
+        there = have_exactly(self._slots, list(treatment))
+        for part, dose in treatment.items():
+            there &= ((self._slots == part) & (self.doses == dose)).any(1)
+        return there
 
     def _totals(self, context_of: np.ndarray, n_contexts: int, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cells and counts of some of the groups in every context: ``(contexts,)`` and ``(contexts, genes)``."""
@@ -158,102 +223,3 @@ class MeasuredResponses:
         np.add.at(n_cells, context_of[which], self.n_cells[which])
         np.add.at(counts, context_of[which], self.counts[which])
         return n_cells, counts
-
-
-def _regression(untreated: np.ndarray, treated: np.ndarray, here: int, both: np.ndarray) -> np.ndarray:
-    """Change ``(genes,)`` of one context, from those with ``both`` kinds of cells.
-
-    Parameters
-    ----------
-    untreated, treated
-        Total counts ``(contexts, genes)``.
-    here
-        The context.
-    both
-        The contexts that were measured.
-    """
-    if here in both:
-        both = np.array([here])
-    least = np.maximum(np.minimum(untreated[both].sum(1), treated[both].sum(1)), 1)[:, None]
-    before, after = (_shares(counts[both]) for counts in (untreated, treated))
-    changes = (after + 1 / least) ** POWER - (before + 1 / least) ** POWER  # a molecule of the smaller group is added
-    roots = (_shares(untreated) + 0.5 / untreated.sum(1, keepdims=True).clip(min=1)) ** POWER
-    distances = ((roots[both][:, None] - roots[both][None]) ** 2).sum(2) if len(both) > 2 else None
-    bandwidth = DEFAULT_BANDWIDTH if distances is None else _bandwidth(distances, changes, roots[both], after)
-    weights = _weights(((roots[both] - roots[here]) ** 2).sum(1), bandwidth)
-    noise = 1 / (untreated[both].sum(1, keepdims=True).clip(min=1) * (before + 1 / least) ** (2 * POWER))
-    noise += 1 / (treated[both].sum(1, keepdims=True).clip(min=1) * (after + 1 / least) ** (2 * POWER))
-    return _shrunk(weights @ changes, POWER**2 * weights**2 @ noise)
-
-
-def _shrunk(change: np.ndarray, variance: np.ndarray) -> np.ndarray:
-    """Changes drawn towards none by as much as chance makes of them: the positive part of James and Stein's rule."""
-    return change * np.maximum(1 - variance / np.maximum(change**2, np.finfo(float).tiny), 0)
-
-
-def _bandwidth(distances: np.ndarray, changes: np.ndarray, roots: np.ndarray, after: np.ndarray) -> float:
-    """The bandwidth with which contexts predict each other best.
-
-    Parameters
-    ----------
-    distances
-        Squared distances ``(contexts, contexts)``.
-    changes
-        Their changes ``(contexts, genes)``, of fourth roots.
-    roots
-        Fourth roots of their untreated shares.
-    after
-        Their treated shares.
-
-    Returns
-    -------
-    The one of least error: Hellinger's distance, squared, of predicted to real shares, over that without a change.
-    """
-    apart = distances + np.diag(np.full(len(distances), np.inf))
-    no_change = _hellinger(responded(roots, np.zeros_like(roots)), after)
-    errors = []
-    for bandwidth in BANDWIDTHS:
-        weights = np.stack([_weights(row, bandwidth) for row in apart])
-        errors.append((_hellinger(responded(roots, weights @ changes), after) / no_change).mean())
-    return BANDWIDTHS[int(np.argmin(errors))]
-
-
-def _weights(distances: np.ndarray, bandwidth: float) -> np.ndarray:
-    """Weights ``(contexts,)`` by squared distance, relative to the nearest."""
-    nearest = max(distances.min(), np.finfo(float).tiny)
-    weights = np.exp(-(distances / nearest - 1) / bandwidth)
-    return weights / weights.sum()
-
-
-def responded(roots: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Shares ``(rows, genes)`` after a change of their fourth roots, none of which falls below half of what it was."""
-    shares = np.maximum(roots + change, roots / 2) ** (1 / POWER)
-    return shares / shares.sum(-1, keepdims=True)
-
-
-def _hellinger(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    return ((np.sqrt(one) - np.sqrt(other)) ** 2).sum(1)
-
-
-def _shares(counts: np.ndarray) -> np.ndarray:
-    return counts / counts.sum(1, keepdims=True).clip(min=1)
-
-
-def group_codes(codes: np.ndarray, n_interventions: int) -> tuple[np.ndarray, np.ndarray]:
-    """Groups of cells with the same conditions, whatever the order of their interventions.
-
-    Parameters
-    ----------
-    codes
-        Categories of the cells ``(cells, conditions)``, as of :func:`condition_codes`.
-    n_interventions
-        Number of last columns that are the interventions.
-
-    Returns
-    -------
-    Codes of the groups ``(groups, conditions)``, and the group of each cell ``(cells,)``.
-    """
-    split = codes.shape[1] - n_interventions
-    ordered = np.concatenate([codes[:, :split], -np.sort(-codes[:, split:], axis=1)], axis=1)
-    groups, group_of = np.unique(ordered, axis=0, return_inverse=True)
-    return groups, group_of.ravel()

@@ -27,8 +27,9 @@ from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize
 
 from ._batch import gene_frequencies
 from ._carried import carried_to
+from ._context_regression import POWER
 from ._denoiser import Conditions, Denoiser, InterventionKind
-from ._measured_responses import POWER, MeasuredResponses
+from ._measured_responses import MeasuredResponses
 from ._process import DiffusionModule
 
 N_READINGS, N_READ = 8, 4

@@ -138,6 +138,12 @@ class EffectNetwork(nn.Module):
             self.half_dose.fill_(known.median())
             self.half_dose[trained] = known
 
+    @property
+    def features(self) -> Tensor | None:
+        """Feature vectors ``(interventions, n_features)``, if there are any."""
+        table = next((part for part in self.embed.modules() if isinstance(part, FeatureEmbedding)), None)
+        return None if table is None else table.vectors
+
     def _feature_table(self) -> FeatureEmbedding:
         tables = [part for part in self.embed.modules() if isinstance(part, FeatureEmbedding)]
         if not tables:
