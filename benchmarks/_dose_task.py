@@ -24,7 +24,6 @@ NUMBER_KINDS = ("sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid"
 TRAINED = (0.1, 0.3, 1.0, 3.0, 10.0)
 SPANS = {"seen": (0.3, 3.0), "between": (0.17, 0.55, 1.7, 5.5), "beyond": (30.0,)}
 DOSES = {dose: span for span, doses in SPANS.items() for dose in doses}
-CARRIED = "carried over"  # from doses that were measured: the default; the other models ask their network alone
 RESPONDING = 0.25  # smallest true change of mean log expression, at the largest dose, of a gene that responds
 
 Curves = Mapping[float, NDArray[np.float64]]  # dose -> mean log expression (genes,)
@@ -47,7 +46,9 @@ def dose_model(adata: AnnData, kind: str, settings: Settings, seed: int) -> Toke
 
 
 def dose_scores(adata: AnnData, kinds: Sequence[str], settings: Settings, seed: int) -> pd.DataFrame:
-    """Score the curves of every kind of embedding, of baselines, and of as many cells from the truth.
+    """Score the curves of the network with every kind of embedding, of baselines, and of as many cells from the truth.
+
+    The first model also carries over what was measured at other doses, as is the default.
 
     Parameters
     ----------
@@ -74,7 +75,8 @@ def dose_scores(adata: AnnData, kinds: Sequence[str], settings: Settings, seed: 
         responding = np.abs(truth[max(DOSES)] - truth[0.0]) > RESPONDING
         curves = baseline_curves(adata, controls, perturbation, seed)
         curves |= {kind: _predicted(model, perturbation, chosen, seed, False) for kind, model in models.items()}
-        curves[CARRIED] = _predicted(next(iter(models.values())), perturbation, chosen, seed, True)
+        first, model = next(iter(models.items()))
+        curves[f"{first}: carried over"] = _predicted(model, perturbation, chosen, seed, True)
         for name, curve in curves.items():
             rows += [
                 {"perturbation": perturbation, "dose": dose, "span": span, "prediction": name}

@@ -72,7 +72,7 @@ def response_predictions(
     for share in keep:
         cells = predictions_of(model, fold, starts, options, keep=share)
         counts["coupled" if share is None else f"keep {share:g}"] = [predicted.X for predicted in cells]
-        if share is None and any((predicted.obs["response"] == "measured").any() for predicted in cells):
+        if share is None and any((predicted.obs["response"] != "network").any() for predicted in cells):
             of_network = predictions_of(model, fold, starts, options, keep=None, measured=False)
             counts["coupled, network only"] = [predicted.X for predicted in of_network]
     return {name: predicted_cells(fold, cells) for name, cells in counts.items()}

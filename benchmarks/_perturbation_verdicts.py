@@ -10,7 +10,11 @@ import pandas as pd
 from benchmarks._perturbation_table import SCORES, summary_of
 
 LIMITS = ("real_half", "real cells")
-DEFAULTS = ("effect: coupled", "sinusoidal: generate", "sinusoidal")  # of the package, in one task or another
+DEFAULTS = (
+    "effect: coupled",
+    "sinusoidal: generate",
+    "sinusoidal: carried over",
+)  # of the package, in one task or another
 TRAINED = ("latent_scvi",)  # models of others
 
 
