@@ -47,9 +47,9 @@ class Perturbation(Generation):
         more probable. So a cell keeps its library size, and whatever the perturbation does not concern. How they change
         is carried over from training cells that were measured with the perturbation and without, those like the given
         cells above all (:class:`scdiffgen.module.MeasuredResponses`); at a dose that was not measured, from the doses
-        below and above; of a perturbation that was not, by its feature vector, from those that were. Where all this says
-        nothing, as of a combination never measured, the effect network reads the change from a few molecules of the
-        cell.
+        below and above; of a perturbation that was not, by its feature vector, from those that were. Where all this
+        says nothing, as of a combination never measured, the effect network reads the change from a few molecules of
+        the cell.
 
         *Grown again*: the cell is thinned to a share of its molecules, and grown under its own conditions with those
         given in their place. Other processes than thinning lead it to noise and back, as their options say.
