@@ -142,7 +142,7 @@ def treated() -> TokenDiffusion:
     adata.X = random.poisson(random.gamma(5, 1, (3, adata.n_vars)).repeat(200, 0) * 3).astype(np.float32)
     stimulated = (np.arange(600) % 2 == 1) & (adata.obs["cell_type"] != "c").to_numpy()
     adata.X[stimulated, 0] += random.poisson(60, stimulated.sum())
-    adata.X[stimulated, 1] = random.poisson(2, stimulated.sum())
+    adata.X[stimulated, 1] = random.poisson(0.2, stimulated.sum())
     adata.obs["stim"] = np.where(stimulated, "IFN", "control")
     TokenDiffusion.setup_anndata(adata, labels_key="cell_type", perturbation_key="stim")
     scvi.settings.seed = 0
@@ -165,7 +165,7 @@ def test_a_response_is_carried_over_from_where_it_was_measured(treated: TokenDif
     }
     change = (seen["IFN"] / seen["IFN"].sum()) / (seen["control"] / seen["control"].sum())
     assert made[0] / own[0] > 0.6 * change[0] > 1
-    assert made[1] / own[1] < 1.6 * change[1] < 1
+    assert change[1] < 0.03 and made[1] / own[1] < 0.06
 
     halved = predict(treated, None, {"stim": "IFN"}, indices=untreated, guidance_scale={"stim": 0.5})
     assert own[0] < np.asarray(halved.X.sum(0)).ravel()[0] / halved.X.sum() < made[0]

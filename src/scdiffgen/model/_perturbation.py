@@ -348,9 +348,8 @@ class Perturbation(Generation):
             carried = carried_to(remembered, self.module.specs, own, new, n_cells=len(counts))
             if not carried.known.any():
                 return of_network(counts, own, new), carried.source
-            change = self.module.effect_scale(guidance_scale) * carried.change
-            thinning = self._thinning("predict_perturbation")
-            twins = thinning.respond(counts, own, change, carried.log_correction, generator)
+            scale = self.module.effect_scale(guidance_scale)
+            twins = self._thinning("predict_perturbation").respond(counts, own, carried, scale, generator)
             if not carried.known.all():
                 twins = torch.where(carried.known[:, None], twins, of_network(counts, own, new))
             return twins, carried.source

@@ -20,9 +20,10 @@ SOURCES = ("network", "measured", "features")
 
 
 class Carried(NamedTuple):
-    """Responses of some cells; zeros where the network must be asked."""
+    """Responses of some cells; none where the network must be asked."""
 
     change: Tensor  # of fourth roots of shares (cells, genes)
+    before: Tensor  # fourth roots of the shares of cells of their kind, before (cells, genes)
     log_correction: Tensor  # of the logarithm of the expression that is expected (cells, genes)
     source: Tensor  # positions among SOURCES (cells,)
 
@@ -62,6 +63,7 @@ def carried_to(
     columns = (before.codes, after.codes[:, n_identity:], before.doses, after.doses)
     kinds, kind_of = np.unique(np.hstack(columns), axis=0, return_inverse=True)
     responses: list[CarriedResponse | None] = []
+    n_genes = measured.counts.shape[1]
     for kind in kinds:
         identity, *sets = np.split(kind, n_identity + np.cumsum([0, *n_slots, n_slots[0]]))
         had, wanted = (
@@ -70,15 +72,13 @@ def carried_to(
         )
         left_out = unmeasured_only and (not wanted or measured.has_measured(identity, wanted))
         responses.append(None if left_out else measured.carried(identity, had, wanted))
-    tables = np.zeros((2, len(kinds), measured.counts.shape[1]))
-    for row, response in enumerate(responses):
-        if response is not None:
-            tables[:, row] = response.change, response.log_correction
+    nothing = np.stack([np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes)])
+    tables = np.stack([nothing if response is None else np.stack(response[:3]) for response in responses], axis=1)
     sources = torch.tensor([SOURCES.index("network" if r is None else r.source) for r in responses])
     device = own[specs[-1].name].told.device
     rows = torch.from_numpy(kind_of.ravel()).to(device)
-    change, correction = (torch.from_numpy(table).float().to(device)[rows] for table in tables)
-    return Carried(change, correction, sources.to(device)[rows])
+    change, roots, correction = (torch.from_numpy(table).float().to(device)[rows] for table in tables)
+    return Carried(change, roots, correction, sources.to(device)[rows])
 
 
 def to_arrays(conditions: Conditions) -> dict[str, Parts[np.ndarray]]:

@@ -100,8 +100,8 @@ def _weights(distances: np.ndarray, bandwidth: float) -> np.ndarray:
 
 
 def responded(roots: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Shares ``(rows, genes)`` after a change of their fourth roots, none of which falls below half of what it was."""
-    shares = np.maximum(roots + change, roots / 2) ** (1 / POWER)
+    """Shares ``(rows, genes)`` after a change of their fourth roots, none of which falls below a tenth."""
+    shares = np.maximum(roots + change, roots / 10) ** (1 / POWER)
     return shares / shares.sum(-1, keepdims=True)
 
 

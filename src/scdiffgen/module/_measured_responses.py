@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ._context_regression import Change, context_regression, mixed, shrunk
+from ._context_regression import POWER, Change, context_regression, mixed, shrunk
 from ._feature_regression import MIN_PERTURBATIONS, feature_weights
 from ._library_size import NOT_TOLD, have_exactly
 
@@ -39,6 +39,8 @@ class CarriedResponse(NamedTuple):
 
     change: np.ndarray
     """Of fourth roots of shares ``(genes,)``."""
+    before: np.ndarray
+    """Fourth roots of the shares of cells of the context as they were ``(genes,)``."""
     log_correction: np.ndarray
     """Of the log-expression that the network expects of untreated cells: what these really have ``(genes,)``."""
     source: Source
@@ -117,20 +119,21 @@ class MeasuredResponses:
         return bool(self.n_cells[here].sum() >= self.min_cells)
 
     def _computed(self, identity: np.ndarray, own: Treatment, asked: Treatment) -> CarriedResponse | None:
-        correction = self._log_correction(identity)
-        if correction is None:
+        untreated = self._untreated(identity)
+        if untreated is None:
             return None
-        change = np.zeros(self.counts.shape[1])
+        root, correction = untreated
+        changes = []
         source: Source = "measured"
-        for treatment, sign in ((own, -1), (asked, 1)):
+        for treatment in (own, asked):
             found = self._change(identity, treatment)
             if found is None and len(treatment) == 1:
                 ((part, dose),) = treatment.items()
                 found, source = self._like_others(identity, part, dose), "features"
             if found is None:
                 return None
-            change += sign * shrunk(found)
-        return CarriedResponse(change, correction, source)
+            changes.append(shrunk(found))
+        return CarriedResponse(changes[1] - changes[0], np.maximum(root + changes[0], root / 10), correction, source)
 
     def _change(self, identity: np.ndarray, treatment: Treatment) -> Change | None:
         """Of a treatment as it was measured, or of one perturbation between doses that were."""
@@ -193,8 +196,8 @@ class MeasuredResponses:
         )
         return mixed(changes, weights)
 
-    def _log_correction(self, identity: np.ndarray) -> np.ndarray | None:
-        """Log-ratio ``(genes,)`` of what untreated cells of a context have to what the network expects of them."""
+    def _untreated(self, identity: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+        """Fourth roots of shares ``(genes,)`` of untreated cells, and log-ratio to what the network expects of them."""
         untreated = self._has({})
         told = np.flatnonzero(identity != NOT_TOLD)
         for n_conditions in range(len(told), -1, -1):
@@ -202,7 +205,7 @@ class MeasuredResponses:
             rows = untreated & (self.codes[:, columns] == identity[columns]).all(1)
             if self.n_cells[rows].sum() >= self.min_cells:
                 real, expected = self.counts[rows].sum(0), self.expected[rows].sum(0)
-                return np.log((real + 0.5) / (expected + 0.5))
+                return ((real + 0.5) / (real + 0.5).sum()) ** POWER, np.log((real + 0.5) / (expected + 0.5))
         return None
 
     @property

@@ -26,7 +26,7 @@ from scdiffgen.diffusion import (
 from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize
 
 from ._batch import gene_frequencies
-from ._carried import carried_to
+from ._carried import Carried, carried_to
 from ._context_regression import POWER
 from ._denoiser import Conditions, Denoiser, InterventionKind
 from ._measured_responses import MeasuredResponses
@@ -126,8 +126,7 @@ class ThinningModule(DiffusionModule):
         )
         if not carried.known.any():
             return grown
-        change = carried.change * self.effect_scale(guidance_scale)
-        moved = self.respond(grown.to_sparse_csr(), untreated, change, carried.log_correction, generator)
+        moved = self.respond(grown.to_sparse_csr(), untreated, carried, self.effect_scale(guidance_scale), generator)
         return torch.where(carried.known[:, None], moved, grown)
 
     def draw(
@@ -200,26 +199,29 @@ class ThinningModule(DiffusionModule):
         self,
         counts: Tensor,
         own: Conditions,
-        change: Tensor,
-        log_correction: Tensor,
+        carried: Carried,
+        scale: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Move whole cells by a change of their expected expression.
+        """Move whole cells as was measured in others.
+
+        A fall is the same difference of fourth roots in all cells of a kind, or the same ratio, whichever is smaller.
 
         Parameters
         ----------
         counts, own
             CSR counts ``(cells, genes)``, and their conditions.
-        change
-            Of the fourth roots of their shares ``(cells, genes)``.
-        log_correction
-            What the logarithm of the expression that is expected of them lacks ``(cells, genes)``.
+        carried
+            How cells of their kind respond.
+        scale
+            Factor of the response.
         generator
             Source of randomness.
         """
-        log_prob = (self.expression(counts, own).log() + log_correction).log_softmax(1)
-        root = (POWER * log_prob).exp()
-        changed = torch.maximum(root + change, root / 2).log() / POWER
+        log_prob = (self.expression(counts, own).log() + carried.log_correction).log_softmax(1)
+        root, change = (POWER * log_prob).exp(), scale * carried.change
+        ratio = (1 + change / carried.before).clamp(min=0.1, max=1)
+        changed = torch.maximum(root + change, root * ratio).log() / POWER
         return self.couple(counts.to_dense(), log_prob, changed - log_prob, generator)
 
     def couple(
