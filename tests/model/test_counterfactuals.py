@@ -185,6 +185,24 @@ def test_the_network_alone_can_be_asked(treated: TokenDiffusion, dosed: TokenDif
         assert set(at_dose.obs["response"]) == {said}
 
 
+@pytest.mark.parametrize("more_genes", [0, 1])
+def test_a_grown_model_knows_responses_of_its_reference(treated: TokenDiffusion, more_genes: int) -> None:
+    """The new cells are untreated ones of a new type, with a perturbation of their own in a combination."""
+    random = np.random.default_rng(1)
+    names = [*treated.adata.var_names, *["new"][:more_genes]]
+    obs = pd.DataFrame(
+        {"cell_type": "d", "stim": np.repeat(["control", "X+Y"], 60)}, index=[f"n{i}" for i in range(120)]
+    )
+    cells = AnnData(random.poisson(10, (120, len(names))).astype(np.float32), obs, pd.DataFrame(index=names))
+    query = TokenDiffusion.load_query_data(cells, treated)
+    query.train(max_epochs=1, batch_size=64, **QUIET)
+    twins = predict(query, None, {"stim": "IFN"}, indices=np.arange(60))
+    assert set(twins.obs["response"]) == {"network" if more_genes else "measured"}
+    if not more_genes:
+        assert twins.X[:, 0].sum() > 1.5 * cells.X[:60, 0].sum() and twins.X[:, 1].sum() < 0.1 * cells.X[:60, 1].sum()
+    assert set(predict(query, None, {"stim": "X+Y"}, indices=np.arange(60)).obs["response"]) == {"measured"}
+
+
 def test_a_treated_cell_can_be_sent_back(treated: TokenDiffusion) -> None:
     stimulated = np.flatnonzero(treated.adata.obs["stim"] == "IFN")
     back = predict(treated, None, {"stim": "control"}, indices=stimulated)

@@ -73,8 +73,9 @@ class Query(Saving):
         Returns
         -------
         The model of the new cells. It generates at once, and learns by :meth:`train`. Library sizes are those of the
-        reference's cells until then, and those of the new cells after it. What is frozen is not saved with a model: one
-        that is loaded trains all of its weights.
+        reference's cells until then, and those of the new cells after it; responses that were measured, those of both,
+        unless there are new genes. What is frozen is not saved with a model: one that is loaded trains all of its
+        weights.
 
         Raises
         ------
@@ -117,6 +118,7 @@ class Query(Saving):
         for name, value in vars(reference).items():
             if name.endswith("_") and name not in NOT_REMEMBERED:
                 setattr(model, name, deepcopy(value))
+        model.reference_responses_ = model.training_responses_
         if model.module.n_vars > reference.module.n_vars:
             model._start_new_genes(reference.module.n_vars)
         if not unfrozen:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 
 from scdiffgen._conditions import Parts
-from scdiffgen.module import MeasuredResponses, ThinningModule, distinct_groups, to_arrays, treatment_codes
+from scdiffgen.module import ABSENT, MeasuredResponses, ThinningModule, distinct_groups, to_arrays, treatment_codes
 
 from ._cells import Cells
 from ._extension import Extension
@@ -56,12 +58,15 @@ class TrainingMemory(Extension):
             if self.module.denoiser.unaffected(conditions, len(there)).any():
                 library = self.module.library(there)[:, None]
                 expected.index_add_(0, rows, (library * self.module.expression(there, conditions)).double())
-        self.training_responses_ = {
-            **groups._asdict(),
-            "n_cells": np.bincount(group_of),
-            "counts": counts.float().cpu().numpy(),
-            "expected": expected.float().cpu().numpy(),
-        }
+        self.training_responses_ = together(
+            {
+                **groups._asdict(),
+                "n_cells": np.bincount(group_of),
+                "counts": counts.float().cpu().numpy(),
+                "expected": expected.float().cpu().numpy(),
+            },
+            getattr(self, "reference_responses_", {}),  # of a model that was grown
+        )
 
     def _measured_responses(self) -> MeasuredResponses | None:
         """What was remembered; nothing if there is nothing, or genes came since."""
@@ -75,3 +80,22 @@ class TrainingMemory(Extension):
         """Let the module know what was measured."""
         if isinstance(self.module, ThinningModule):
             self.module.measured = self._measured_responses()
+
+
+def together(new: dict[str, np.ndarray], known: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What is remembered of new cells, and of others before, unless those have other genes.
+
+    Parameters
+    ----------
+    new, known
+        Arguments of :class:`MeasuredResponses`; known cells may have fewer slots of interventions, or be none.
+    """
+    if not known or known["counts"].shape[1] != new["counts"].shape[1]:
+        return new
+    missing = ((0, 0), (0, new["doses"].shape[1] - known["doses"].shape[1]))
+    padded = {
+        **known,
+        "codes": np.pad(known["codes"], missing, constant_values=ABSENT),
+        "doses": np.pad(known["doses"], missing),
+    }
+    return {name: np.concatenate([array, padded[name]]) for name, array in new.items()}

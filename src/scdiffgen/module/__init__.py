@@ -10,7 +10,7 @@ from ._joint_library_size import JointLibrarySizes
 from ._latent import LatentModule
 from ._latent_options import LatentOptions
 from ._library_from_tokens import LibraryFromTokens, library_from_tokens
-from ._library_size import LibrarySizeModel, condition_codes
+from ._library_size import ABSENT, LibrarySizeModel, condition_codes
 from ._measured_responses import MeasuredResponses
 from ._path import growth_path
 from ._process import DiffusionModule, Predictor
@@ -20,6 +20,7 @@ from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_ba
 from ._token_readings import activation_gradient, attention_weights, contributions, encoder_weights
 
 __all__ = [
+    "ABSENT",
     "PROCESSES",
     "SOURCES",
     "Carried",
