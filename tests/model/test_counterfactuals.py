@@ -221,3 +221,26 @@ def test_cells_generated_under_a_treatment_that_their_type_never_had_respond_as_
     assert made.obs["unseen_in_training"].tolist() == [True] * 150 + [False] * 300
     assert new[0] > 1.5 * control[0] and new[1] < 0.6 * control[1]
     assert np.corrcoef(new[2:], control[2:])[0, 1] > np.corrcoef(new[2:], seen[2:])[0, 1]
+
+
+def test_a_knock_out_never_made_is_predicted_from_others_by_its_features() -> None:
+    """Knock-outs turn a gene of their own down and two genes up, the one or the other as their features say."""
+    adata, random = simulated_cells(700), np.random.default_rng(0)
+    features = {"KO1": [1.0, 0.0], "KO2": [0.0, 1.0], "KO3": [0.5, 0.5], "KO4": [1.0, 1.0], "KO5": [0.0, 0.5]}
+    adata.obs["guide"] = random.permuted(np.repeat(["control", "control", *features], 100))
+    adata.X = random.poisson(random.gamma(5, 1, adata.n_vars), adata.shape).astype(np.float32)
+    for gene in (0, 1):
+        adata.X[:, gene] += random.poisson([20 * features.get(guide, [0, 0])[gene] for guide in adata.obs["guide"]])
+    adata.uns["vectors"] = features
+    TokenDiffusion.setup_anndata(adata, perturbation_key="guide", perturbation_features_key="vectors")
+    scvi.settings.seed = 0
+    model = TokenDiffusion(adata, **SMALL)
+    model.train(max_epochs=2, batch_size=64, **QUIET)
+    model.add_perturbation_features({"new": [0.0, 1.0]})
+    controls = np.flatnonzero(adata.obs["guide"] == "control")
+    twins = predict(model, None, {"guide": "new"}, indices=controls)
+    assert set(twins.obs["response"]) == {"features"} and twins.obs["unseen_in_training"].all()
+    rise = np.asarray(twins.X.mean(0)).ravel() - adata.X[controls].mean(0)
+    assert abs(rise[0]) < 3 and 12 < rise[1] < 24
+    made = model.generate({"guide": "new"}, 200, n_steps=8, seed=0, silent=True)
+    assert made.X[:, 1].mean() > 1.5 * made.X[:, 0].mean()
