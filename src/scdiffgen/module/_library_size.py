@@ -13,7 +13,7 @@ parts, and what was never measured at all by 1.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -128,8 +128,7 @@ class LibrarySizeModel:
     def _same_identity(self, group: np.ndarray, among: np.ndarray) -> np.ndarray:
         """Rows of the training cells ``among`` these that have the identity of ``group``, after back-off."""
         told = np.flatnonzero(group[: self._n_identity] != NOT_TOLD)
-        for n_conditions in range(len(told), 0, -1):
-            columns = told[:n_conditions]
+        for columns in fewer_and_fewer(told):
             rows = np.flatnonzero((self.codes[:, columns] == group[columns]).all(1) & among)
             if len(rows) >= self.min_cells:
                 return rows
@@ -146,8 +145,8 @@ class LibrarySizeModel:
             return None
         log_library = np.log(self.library)
         told = np.flatnonzero(group[: self._n_identity] != NOT_TOLD)
-        for n_conditions in range(len(told), -1, -1):
-            _, identity = np.unique(self.codes[:, told[:n_conditions]], axis=0, return_inverse=True)
+        for columns in fewer_and_fewer(told):
+            _, identity = np.unique(self.codes[:, columns], axis=0, return_inverse=True)
             n_of, mean_of = zip(
                 *(_means(log_library, identity.ravel(), which) for which in (treated, controls)), strict=True
             )
@@ -155,6 +154,11 @@ class LibrarySizeModel:
             if both.any():
                 return float((mean_of[0] - mean_of[1])[both].mean())
         return None
+
+
+def fewer_and_fewer(conditions: np.ndarray) -> Iterator[np.ndarray]:
+    """All of the conditions that are told, and fewer and fewer: the last ones are let go first, until none is left."""
+    return (conditions[:n_kept] for n_kept in range(len(conditions), -1, -1))
 
 
 def have_exactly(slots: np.ndarray, parts: Sequence[int] | np.ndarray) -> np.ndarray:

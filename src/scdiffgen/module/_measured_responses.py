@@ -24,7 +24,7 @@ import numpy as np
 
 from ._context_regression import POWER, Change, context_regression, mixed, shrunk
 from ._feature_regression import MIN_PERTURBATIONS, feature_weights
-from ._library_size import NOT_TOLD, have_exactly
+from ._library_size import NOT_TOLD, fewer_and_fewer, have_exactly
 
 N_KNOWN = 100  # responses that are kept once they are computed
 
@@ -151,8 +151,7 @@ class MeasuredResponses:
         if self.n_cells[treated].sum() < self.min_cells:
             return None
         told = np.flatnonzero(identity != NOT_TOLD)
-        for n_conditions in range(len(told), -1, -1):
-            columns = told[:n_conditions]
+        for columns in fewer_and_fewer(told):
             contexts, context_of = np.unique(self.codes[:, columns], axis=0, return_inverse=True)
             n_of, totals = zip(
                 *(self._totals(context_of.ravel(), len(contexts), which) for which in (untreated, treated)), strict=True
@@ -200,8 +199,7 @@ class MeasuredResponses:
         """Fourth roots of shares ``(genes,)`` of untreated cells, and log-ratio to what the network expects of them."""
         untreated = self._has({})
         told = np.flatnonzero(identity != NOT_TOLD)
-        for n_conditions in range(len(told), -1, -1):
-            columns = told[:n_conditions]
+        for columns in fewer_and_fewer(told):
             rows = untreated & (self.codes[:, columns] == identity[columns]).all(1)
             if self.n_cells[rows].sum() >= self.min_cells:
                 real, expected = self.counts[rows].sum(0), self.expected[rows].sum(0)
