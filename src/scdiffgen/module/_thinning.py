@@ -205,7 +205,7 @@ class ThinningModule(DiffusionModule):
     ) -> Tensor:
         """Move whole cells as was measured in others.
 
-        A fall is the same difference of fourth roots in all cells of a kind, or the same ratio, whichever is smaller.
+        What rises does so by the same difference of fourth roots in all cells of a kind, what falls in the same ratio.
 
         Parameters
         ----------
@@ -220,8 +220,8 @@ class ThinningModule(DiffusionModule):
         """
         log_prob = (self.expression(counts, own).log() + carried.log_correction).log_softmax(1)
         root, change = (POWER * log_prob).exp(), scale * carried.change
-        ratio = (1 + change / carried.before).clamp(min=0.1, max=1)
-        changed = torch.maximum(root + change, root * ratio).log() / POWER
+        fallen = root * (1 + change / carried.before).clamp(min=0.1)
+        changed = torch.where(change < 0, fallen, root + change).log() / POWER
         return self.couple(counts.to_dense(), log_prob, changed - log_prob, generator)
 
     def couple(
