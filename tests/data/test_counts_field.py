@@ -59,6 +59,19 @@ def test_counts_of_every_form_and_type_are_accepted_and_unchanged(form: str, dty
     assert manager.summary_stats.n_cells == 60
 
 
+def test_indices_of_two_types_become_alike() -> None:
+    """As in files that were written piece by piece; SciPy would copy all indices for each mini-batch."""
+    x = sparse.csr_matrix(COUNTS.astype(np.float32))
+    data, indices = x.data, x.indices
+    x.indptr = x.indptr.astype(np.int64)
+    adata = annotated(x)
+    assert adata.X.indptr.dtype != adata.X.indices.dtype
+    CountsField("X", layer=None).register_field(adata)
+    assert adata.X.indptr.dtype == adata.X.indices.dtype
+    assert np.shares_memory(adata.X.data, data) and np.shares_memory(adata.X.indices, indices)
+    np.testing.assert_array_equal(adata.X.toarray(), COUNTS)
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("block_values", [1, 20, 2**24])
 def test_faults_are_counted_as_numpy_counts_them(form: str, block_values: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,6 +105,8 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
         raise TypeError(f"values of dtype {matrix.dtype} are no counts")
     if sparse.issparse(matrix) and matrix.format not in ("csr", "csc"):
         matrix = matrix.tocsr()
+    if sparse.issparse(matrix) and has_mixed_indices(matrix):
+        matrix = alike_indices(matrix)
     by_column = getattr(matrix, "format", None) == "csc"
     length, width = matrix.shape[::-1] if by_column else matrix.shape
     step = max(1, BLOCK_VALUES // max(1, width))
@@ -117,6 +119,16 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
         block = matrix[:, span] if by_column else matrix[span]
         block = block.compute(scheduler="synchronous") if lazy else block
         yield (0, start, block) if by_column else (start, 0, block)
+
+
+def has_mixed_indices(matrix: Any) -> bool:
+    """Whether the indices of a CSR or CSC matrix are of two types, so that SciPy copies all of them for a slice."""
+    return matrix.indices.dtype != matrix.indptr.dtype
+
+
+def alike_indices(matrix: Any) -> Any:
+    """The same matrix with indices of one type; values are shared, and so are indices if they are small enough."""
+    return type(matrix)((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def _add_faults(report: CountReport, row: int, column: int, block: Any) -> None:

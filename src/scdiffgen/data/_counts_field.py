@@ -12,7 +12,7 @@ from scipy import sparse
 from scvi import settings
 from scvi.data.fields import LayerField
 
-from scdiffgen.data._counts import LARGEST_LIBRARY, CountReport, check_counts
+from scdiffgen.data._counts import LARGEST_LIBRARY, CountReport, alike_indices, check_counts, has_mixed_indices
 from scdiffgen.data._messages import counted, did_you_mean, listed
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ class CountsField(LayerField):
     """Molecule counts in ``adata.X`` or a layer: finite non-negative integers, all of them.
 
     Counts stored by columns (CSC, or a Fortran-ordered array) and SciPy's sparse arrays are replaced by a CSR matrix or
-    array with the same values, which is what scvi-tools' data loaders read.
+    array with the same values, which is what scvi-tools' data loaders read. So is a CSR matrix whose two indices are of
+    different types, as files have that were written piece by piece: SciPy would bring them to one type for every
+    mini-batch.
 
     Parameters
     ----------
@@ -139,6 +141,8 @@ class CountsField(LayerField):
         if sparse.issparse(matrix) and not isinstance(matrix, sparse.csr_matrix):
             logger.info("%s is replaced by a CSR matrix with the same values.", self._place)
             self._replace(adata, sparse.csr_matrix(matrix))
+        elif sparse.issparse(matrix) and has_mixed_indices(matrix):
+            self._replace(adata, alike_indices(matrix))
         elif isinstance(matrix, np.ndarray) and not matrix.flags["C_CONTIGUOUS"]:
             self._replace(adata, np.ascontiguousarray(matrix))
         elif isinstance(matrix, CSCDataset):
