@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 from scdiffgen.metrics import dose_shift
-from scdiffgen.module import Groups, MeasuredResponses, distinct_groups
+from scdiffgen.module import Groups, MeasuredResponses, distinct_groups, in_frequent_treatments
 from scdiffgen.module._feature_regression import PENALTIES
 
 NONE, TREATED, OTHER = -2, 5, 6
@@ -118,6 +118,14 @@ def test_groups_do_not_depend_on_the_order_of_interventions() -> None:
     groups, of_cells = distinct_groups(Groups(codes, doses))
     assert len(groups.codes) == 3 and of_cells[0] == of_cells[1] != of_cells[2] and of_cells[3] == of_cells[4]
     assert groups.codes[of_cells[2]].tolist() == [0, 6, 5] and groups.doses[of_cells[2]].tolist() == [1.0, 2.0]
+
+
+def test_treatments_of_few_cells_are_told_from_others() -> None:
+    codes = np.array([[0, NONE, NONE], [1, NONE, NONE], [0, 5, NONE], [1, 5, NONE], [1, 5, NONE], [0, 6, 5]])
+    doses = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [2.0, 0.0], [1.0, 1.0]])
+    n_cells = np.array([1, 1, 12, 8, 19, 20])
+    frequent = in_frequent_treatments(Groups(codes, doses), n_cells, least=20)
+    assert frequent.tolist() == [True, True, True, True, False, True]
 
 
 def test_chance_makes_hardly_a_response() -> None:

@@ -8,7 +8,16 @@ import numpy as np
 import torch
 
 from scdiffgen._conditions import Parts
-from scdiffgen.module import ABSENT, MeasuredResponses, ThinningModule, distinct_groups, to_arrays, treatment_codes
+from scdiffgen.module import (
+    ABSENT,
+    MIN_CELLS,
+    MeasuredResponses,
+    ThinningModule,
+    distinct_groups,
+    in_frequent_treatments,
+    to_arrays,
+    treatment_codes,
+)
 
 from ._cells import Cells
 from ._extension import Extension
@@ -37,7 +46,7 @@ class TrainingMemory(Extension):
         """Keep total counts of the training cells, by their conditions, if treatments are such as can be carried over.
 
         They are perturbations, which are effects, beside conditions that are categories, of one kind of counts that are
-        thinned.
+        thinned. Treatments of too few cells to tell a response, as if every cell has a dose of its own, are left out.
         """
         self.training_responses_: dict[str, np.ndarray] = {}
         specs, names = self.module.specs, self.module.denoiser.effect_names
@@ -46,13 +55,17 @@ class TrainingMemory(Extension):
             return
         cells = treatment_codes(self._training_conditions(), specs, len(self.training_library_))
         groups, group_of = distinct_groups(cells)
-        if len(groups.codes) * self.module.n_vars > LARGEST:
+        n_cells = np.bincount(group_of)
+        kept = in_frequent_treatments(groups, n_cells, MIN_CELLS)
+        n_kept = int(kept.sum())
+        if n_kept * self.module.n_vars > LARGEST:
             return
-        counts = torch.zeros(len(groups.codes), self.module.n_vars, device=self.device, dtype=torch.float64)
+        row_of = np.where(kept, kept.cumsum() - 1, n_kept)  # the last row is of all that are not kept
+        counts = torch.zeros(n_kept + 1, self.module.n_vars, device=self.device, dtype=torch.float64)
         expected = torch.zeros_like(counts)
         first = 0
         for there, conditions in Cells(self, None, indices, None, None):
-            rows = torch.from_numpy(group_of[first : first + len(there)]).to(self.device)
+            rows = torch.from_numpy(row_of[group_of[first : first + len(there)]]).to(self.device)
             first += len(there)
             counts.index_add_(0, rows, there.to_dense().double())
             if self.module.denoiser.unaffected(conditions, len(there)).any():
@@ -60,10 +73,11 @@ class TrainingMemory(Extension):
                 expected.index_add_(0, rows, (library * self.module.expression(there, conditions)).double())
         self.training_responses_ = together(
             {
-                **groups._asdict(),
-                "n_cells": np.bincount(group_of),
-                "counts": counts.float().cpu().numpy(),
-                "expected": expected.float().cpu().numpy(),
+                "codes": groups.codes[kept],
+                "doses": groups.doses[kept],
+                "n_cells": n_cells[kept],
+                "counts": counts[:-1].float().cpu().numpy(),
+                "expected": expected[:-1].float().cpu().numpy(),
             },
             getattr(self, "reference_responses_", {}),  # of a model that was grown
         )

@@ -4,14 +4,14 @@ from ._carried import SOURCES, Carried, carried_to, to_arrays
 from ._denoiser import ConditionedDenoiser, Conditions, Denoiser, InterventionKind
 from ._gaussian import GaussianModule
 from ._gaussian_options import GaussianOptions
-from ._groups import Groups, distinct_groups, treatment_codes
+from ._groups import Groups, distinct_groups, in_frequent_treatments, treatment_codes
 from ._joint import JointThinningModule
 from ._joint_library_size import JointLibrarySizes
 from ._latent import LatentModule
 from ._latent_options import LatentOptions
 from ._library_from_tokens import LibraryFromTokens, library_from_tokens
 from ._library_size import ABSENT, LibrarySizeModel, condition_codes
-from ._measured_responses import MeasuredResponses
+from ._measured_responses import MIN_CELLS, MeasuredResponses
 from ._path import growth_path
 from ._process import DiffusionModule, Predictor
 from ._processes import PROCESSES, joint_module, process_module
@@ -21,6 +21,7 @@ from ._token_readings import activation_gradient, attention_weights, contributio
 
 __all__ = [
     "ABSENT",
+    "MIN_CELLS",
     "PROCESSES",
     "SOURCES",
     "Carried",
@@ -52,6 +53,7 @@ __all__ = [
     "encoder_weights",
     "growth_path",
     "joint_module",
+    "in_frequent_treatments",
     "library_from_tokens",
     "loadings_in_group",
     "process_module",

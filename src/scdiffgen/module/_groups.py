@@ -47,6 +47,23 @@ def treatment_codes(
     return Groups(codes, doses)
 
 
+def in_frequent_treatments(groups: Groups, n_cells: np.ndarray, least: int) -> np.ndarray:
+    """Which groups ``(groups,)`` had interventions, with these doses, that at least so many cells had, or none.
+
+    Parameters
+    ----------
+    groups
+        The groups.
+    n_cells
+        Cells in each ``(groups,)``.
+    least
+        Number of cells.
+    """
+    slots = groups.codes[:, groups.codes.shape[1] - groups.doses.shape[1] :]
+    _, treatment = np.unique(np.hstack([slots, groups.doses]), axis=0, return_inverse=True)
+    return (np.bincount(treatment.ravel(), n_cells)[treatment.ravel()] >= least) | ~(slots >= 0).any(1)
+
+
 def distinct_groups(cells: Groups) -> tuple[Groups, np.ndarray]:
     """Groups of cells with the same conditions, whatever the order of their interventions.
 

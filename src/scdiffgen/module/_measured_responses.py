@@ -26,6 +26,7 @@ from ._context_regression import POWER, Change, context_regression, mixed, shrun
 from ._feature_regression import MIN_PERTURBATIONS, feature_weights
 from ._library_size import NOT_TOLD, fewer_and_fewer, have_exactly
 
+MIN_CELLS = 20  # from which a response is read, treated and untreated each
 N_KNOWN = 100  # responses that are kept once they are computed
 
 Codes = Sequence[int] | np.ndarray
@@ -85,7 +86,7 @@ class MeasuredResponses:
     counts: np.ndarray
     expected: np.ndarray
     features: np.ndarray | None = None
-    min_cells: int = 20
+    min_cells: int = MIN_CELLS
     _known: dict[object, CarriedResponse | None] = field(default_factory=dict, repr=False)
     _others: dict[object, dict[int, Change]] = field(default_factory=dict, repr=False)
 
