@@ -113,6 +113,7 @@ def scale_figure(result: Mapping[str, Any]) -> Figure:
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.set_xlabel("cells", fontsize=8.5, color=TEXT)
+        axis.tick_params(which="both", labelsize=8)
         axis.grid(color=PALE, linewidth=0.6)
         axis.set_axisbelow(True)
         tidy(axis, title)
