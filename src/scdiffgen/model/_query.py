@@ -118,7 +118,7 @@ class Query(Saving):
         for name, value in vars(reference).items():
             if name.endswith("_") and name not in NOT_REMEMBERED:
                 setattr(model, name, deepcopy(value))
-        model.reference_responses_ = model.training_responses_
+        model.reference_responses_ = getattr(model, "training_responses_", {})
         if model.module.n_vars > reference.module.n_vars:
             model._start_new_genes(reference.module.n_vars)
         if not unfrozen:
