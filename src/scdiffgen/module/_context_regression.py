@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 POWER = 0.25
+LEAST_RATIO = 0.1  # of the fourth root of a share to what it was before
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 DEFAULT_BANDWIDTH = 1.0
 
@@ -43,9 +44,9 @@ def context_regression(untreated: np.ndarray, treated: np.ndarray, here: int, bo
     if here in both:
         both = np.array([here])
     least = np.maximum(np.minimum(untreated[both].sum(1), treated[both].sum(1)), 1)[:, None]
-    before, after = (shares(counts[both]) for counts in (untreated, treated))
+    before, after = (_shares(counts[both]) for counts in (untreated, treated))
     changes = (after + 1 / least) ** POWER - (before + 1 / least) ** POWER  # a molecule of the smaller group is added
-    roots = (shares(untreated) + 0.5 / untreated.sum(1, keepdims=True).clip(min=1)) ** POWER
+    roots = (_shares(untreated) + 0.5 / untreated.sum(1, keepdims=True).clip(min=1)) ** POWER
     distances = ((roots[both][:, None] - roots[both][None]) ** 2).sum(2) if len(both) > 2 else None
     bandwidth = DEFAULT_BANDWIDTH if distances is None else _bandwidth(distances, changes, roots[both], after)
     weights = _weights(((roots[both] - roots[here]) ** 2).sum(1), bandwidth)
@@ -100,8 +101,8 @@ def _weights(distances: np.ndarray, bandwidth: float) -> np.ndarray:
 
 
 def responded(roots: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Shares ``(rows, genes)`` after a change of their fourth roots, none of which falls below a tenth."""
-    shares = np.maximum(roots + change, roots / 10) ** (1 / POWER)
+    """Shares ``(rows, genes)`` after a change of their fourth roots, none of which falls below `LEAST_RATIO`."""
+    shares = np.maximum(roots + change, LEAST_RATIO * roots) ** (1 / POWER)
     return shares / shares.sum(-1, keepdims=True)
 
 
@@ -109,5 +110,5 @@ def _hellinger(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return ((np.sqrt(one) - np.sqrt(other)) ** 2).sum(1)
 
 
-def shares(counts: np.ndarray) -> np.ndarray:
+def _shares(counts: np.ndarray) -> np.ndarray:
     return counts / counts.sum(1, keepdims=True).clip(min=1)

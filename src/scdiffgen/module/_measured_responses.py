@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ._context_regression import POWER, Change, context_regression, mixed, shrunk
+from ._context_regression import LEAST_RATIO, POWER, Change, context_regression, mixed, shrunk
 from ._feature_regression import MIN_PERTURBATIONS, feature_weights
 from ._library_size import NOT_TOLD, fewer_and_fewer, have_exactly
 
@@ -134,7 +134,9 @@ class MeasuredResponses:
             if found is None:
                 return None
             changes.append(shrunk(found))
-        return CarriedResponse(changes[1] - changes[0], np.maximum(root + changes[0], root / 10), correction, source)
+        return CarriedResponse(
+            changes[1] - changes[0], np.maximum(root + changes[0], LEAST_RATIO * root), correction, source
+        )
 
     def _change(self, identity: np.ndarray, treatment: Treatment) -> Change | None:
         """Of a treatment as it was measured, or of one perturbation between doses that were."""

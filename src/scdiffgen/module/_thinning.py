@@ -27,7 +27,7 @@ from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize
 
 from ._batch import gene_frequencies
 from ._carried import Carried, carried_to
-from ._context_regression import POWER
+from ._context_regression import LEAST_RATIO, POWER
 from ._denoiser import Conditions, Denoiser, InterventionKind
 from ._measured_responses import MeasuredResponses
 from ._process import DiffusionModule
@@ -220,7 +220,7 @@ class ThinningModule(DiffusionModule):
         """
         log_prob = (self.expression(counts, own).log() + carried.log_correction).log_softmax(1)
         root, change = (POWER * log_prob).exp(), scale * carried.change
-        fallen = root * (1 + change / carried.before).clamp(min=0.1)
+        fallen = root * (1 + change / carried.before).clamp(min=LEAST_RATIO)
         changed = torch.where(change < 0, fallen, root + change).log() / POWER
         return self.couple(counts.to_dense(), log_prob, changed - log_prob, generator)
 
