@@ -16,6 +16,7 @@ from scdiffgen.diffusion import (
     MoleculePredictor,
     Thinned,
     UrnPrediction,
+    draw_by_gamma,
     draw_from_urn,
     grow_molecules,
     guide,
@@ -144,6 +145,36 @@ def test_molecules_of_an_urn_are_drawn_as_if_one_after_the_other(weights: list[f
         law = urn_by_hand(rates, np.array(weights), size)
         observed, expected = [(of_size == bag).all(1).sum() for bag in law], np.array(list(law.values()))
         assert stats.chisquare(observed, expected / expected.sum() * len(of_size)).pvalue > 1e-3
+
+
+def test_equal_weights_of_each_cell_are_the_urn() -> None:
+    n, n_cells, weight = 5, 20_000, 0.8
+    urn = UrnPrediction(torch.tensor(ALPHA).log().expand(n_cells, 4), torch.full((n_cells, 4), weight))
+    drawn = urn.draw(urn.log_rates, torch.full((n_cells,), n), torch.Generator().manual_seed(0))
+    cells = torch.bincount(drawn, minlength=4 * n_cells).view(n_cells, 4).numpy()
+    law = {bag: stats.dirichlet_multinomial.pmf(bag, ALPHA / weight, n) for bag in bags(n, 4)}
+    observed = [(cells == bag).all(1).sum() for bag in law]
+    assert stats.chisquare(observed, n_cells * np.array(list(law.values()))).pvalue > 1e-3
+
+
+def test_unequal_weights_keep_the_shares_and_vary_as_gammas() -> None:
+    """Many molecules show the shares: those of NumPy's gamma variables over their sum."""
+    n, n_cells = 2_000, 4_000
+    rates, weights = np.array([40.0, 30.0, 0.5, 5.0]), np.array([0.05, 1.0, 0.2, 0.0])
+    drawn = draw_by_gamma(
+        torch.tensor(rates).float().expand(n_cells, 4),
+        torch.tensor(weights).float().expand(n_cells, 4),
+        torch.full((n_cells,), n),
+        torch.Generator().manual_seed(0),
+    )
+    shares = torch.bincount(drawn, minlength=4 * n_cells).view(n_cells, 4).numpy() / n
+    random = np.random.default_rng(0)
+    scale = np.maximum(weights, 1e-9)
+    expected = random.gamma(rates / scale, scale, (n_cells, 4))
+    expected = random.multinomial(n, expected / expected.sum(1, keepdims=True)) / n
+    for gene in range(4):
+        assert stats.ks_2samp(shares[:, gene], expected[:, gene]).pvalue > 1e-3
+    np.testing.assert_allclose(shares.mean(0), rates / rates.sum(), rtol=0.03)
 
 
 def test_molecules_of_an_urn_that_were_there_count_too() -> None:

@@ -66,6 +66,20 @@ def test_cells_are_drawn_from_the_multinomials(multinomial: JointThinningModule)
         assert stats.chisquare(cells[:, columns].sum(0), cells[:, columns].sum() * shares).pvalue > 1e-3
 
 
+def test_opinions_are_limited_for_kinds_with_many_molecules_a_column() -> None:
+    module = make()
+    rna, protein = np.array([9, 2, 1, 0, 0]), np.array([0, 0, 0, 30, 1])  # 4 and 15.5 a column
+    batches = [(csr(np.array([rna + protein, rna])), {}), (csr(np.array([rna + protein])), {})]  # one was not measured
+    module.initialise(iter(batches))
+    for denoiser in (module.denoiser, module.ema_denoiser):
+        assert denoiser.limit.limited.tolist() == [False, True]
+    state = torch.tensor([[300.0, 80.0, 1.0, 5_000.0, 3.0]])
+    of_limited = module.predictor({}, 1)(state, module.library(state.to_sparse_csr()))
+    limits = module.ema_denoiser.limit.log_limits.exp()
+    assert (of_limited.log_rates.exp()[0, 3:] < limits[3:]).all()
+    assert of_limited.log_rates.exp()[0, :3].sum() > 100  # as many as there are
+
+
 def test_a_kind_that_is_withheld_is_as_if_it_had_not_been_measured() -> None:
     module = make()
     counts, alone = csr(CELLS), csr(CELLS * [1, 1, 1, 0, 0])

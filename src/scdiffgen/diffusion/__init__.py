@@ -12,7 +12,7 @@ from ._blocks import (
     without_blocks,
 )
 from ._coupling import couple_molecules
-from ._draws import draw_from_urn, draw_molecules
+from ._draws import draw_by_gamma, draw_from_urn, draw_molecules
 from ._ema import update_ema
 from ._gaussian import (
     PredictionKind,
@@ -95,6 +95,7 @@ __all__ = [
     "ddim",
     "dpm_solver",
     "couple_molecules",
+    "draw_by_gamma",
     "draw_from_urn",
     "draw_molecules",
     "entry_times",

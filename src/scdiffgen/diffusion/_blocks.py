@@ -71,8 +71,8 @@ class BlockPrediction(NamedTuple):
     """Rates of the next molecule of each kind, those of a kind being compared with each other alone."""
 
     log_rates: Tensor  # (cells, columns)
-    weights: Tensor  # (columns,)
-    log_totals: Tensor  # (cells, kinds), logarithm of the sum of the rates of each kind
+    weights: Tensor  # (cells, columns)
+    own: Tensor  # (kinds,), whether each cell has weights of its own; otherwise those of all are the same
     blocks: Blocks
 
     def log_prob(self, state: Tensor) -> Tensor:
@@ -81,17 +81,17 @@ class BlockPrediction(NamedTuple):
 
     def log_prob_at(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
-        columns, places = state.col_indices(), self.blocks.places(state)
-        reinforced = self.weights[columns] * state.values()
-        total = self.log_totals.exp().flatten().index_add(0, places, reinforced)
-        return (self.log_rates[row_indices(state), columns].exp() + reinforced).log() - total.log()[places]
+        rows, columns, places = row_indices(state), state.col_indices(), self.blocks.places(state)
+        reinforced = self.weights[rows, columns] * state.values()
+        total = self.blocks.dense_sums(self.log_rates.exp()).flatten().index_add(0, places, reinforced)
+        return (self.log_rates[rows, columns].exp() + reinforced).log() - total.log()[places]
 
     def log_rates_at(self, state: Tensor) -> Tensor:
         """Log of the rates ``(cells, columns)`` for a dense state ``(cells, columns)``."""
         return torch.cat([urn.log_rates_at(there) for urn, there in self._urns(state)], dim=1)
 
     def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw ``n_molecules`` ``(cells, kinds)`` by given rates, those of a kind one after the other."""
+        """Draw ``n_molecules`` ``(cells, kinds)`` by given rates; each counts for those of its kind after it."""
         drawn = [
             urn.draw(rates, n, generator) for (urn, rates), n in zip(self._urns(log_rates), n_molecules.T, strict=True)
         ]
@@ -99,8 +99,11 @@ class BlockPrediction(NamedTuple):
 
     def _urns(self, columns: Tensor) -> list[tuple[UrnPrediction, Tensor]]:
         """The urn of each kind, and its part of something ``(cells, columns)``."""
-        parts = zip(*(of_all.split(self.blocks.sizes, -1) for of_all in (*self[:2], columns)), strict=True)
-        return [(UrnPrediction(rates, weights), part) for rates, weights, part in parts]
+        parts = zip(*(of_all.split(self.blocks.sizes, 1) for of_all in (*self[:2], columns)), strict=True)
+        return [
+            (UrnPrediction(rates, weights if own else weights[0]), part)
+            for own, (rates, weights, part) in zip(self.own.tolist(), parts, strict=True)
+        ]
 
 
 def split_thinned(thinned: Thinned, blocks: Blocks) -> Thinned:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+LEAST_WEIGHT = 1e-6
+"""Weights below count as this, with which shares hardly vary."""
+
 
 def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Draw ``n_molecules`` ``(cells,)`` genes a cell from ``log_prob`` ``(cells, genes)``, with replacement.
@@ -46,6 +49,20 @@ def draw_from_urn(
         place[again] = _point(total[again], order[again], generator)
         waiting = waiting[~(fresh | copied)]
     return drawn
+
+
+def draw_by_gamma(
+    rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""The same by shares that are drawn first, weights ``(cells, genes)`` being each cell's own.
+
+    Shares are in the ratios of gamma variables :math:`\Gamma(r_g / w_g, w_g)`, with mean :math:`r_g` and variance
+    :math:`r_g w_g`. Where the weights of a cell are equal, its shares are Dirichlet, and this is the urn
+    :cite:p:`blackwell1973ferguson`.
+    """
+    weights = weights.clamp(min=LEAST_WEIGHT)
+    shares = torch._standard_gamma(rates / weights, generator=generator) * weights
+    return _positions(shares.clamp(min=torch.finfo(shares.dtype).tiny), n_molecules, generator)
 
 
 def _point(total: Tensor, order: Tensor, generator: torch.Generator | None) -> Tensor:

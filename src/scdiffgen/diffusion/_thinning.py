@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._draws import draw_from_urn
+from ._draws import draw_by_gamma, draw_from_urn
 from ._sparse import row_indices, row_sums, with_values
 
 
@@ -43,7 +43,7 @@ class UrnPrediction(NamedTuple):
     """
 
     log_rates: Tensor  # (cells, genes), absolute: their scale against the weights matters
-    weights: Tensor  # (genes,), not negative
+    weights: Tensor  # (genes,), not negative; or (cells, genes), see `draw`
     log_total: Tensor | None = None  # (cells,), logarithm of the sum of the rates, where it is known
 
     def log_prob(self, state: Tensor) -> Tensor:
@@ -63,8 +63,13 @@ class UrnPrediction(NamedTuple):
         return (self.log_rates.exp() + self.weights * state).log()
 
     def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw ``n_molecules`` ``(cells,)`` by given rates, one after the other; each adds its weight for the next."""
-        return draw_from_urn(log_rates.exp(), self.weights, n_molecules, generator)
+        """Draw ``n_molecules`` ``(cells,)`` by given rates, one after the other; each adds its weight for the next.
+
+        If each cell has weights of its own, shares are drawn instead, and all molecules by them: of equal weights that
+        is the same, of others it is no urn, but keeps each gene at its share on average.
+        """
+        draw = draw_from_urn if self.weights.ndim == 1 else draw_by_gamma
+        return draw(log_rates.exp(), self.weights, n_molecules, generator)
 
 
 def thinning_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -6,7 +6,7 @@ softmax. A kind that was not measured in a cell has the library size 0, as if it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,10 +30,13 @@ from scdiffgen.diffusion import (
     with_values,
     without_blocks,
 )
-from scdiffgen.nn import ConditionOptions, GeneScores, NetworkSize
+from scdiffgen.nn import ConditionOptions, GeneScores, NetworkSize, PriorLimit
 
 from ._denoiser import Conditions, Denoiser, InterventionKind
 from ._thinning import ThinningModule, loss_output
+
+DEEP = 10
+"""Molecules of a gene (or protein) and cell, on average over those of a kind, from which it is measured deeply."""
 
 
 class JointDenoiser(Denoiser):
@@ -51,13 +54,14 @@ class JointDenoiser(Denoiser):
         size = replace(size, n_levels=len(blocks.sizes))
         super().__init__(sum(blocks.sizes), specs, size, options, intervention, features)
         self.blocks = blocks
+        self.limit = PriorLimit(blocks.sizes)
 
     def prediction(self, scores: GeneScores) -> BlockPrediction:  # type: ignore[override]
         """Rates of the next molecule of each kind."""
         shares = [logits.log_softmax(1) for logits in scores.logits.split(self.blocks.sizes, 1)]
-        log_totals = scores.log_concentration
-        log_rates = [share + total for share, total in zip(shares, log_totals.split(1, 1), strict=True)]
-        return BlockPrediction(torch.cat(log_rates, dim=1), scores.urn_weights, log_totals, self.blocks)
+        expected = zip(shares, scores.log_concentration.split(1, 1), strict=True)
+        rates = self.limit(torch.cat([share + total for share, total in expected], dim=1), scores.urn_weights)
+        return BlockPrediction(*rates, self.limit.limited, self.blocks)
 
     def library(self, counts: Tensor) -> Tensor:
         """Library sizes ``(cells, kinds)`` of CSR counts."""
@@ -93,6 +97,22 @@ class JointThinningModule(ThinningModule):
     ) -> JointDenoiser:
         """Predict the missing molecules of each kind."""
         return JointDenoiser(self.blocks, specs, size, options, intervention, features)
+
+    def initialise(self, batches: Iterable[tuple[Tensor, Conditions]]) -> None:
+        """As in the base class; and limit what the tokens' opinion counts for in kinds that are measured deeply."""
+        n_molecules = n_cells = torch.zeros(len(self.blocks.sizes))
+
+        def counted() -> Iterator[tuple[Tensor, Conditions]]:
+            nonlocal n_molecules, n_cells
+            for counts, told in batches:
+                library = self.library(counts).cpu()
+                n_molecules, n_cells = n_molecules + library.sum(0), n_cells + (library > 0).sum(0)
+                yield counts, told
+
+        super().initialise(counted())
+        deep = n_molecules >= DEEP * n_cells * torch.tensor(self.blocks.sizes)
+        for denoiser in (self.denoiser, self.ema_denoiser):
+            denoiser.limit.limited.copy_(deep)
 
     def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
         """Training loss of CSR counts: cross-entropy of the missing molecules of each kind, mean over the kinds.

@@ -10,6 +10,7 @@ from ._gene_attention import GeneAttentionEncoder
 from ._likelihood import CountLikelihood, LikelihoodKind
 from ._network import ScoreNetwork, TokenNetwork
 from ._number_kinds import NumberKind
+from ._prior_limit import PriorLimit
 from ._readout import AdditiveReadout
 from ._readout_options import ReadoutOptions
 from ._sets import PartEmbedding, PoolingKind
@@ -47,6 +48,7 @@ __all__ = [
     "TokenNetwork",
     "TokenTrunk",
     "UniversalCombination",
+    "PriorLimit",
     "Urn",
     "withhold",
 ]
