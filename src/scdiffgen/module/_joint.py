@@ -61,7 +61,7 @@ class JointDenoiser(Denoiser):
         shares = [logits.log_softmax(1) for logits in scores.logits.split(self.blocks.sizes, 1)]
         expected = zip(shares, scores.log_concentration.split(1, 1), strict=True)
         rates = self.limit(torch.cat([share + total for share, total in expected], dim=1), scores.urn_weights)
-        return BlockPrediction(*rates, self.limit.limited, self.blocks)
+        return BlockPrediction(rates.log_rates, rates.weights, self.limit.limited, self.blocks)
 
     def library(self, counts: Tensor) -> Tensor:
         """Library sizes ``(cells, kinds)`` of CSR counts."""
