@@ -221,6 +221,7 @@ def test_figures_are_saved_as_scanpy_saves(tmp_path: Path, settings: type) -> No
     assert (tmp_path / "exactly.pdf").read_bytes().startswith(b"%PDF")
 
 
+@pytest.mark.filterwarnings("ignore:Argument `save` is deprecated:FutureWarning")  # of scanpy 1.12, which ours outlives
 def test_files_have_the_names_that_scanpy_gives_to_its_own(tmp_path: Path, settings: type) -> None:
     settings.figdir, settings.plot_suffix = tmp_path, "_draft"
     cells = with_tokens(4)
