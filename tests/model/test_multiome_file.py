@@ -1,0 +1,57 @@
+"""A MuData of RNA and open chromatin as it comes: 1,000 cells, of genes and peaks a part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import mudata
+import numpy as np
+import pytest
+import scvi
+from small_cells import QUIET, SMALL
+
+from scdiffgen.model import TokenDiffusion
+
+MULTIOME = Path("../shared/data/multiome_mini_1000.h5mu")
+
+pytestmark = pytest.mark.skipif(not MULTIOME.exists(), reason="multiome_mini_1000.h5mu is not there")
+
+
+@pytest.fixture(scope="module")
+def model() -> TokenDiffusion:
+    mdata = mudata.read_h5mu(MULTIOME)
+    TokenDiffusion.setup_mudata(mdata, modalities=["rna", "atac"])
+    scvi.settings.seed = 0
+    model = TokenDiffusion(mdata, **SMALL)
+    model.train(max_epochs=15, **QUIET)
+    return model
+
+
+def test_chromatin_follows_rna_over_the_cells(model: TokenDiffusion) -> None:
+    """Generated cells have the mean share of every gene and peak, though training is short."""
+    cells = model.generate(n_cells=500, n_steps=8, seed=0, silent=True)
+    for name in ("rna", "atac"):
+        real, made = (np.asarray(of[name].X.sum(0)).ravel() / of[name].X.sum() for of in (model.adata, cells))
+        assert np.corrcoef(np.log(real + 1e-4), np.log(made + 1e-4))[0, 1] > 0.9
+
+
+def test_what_is_written_back_is_in_the_file(model: TokenDiffusion, tmp_path: Path) -> None:
+    model.write_back(model.adata)
+    model.adata.write(tmp_path / "cells.h5mu")
+    read = mudata.read_h5mu(tmp_path / "cells.h5mu")
+    n_tokens = read.obsm["X_token_activation"].shape[1]
+    for name, n_vars in (("rna", 45), ("atac", 174)):
+        assert read[name].varm["token_loadings"].shape == (n_vars, n_tokens)
+    cells = model.generate_modality(read, given="rna", target="atac", n_steps=2, seed=0, silent=True)
+    np.testing.assert_array_equal(cells["rna"].X.toarray(), read["rna"].X.toarray())
+    assert cells["atac"].X.sum() > 0
+
+
+def test_muon_draws_the_tokens(model: TokenDiffusion) -> None:
+    muon = pytest.importorskip("muon")
+    model.write_back(model.adata)
+    gene = model.adata["rna"].var_names[0]
+    muon.pl.embedding(model.adata, "X_token_activation", color=f"rna:{gene}", show=False)
+    assert plt.gcf().axes[0].collections
+    plt.close("all")
