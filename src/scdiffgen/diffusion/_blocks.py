@@ -80,7 +80,7 @@ class BlockPrediction(NamedTuple):
         return torch.cat([urn.log_prob(there) for urn, there in self._urns(state)], dim=1)
 
     def log_prob_at(self, state: Tensor) -> Tensor:
-        """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
+        """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state."""
         rows, columns, places = row_indices(state), state.col_indices(), self.blocks.places(state)
         reinforced = self.weights[rows, columns] * state.values()
         total = self.blocks.dense_sums(self.log_rates.exp()).flatten().index_add(0, places, reinforced)

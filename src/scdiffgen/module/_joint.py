@@ -110,7 +110,7 @@ class JointThinningModule(ThinningModule):
                 yield counts, told
 
         super().initialise(counted())
-        deep = n_molecules >= DEEP * n_cells * torch.tensor(self.blocks.sizes)
+        deep = (n_molecules >= DEEP * n_cells * torch.tensor(self.blocks.sizes)) & (n_cells > 0)
         for denoiser in (self.denoiser, self.ema_denoiser):
             denoiser.limit.limited.copy_(deep)
 

@@ -41,6 +41,7 @@ __all__ = [
     "PartEmbedding",
     "PoolingKind",
     "PositionKind",
+    "PriorLimit",
     "ReadoutOptions",
     "ScoreNetwork",
     "TableEmbedding",
@@ -48,7 +49,6 @@ __all__ = [
     "TokenNetwork",
     "TokenTrunk",
     "UniversalCombination",
-    "PriorLimit",
     "Urn",
     "withhold",
 ]
