@@ -28,8 +28,8 @@ def model() -> TokenDiffusion:
     return model
 
 
-def test_chromatin_follows_rna_over_the_cells(model: TokenDiffusion) -> None:
-    """Generated cells have the mean share of every gene and peak, though training is short."""
+def test_generated_cells_have_the_mean_share_of_every_gene_and_peak(model: TokenDiffusion) -> None:
+    """Up to noise, though training is short."""
     cells = model.generate(n_cells=500, n_steps=8, seed=0, silent=True)
     for name in ("rna", "atac"):
         real, made = (np.asarray(of[name].X.sum(0)).ravel() / of[name].X.sum() for of in (model.adata, cells))
