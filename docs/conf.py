@@ -9,10 +9,13 @@ import os
 import shutil
 import sys
 from importlib.metadata import version as installed_version
+from inspect import cleandoc
 from pathlib import Path
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "extensions"))
+sys.path[:0] = [str(HERE), str(HERE / "extensions")]
+
+from pictures.calls import CALLS
 
 # Sphinx reads one folder only, so the notebooks are copied beside their index
 for notebook in (HERE.parent / "tutorials").glob("*.ipynb"):
@@ -24,6 +27,7 @@ copyright = f"2026, {author}"
 release = version = installed_version("scdiffgen")
 
 extensions = [
+    "matplotlib.sphinxext.plot_directive",
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -50,6 +54,13 @@ autodoc_typehints_format = "short"
 autodoc_type_aliases = {name: name for name in ("ArrayLike", "CountsLike", "Points")}
 napoleon_google_docstring = False
 napoleon_use_rtype = False
+
+# each function that draws has its picture, under the call that made it
+autosummary_context = {"pictures": {name: cleandoc(call) for name, call in CALLS.items()}}
+plot_pre_code = "from pictures.cells import *"
+plot_include_source = True
+plot_html_show_source_link = plot_html_show_formats = False
+plot_formats = [("png", 100)]
 
 bibtex_bibfiles = ["references.bib"]
 bibtex_reference_style = "author_year"

@@ -1,0 +1,68 @@
+"""What is called for the picture of each drawing function in the API; names that are not made here are in `cells`."""
+
+CALLS = {
+    "attention": """
+        frame = model.get_token_attention(adata, levels=[0.1, 0.5, 1.0])
+        scdiffgen.pl.attention(frame)
+    """,
+    "dose_response": """
+        curves = dosed_model.dose_response(controls, "A", doses=[0, 0.1, 0.3, 1, 3, 10])
+        change = curves.groupby("gene")["mean"].agg(lambda mean: mean.max() - mean.min())
+        scdiffgen.pl.dose_response(curves, change.nlargest(4).index, dose_unit="uM")
+    """,
+    "evaluation": """
+        scdiffgen.pl.evaluation(real, generated, train, "cell_type", layer="counts")
+    """,
+    "evaluation_embedding": """
+        scdiffgen.pl.evaluation_embedding(real, generated, "cell_type", layer="counts")
+    """,
+    "evaluation_gene_correlation": """
+        scdiffgen.pl.evaluation_gene_correlation(real, generated, layer="counts")
+    """,
+    "evaluation_library_size": """
+        scdiffgen.pl.evaluation_library_size(real, generated, layer="counts")
+    """,
+    "evaluation_mean_dropout": """
+        scdiffgen.pl.evaluation_mean_dropout(real, generated, layer="counts")
+    """,
+    "evaluation_mean_variance": """
+        scdiffgen.pl.evaluation_mean_variance(real, generated, layer="counts")
+    """,
+    "evaluation_roc": """
+        scdiffgen.pl.evaluation_roc(real, generated, train, "cell_type", layer="counts")
+    """,
+    "evaluation_scores": """
+        metrics = ["c2st_auc_forest_pcs", "mmd", "gene_correlation", "library_size_ks", "label_accuracy"]
+        cells = real_controls, generated_controls, controls
+        scores = scdiffgen.metrics.evaluate(*cells, "cell_type", layer="counts", metrics=metrics)
+        scdiffgen.pl.evaluation_scores(scores)
+    """,
+    "generation_path": """
+        path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=8)
+        scdiffgen.pl.generation_path(path, adata, layer="counts", groupby="cell_type")
+    """,
+    "token_contributions": """
+        contributions = model.get_token_contributions(adata, genes=["LYZ"], indices=[0])
+        scdiffgen.pl.token_contributions(contributions, adata.obs_names[0], "LYZ")
+    """,
+    "token_dotplot": """
+        scdiffgen.pl.token_dotplot(adata, "cell_type")
+    """,
+    "token_embedding": """
+        sc.pp.neighbors(adata, use_rep="X_token_activation")
+        sc.tl.umap(adata)
+        scdiffgen.pl.token_embedding(adata)
+    """,
+    "token_graph": """
+        scdiffgen.pl.token_graph(adata, threshold=0.2)
+    """,
+    "token_heatmap": """
+        scdiffgen.pl.token_heatmap(adata, "cell_type")
+    """,
+    "token_loadings": """
+        scdiffgen.pl.token_loadings(adata)
+    """,
+    "training_history": """
+        scdiffgen.pl.training_history(model.history)
+    """,
+}
