@@ -5,9 +5,13 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
+import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
 ROOT = Path(__file__).parents[1]
+CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+PACKAGES = {f"scdiffgen.{found.parent.name}" for found in (ROOT / "src/scdiffgen").glob("*/__init__.py")}
+MODULES = {f"scdiffgen.{found.stem}" for found in (ROOT / "src/scdiffgen").glob("*.py")} - {"scdiffgen.__init__"}
 
 
 def test_contracts_hold() -> None:
@@ -15,7 +19,10 @@ def test_contracts_hold() -> None:
 
 
 def test_every_package_has_a_contract() -> None:
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    bound = {package for contract in settings["contracts"] for package in contract["source_modules"]}
-    packages = {f"scdiffgen.{found.parent.name}" for found in (ROOT / "src/scdiffgen").glob("*/__init__.py")}
-    assert packages - bound == set()
+    assert PACKAGES - {package for contract in CONTRACTS for package in contract["source_modules"]} == set()
+
+
+@pytest.mark.parametrize("alone", ["scdiffgen.datasets", "scdiffgen.diffusion"])
+def test_what_stands_alone_sees_nothing_else_of_ours(alone: str) -> None:
+    (forbidden,) = (contract["forbidden_modules"] for contract in CONTRACTS if contract["source_modules"] == [alone])
+    assert (PACKAGES | MODULES) - {alone} - set(forbidden) == set()

@@ -22,6 +22,7 @@ from scdiffgen.data import (
     condition_table,
     encode_conditions,
     registered_parts,
+    write_conditions,
 )
 
 EVERYTHING: dict[str, Any] = {
@@ -200,6 +201,19 @@ def test_features_let_unseen_perturbations_be_asked_for(cells: ad.AnnData, regis
         encode_conditions(manager, condition_table({"guide": "FOXO1"}))
     with pytest.raises(ValueError, match="Only perturbations with a feature vector"):
         encode_conditions(manager, condition_table({"guide": "SPI1", "dose": 1}))
+
+
+def test_what_is_written_stands_in_the_registered_columns_and_means_the_same(
+    cells: ad.AnnData, register: Callable[..., Manager]
+) -> None:
+    cells.obs = cells.obs.rename(columns={"dose": "dose_uM"})
+    manager = register(cells, perturbation_key="guide", control="ctrl", dose_key="dose_uM")
+    asked = pd.DataFrame({"guide": ["KLF1+BAK1", "KLF1", "ctrl"], "dose": [{"BAK1": 2.0, "KLF1": 0.5}, 1.0, {}]})
+    written = write_conditions(manager, asked)
+    assert written["dose_uM"].tolist() == ["0.5+2.0", 1.0, ""] and "dose" not in written
+    assert isinstance(asked["dose"][0], dict)
+    for one, other in zip(*(encode_conditions(manager, table)["guide"] for table in (asked, written)), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_columns_that_tell_each_condition(manager: Manager) -> None:

@@ -1,6 +1,7 @@
 """`evaluate` against the single metrics, and what it says of cells that are copied, shuffled, few or badly given."""
 
 import json
+import sys
 import warnings
 
 import anndata as ad
@@ -198,3 +199,13 @@ def test_expression_instead_of_counts_is_named(cells) -> None:
         metrics.evaluate(cells["real"], generated, **FAST)
     with pytest.raises(TypeError, match="`generated` is a csr_matrix without labels"):
         metrics.evaluate(cells["real"], cells["generated"].X, groupby="kind", **FAST)
+
+
+def test_without_pot_transport_is_left_out_with_a_warning_unless_it_is_asked_for(cells, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "ot", None)
+    pair = cells["real"], cells["generated"]
+    with pytest.warns(UserWarning, match=r"`wasserstein` is left out.*pip install 'scdiffgen\[eval\]'"):
+        scores = metrics.evaluate(*pair, **FAST)
+    assert "wasserstein" not in scores and scores["energy_distance"].notna().all()
+    with pytest.raises(ImportError, match=r"pip install 'scdiffgen\[eval\]'"):
+        metrics.evaluate(*pair, metrics=["mmd", "wasserstein"])

@@ -2,7 +2,7 @@
 
 from scdiffgen.data._category_fields import CategoricalCovariatesField, StrictCategoricalObsField
 from scdiffgen.data._counts_field import CountsField
-from scdiffgen.data._encode import condition_columns, encode_conditions
+from scdiffgen.data._encode import condition_columns, encode_conditions, write_conditions
 from scdiffgen.data._extend import add_perturbations, add_texts, unseen_texts
 from scdiffgen.data._fields import fields_for
 from scdiffgen.data._hierarchy_field import HierarchyField
@@ -71,4 +71,5 @@ __all__ = [
     "sparse_combinations",
     "unseen_in_training",
     "unseen_texts",
+    "write_conditions",
 ]

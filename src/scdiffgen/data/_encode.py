@@ -10,7 +10,7 @@ import pandas as pd
 from scdiffgen._conditions import ConditionSpec, Parts
 from scdiffgen.data._categories import look_up
 from scdiffgen.data._columns import entries_of, numbers
-from scdiffgen.data._encode_perturbations import encode_perturbations, perturbation_columns
+from scdiffgen.data._encode_perturbations import encode_perturbations, perturbation_columns, write_perturbations
 from scdiffgen.data._hierarchy import Path, encode_paths, find_node
 from scdiffgen.data._messages import did_you_mean, listed, unknown_name
 from scdiffgen.data._registry import required_state
@@ -63,6 +63,27 @@ def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) 
         if column not in known and column != N_CELLS:
             raise ValueError(unknown_name("registered condition", column, known))
     return {spec.name: _encode(registry, spec, table, columns[spec.name]) for spec in specs}
+
+
+def write_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> pd.DataFrame:
+    """Write conditions that were asked for as a registration would read them from ``.obs``.
+
+    Parameters
+    ----------
+    registry
+        A registry, or the manager that holds it.
+    table
+        As in `encode_conditions`, which reads it.
+
+    Returns
+    -------
+    The same table, but that doses stand in the registered column, and those given by name in the order of the
+    perturbations.
+    """
+    for spec in condition_specs(registry):
+        if spec.kind == "set":
+            table = write_perturbations(table, spec, required_state(registry, spec.registry_key))
+    return table
 
 
 def condition_columns(registry: Registry | AnnDataManager, spec: ConditionSpec) -> list[str]:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from scdiffgen._conditions import ConditionSpec, NumberTransform, Parts
 from scdiffgen.data._columns import entries_of
 from scdiffgen.data._messages import did_you_mean, listed
 from scdiffgen.data._number_field import unpack_transforms
 from scdiffgen.data._perturbations import PerturbationSyntax, Treatment
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 State = Mapping[str, Any]
 
@@ -91,6 +89,32 @@ def encode_perturbations(table: pd.DataFrame, spec: ConditionSpec, state: State)
             parts.values[row, slot] = 0.0 if math.isnan(dose) else dose
             parts.mask[row, slot] = True
     return parts
+
+
+def write_perturbations(table: pd.DataFrame, spec: ConditionSpec, state: State) -> pd.DataFrame:
+    """Write doses as a registration reads them: in the registered column, and doses by name in the order of the names.
+
+    Parameters
+    ----------
+    table, spec, state
+        As in `encode_perturbations`, which reads this table.
+
+    Returns
+    -------
+    The table, changed where it has to be.
+    """
+    syntax = PerturbationSyntax(tuple(state["control"]), state["separator"])
+    entries = [[str(name) for name in names if name is not None] for names, _ in _rows(table, spec.name, state)]
+    for column in dict.fromkeys([*state["dose_columns"], DOSE]):
+        if column in table:
+            written = [
+                syntax.align(syntax.separator.join(names), dose) if isinstance(dose, Mapping) else dose
+                for names, dose in zip(entries, table[column], strict=True)
+            ]
+            table = table.assign(**{column: pd.Series(written, index=table.index, dtype=table[column].dtype)})
+    if len(state["dose_columns"]) == 1 and DOSE in table:
+        table = table.rename(columns={DOSE: state["dose_columns"][0]})
+    return table
 
 
 def _rows(table: pd.DataFrame, name: str, state: State) -> list[tuple[list[Any], list[Any]]]:

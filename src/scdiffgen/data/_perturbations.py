@@ -67,8 +67,7 @@ class PerturbationSyntax:
             If a part is empty or occurs twice, a dose is negative, infinite, no number or that of a control, or there
             are not as many doses as parts.
         """
-        whole = str(text).strip()
-        names = [whole] if whole in self.control else [name.strip() for name in whole.split(self.separator)]
+        names = self._split(text)
         if "" in names and "" not in self.control:
             raise ValueError(f"a part is empty; write the parts with one {self.separator!r} between them")
         if isinstance(dose, Mapping):
@@ -135,6 +134,32 @@ class PerturbationSyntax:
         'A+B'
         """
         return self.separator.join(treatment) if treatment else self.control[0]
+
+    def align(self, text: Any, doses: Mapping[Any, Any]) -> str:
+        """Doses that are given by name as text, in the order of the perturbations.
+
+        Parameters
+        ----------
+        text
+            A perturbation, as in :meth:`parse`.
+        doses
+            A mapping from its parts to their doses.
+
+        Returns
+        -------
+        The doses of the parts that are no controls, with the separator between them.
+
+        Examples
+        --------
+        >>> PerturbationSyntax().align("B+A", {"A": 1.0, "B": 0.5})
+        '0.5+1.0'
+        """
+        treated = [name for name in self._split(text) if name not in self.control]
+        return self.separator.join(map(str, _doses_by_name(treated, doses, self.control)))
+
+    def _split(self, text: Any) -> list[str]:
+        whole = str(text).strip()
+        return [whole] if whole in self.control else [name.strip() for name in whole.split(self.separator)]
 
     def _split_doses(self, dose: Any) -> list[float]:
         if isinstance(dose, str):

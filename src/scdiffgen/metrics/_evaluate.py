@@ -10,6 +10,7 @@ from scdiffgen.metrics._comparison import OF_TRAIN, Comparison
 from scdiffgen.metrics._input import CountsLike
 from scdiffgen.metrics._prepare import SOURCES, Preparer, Source, labelled, make_sources, split_real
 from scdiffgen.metrics._scores import EVALUATION_METRICS, METRICS
+from scdiffgen.metrics._transport import metrics_to_compute
 
 N_CORRELATED_GENES = 200
 OF_LABELS = {"label_accuracy"}  # metrics that need groups
@@ -23,7 +24,7 @@ def evaluate(
     *,
     other_real: CountsLike | None = None,
     layer: str | None = None,
-    metrics: Sequence[str] = EVALUATION_METRICS,
+    metrics: Sequence[str] | None = None,
     sources: Sequence[Source] = SOURCES,
     n_pcs: int = 30,
     n_top_genes: int | None = None,
@@ -64,7 +65,8 @@ def evaluate(
     layer
         Layer that holds the counts; an AnnData without layers, as generated cells are, is read from ``.X``.
     metrics
-        Columns to compute, some of ``EVALUATION_METRICS``. The forests take most of the time.
+        Columns to compute, by default all of ``EVALUATION_METRICS``, but ``"wasserstein"`` only where POT is installed.
+        The forests take most of the time.
     sources
         Rows to compute.
     n_pcs
@@ -90,8 +92,17 @@ def evaluate(
     ``direction`` and ``ideal`` of each metric (``"other_real"``: the value in that row), ``n_cells`` given, and
     ``settings``.
 
+    Raises
+    ------
+    ValueError
+        If there is no such metric or source.
+    ImportError
+        If ``"wasserstein"`` is asked for by name, and POT is not installed.
+
     Warns
     -----
+    UserWarning
+        If ``metrics`` is ``None`` and POT is not installed.
     FewCellsWarning
         If groups have fewer cells than metrics need; these are NaN.
     CopyWarning
@@ -106,7 +117,7 @@ def evaluate(
     np.True_
     """
     absent = (set() if train is not None else OF_TRAIN) | (set() if groupby is not None else OF_LABELS)
-    wanted = _wanted(metrics, sources, absent)
+    wanted = _wanted(metrics_to_compute(metrics, EVALUATION_METRICS), sources, absent)
     parts = split_real(real, train, other_real, groupby, layer=layer, n_pcs=n_pcs, n_top_genes=n_top_genes, seed=seed)
     compared = make_sources(parts, labelled(generated, parts.space, groupby, "generated"), sources, seed=seed)
     preparer = Preparer.fit(

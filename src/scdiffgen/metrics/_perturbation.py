@@ -28,6 +28,7 @@ from scdiffgen.metrics._predicted import (
 from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics._targets import Condition, Keys, conditions_of
 from scdiffgen.metrics._training import TrainingResponses, Vector
+from scdiffgen.metrics._transport import metrics_to_compute
 
 PERTURBATION_BASELINES = (
     "no_change",
@@ -54,7 +55,7 @@ def perturbation_report(
     dose_key: str | None = None,
     control_label: str = "control",
     layer: str | None = None,
-    metrics: Sequence[str] = PERTURBATION_METRICS,
+    metrics: Sequence[str] | None = None,
     baselines: Sequence[str] = PERTURBATION_BASELINES,
     baselines_as_counts: bool = False,
     n_pcs: int = 30,
@@ -107,7 +108,8 @@ def perturbation_report(
     layer
         Layer that holds the counts; an AnnData without layers, as generated cells are, is read from ``.X``.
     metrics
-        Columns to compute, some of ``PERTURBATION_METRICS``.
+        Columns to compute, by default all of ``PERTURBATION_METRICS``, but ``"wasserstein"`` only where POT is
+        installed.
     baselines
         Baselines to compute, some of ``PERTURBATION_BASELINES``.
     baselines_as_counts
@@ -141,10 +143,13 @@ def perturbation_report(
 
     Warns
     -----
+    UserWarning
+        If ``metrics`` is ``None`` and POT is not installed.
     FewCellsWarning
         If there are too few cells of a condition, or none are predicted; these rows are NaN.
     """
-    _check_choices(metrics, baselines, predictions)
+    wanted = metrics_to_compute(metrics, PERTURBATION_METRICS)
+    _check_choices(wanted, baselines, predictions)
     keys = Keys(perturbation_key, context_key, dose_key, control_label)
     space = ExpressionSpace.fit(train, n_pcs=n_pcs, n_top_genes=n_top_genes, layer=layer, seed=seed)
     held_out = HeldOut.fit(real, control, space, keys, max_cells=max_cells, seed=seed)
@@ -156,7 +161,7 @@ def perturbation_report(
             f"`train` holds {len(leaked)} of {len(held_out.references)} conditions of `real`: {', '.join(leaked[:5])}. "
             "Score conditions that were held out whole; 'A+B' and 'B+A' are one."
         )
-    scoring = Scoring(tuple(m for m in RESPONSE_METRICS if m in metrics), max_cells, n_trees, n_jobs, seed)
+    scoring = Scoring(tuple(m for m in RESPONSE_METRICS if m in wanted), max_cells, n_trees, n_jobs, seed)
     answers = {name: _Answers(cells, space, keys, name) for name, cells in predictions.items()}
     rows: list[dict[str, object]] = []
     for condition in held_out.references:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Sequence
+from importlib.util import find_spec
 from types import ModuleType
 
 import numpy as np
@@ -13,6 +16,8 @@ from scdiffgen.metrics._resampling import Weights, subsample, unit_weights
 
 MAX_CELLS = 2000
 MAX_ITERATIONS = 2_000_000
+NAME = "wasserstein"  # as a metric
+INSTALL = "pip install 'scdiffgen[eval]'"
 
 
 def wasserstein(real: Points, generated: Points, *, max_cells: int = MAX_CELLS, seed: int = 0) -> float:
@@ -67,9 +72,24 @@ def wasserstein_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> N
     return np.sqrt(np.clip(cost, 0, None))
 
 
+def metrics_to_compute(asked: Sequence[str] | None, every: Sequence[str]) -> tuple[str, ...]:
+    """Names of the metrics that are asked for; ``None`` asks for all, but for transport where POT is not installed.
+
+    Raises before anything is computed if transport is asked for by name and POT is not installed.
+    """
+    if asked is not None:
+        if NAME in asked:
+            _pot()
+        return tuple(asked)
+    if find_spec("ot") is not None:
+        return tuple(every)
+    warnings.warn(f"`{NAME}` is left out, as POT is not installed. Install it with: {INSTALL}", stacklevel=3)
+    return tuple(name for name in every if name != NAME)
+
+
 def _pot() -> ModuleType:
     try:
         import ot
     except ImportError as error:
-        raise ImportError("wasserstein needs POT. Install it with: pip install 'scdiffgen[eval]'") from error
+        raise ImportError(f"{NAME} needs POT. Install it with: {INSTALL}") from error
     return ot

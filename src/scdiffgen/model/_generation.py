@@ -12,7 +12,7 @@ from anndata import AnnData
 from mudata import MuData
 
 from scdiffgen._conditions import Parts
-from scdiffgen.data import condition_table, unseen_in_training
+from scdiffgen.data import condition_table, unseen_in_training, write_conditions
 from scdiffgen.module import JointLibrarySizes, LibrarySizeModel, condition_codes
 
 from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from
@@ -182,7 +182,7 @@ class Generation(TrainingMemory):
         row_of
             Row of every cell in it.
         """
-        obs = table.copy()
+        obs = write_conditions(self.registry, table).copy()
         for name, values in obs.items():
             if values.dtype.kind not in "biuf":
                 mixed = pd.api.types.infer_dtype(values).startswith("mixed")  # which cannot be written to a file

@@ -13,7 +13,7 @@ from scipy import sparse
 from torch import Tensor
 
 from scdiffgen._conditions import Parts
-from scdiffgen.data import condition_table, unseen_in_training
+from scdiffgen.data import condition_table, unseen_in_training, write_conditions
 from scdiffgen.module import SOURCES, carried_to, to_arrays
 
 from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_tensors
@@ -115,7 +115,7 @@ class Perturbation(Generation):
             responses.append(np.array(SOURCES)[source.cpu().numpy()])
         encoded = {name: Parts(*map(cells.in_order, zip(*(a[name] for a in asked), strict=True))) for name in asked[0]}
         obs = cells.obs()
-        for name, value in table.drop(columns="n_cells").iloc[0].items():
+        for name, value in write_conditions(self.registry, table.drop(columns="n_cells")).iloc[0].items():
             obs[name] = value
         obs["unseen_in_training"] = unseen_in_training(
             self.module.specs, encoded, self._training_conditions()
