@@ -145,7 +145,7 @@ def _short_of_real_cells(result: Mapping[str, Any]) -> list[str]:
         distances = distance_from_ideal(result, key)
         if min(distances[ours]) > max(distances[limit]):
             titles.append(metric["title"])
-    return [f"In no seed as good as other real cells: {', '.join(titles)}."] if titles else []
+    return [f"In no seed as good as other real cells: {'; '.join(titles)}."] if titles else []
 
 
 def _likelihood(result: Mapping[str, Any]) -> list[str]:

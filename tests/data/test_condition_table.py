@@ -53,7 +53,7 @@ def test_what_is_no_number_of_cells_is_named(n_cells: Any) -> None:
         (pd.DataFrame({"n_cells": [1]}), 2, ValueError, "are both given"),
         (pd.DataFrame({"a": []}), 2, ValueError, "has no rows"),
         (pd.DataFrame([[1, 2]], columns=["a", "a"]), 2, ValueError, "columns twice: 'a'"),
-        ("B cells", 2, TypeError, "must be a mapping, a DataFrame or None, got a str"),
+        ("B cells", 2, TypeError, "must be a mapping, a DataFrame or None, and is of type str"),
     ],
 )
 def test_other_forms_are_refused(conditions: Any, n_cells: int, error: type[Exception], message: str) -> None:

@@ -152,6 +152,10 @@ def test_a_place_may_be_told_by_its_leaf_if_that_is_clear(cells: ad.AnnData, reg
         encode_conditions(manager, pd.DataFrame({"state": ["naive"]}))
     with pytest.raises(ValueError, match=r"no place tissue='blood', state='memry'.*Did you mean 'memory'"):
         encode_conditions(manager, pd.DataFrame({"tissue": ["blood"], "state": ["memry"]}))
+    with pytest.raises(
+        ValueError, match=r"no place tissue='blood', state='memory'; 'memory' is registered under .*lung"
+    ):
+        encode_conditions(manager, pd.DataFrame({"tissue": ["blood"], "state": ["memory"]}))
 
 
 @pytest.mark.parametrize(
@@ -214,6 +218,12 @@ def test_what_is_written_stands_in_the_registered_columns_and_means_the_same(
     assert isinstance(asked["dose"][0], dict)
     for one, other in zip(*(encode_conditions(manager, table)["guide"] for table in (asked, written)), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_a_table_of_scanpy_users_is_told_how_to_name_its_numbers(manager: Manager, cells: ad.AnnData) -> None:
+    table = cells.obs["cell_type"].value_counts().reset_index()
+    with pytest.raises(ValueError, match="'count' is not a registered condition .* in a column 'n_cells'"):
+        encode_conditions(manager, table)
 
 
 def test_columns_that_tell_each_condition(manager: Manager) -> None:

@@ -116,7 +116,7 @@ def test_a_cell_may_be_empty_in_a_modality_if_it_is_not_in_all() -> None:
 @pytest.mark.parametrize(
     ("spoil", "arguments", "error", "message"),
     [
-        (lambda m: m["rna"], {}, TypeError, r"`mdata` is a AnnData: pass a MuData, such as `mudata.MuData"),
+        (lambda m: m["rna"], {}, TypeError, r"`mdata` is of type AnnData: pass a MuData, such as `mudata.MuData"),
         (lambda m: m[:10], {}, ValueError, "`mdata` is a view of other cells"),
         (lambda m: m, {"modalities": "rna"}, TypeError, r"must be a list: write `modalities=\['rna'\]`"),
         (lambda m: m, {"modalities": ["rna", "protein"]}, ValueError, "'protein', but `mdata.mod` has 'rna', 'prot'"),

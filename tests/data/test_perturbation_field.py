@@ -206,7 +206,7 @@ def test_unseen_names_enter_by_their_vectors(cells: ad.AnnData, register: Regist
         ({"KLF1": [1.0], "BAK1": [1.0], "A+B": [1.0]}, r"vectors of combinations \('A\+B'\)"),
         ({"KLF1": [1.0], " KLF1": [1.0]}, "two vectors of 'KLF1'"),
         ({"ctrl": [1.0]}, "no vector of a perturbation"),
-        ([1.0, 2.0], "got a list"),
+        ([1.0, 2.0], "is of type list"),
         (pd.DataFrame([[1.0], [2.0]], index=["KLF1", "KLF1"]), "'KLF1' occur twice"),
     ],
 )

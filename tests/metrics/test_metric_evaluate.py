@@ -192,6 +192,12 @@ def test_bad_arguments_are_named(cells, change, error, message) -> None:
         metrics.evaluate(real, cells["generated"], **{**FAST, **change})
 
 
+def test_one_metric_and_one_source_may_be_named_without_a_list(cells) -> None:
+    alone = metrics.evaluate(cells["real"], cells["generated"], metrics="mmd", sources="generated", **FAST)
+    listed = metrics.evaluate(cells["real"], cells["generated"], metrics=["mmd"], sources=["generated"], **FAST)
+    pd.testing.assert_frame_equal(alone, listed)
+
+
 def test_expression_instead_of_counts_is_named(cells) -> None:
     generated = cells["generated"].copy()
     generated.X = generated.X.log1p()

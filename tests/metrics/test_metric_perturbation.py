@@ -210,6 +210,11 @@ def test_genes_are_aligned_and_seeds_repeat(transfer) -> None:
     assert not plain.equals(run(transfer, {"perfect": transfer["perfect"]}, seed=1))
 
 
+def test_one_metric_and_one_baseline_may_be_named_without_a_list(transfer) -> None:
+    table = run(transfer, {}, metrics="pearson_delta", baselines="train_mean")
+    assert table.index.tolist() == ["train_mean"] and table.columns[-1] == "pearson_delta"
+
+
 def test_held_out_conditions_must_not_be_in_training_cells(transfer) -> None:
     train = ad.concat([transfer["train"], simulate({("C", "g0+ctrl"): 5}, seed=4)])
     with pytest.raises(ValueError, match="`train` holds 1 of 1 conditions of `real`: g0 in C"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,8 @@ def tables(
     groups = ["overall", "a", "b"]
     likelihood = pd.DataFrame({"model": nats, "multinomial": 1.0}, index=groups)
     scores = pd.DataFrame({"c2st_auc_forest_genes": aucs, "novelty": novelty}, index=groups)
-    return likelihood, pd.concat({"generated": scores}, names=["source", "group"]).swaplevel()
+    real = pd.DataFrame({"c2st_auc_forest_genes": [0.51, 0.52, 0.53]}, index=groups)
+    return likelihood, pd.concat({"generated": scores, "other_real": real}, names=["source", "group"]).swaplevel()
 
 
 @pytest.mark.parametrize(
@@ -32,8 +34,16 @@ def tables(
     [
         ({}, MANY, ["Nothing stands out"]),
         ({"nats": 1.1}, MANY, ["less likely under the model than under a multinomial"]),
-        ({"aucs": (0.8, 0.5, 0.6)}, MANY, ["Generated cells are told from real ones at AUC 0.80"]),
-        ({"aucs": (0.6, 0.5, 0.9)}, MANY, ["Generated b cells .* AUC 0.90.*; only 20 real cells in this group"]),
+        (
+            {"aucs": (0.8, 0.5, 0.6)},
+            MANY,
+            ["Generated cells are told from real ones at AUC 0.80, other real cells at 0.51: see"],
+        ),
+        (
+            {"aucs": (0.6, 0.5, 0.9)},
+            MANY,
+            ["Generated b cells .* AUC 0.90, other real cells at 0.53.*; only 20 real cells in this group"],
+        ),
         ({"aucs": (0.6, 0.5, np.nan)}, MANY, ["Too few cells were held out to judge these by themselves: b"]),
         ({"novelty": 0.5}, MANY, ["the model copies"]),
         ({}, {"a": 30, "b": 12}, ["Only 42 cells were held out, so much may go unseen: pass more as `adata`"]),
@@ -55,3 +65,14 @@ def test_few_held_out_cells_are_a_remark_and_no_warning(small: TokenDiffusion, o
     assert likelihood.loc["overall", "model"] == pytest.approx(nll.sum() / other_cells.X.sum())
     assert set(scores.index.unique("source")) == {"generated", "other_real"}
     assert set(scores.index.unique("group")) == {"overall", *other_cells.obs["cell_type"]}
+
+
+@pytest.mark.parametrize("rows", [slice(None, None, -1), slice(0, 60)], ids=["another order", "fewer"])
+def test_a_model_beside_other_cells_does_not_know_which_were_held_out(
+    rows: slice, small: TokenDiffusion, other_cells: AnnData, tmp_path: Path
+) -> None:
+    small.save(tmp_path / "model")
+    loaded = TokenDiffusion.load(tmp_path / "model", small.adata[rows].copy(), accelerator="cpu")
+    for adata in (None, other_cells):
+        with pytest.raises(ValueError, match="not those that it was trained on, or in another order"):
+            loaded.criticism(adata)

@@ -284,10 +284,10 @@ def test_other_processes_take_one_modality() -> None:
 
 
 def test_an_anndata_is_no_mudata(joint: TokenDiffusion, tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="`mdata` is a AnnData: pass a MuData"):
+    with pytest.raises(TypeError, match="`mdata` is of type AnnData: pass a MuData"):
         joint.get_latent_representation(paired()["rna"])
     joint.save(tmp_path / "model")
-    with pytest.raises(TypeError, match="`mdata` is a AnnData: pass a MuData"):
+    with pytest.raises(TypeError, match="`mdata` is of type AnnData: pass a MuData"):
         TokenDiffusion.load(tmp_path / "model", paired()["rna"], accelerator="cpu")
 
 

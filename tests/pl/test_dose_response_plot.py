@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 import scanpy as sc
 from PIL import Image
+from small_cells import QUIET, SMALL
+from treated_cells import SETUP, treated_cells
 
+from scdiffgen.model import TokenDiffusion
 from scdiffgen.pl import dose_response
 
 DOSES = [10.0, 0.0, 0.1, 1.0]
@@ -80,6 +83,41 @@ def test_panels_are_the_genes_asked_for_in_rows_of_ncols(frame: pd.DataFrame) ->
     assert [axis.get_ylabel() for axis in axes] == ["mean log expression", "", "mean log expression"]
     assert [axis.get_xlabel() for axis in axes] == ["", "dose (uM)", "dose (uM)"]
     assert len(axes[0].get_figure().axes) == 3
+
+
+def test_one_gene_needs_no_list(frame: pd.DataFrame) -> None:
+    frame["gene"] = frame["gene"].replace("B", "LYZ")
+    assert [axis.get_title() for axis in dose_response(frame, "LYZ")] == ["LYZ"]
+
+
+def test_of_many_genes_the_twelve_that_change_most_are_drawn_from_the_largest_change_down() -> None:
+    changes = np.random.default_rng(0).permutation(30) - 15.0
+    table = pd.DataFrame({"dose": np.tile(DOSES, 30), "gene": np.repeat([f"gene{i}" for i in range(30)], 4)})
+    table["mean"] = 100.0 * np.repeat(np.arange(30), 4) + np.outer(changes, [0.0, 1.0, 0.5, 0.2]).ravel()
+    axes = dose_response(table.assign(low=table["mean"], high=table["mean"]))
+    assert len(axes) == 12
+    drawn = [abs(changes[int(axis.get_title().removeprefix("gene"))]) for axis in axes]
+    assert drawn == sorted(np.abs(changes), reverse=True)[:12]
+    assert [axis.get_title() for axis in dose_response(table.assign(low=0, high=0)[::-1][: 4 * 12])] == [
+        f"gene{i}" for i in range(29, 17, -1)
+    ]
+
+
+def test_the_unit_is_that_of_the_table_unless_another_is_given(frame: pd.DataFrame) -> None:
+    frame.attrs["dose_unit"] = "nM"
+    labels = [dose_response(frame, "A", dose_unit=unit)[0].get_xlabel() for unit in (None, "uM", "")]
+    assert labels == ["dose (nM)", "dose (uM)", "dose"]
+
+
+@pytest.mark.parametrize("unit", [None, "nM"])
+def test_a_model_hands_on_the_registered_unit(unit: str | None) -> None:
+    cells = treated_cells()
+    TokenDiffusion.setup_anndata(cells, **SETUP, dose_unit=unit)
+    model = TokenDiffusion(cells, **SMALL)
+    model.train(max_epochs=1, batch_size=32, **QUIET)
+    curves = model.dose_response(None, "A", [0.5, 1.0], indices=[0, 3], n_steps=2, seed=0, silent=True)
+    assert curves.attrs["dose_unit"] == unit
+    assert dose_response(curves, "gene0")[0].get_xlabel() == ("dose" if unit is None else "dose (nM)")
 
 
 def test_it_draws_into_given_axes_and_writes_a_file(frame: pd.DataFrame, tmp_path: Path) -> None:

@@ -99,6 +99,42 @@ def test_groups_stand_in_the_order_of_their_categories() -> None:
     assert [label.get_text() for label in axis.get_xticklabels()] == order
 
 
+@pytest.mark.parametrize(
+    ("groups", "shown"),
+    [([0, 1, 2], ["0", "1", "2"]), ([False, True], ["False", "True"]), ([0.5, np.nan, 2.0], ["0.5", "2.0"])],
+)
+@pytest.mark.filterwarnings("error")
+def test_numbers_and_truth_values_are_groups(groups: list, shown: list[str]) -> None:
+    cells = with_tokens(4)
+    cells.obs["group"] = np.resize(groups, cells.n_obs)
+    for plot in (pl.token_heatmap, pl.token_dotplot):
+        axis = plot(cells, "group", show=False)
+        assert [label.get_text() for label in axis.get_xticklabels()] == shown
+
+
+def test_tokens_are_chosen_by_name_or_annotation_and_one_needs_no_list() -> None:
+    cells = with_tokens(4)
+    title = "interferon response of everything"
+    assert [axis.get_title() for axis in pl.token_loadings(cells, "token_1", show=False)] == ["token_1"]
+    by_name, by_annotation = (pl.token_loadings(cells, token, show=False)[0] for token in ("token_3", [title]))
+    widths = [[bar.get_width() for bar in axis.patches] for axis in (by_name, by_annotation)]
+    assert widths[0] == widths[1] and by_annotation.get_title().replace("\n", " ") == title
+    for plot in (pl.token_heatmap, pl.token_dotplot):
+        axis = plot(cells, "cell_type", [title, "token_1"], show=False)
+        assert {label.get_text() for label in axis.get_yticklabels()} == {title, "token_1"}
+    assert len(pl.token_embedding(cells, title, show=False)) == 1
+
+
+def test_a_name_is_the_token_of_that_name_before_one_that_is_called_so() -> None:
+    cells = with_tokens(4)
+    tl.annotate_tokens(cells, {"token_1": "token_2"})
+    (axis,) = pl.token_loadings(cells, "token_2", n_genes=1, show=False)
+    assert (
+        axis.patches[0].get_width()
+        == cells.varm["token_loadings"][np.abs(cells.varm["token_loadings"][:, 1]).argmax(), 1]
+    )
+
+
 def test_dots_stand_for_every_group_and_token(cells: AnnData) -> None:
     axis = pl.token_dotplot(cells, "cell_type", show=False)
     n_tokens = cells.obsm["X_token_activation"].shape[1]

@@ -120,6 +120,20 @@ REGISTRATION = [
         COLUMN_AS_TEXT,
     ),
     Bad(
+        "intervals as labels",
+        register(set_obs("cell_type", pd.cut(np.arange(60), 3))),
+        "`labels_key='cell_type'`",
+        "is a Interval",
+        COLUMN_AS_TEXT,
+    ),
+    Bad(
+        "periods as labels",
+        register(set_obs("cell_type", pd.period_range("2020-01-01", periods=60))),
+        "`labels_key='cell_type'`",
+        "is a Period",
+        COLUMN_AS_TEXT,
+    ),
+    Bad(
         "text as a number",
         register(one_row("age", "old")),
         "`continuous_covariate_keys='age'`",

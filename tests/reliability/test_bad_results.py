@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from anndata import AnnData
+from anndata import AnnData, concat
 from bad_input import Bad, at, check, ids, nothing
 from fingerprint import fingerprint
+from mudata import MuData
 
 from scdiffgen import datasets, metrics, pl, tl
 
@@ -30,6 +31,29 @@ def judge(spoil: Callable[[AnnData], Any] = nothing, **options: Any) -> Callable
     return act
 
 
+def report(**options: Any) -> Callable[[AnnData], Any]:
+    given = {"perturbation_key": "guide", "control_label": "ctrl", "metrics": "pearson_delta", "n_pcs": 2, **options}
+    return lambda c: metrics.perturbation_report(c, c, {}, c, **given)
+
+
+def with_tokens(cells: AnnData, *, both: bool = False) -> AnnData:
+    """The same cells with two tokens, of which the second is called a programme, or both are."""
+    cells = cells.copy()
+    cells.varm["token_loadings"] = np.eye(cells.n_vars)[:, :2]
+    cells.obsm["X_token_activation"] = np.eye(cells.n_obs)[:, :2]
+    cells.uns["scdiffgen"] = {"tokens": ["token_1", "token_2"]}
+    tl.annotate_tokens(cells, dict.fromkeys(["token_1", "token_2"] if both else ["token_2"], "programme"))
+    return cells
+
+
+def measured(cells: AnnData) -> AnnData:
+    """Twice the cells, each with a number of its own."""
+    cells = with_tokens(concat([cells, cells], index_unique="-"))
+    cells.obs["measured"] = np.linspace(0, 1, cells.n_obs)
+    return cells
+
+
+ONE_COLUMN = "the name of one column"
 STORE = "model.write_back(adata)"
 JUDGING = [
     Bad("generated genes are missing", judge(lambda c: c[:, :5].copy()), "`generated`", "gene5", "Pass the same genes"),
@@ -48,7 +72,102 @@ JUDGING = [
         lambda c: metrics.energy_distance(c.X.astype(str), c.X),
         "`real`",
         "<U32",
-        "Pass a numeric array",
+        "pass an array (cells, dimensions)",
+        TypeError,
+    ),
+    *[
+        Bad(f"cells as points of {name}", act, "`real` is", "AnnData", "`metrics.evaluate`", TypeError)
+        for name, act in {
+            "mmd": lambda c: metrics.mmd(c, c),
+            "energy_distance": lambda c: metrics.energy_distance(c, c),
+            "wasserstein": lambda c: metrics.wasserstein(c, c),
+            "frechet_distance": lambda c: metrics.frechet_distance(c, c),
+            "one_nn_accuracy": lambda c: metrics.one_nn_accuracy(c, c),
+            "classifier_auc": lambda c: metrics.classifier_auc(c, c),
+            "classifier_roc": lambda c: metrics.classifier_roc(c, c),
+        }.items()
+    ],
+    Bad("cells as expression", lambda c: metrics.rank_genes(c, c), "`treated`", "AnnData", "(cells, genes)", TypeError),
+    Bad("cells to shift", lambda c: metrics.shift_expression(c, [0]), "`control`", "AnnData", "(cells, gen", TypeError),
+    Bad("cells as a change", lambda c: metrics.pearson_delta(c, c), "`real`", "AnnData", "(genes,)", TypeError),
+    Bad("a table of words", lambda c: metrics.mmd(c.to_df().astype(str), c.X), "`real`", "type ", "X_pca", TypeError),
+    Bad(
+        "labels as features", lambda c: metrics.classifier_auc(c.obs, c.X), "`real`", "object", "(cells, fea", TypeError
+    ),
+    Bad(
+        "cells of two modalities",
+        lambda c: metrics.library_size_ks(MuData({"rna": c.copy()}), c.X),
+        "`real`",
+        "MuData",
+        "AnnData, or",
+        TypeError,
+    ),
+    Bad("groups by two columns", judge(groupby=["cell_type", "batch"]), "`groupby`", "'batch'", ONE_COLUMN, TypeError),
+    Bad("groups by a list of one", judge(groupby=["cell_type"]), "`groupby`", "['cell_type']", ONE_COLUMN, TypeError),
+    Bad(
+        "groups as labels",
+        lambda c: metrics.evaluate(c, c, None, c.obs["batch"]),
+        "`groupby`",
+        "Series",
+        ONE_COLUMN,
+        TypeError,
+    ),
+    Bad(
+        "an embedding by a list",
+        lambda c: metrics.joint_embedding(c, c, ["batch"], basis="pca"),
+        "`groupby`",
+        "['batch']",
+        ONE_COLUMN,
+        TypeError,
+    ),
+    *[
+        Bad(f"a report by a list as {key}", report(**{key: ["batch"]}), f"`{key}`", "['batch']", ONE_COLUMN, TypeError)
+        for key in ("perturbation_key", "context_key", "dose_key")
+    ],
+    *[
+        Bad(f"{name} by a list", act, "`groupby`", "['batch']", ONE_COLUMN, TypeError)
+        for name, act in {
+            "a heat map": lambda c: pl.token_heatmap(with_tokens(c), ["batch"]),
+            "dots": lambda c: pl.token_dotplot(with_tokens(c), ["batch"]),
+            "a path": lambda c: pl.generation_path(c, c, groupby=["batch"]),
+            "a loss": lambda c: tl.ablate_token(None, "token_1", c, ["batch"]),
+        }.items()
+    ],
+    *[
+        Bad(f"{name} by age", act, "`groupby` is 'measured'", "120 distinct", "Cut it into groups")
+        for name, act in {
+            "a heat map": lambda c: pl.token_heatmap(measured(c), "measured"),
+            "dots": lambda c: pl.token_dotplot(measured(c), "measured"),
+        }.items()
+    ],
+    *[
+        Bad(f"{name} of a token unseen", act, "`tokens`", "['token_9']", "'token_1' to 'token_2', nor of ", ValueError)
+        for name, act in {
+            "loadings": lambda c: pl.token_loadings(with_tokens(c), "token_9"),
+            "a heat map": lambda c: pl.token_heatmap(with_tokens(c), "batch", "token_9"),
+        }.items()
+    ],
+    Bad(
+        "names beside the annotations",
+        lambda c: pl.token_loadings(with_tokens(c), ["programe"]),
+        "`tokens`",
+        "['programe']",
+        "`tl.annotate_tokens`: ['programme']",
+    ),
+    Bad(
+        "an annotation of two tokens",
+        lambda c: pl.token_loadings(with_tokens(c, both=True), "programme"),
+        "`tokens`",
+        "'programme'",
+        "['token_1', 'token_2']",
+    ),
+    Bad(
+        "a model as history",
+        lambda c: pl.training_history(c),
+        "`history`",
+        "AnnData",
+        "pass `model.history`",
+        TypeError,
     ),
     Bad("points of a line", lambda c: metrics.mmd(c.X[0], c.X[1]), "`real`", "(12,)", "(cells, dimensions)"),
     Bad(

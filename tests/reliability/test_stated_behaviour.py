@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from anndata import AnnData
+from anndata import AnnData, read_h5ad
 from fingerprint import fingerprint
 from scipy import sparse
 from small_cells import QUIET, SMALL, simulated_cells
@@ -48,6 +49,27 @@ def test_a_view_is_read_and_its_parent_is_left_alone(tiny: TokenDiffusion, cells
     whole = tiny.get_latent_representation(cells.copy())
     np.testing.assert_array_equal(tiny.get_latent_representation(cells[10:20]), whole[10:20])
     assert fingerprint(cells) == before
+
+
+def test_a_view_of_cells_on_disk_is_read(tiny: TokenDiffusion, cells: AnnData, tmp_path: Path) -> None:
+    whole = tiny.get_latent_representation(cells.copy())
+    cells.write_h5ad(tmp_path / "cells.h5ad")
+    on_disk = read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    np.testing.assert_array_equal(tiny.get_latent_representation(on_disk[10:20]), whole[10:20])
+
+
+def test_cells_without_layers_are_read_from_x(cells: AnnData) -> None:
+    cells.layers["counts"], cells.X = cells.X, np.log1p(cells.X)
+    TokenDiffusion.setup_anndata(cells, layer="counts", labels_key="cell_type")
+    model = TokenDiffusion(cells, **SMALL)
+    model.train(1, **QUIET)
+    made = model.generate({"cell_type": "a"}, 7, n_steps=2, seed=0)
+    assert model.get_latent_representation(made).shape[0] == 7 and not made.layers
+    with pytest.raises(ValueError, match=r"`adata.X` \(`layer=None`\) does not hold molecule counts"):
+        model.get_latent_representation(AnnData(cells.X, obs=cells.obs, var=cells.var))
+    cells.layers["other"] = cells.layers.pop("counts")
+    with pytest.raises(KeyError, match="`layer='counts'` is not in `adata.layers`"):
+        model.get_latent_representation(cells.copy())
 
 
 def test_what_is_not_told_is_drawn_as_in_the_data(tiny: TokenDiffusion) -> None:

@@ -10,6 +10,7 @@ from anndata import AnnData
 from scipy.stats import false_discovery_control
 
 from scdiffgen import tl
+from scdiffgen.tl._gene_sets import gene_set_table
 
 decoupler = pytest.importorskip("decoupler", reason="needs the extra `enrichment`")
 
@@ -78,6 +79,10 @@ def test_shipped_sets_are_read_without_a_download(cells: AnnData, name: str, kno
 def test_unusable_sets_say_why(cells: AnnData, sets, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         tl.enrich_tokens(cells, sets)
+
+
+def test_a_gene_by_itself_is_a_set_of_one() -> None:
+    assert gene_set_table({"one": "CD3D"})["target"].tolist() == ["CD3D"]
 
 
 def test_without_the_extra_the_error_names_it(cells: AnnData, gene_sets: dict, monkeypatch) -> None:

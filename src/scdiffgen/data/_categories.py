@@ -95,7 +95,7 @@ def encode(
         raise ValueError(
             f"`{argument}={column.name!r}`: {counted(len(unseen), 'unseen category', 'unseen categories')} "
             f"({listed(unseen)}); the registered ones are {listed(categories)}.{did_you_mean(unseen[0], categories)} "
-            "Leave these cells out, or rename the category."
+            "Leave these cells out, rename the category, or teach it to a trained model (`load_query_data`)."
         )
     return codes, _appended(categories, unseen)
 
@@ -140,11 +140,12 @@ def _raise_if_unlabelled(column: pd.Series, argument: str) -> None:
 
 
 def _raise_if_no_labels(column: pd.Series, argument: str) -> None:
-    """Raise if entries are containers or dates, which could not be asked for afterwards."""
+    """Raise if entries are containers, dates or intervals, which could not be asked for afterwards."""
     categorical = isinstance(column.dtype, pd.CategoricalDtype)
     entries = pd.Series(column.cat.categories) if categorical else column
     dates = entries.dtype.kind in "mM"
-    odd = [entry for entry in entries if not isinstance(entry, LABEL_TYPES)] if entries.dtype == object else []
+    plain = entries.dtype.kind in "biuf"
+    odd = [] if plain else [entry for entry in entries if not isinstance(entry, LABEL_TYPES)]
     if dates or odd:
         first = entries.iloc[0] if dates else odd[0]
         raise ValueError(

@@ -88,6 +88,22 @@ class CountsField(LayerField):
             raise ValueError(f"{self._place} is empty. Name the layer that holds the counts (`layer=`).")
         self._raise_unless_counts(adata, matrix, whole=False)
 
+    def where_counts_are(self, adata: AnnData) -> CountsField:
+        """The field of cells that a model is shown: ``.X`` where they have no layers, as generated cells have none.
+
+        Parameters
+        ----------
+        adata
+            The cells.
+
+        Returns
+        -------
+        The field, which is this one if there are layers.
+        """
+        if self.attr_key is None or any(name is not None for name in adata.layers):
+            return self
+        return CountsField(self.registry_key, None, may_be_empty=self._may_be_empty)
+
     def check_the_rest(self, adata: AnnData) -> None:
         """Raise if data that are not in memory are no counts, of which some were looked at when they were registered.
 

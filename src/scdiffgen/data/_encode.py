@@ -61,7 +61,8 @@ def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) 
     known = list(dict.fromkeys(column for names in columns.values() for column in names))
     for column in table.columns:
         if column not in known and column != N_CELLS:
-            raise ValueError(unknown_name("registered condition", column, known))
+            way_out = f" Numbers of cells stand in a column {N_CELLS!r}." if column == "count" else ""
+            raise ValueError(unknown_name("registered condition", column, known) + way_out)
     return {spec.name: _encode(registry, spec, table, columns[spec.name]) for spec in specs}
 
 

@@ -149,6 +149,11 @@ def find_node(told: Mapping[str, Any], levels: Sequence[str], nodes: Sequence[Pa
     if found:
         raise ValueError(f"{asked} is in several places: {listed(found)}. Give {levels[0]!r} too.")
     names = list(dict.fromkeys(node[-1] for node in same_level))
+    elsewhere = [node[:-1] for node in same_level if node[-1] == positions[depth - 1]]
+    if elsewhere:
+        raise ValueError(
+            f"There is no place {asked}; {positions[depth - 1]!r} is registered under {listed(elsewhere)}."
+        )
     raise ValueError(
         f"There is no place {asked}; the registered {levels[depth - 1]!r} are {listed(names)}."
         f"{did_you_mean(positions[depth - 1], names)} Leave the level out to stay at its parent."

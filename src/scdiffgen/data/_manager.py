@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mudata import MuData
 from scvi.data import AnnDataManager
 
+from scdiffgen.data._counts_field import CountsField
 from scdiffgen.data._messages import did_you_mean
 
 if TYPE_CHECKING:
@@ -67,6 +68,26 @@ class Manager(AnnDataManager):
                 raise TypeError(f"`{setup}` has no argument {name!r}.{did_you_mean(name, known)}")
         with unchanged_on_error(adata):
             super().register_fields(adata, source_registry, **transfer_kwargs)
+
+    def transfer_fields(self, adata_target: AnnData | MuData, **kwargs: Any) -> Manager:
+        """Register other cells as these are; the counts of cells without layers, as generated ones are, are in ``.X``.
+
+        Parameters
+        ----------
+        adata_target
+            The other cells.
+        **kwargs
+            As in :meth:`register_fields`.
+
+        Returns
+        -------
+        Their manager.
+        """
+        reading = copy(self)
+        reading.fields = [
+            field.where_counts_are(adata_target) if isinstance(field, CountsField) else field for field in self.fields
+        ]
+        return super(Manager, reading).transfer_fields(adata_target, **kwargs)
 
     def with_registry(self, registry: Registry) -> Manager:
         """Another manager of the same cells, with an extended registry.

@@ -146,7 +146,7 @@ def _vectors(stored: Any, place: str) -> dict[str, np.ndarray]:
         stored = dict(zip(stored.index, stored.to_numpy(), strict=True))
     if not isinstance(stored, Mapping):
         raise ValueError(
-            f"{place} must be a mapping from names to vectors or a DataFrame, got a {type(stored).__name__}."
+            f"{place} must be a mapping from names to vectors or a DataFrame, and is of type {type(stored).__name__}."
         )
     vectors = {}
     for name, vector in stored.items():

@@ -67,7 +67,9 @@ def _as_frame(conditions: Conditions) -> pd.DataFrame:
                 )
         return pd.DataFrame({name: pd.Series([value]) for name, value in conditions.items()}, index=range(1))
     if not isinstance(conditions, pd.DataFrame):
-        raise TypeError(f"`conditions` must be a mapping, a DataFrame or None, got a {type(conditions).__name__}.")
+        raise TypeError(
+            f"`conditions` must be a mapping, a DataFrame or None, and is of type {type(conditions).__name__}."
+        )
     if not len(conditions):
         raise ValueError("`conditions` has no rows. Give a row for each kind of cell.")
     if not conditions.columns.is_unique:

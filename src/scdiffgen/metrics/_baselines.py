@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 
 from scdiffgen.metrics._genes import library_sizes
-from scdiffgen.metrics._input import CountsLike, Points, as_counts, to_dense
+from scdiffgen.metrics._input import EXPRESSION, CountsLike, Points, as_counts, to_dense
 from scdiffgen.metrics._space import normalise
 
 LINEAR_PCS = 10
@@ -123,6 +123,11 @@ def linear_shift(
     -------
     The change, (genes,).
 
+    Raises
+    ------
+    ValueError
+        If ``targets`` has not one entry for each row of ``means``.
+
     Examples
     --------
     >>> import numpy as np
@@ -163,6 +168,11 @@ def dose_shift(dose: float, doses: ArrayLike, shifts: ArrayLike) -> NDArray[np.f
     Returns
     -------
     The change, (genes,).
+
+    Raises
+    ------
+    ValueError
+        If ``dose`` or a known dose is negative, or no known dose is positive.
 
     Examples
     --------
@@ -260,7 +270,7 @@ def shift_expression(control: Points, shift: ArrayLike) -> NDArray[np.float64]:
     >>> shift_expression([[0.0, 1.0]], [1.0, 1.0])
     array([[1., 2.]])
     """
-    return to_dense(control) + np.asarray(shift, dtype=np.float64)
+    return to_dense(control, "control", EXPRESSION) + np.asarray(shift, dtype=np.float64)
 
 
 def shift_counts(

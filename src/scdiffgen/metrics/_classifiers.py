@@ -16,7 +16,7 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scdiffgen.metrics._input import Points, enough_cells, to_dense
+from scdiffgen.metrics._input import FEATURES, Points, as_numbers, enough_cells, to_dense
 from scdiffgen.metrics._resampling import Weights, unit_weights
 
 ClassifierKind: TypeAlias = Literal["forest", "logistic"]
@@ -29,7 +29,15 @@ DENSE_ENTRIES = 50_000_000  # a forest is fitted to a dense copy up to this size
 
 
 class LabelAccuracy(NamedTuple):
-    """Accuracy of a classifier of real training cells, on generated cells and on held-out real cells."""
+    """Accuracy of a classifier of real training cells, on generated cells and on held-out real cells.
+
+    Parameters
+    ----------
+    generated
+        Fraction of generated cells classified as the label that they were generated for.
+    real
+        Fraction of held-out real cells classified as their label.
+    """
 
     generated: float
     real: float
@@ -229,13 +237,13 @@ def weighted_auc(negative: NDArray, positive: NDArray, wn: Weights, wp: Weights)
     return np.divide(wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
 
 
-def as_features(cells: Points, name: str) -> NDArray[np.float32] | sparse.csr_matrix:
+def as_features(cells: Points, name: str, way_out: str = FEATURES) -> NDArray[np.float32] | sparse.csr_matrix:
     """Features of cells as float32, dense stays dense and sparse CSR."""
     if sparse.issparse(cells):
         features = sparse.csr_matrix(cells).astype(np.float32)
         values = features.data
     else:
-        features = values = np.asarray(cells, dtype=np.float32)
+        features = values = as_numbers(cells, name, way_out).astype(np.float32, copy=False)
     if features.ndim != 2:
         raise ValueError(f"`{name}` must be (cells, features), got shape {features.shape}.")
     if not np.isfinite(values).all():

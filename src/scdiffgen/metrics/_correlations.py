@@ -14,7 +14,15 @@ from scdiffgen.metrics._space import normalise
 
 
 class GeneCorrelations(NamedTuple):
-    """Correlations of the same genes in real and in generated cells, (genes, genes) each."""
+    """Correlations of the same genes in two samples; see `gene_correlations`.
+
+    Parameters
+    ----------
+    real
+        Pearson correlations in real cells, (genes, genes), named by the genes.
+    generated
+        The same in generated cells.
+    """
 
     real: pd.DataFrame
     generated: pd.DataFrame

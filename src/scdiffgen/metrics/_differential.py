@@ -10,14 +10,22 @@ from scipy import sparse
 from scipy.stats import false_discovery_control, mannwhitneyu
 
 from scdiffgen.metrics._classifiers import as_features
-from scdiffgen.metrics._input import Points, enough_cells
+from scdiffgen.metrics._input import EXPRESSION, Points, enough_cells
 
 GENES_AT_A_TIME = 200
 SIGNIFICANT = 0.05
 
 
 class GeneTests(NamedTuple):
-    """Tests of every gene, treated against control; see `rank_genes`."""
+    """Tests of every gene, treated against control; see `rank_genes`.
+
+    Parameters
+    ----------
+    t
+        Welch's t, positive for genes that go up, (genes,).
+    pvalue
+        P-values of the Wilcoxon rank-sum test, adjusted over the genes after Benjamini & Hochberg (1995), (genes,).
+    """
 
     t: NDArray[np.float64]
     pvalue: NDArray[np.float64]
@@ -56,7 +64,7 @@ def rank_genes(treated: Points, control: Points) -> GeneTests:
     >>> rank_genes(x[:25] + [5, 0, 0], x[25:]).significant
     array([ True, False, False])
     """
-    x, y = as_features(treated, "treated"), as_features(control, "control")
+    x, y = as_features(treated, "treated", EXPRESSION), as_features(control, "control", EXPRESSION)
     if not enough_cells("rank_genes", 2, treated=x.shape[0], control=y.shape[0]):
         return GeneTests(*np.full((2, x.shape[1]), np.nan))
     return GeneTests(_welch_t(x, y), _rank_sum_pvalues(x, y))

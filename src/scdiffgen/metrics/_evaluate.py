@@ -8,6 +8,7 @@ import pandas as pd
 
 from scdiffgen.metrics._comparison import OF_TRAIN, Comparison
 from scdiffgen.metrics._input import CountsLike
+from scdiffgen.metrics._names import as_names
 from scdiffgen.metrics._prepare import SOURCES, Preparer, Source, labelled, make_sources, split_real
 from scdiffgen.metrics._scores import EVALUATION_METRICS, METRICS
 from scdiffgen.metrics._transport import metrics_to_compute
@@ -25,7 +26,7 @@ def evaluate(
     other_real: CountsLike | None = None,
     layer: str | None = None,
     metrics: Sequence[str] | None = None,
-    sources: Sequence[Source] = SOURCES,
+    sources: Sequence[Source] | Source = SOURCES,
     n_pcs: int = 30,
     n_top_genes: int | None = None,
     max_cells: int = 2000,
@@ -65,10 +66,10 @@ def evaluate(
     layer
         Layer that holds the counts; an AnnData without layers, as generated cells are, is read from ``.X``.
     metrics
-        Columns to compute, by default all of ``EVALUATION_METRICS``, but ``"wasserstein"`` only where POT is installed.
-        The forests take most of the time.
+        Column or columns to compute, by default all of ``EVALUATION_METRICS``, but ``"wasserstein"`` only where POT is
+        installed. The forests take most of the time.
     sources
-        Rows to compute.
+        Row or rows to compute.
     n_pcs
         Number of principal components.
     n_top_genes
@@ -117,6 +118,7 @@ def evaluate(
     np.True_
     """
     absent = (set() if train is not None else OF_TRAIN) | (set() if groupby is not None else OF_LABELS)
+    sources = as_names(sources)
     wanted = _wanted(metrics_to_compute(metrics, EVALUATION_METRICS), sources, absent)
     parts = split_real(real, train, other_real, groupby, layer=layer, n_pcs=n_pcs, n_top_genes=n_top_genes, seed=seed)
     compared = make_sources(parts, labelled(generated, parts.space, groupby, "generated"), sources, seed=seed)

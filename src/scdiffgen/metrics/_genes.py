@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from scdiffgen.metrics._classifiers import as_features
-from scdiffgen.metrics._input import CountsLike, Points, as_count_pair, enough_cells, to_dense
+from scdiffgen.metrics._input import EXPRESSION, CountsLike, Points, as_count_pair, enough_cells, to_dense
 from scdiffgen.metrics._resampling import Weights, unit_weights
 
 STATISTICS = ("mean", "variance", "zero_fraction")
@@ -176,7 +176,7 @@ def _ratio(numerator: NDArray, denominator: NDArray) -> NDArray[np.float64]:
 def _expression_pair(
     real: Points, generated: Points
 ) -> tuple[NDArray | sparse.csr_matrix, NDArray | sparse.csr_matrix]:
-    x, y = as_features(real, "real"), as_features(generated, "generated")
+    x, y = as_features(real, "real", EXPRESSION), as_features(generated, "generated", EXPRESSION)
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"`real` has {x.shape[1]} genes and `generated` {y.shape[1]}. Map both through one space.")
     return x, y

@@ -12,8 +12,17 @@ from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from scdiffgen.metrics._names import check_column
+
 CountsLike: TypeAlias = AnnData | NDArray | sparse.spmatrix | sparse.sparray
 Points: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray
+
+# what to pass instead
+COUNTS = "pass an AnnData, or an array or sparse matrix (cells, genes)."
+POINTS = 'pass an array (cells, dimensions), such as `adata.obsm["X_pca"]`, or use `metrics.evaluate`.'
+FEATURES = POINTS.replace("dimensions", "features")
+EXPRESSION = "pass an array (cells, genes), such as `ExpressionSpace.expression` makes of an AnnData."
+RESPONSE = "pass an array (genes,), such as a difference of mean expression."
 
 
 class FewCellsWarning(UserWarning):
@@ -94,8 +103,9 @@ def gene_positions(available: pd.Index, wanted: Sequence[str], name: str) -> NDA
     return positions
 
 
-def labels_of(cells: CountsLike, key: str, name: str) -> NDArray:
-    """Labels of the cells of an AnnData, as strings."""
+def labels_of(cells: CountsLike, key: str, name: str, argument: str = "groupby") -> NDArray:
+    """Labels of the cells of an AnnData, as strings; messages call the cells ``name`` and the key ``argument``."""
+    check_column(key, argument)
     if not isinstance(cells, AnnData):
         raise TypeError(f"`{name}` is a {type(cells).__name__} without labels. Pass an AnnData with obs[{key!r}].")
     if key not in cells.obs:
@@ -106,17 +116,32 @@ def labels_of(cells: CountsLike, key: str, name: str) -> NDArray:
     return column.astype(str).to_numpy(dtype=object)
 
 
-def to_dense(matrix: Points) -> NDArray:
-    """Dense array of a matrix that may be sparse."""
-    return matrix.toarray() if hasattr(matrix, "toarray") else np.asarray(matrix)
+def as_array(values: object, name: str, way_out: str) -> NDArray:
+    """Array of what is one for NumPy; anything else is refused at once, with a way out.
+
+    NumPy itself takes an AnnData for a sequence of cells of sequences, and searches them for minutes.
+    """
+    if isinstance(values, Sequence) or hasattr(values, "__array__"):
+        return np.asarray(values)
+    raise TypeError(f"`{name}` is of type {type(values).__name__}: {way_out}")
+
+
+def as_numbers(values: object, name: str, way_out: str) -> NDArray:
+    """Array of numbers; anything else is refused."""
+    array = as_array(values, name, way_out)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"`{name}` holds values of type {array.dtype}, no numbers: {way_out}")
+    return array
+
+
+def to_dense(matrix: Points, name: str = "matrix", way_out: str = POINTS) -> NDArray:
+    """Dense array of numbers of a matrix that may be sparse."""
+    return as_numbers(matrix.toarray() if hasattr(matrix, "toarray") else matrix, name, way_out)
 
 
 def as_points(points: Points, name: str) -> NDArray[np.float64]:
     """Coordinates of cells, (cells, dimensions), as a checked dense array."""
-    array = to_dense(points)
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"`{name}` holds values of type {array.dtype}. Pass a numeric array.")
-    array = array.astype(np.float64)
+    array = to_dense(points, name).astype(np.float64)
     if array.ndim != 2:
         raise ValueError(f"`{name}` must be (cells, dimensions), got shape {array.shape}.")
     if not np.isfinite(array).all():
@@ -156,7 +181,7 @@ def _matrix(counts: CountsLike, layer: str | None, name: str) -> sparse.csr_matr
     if hasattr(values, "to_memory"):  # an AnnData that is backed by a file
         values = values.to_memory()
     if not sparse.issparse(values):
-        values = np.asarray(values)
+        values = as_array(values, name, COUNTS)
         if values.ndim != 2:
             raise ValueError(f"`{name}` must be (cells, genes), got shape {values.shape}.")
     # csr_matrix(values, dtype=...) would share its indices with `values`, and sorting them would break `values`

@@ -16,7 +16,17 @@ SMOOTHING = 1.0
 
 
 class MultinomialNLL(NamedTuple):
-    """Negative log-likelihood of held-out cells, in nats; see `multinomial_nll`."""
+    """Negative log-likelihood of held-out cells; see `multinomial_nll`.
+
+    Parameters
+    ----------
+    per_molecule
+        Cross-entropy per molecule, in nats, over all cells.
+    per_cell
+        Mean over cells, in nats, with the multinomial coefficient.
+    cells
+        Of every cell, in nats, with the multinomial coefficient, (cells,).
+    """
 
     per_molecule: float
     per_cell: float

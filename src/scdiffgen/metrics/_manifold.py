@@ -24,7 +24,19 @@ class CopyWarning(UserWarning):
 
 
 class ManifoldScores(NamedTuple):
-    """Overlap of two clouds of cells; see `manifold_precision_recall`."""
+    """Overlap of two clouds of cells; see `manifold_precision_recall`.
+
+    Parameters
+    ----------
+    precision
+        Fraction of generated cells in the ball of some real cell.
+    recall
+        Fraction of real cells in the ball of some generated cell.
+    density
+        Mean number of real balls that a generated cell lies in, over the number of neighbours; may exceed 1.
+    coverage
+        Fraction of real cells whose ball holds a generated cell.
+    """
 
     precision: float
     recall: float
@@ -33,7 +45,17 @@ class ManifoldScores(NamedTuple):
 
 
 class Novelty(NamedTuple):
-    """Distances to the nearest training cell; see `novelty`."""
+    """Distances to the nearest training cell; see `novelty`.
+
+    Parameters
+    ----------
+    ratio
+        Median distance of generated cells over that of held-out cells.
+    too_close
+        Fraction of generated cells closer to a training cell than 99 % of held-out cells are.
+    n_copies
+        Number of generated cells on top of a training cell.
+    """
 
     ratio: float
     too_close: float

@@ -12,6 +12,7 @@ from anndata import AnnData
 from scdiffgen.metrics._baselines import latent_arithmetic
 from scdiffgen.metrics._held_out import HeldOut
 from scdiffgen.metrics._input import FewCellsWarning
+from scdiffgen.metrics._names import as_names
 from scdiffgen.metrics._predicted import (
     MIN_CELLS,
     PERTURBATION_METRICS,
@@ -108,10 +109,10 @@ def perturbation_report(
     layer
         Layer that holds the counts; an AnnData without layers, as generated cells are, is read from ``.X``.
     metrics
-        Columns to compute, by default all of ``PERTURBATION_METRICS``, but ``"wasserstein"`` only where POT is
-        installed.
+        Column or columns to compute, by default all of ``PERTURBATION_METRICS``, but ``"wasserstein"`` only where POT
+        is installed.
     baselines
-        Baselines to compute, some of ``PERTURBATION_BASELINES``.
+        Baseline or baselines to compute, some of ``PERTURBATION_BASELINES``.
     baselines_as_counts
         Whether baselines that add a change predict counts, by `shift_counts`, instead of log expression. Expression
         with something added to every zero is told from real cells at once, and counts are not.
@@ -147,8 +148,27 @@ def perturbation_report(
         If ``metrics`` is ``None`` and POT is not installed.
     FewCellsWarning
         If there are too few cells of a condition, or none are predicted; these rows are NaN.
+
+    Examples
+    --------
+    >>> from scdiffgen.datasets import simulate
+    >>> cells = simulate(n_cells=400, n_genes=50, doses=[3.0])
+    >>> given = cells.obs["perturbation"]
+    >>> guess = cells[given == "A"].copy()
+    >>> guess.obs["perturbation"] = "A+B"
+    >>> report = perturbation_report(
+    ...     real=cells[given == "A+B"],
+    ...     control=cells[given == "control"],
+    ...     predictions={"A alone": guess},
+    ...     train=cells[given != "A+B"],
+    ...     perturbation_key="perturbation",
+    ...     layer="counts",
+    ...     metrics=["pearson_delta"],
+    ... )
+    >>> report["prediction"].tolist()
+    ['A alone', 'no_change', 'train_mean', 'additive', 'latent_pca', 'real_half']
     """
-    wanted = metrics_to_compute(metrics, PERTURBATION_METRICS)
+    wanted, baselines = metrics_to_compute(metrics, PERTURBATION_METRICS), as_names(baselines)
     _check_choices(wanted, baselines, predictions)
     keys = Keys(perturbation_key, context_key, dose_key, control_label)
     space = ExpressionSpace.fit(train, n_pcs=n_pcs, n_top_genes=n_top_genes, layer=layer, seed=seed)

@@ -7,6 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
+from scdiffgen.metrics._input import RESPONSE, as_array
+
 N_TOP_GENES = 100
 ROUNDING = 1e-9  # changes of log expression below are rounding errors
 
@@ -62,7 +64,7 @@ def weighted_mse(real: ArrayLike, predicted: ArrayLike, statistic: ArrayLike) ->
     1.0
     """
     x, y = _vectors(real, predicted)
-    size = np.abs(np.asarray(statistic, dtype=np.float64))
+    size = np.abs(_floats(statistic, "statistic"))
     weights = (size - size.min()) ** 2
     weights = weights if weights.sum() > 0 else np.ones_like(weights)
     return float(weights @ (x - y) ** 2 / weights.sum())
@@ -92,7 +94,7 @@ def discrimination_score(predicted: ArrayLike, real: ArrayLike, own: int) -> flo
     >>> discrimination_score([1, 0], [[1, 1], [0, 1], [1, -2]], own=0)
     1.0
     """
-    responses, change = np.asarray(real, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    responses, change = _floats(real, "real"), _floats(predicted, "predicted")
     if len(responses) < 2 or not change.any():
         return float("nan")
     norms = np.linalg.norm(responses, axis=1)
@@ -152,7 +154,7 @@ def de_pr_auc(significant: ArrayLike, predicted: ArrayLike) -> float:
     >>> de_pr_auc([True, False, False], [-3, 1, 2])
     1.0
     """
-    called, size = np.asarray(significant, dtype=bool), np.abs(np.asarray(predicted, dtype=np.float64))
+    called, size = np.asarray(significant, dtype=bool), np.abs(_floats(predicted, "predicted"))
     if called.all() or not called.any() or not np.isfinite(size).all():
         return float("nan")
     return float(average_precision_score(called, size))
@@ -241,10 +243,14 @@ def fold_change_slope(real: ArrayLike, predicted: ArrayLike, significant: ArrayL
 
 
 def _vectors(real: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    x, y = np.asarray(real, dtype=np.float64), np.asarray(predicted, dtype=np.float64)
+    x, y = _floats(real, "real"), _floats(predicted, "predicted")
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"`real` and `predicted` must be one number a gene, got shapes {x.shape} and {y.shape}.")
     return x, y
+
+
+def _floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
+    return as_array(values, name, RESPONSE).astype(np.float64)
 
 
 def _ratio(numerator: float, denominator: float) -> float:

@@ -25,7 +25,17 @@ N_POINTS = 201
 
 
 class ClassifierRoc(NamedTuple):
-    """Receiver operating characteristic of a cross-validated classifier; see `classifier_roc`."""
+    """Receiver operating characteristic of a cross-validated classifier; see `classifier_roc`.
+
+    Parameters
+    ----------
+    false_positive
+        Shares of the real cells taken for generated ones, (points,).
+    true_positive
+        Shares of the generated cells found at each of these, (folds, points).
+    auc
+        Area under the curve of each fold, (folds,).
+    """
 
     false_positive: NDArray[np.float64]
     true_positive: NDArray[np.float64]

@@ -130,6 +130,22 @@ class ExpressionSpace:
             Counts; an AnnData is aligned by gene name.
         name
             What messages call the argument.
+
+        Raises
+        ------
+        ValueError
+            If values are missing, negative or not whole numbers, genes are absent or repeated, the number of genes of a
+            matrix is another, or there is no such layer.
+        TypeError
+            If ``counts`` is an AnnData, but the space was fitted on a matrix without gene names.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
+        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
+        >>> space.counts(cells).shape
+        (200, 50)
         """
         if self.genes is None and isinstance(counts, AnnData):
             raise TypeError(
@@ -148,6 +164,14 @@ class ExpressionSpace:
             Counts; an AnnData is aligned by gene name.
         name
             What messages call the argument.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
+        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
+        >>> space.expression(cells).shape
+        (200, 20)
         """
         return normalise(self.counts(counts, name=name))[:, self.columns]
 
@@ -160,6 +184,14 @@ class ExpressionSpace:
             Counts; an AnnData is aligned by gene name.
         name
             What messages call the argument.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
+        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
+        >>> space.pcs(cells).shape
+        (200, 5)
         """
         return self.project(self.expression(counts, name=name))
 
@@ -170,6 +202,14 @@ class ExpressionSpace:
         ----------
         expression
             Log-normalised expression, (cells, kept).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
+        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
+        >>> bool((space.project(space.expression(cells)) == space.pcs(cells)).all())
+        True
         """
         return np.asarray(expression @ self.components.T - self.mean @ self.components.T, dtype=np.float64)
 
@@ -180,6 +220,14 @@ class ExpressionSpace:
         ----------
         pcs
             Principal components, (cells, components).
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
+        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
+        >>> space.reconstruct(space.pcs(cells)).shape
+        (200, 20)
         """
         return np.asarray(pcs @ self.components + self.mean, dtype=np.float64)
 
@@ -190,5 +238,13 @@ class ExpressionSpace:
         ----------
         n
             Number of genes; all kept genes if there are fewer.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
+        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
+        >>> space.most_variable_genes(3).shape
+        (3,)
         """
         return np.sort(np.argsort(-self.variance, kind="stable")[:n])

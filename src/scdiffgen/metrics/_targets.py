@@ -10,6 +10,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from scdiffgen.metrics._input import labels_of
+from scdiffgen.metrics._names import check_column
 
 ONE_CONTEXT = "all"
 
@@ -50,7 +51,7 @@ def canonical(perturbation: str, control: str) -> str:
 def conditions_of(cells: AnnData, keys: Keys, name: str) -> dict[Condition, NDArray[np.intp]]:
     """Positions of the cells of every condition; of controls, doses are not looked at."""
     contexts = contexts_of(cells, keys, name)
-    raw = labels_of(cells, keys.perturbation, name)
+    raw = labels_of(cells, keys.perturbation, name, "perturbation_key")
     names = {text: canonical(text, keys.control) for text in np.unique(raw.astype(str))}
     perturbations = np.array([names[text] for text in raw], dtype=object)
     doses = _doses(cells, keys.dose, name, treated=perturbations != "")
@@ -64,13 +65,14 @@ def contexts_of(cells: AnnData, keys: Keys, name: str) -> NDArray:
     return (
         np.full(cells.n_obs, ONE_CONTEXT, dtype=object)
         if keys.context is None
-        else labels_of(cells, keys.context, name)
+        else labels_of(cells, keys.context, name, "context_key")
     )
 
 
 def _doses(cells: AnnData, key: str | None, name: str, *, treated: NDArray[np.bool_]) -> NDArray[np.float64]:
     if key is None:
         return np.full(cells.n_obs, np.nan)
+    check_column(key, "dose_key")
     if key not in cells.obs:
         raise ValueError(f"`{name}` has no obs column {key!r}; it has {list(cells.obs.columns)}.")
     doses = pd.to_numeric(cells.obs[key], errors="coerce").to_numpy(dtype=np.float64)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from scdiffgen.metrics._distances import squared_distances
 from scdiffgen.metrics._input import Points, as_point_pair, enough_cells
+from scdiffgen.metrics._names import as_names
 from scdiffgen.metrics._resampling import Weights, subsample, unit_weights
 
 MAX_CELLS = 2000
@@ -78,9 +79,10 @@ def metrics_to_compute(asked: Sequence[str] | None, every: Sequence[str]) -> tup
     Raises before anything is computed if transport is asked for by name and POT is not installed.
     """
     if asked is not None:
-        if NAME in asked:
+        names = as_names(asked)
+        if NAME in names:
             _pot()
-        return tuple(asked)
+        return tuple(names)
     if find_spec("ot") is not None:
         return tuple(every)
     warnings.warn(f"`{NAME}` is left out, as POT is not installed. Install it with: {INSTALL}", stacklevel=3)

@@ -57,6 +57,8 @@ class ModelBase(UnsupervisedTrainingMixin, BaseModelClass):
                     adata = adata.copy()
         elif adata is not None:
             check_cells(adata)
+            if adata.is_view and adata.isbacked:  # which anndata does not copy into memory
+                adata = adata.to_memory()
         return super()._validate_anndata(adata, copy_if_view)
 
     def _modalities(self) -> list[str]:

@@ -55,8 +55,8 @@ def check_cells(adata: Any, *, may_be_view: bool = True) -> None:
         )
     if not isinstance(adata, AnnData):
         raise TypeError(
-            f"`adata` is a {type(adata).__name__}: pass an AnnData. A file is read by `anndata.read_h5ad(path)`, a "
-            "matrix made into one by `anndata.AnnData(matrix, obs=..., var=...)`."
+            f"`adata` is of type {type(adata).__name__}: pass an AnnData. A file is read by `anndata.read_h5ad(path)`, "
+            "a matrix made into one by `anndata.AnnData(matrix, obs=..., var=...)`."
         )
     if adata.is_view and not may_be_view:
         raise ValueError("`adata` is a view of other cells: pass a copy, `adata = adata.copy()`.")
@@ -66,7 +66,7 @@ def check_mudata(mdata: Any, *, may_be_view: bool = True) -> None:
     """Raise unless ``mdata`` is a MuData, and if it may be none, no view of another."""
     if not isinstance(mdata, MuData):
         kind = type(mdata).__name__
-        raise TypeError(f"`mdata` is a {kind}: pass a MuData, such as `mudata.MuData({{'rna': adata}})`.")
+        raise TypeError(f"`mdata` is of type {kind}: pass a MuData, such as `mudata.MuData({{'rna': adata}})`.")
     if mdata.is_view and not may_be_view:
         raise ValueError("`mdata` is a view of other cells: pass a copy, `mdata = mdata.copy()`.")
 
@@ -79,6 +79,16 @@ def check_accelerator(accelerator: str) -> None:
         raise ValueError(
             f"`accelerator` is {accelerator!r}, but PyTorch {torch.__version__} finds none: pass 'cpu', or 'auto' to "
             "take what there is."
+        )
+
+
+def check_early_stopping(trainer_kwargs: Mapping[str, object]) -> None:
+    """Raise if details of scvi-tools' early stopping are given, which is not what stops training here."""
+    given = [name for name in trainer_kwargs if name.startswith("early_stopping_")]
+    if given:
+        raise TypeError(
+            f"`{given[0]}` has no effect, as training stops when the validation loss has risen by a share of its best: "
+            "pass `plan_kwargs={'max_validation_rise': 0.01}`, or Lightning's `EarlyStopping` in `callbacks`."
         )
 
 

@@ -17,7 +17,7 @@ from scdiffgen.data import categories_of_condition, registered_parts
 from scdiffgen.module import condition_codes, to_arrays
 
 from ._cells import Cells, generator_from
-from ._checks import check_positive_integer
+from ._checks import check_cells, check_positive_integer
 from ._generation import N_STEPS
 from ._growth import whole_counts
 from ._perturbation import Perturbation
@@ -78,6 +78,17 @@ class CriticismOfModel(Perturbation, Representation):
         remarks
             What stands out, in words, with what to do.
 
+        Raises
+        ------
+        ValueError
+            If the process of the model is not thinning, it was registered with :meth:`setup_mudata`, it does not know
+            its training cells, no cells were held out and none are given, ``adata`` lacks genes or holds categories
+            that are not registered, or a number is out of range.
+        KeyError
+            If ``adata`` lacks a column that was registered.
+        RuntimeError
+            If the model is not trained.
+
         Examples
         --------
         >>> likelihood, scores, remarks = model.criticism(n_steps=4, silent=True)  # doctest: +SKIP
@@ -88,8 +99,12 @@ class CriticismOfModel(Perturbation, Representation):
         self._require_anndata("criticism")
         self._thinning("criticism")
         check_positive_integer("n_steps", n_steps)
+        check_positive_integer("max_cells", max_cells)
+        if adata is not None:
+            check_cells(adata)
         if self.train_indices is None:
             raise ValueError("The model does not know which cells it was trained on, so it cannot be judged fairly.")
+        self._require_training_cells()
         held_out = self._held_out_cells(adata, max_cells, seed)
         real = self._labelled_counts(adata, held_out)
         train = self._labelled_counts(None, np.sort(self.train_indices))
@@ -103,6 +118,18 @@ class CriticismOfModel(Perturbation, Representation):
                 real, generated, train, "label", metrics=METRICS, sources=SOURCES, n_bootstrap=0, seed=seed
             )
         return Criticism(likelihood, scores, remarks_on(likelihood, scores, real.obs["label"].value_counts().to_dict()))
+
+    def _require_training_cells(self) -> None:
+        """Raise unless the cells beside the model are those that it was trained on, in their order."""
+        known = np.sort(np.concatenate([self.train_indices, self.validation_indices]).astype(int))
+        if known[-1] < self._validate_anndata(None).n_obs:
+            counts = self.adata_manager.get_from_registry(REGISTRY_KEYS.X)[known]
+            if np.allclose(np.asarray(counts.sum(axis=1)).ravel(), self.training_library_, rtol=1e-6):
+                return
+        raise ValueError(
+            "The cells beside the model are not those that it was trained on, or in another order, so it is not known "
+            "which were held out: load the model with the cells of its training, `load(path, adata)`."
+        )
 
     def _held_out_cells(self, adata: AnnData | None, max_cells: int, seed: int) -> np.ndarray:
         """Positions of the cells to judge by."""
@@ -181,13 +208,17 @@ def remarks_on(likelihood: pd.DataFrame, scores: pd.DataFrame, n_cells: Mapping[
             "Held-out cells are less likely under the model than under a multinomial at the mean of their label: "
             "train longer, or with more cells."
         )
-    generated = scores.xs("generated", level="source")
+    generated, limit = (scores.xs(source, level="source") for source in ("generated", "other_real"))
+    limit = limit["c2st_auc_forest_genes"]
     for label, auc in generated["c2st_auc_forest_genes"].items():
         n = n_cells.get(str(label), n_all)
         few = f"; only {n} real cells in this group, so take this with care" if n < FEW_CELLS else ""
         if auc > TOLD_APART:
             who = "Generated cells" if label == "overall" else f"Generated {label} cells"
-            found.append(f"{who} are told from real ones at AUC {auc:.2f}: train longer or use more steps{few}.")
+            found.append(
+                f"{who} are told from real ones at AUC {auc:.2f}, other real cells at {limit[label]:.2f}: see `scores` "
+                f"for what is off{few}."
+            )
     unjudged = [str(label) for label, auc in generated["c2st_auc_forest_genes"].items() if np.isnan(auc)]
     if unjudged:
         found.append(f"Too few cells were held out to judge these by themselves: {', '.join(unjudged)}.")

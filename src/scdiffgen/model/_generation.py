@@ -17,9 +17,10 @@ from scdiffgen.module import JointLibrarySizes, LibrarySizeModel, condition_code
 
 from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from
 from ._checks import check_positive_integer, is_finite_number, library_sizes
-from ._growth import Growth, of_rows, whole_counts
+from ._growth import Growth, of_rows, only_told, whole_counts
 from ._mudata import new_cells
 from ._training_memory import TrainingMemory
+from ._untold import like_training_cells, tell_from
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -52,7 +53,8 @@ class Generation(TrainingMemory):
         conditions
             A value for each condition, by the name under which it was registered; or a table with a column for each
             condition, a row for each kind of cell and a column ``"n_cells"``; or ``None``. What is left out is not
-            told: the cells then follow the training cells in it.
+            told: the cells then follow the training cells in it, and a perturbation is that of a random training cell
+            with the same other categories.
         n_cells
             Number of cells of each row of ``conditions``.
         library_size
@@ -74,8 +76,10 @@ class Generation(TrainingMemory):
 
         Returns
         -------
-        New cells: integer counts (CSR) in ``.X``, the conditions in ``.obs``, the genes of the training cells. A MuData
-        if the model was registered with :meth:`setup_mudata`.
+        New cells: integer counts (CSR) in ``.X``; the genes of the training cells; in ``.obs`` the conditions, and
+        ``unseen_in_training``, whether no training cell had all of them together (categories are compared,
+        perturbations among them; doses and other numbers are not). A MuData if the model was registered with
+        :meth:`setup_mudata`.
 
         Raises
         ------
@@ -94,15 +98,15 @@ class Generation(TrainingMemory):
         table = condition_table(conditions, n_cells)
         row_of = np.repeat(np.arange(len(table)), table.pop("n_cells"))
         encoded = self._encode(table)
-        told = {name: parts for name, parts in encoded.items() if parts.told.any()}
         growth = Growth(guidance_scale, n_steps, batch_size)
-        growth.check(told)
+        growth.check(only_told(encoded))
         self._show_measured()
         generator = generator_from(seed, self.device)
         rows = table.loc[row_of].reset_index(drop=True)
-        sizes = self._library_sizes(of_rows(encoded, row_of), rows, library_size, generator)
+        cells_told = self._tell_treatments(of_rows(encoded, row_of), generator)
+        sizes = self._library_sizes(cells_told, rows, library_size, generator)
         progress = None if silent else "Generating"
-        cells = growth.grow(self.module, of_rows(told, row_of), sizes, generator, progress)
+        cells = growth.grow(self.module, only_told(cells_told), sizes, generator, progress)
         return new_cells(cells, self._describe(table, encoded, row_of), self._gene_names())
 
     def deepen(
@@ -133,6 +137,19 @@ class Generation(TrainingMemory):
         -------
         The cells with integer counts (CSR) in ``.X``; names and ``.obs`` as they were.
 
+        Raises
+        ------
+        ValueError
+            If the process of the model is not thinning, ``factor`` is below 1, ``adata`` lacks genes or holds
+            categories that are not registered, ``indices`` chooses no cell or one that is not there, or another number
+            is out of range.
+        KeyError
+            If ``adata`` lacks a column that was registered.
+        TypeError
+            If ``adata`` is of another type.
+        RuntimeError
+            If the model is not trained.
+
         Examples
         --------
         >>> deeper = model.deepen(adata, factor=1.5, indices=[0, 1], n_steps=4, seed=0)
@@ -153,6 +170,22 @@ class Generation(TrainingMemory):
             deeper.append(whole_counts(grown))
         return new_cells(cells.in_order(deeper), cells.obs(), self._gene_names())
 
+    def _tell_treatments(
+        self, conditions: dict[str, Parts[np.ndarray]], generator: torch.Generator
+    ) -> dict[str, Parts[np.ndarray]]:
+        """Treatments that are effects, of cells of which none is told.
+
+        The identity of a cell hardly says how it may have been treated, and effects are learned from what is told.
+        """
+        names = [name for name in self.module.denoiser.effect_names if not conditions[name].told.all()]
+        if not names:
+            return conditions
+        training, rng = self._training_conditions(), np.random.default_rng([generator.initial_seed(), 1])
+        asked, known = (
+            condition_codes(of, self.module.specs, len(next(iter(of.values())).told)) for of in (conditions, training)
+        )
+        return tell_from(conditions, names, training, like_training_cells(asked, known, self._n_interventions(), rng))
+
     def _library_sizes(
         self,
         encoded: Mapping[str, Parts[np.ndarray]],
@@ -167,8 +200,12 @@ class Generation(TrainingMemory):
 
     def _library_model(self) -> LibrarySizeModel | JointLibrarySizes:
         codes = condition_codes(self._training_conditions(), self.module.specs, len(self.training_library_))
+        return LibrarySizeModel(self.training_library_, codes, n_interventions=self._n_interventions())
+
+    def _n_interventions(self) -> int:
+        """Columns of the codes of the training cells that are interventions."""
         slots = [self.training_conditions_[s.name][0].shape[1] for s in self.module.specs if s.role == "intervention"]
-        return LibrarySizeModel(self.training_library_, codes, n_interventions=sum(slots))
+        return sum(slots)
 
     def _describe(
         self, table: pd.DataFrame, encoded: Mapping[str, Parts[np.ndarray]], row_of: np.ndarray

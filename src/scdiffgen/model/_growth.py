@@ -84,6 +84,11 @@ def of_rows(conditions: Mapping[str, Parts[np.ndarray]], rows: np.ndarray) -> di
     return {name: Parts(*(array[rows] for array in parts)) for name, parts in conditions.items()}
 
 
+def only_told(conditions: Mapping[str, Parts[np.ndarray]]) -> dict[str, Parts[np.ndarray]]:
+    """Conditions that some cell is told."""
+    return {name: parts for name, parts in conditions.items() if parts.told.any()}
+
+
 def whole_counts(counts: torch.Tensor) -> sparse.csr_matrix:
     """Dense whole counts ``(cells, genes)`` as int32 CSR."""
     return sparse.csr_matrix(counts.cpu().numpy().astype(np.int32))

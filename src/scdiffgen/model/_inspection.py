@@ -58,6 +58,19 @@ class Inspection(Generation, Tokens):
         Mean over cells and heads: a row for each level, layer (from 1) and token that attends, a column for each token
         attended to. Rows sum to 1. ``attrs["labels"]`` holds the names that you gave to tokens.
 
+        Raises
+        ------
+        ValueError
+            If the process of the model is not thinning or its read-out not additive, a level is not in [0, 1] or there
+            is none, ``adata`` lacks genes or holds categories that are not registered, or ``indices`` chooses no cell
+            or one that is not there.
+        KeyError
+            If ``adata`` lacks a column that was registered.
+        TypeError
+            If ``adata`` is of another type.
+        RuntimeError
+            If the model is not trained.
+
         Examples
         --------
         >>> attention = model.get_token_attention(adata, levels=[0.1, 1.0], seed=0)

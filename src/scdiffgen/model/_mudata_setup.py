@@ -62,6 +62,8 @@ class MuDataSetup(ModelBase):
             As in :meth:`setup_anndata`, for columns of ``mdata.obs``.
         categorical_covariate_keys, continuous_covariate_keys, text_key, perturbation_features_key
             The same.
+        **kwargs
+            As in :meth:`setup_anndata`; any other name raises a ``TypeError``.
 
         Raises
         ------
@@ -69,6 +71,8 @@ class MuDataSetup(ModelBase):
             If counts are not counts, a cell has no molecule of any modality, or as in :meth:`setup_anndata`.
         KeyError
             If a key is not in ``mdata``.
+        TypeError
+            If an argument is unknown, or ``mdata`` is no MuData.
 
         Examples
         --------

@@ -83,8 +83,21 @@ class Perturbation(Generation):
         -------
         A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` that of the given cells
         with the new conditions, and ``unseen_in_training``, whether no training cell had all of these conditions
-        together; of coupled cells, ``response`` says whether it was ``"measured"``, is carried over from other
-        perturbations by ``"features"``, or is the ``"network"``'s.
+        together (categories are compared, perturbations among them; doses and other numbers are not); of coupled cells,
+        ``response`` says whether it was ``"measured"``, is carried over from other perturbations by ``"features"``, or
+        is the ``"network"``'s.
+
+        Raises
+        ------
+        ValueError
+            If a condition or category is not registered or has several values, a perturbation lacks its dose,
+            ``adata`` lacks genes, ``indices`` chooses no cell or one that is not there, or a number is out of range.
+        KeyError
+            If ``adata`` lacks a column that was registered.
+        TypeError
+            If ``adata`` or ``conditions`` is of another type.
+        RuntimeError
+            If the model is not trained.
 
         Examples
         --------
@@ -154,7 +167,17 @@ class Perturbation(Generation):
         Raises
         ------
         ValueError
-            If no batch was registered.
+            If no batch was registered. All else as in :meth:`predict_perturbation`.
+
+        Examples
+        --------
+        >>> import scdiffgen
+        >>> cells = scdiffgen.datasets.simulate(n_cells=100)
+        >>> scdiffgen.model.setup_anndata(cells, layer="counts", batch_key="batch")
+        >>> model = scdiffgen.model.TokenDiffusion(cells, n_tokens=4, token_dim=16)
+        >>> model.train(max_epochs=1, enable_progress_bar=False)
+        >>> model.transfer_batch(cells, "batch_1", indices=[0, 1], n_steps=4, seed=0).obs["batch"].tolist()
+        ['batch_1', 'batch_1']
         """
         return self.predict_perturbation(
             adata,
@@ -208,9 +231,23 @@ class Perturbation(Generation):
         A row a dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000, over the predicted cells), and
         ``low`` and ``high``, the 95 % interval over bootstrap resamples of these cells.
 
+        Raises
+        ------
+        ValueError
+            If no doses were registered, a gene is unknown, there is no dose or one that is negative or NaN, or the
+            model was registered with :meth:`setup_mudata`. All else as in :meth:`predict_perturbation`.
+
         Examples
         --------
-        >>> curves = model.dose_response(controls, "drugX", doses=[0.1, 1.0, 10.0])  # doctest: +SKIP
+        >>> import scdiffgen
+        >>> cells = scdiffgen.datasets.simulate(n_cells=100)
+        >>> scdiffgen.model.setup_anndata(cells, layer="counts", perturbation_key="perturbation", dose_key="dose")
+        >>> model = scdiffgen.model.TokenDiffusion(cells, n_tokens=4, token_dim=16)
+        >>> model.train(max_epochs=1, enable_progress_bar=False)
+        >>> controls = cells.obs["perturbation"] == "control"
+        >>> curves = model.dose_response(cells, "A", doses=[0.1, 1.0, 10.0], indices=controls, seed=0)
+        >>> curves.columns.tolist()
+        ['dose', 'gene', 'mean', 'low', 'high']
         """
         self._require_anndata("dose_response")
         name, dose_name = self._perturbation_names()
@@ -241,7 +278,9 @@ class Perturbation(Generation):
             low, high = np.quantile(means, [0.025, 0.975], axis=0)
             mean = np.asarray(expression.mean(0)).ravel()
             frames.append(pd.DataFrame({"dose": float(dose), "gene": chosen, "mean": mean, "low": low, "high": high}))
-        return pd.concat(frames, ignore_index=True)
+        curves = pd.concat(frames, ignore_index=True)
+        curves.attrs["dose_unit"] = next(spec.transform.unit for spec in self.module.specs if spec.name == name)
+        return curves
 
     def interpolate(
         self,
@@ -272,7 +311,24 @@ class Perturbation(Generation):
 
         Returns
         -------
-        Generated cells, with ``.obs["fraction"]`` from 0 to 1.
+        Generated cells: integer counts (CSR) in ``.X``, and ``.obs["fraction"]`` from 0 to 1.
+
+        Raises
+        ------
+        ValueError
+            If a condition or category is not registered, there are fewer than two points, a number is out of range, or
+            the model was registered with :meth:`setup_mudata`.
+        TypeError
+            If an end is of another type.
+        RuntimeError
+            If the model is not trained.
+
+        Examples
+        --------
+        >>> start, end = {"cell_type": "CD14+ Monocyte"}, {"cell_type": "Dendritic"}
+        >>> path = model.interpolate(start, end, n_points=3, n_cells=2, n_steps=4, seed=0)
+        >>> path.obs["fraction"].tolist()
+        [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]
         """
         self._require_training()
         self._require_anndata("interpolate")
@@ -311,6 +367,13 @@ class Perturbation(Generation):
         -------
         A row a condition: ``identity_1`` and on (of all conditions one after the other, unless the conditioning is
         ``"adaln"``); with perturbations as effects, ``effect_1`` and on as well.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> types = pd.DataFrame({"cell_type": ["Dendritic", "CD14+ Monocyte", "CD34+"]})
+        >>> model.get_condition_embedding(types).shape
+        (3, 128)
         """
         self._require_training()
         table = condition_table(conditions)

@@ -85,8 +85,13 @@ class Query(Saving):
 
         Examples
         --------
-        >>> query = scdiffgen.model.TokenDiffusion.load_query_data(new_cells, "atlas/")  # doctest: +SKIP
-        >>> query.train(max_epochs=20)  # doctest: +SKIP
+        >>> import scdiffgen
+        >>> new_cells = adata[:50].copy()
+        >>> new_cells.obs["cell_type"] = "new type"
+        >>> query = scdiffgen.model.TokenDiffusion.load_query_data(new_cells, model)
+        >>> query.train(max_epochs=1, enable_progress_bar=False)
+        >>> query.generate({"cell_type": "new type"}, n_cells=2, n_steps=4, seed=0).shape
+        (2, 765)
         """
         check_cells(adata, may_be_view=False)
         check_accelerator(accelerator)

@@ -113,6 +113,19 @@ class Representation(Extension):
         -------
         Expression ``(cells, genes)``, float32; of a MuData the columns are pairs of modality and gene.
 
+        Raises
+        ------
+        ValueError
+            If a gene is unknown, ``transform_batch`` is not registered or no batch was, ``library_size`` is not
+            positive, ``adata`` lacks genes or holds categories that are not registered, or ``indices`` chooses no cell
+            or one that is not there.
+        KeyError
+            If ``adata`` lacks a column that was registered.
+        TypeError
+            If ``adata`` is of another type.
+        RuntimeError
+            If the model is not trained.
+
         Examples
         --------
         >>> model.get_normalized_expression(indices=[0, 1], library_size=1e4).sum(axis=1).round().tolist()

@@ -127,7 +127,7 @@ class Saving(ModelBase):
             Cells of the same genes; they are registered as those of the model were. ``None`` takes the cells that were
             saved with the model, ``False`` none: the model generates without.
         accelerator, device
-            As in scvi-tools; ``"auto"`` takes a GPU where there is one.
+            As in scvi-tools; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
         prefix
             Start of the names of the files.
         backup_url

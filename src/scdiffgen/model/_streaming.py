@@ -19,7 +19,7 @@ from ._cells import INFERENCE_BATCH_SIZE, generator_from
 from ._checks import check_positive_integer, check_whole_number, library_sizes
 from ._chunked_file import ChunkedFile, digest_of
 from ._generation import N_STEPS, Generation
-from ._growth import Growth, of_rows
+from ._growth import Growth, of_rows, only_told
 from ._workers import Chunk, check_client, grow_chunk, grow_on
 
 if TYPE_CHECKING:
@@ -101,9 +101,8 @@ class Streaming(Generation):
         table = condition_table(conditions, n_cells)
         row_of = np.repeat(np.arange(len(table)), table["n_cells"])
         encoded = self._encode(table)
-        told = {name: parts for name, parts in encoded.items() if parts.told.any()}
         growth = Growth(guidance_scale, n_steps, batch_size)
-        growth.check(told)
+        growth.check(only_told(encoded))
         self._show_measured()
         if library_size is not None and not callable(library_size):
             library_size = library_sizes(library_size, len(row_of))
@@ -128,8 +127,9 @@ class Streaming(Generation):
             generator = generator_from(own_seed, self.device)
             asked = library_size[cells] if isinstance(library_size, np.ndarray) else library_size
             described = table.iloc[rows].reset_index(drop=True)
-            sizes = self._library_sizes(of_rows(encoded, rows), described, asked, generator)
-            return Chunk(number, of_rows(told, rows), sizes, own_seed)
+            told = self._tell_treatments(of_rows(encoded, rows), generator)
+            sizes = self._library_sizes(told, described, asked, generator)
+            return Chunk(number, only_told(told), sizes, own_seed)
 
         missing = file.missing()
         grown: Iterator[tuple[int, sparse.csr_matrix]]

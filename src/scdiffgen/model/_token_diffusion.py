@@ -35,8 +35,16 @@ from scdiffgen.nn import (
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter
 
 from ._cells import Cells
-from ._checks import check_accelerator, check_cells, check_positive_integer, check_share, check_split
+from ._checks import (
+    check_accelerator,
+    check_cells,
+    check_early_stopping,
+    check_positive_integer,
+    check_share,
+    check_split,
+)
 from ._criticism import CriticismOfModel
+from ._history import continued
 from ._hub import Hub
 from ._modalities import Modalities
 from ._mudata_setup import MuDataSetup
@@ -248,8 +256,11 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         hierarchy_keys
             Columns from the root of a hierarchy to its leaves, such as organism, tissue, cell type. A cell may end at
             any level.
-        %(param_cat_cov_keys)s
-        %(param_cont_cov_keys)s
+        categorical_covariate_keys
+            Columns of ``adata.obs`` with further categories, such as sex or condition: conditions as all others are,
+            and asked for by their names.
+        continuous_covariate_keys
+            Columns of ``adata.obs`` with numbers, such as age or time, likewise.
         text_key
             Column of descriptions in words, such as ``"naive T cell, day 3"``. A pretrained sentence encoder embeds
             each distinct one once; the vectors are kept with the model, which can be asked for descriptions that no
@@ -257,6 +268,11 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         perturbation_features_key
             Key of ``adata.uns`` with a feature vector of each perturbation, a mapping or a data frame. Perturbations
             that were never measured can be predicted if they have one.
+        **kwargs
+            What scvi-tools passes to register cells as earlier ones were: ``source_registry``, the registry of those,
+            whose codes are kept, and with it ``extend_categories=True``, which appends unseen categories instead of
+            raising (``allow_missing_labels`` is taken and changes nothing). Any other name, such as a misspelt
+            argument, raises a ``TypeError``, which names the argument that it resembles, if there is one.
 
         Raises
         ------
@@ -265,6 +281,8 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
             key holds missing values.
         KeyError
             If a key is not in ``adata``.
+        TypeError
+            If an argument is unknown, or ``adata`` is no AnnData.
         ImportError
             If there are descriptions, and the sentence encoder is not installed.
 
@@ -320,7 +338,7 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         max_epochs
             Passes over the training cells; by default so many that about ``2.5 * n_train ** 0.8`` steps are made.
         accelerator, devices
-            As in Lightning; ``"auto"`` takes a GPU where there is one.
+            As in Lightning; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
         train_size, validation_size
             Shares of the cells. By default 0.9 and the rest. Cells in neither are a test set.
         shuffle_set_split
@@ -339,11 +357,31 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
             Settings of the trainer in one object.
         **trainer_kwargs
             For :class:`scvi.train.Trainer`, such as ``logger``, ``enable_progress_bar``, ``max_steps``, ``callbacks``.
+
+        Raises
+        ------
+        ValueError
+            If the model was loaded without cells, the accelerator is not there, a number is out of range, the shares
+            sum to more than 1, there are too few cells to hold any out, there are fewer epochs than stages of
+            training, counts in a file are no counts, or a model of :meth:`load_query_data` has nothing new to learn.
+        TypeError
+            If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name.
+        RuntimeError
+            If the gradients of ten steps in a row are not finite, or far larger than before.
+
+        Examples
+        --------
+        >>> import scdiffgen
+        >>> model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=16)
+        >>> model.train(max_epochs=2, plan_kwargs={"lr": 1e-3}, enable_progress_bar=False)
+        >>> len(model.history["train_loss"])
+        2
         """
         if self.adata is None:
             raise ValueError("The model was loaded without cells: load it with `adata`, the cells to train it on.")
         check_positive_integer("batch_size", batch_size)
         check_accelerator(accelerator)
+        check_early_stopping(trainer_kwargs)
         check_split(self.adata.n_obs, train_size, validation_size, batch_size)
         n_train = math.ceil(self.adata.n_obs * (train_size or 0.9))
         if datasplitter_kwargs and datasplitter_kwargs.get("external_indexing"):
@@ -370,6 +408,7 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
                 field.check_the_rest(self.adata)
         if not self.is_trained_:
             self.module.initialise(Cells(self, None, None, None, None))
+        history = dict(self.history_) if self.is_trained_ and isinstance(self.history_, dict) else {}
         self.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
         super().train(
             max_epochs=max_epochs,
@@ -387,6 +426,8 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
             check_val_every_n_epoch=check_val_every_n_epoch,
             **trainer_kwargs,
         )
+        if history:
+            self.history_ = continued(history, self.history_, self.trainer.logger.history)
         self._remember_training()
 
     def _remember_training(self) -> None:

@@ -49,13 +49,16 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
                                          (CSR, int32)
         ``.obsm["X_tokens"]``            :meth:`get_latent_representation`
         ``.obsm["X_token_activation"]``  :meth:`get_token_activation`, as an array
-        ``.varm["token_loadings"]``      :meth:`get_token_loadings`, as an array; :func:`scanpy.pl.ranking` draws it
+        ``.varm["token_loadings"]``      :meth:`get_token_loadings`, as an array
         ``.uns["scdiffgen"]``            of the tokens: names, shares of variance that they explain, method of the
                                          loadings, an identifier of the weights, and the names that you gave them
         ================================ =======================================================================
 
         Of a MuData, generated cells and loadings go to the modality that they are of; tokens, activations and
         ``.uns["scdiffgen"]`` to the whole and to every modality.
+
+        With scanpy as ``sc``, the loadings of the first three tokens are drawn by
+        ``sc.pl.ranking(adata, "varm", "token_loadings", indices=[0, 1, 2], labels=adata.var_names)``.
 
         Parameters
         ----------

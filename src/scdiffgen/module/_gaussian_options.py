@@ -30,6 +30,14 @@ class GaussianOptions:
     counterfactual
         How given cells come to noise. ``"noise"``: random noise is added. ``"inversion"``: a cell is followed to its
         own noise under its own conditions, and what the network leaves out of it stays.
+
+    Examples
+    --------
+    >>> import scdiffgen
+    >>> adata = scdiffgen.datasets.pbmc68k()
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> options = scdiffgen.model.GaussianOptions(prediction="v", loss_space="v", sampler="heun")
+    >>> model = scdiffgen.model.TokenDiffusion(adata, process="gaussian", process_options=options)
     """
 
     prediction: PredictionKind = "x0"

@@ -29,6 +29,14 @@ class LatentOptions(GaussianOptions):
         Weight of the divergence, for ``"kl"``.
     autoencoder_share
         Share of the epochs in which the autoencoder is trained, before the diffusion of its tokens.
+
+    Examples
+    --------
+    >>> import scdiffgen
+    >>> adata = scdiffgen.datasets.pbmc68k()
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> options = scdiffgen.model.LatentOptions(likelihood="poisson", latent_dim=4)
+    >>> model = scdiffgen.model.TokenDiffusion(adata, process="latent", process_options=options)
     """
 
     likelihood: LikelihoodKind = "nb"

@@ -28,6 +28,14 @@ class ReadoutOptions:
         Weight of the penalty that draws each token to few genes.
     orthogonality
         Weight of the penalty that draws tokens to different genes.
+
+    Examples
+    --------
+    >>> import scdiffgen
+    >>> adata = scdiffgen.datasets.pbmc68k()
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> readout = scdiffgen.model.ReadoutOptions(nonnegative=True, sparsity=0.01)
+    >>> model = scdiffgen.model.TokenDiffusion(adata, readout=readout)
     """
 
     kind: ReadoutKind = "additive"

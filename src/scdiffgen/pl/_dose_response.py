@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from scdiffgen.metrics._names import as_names
 from scdiffgen.pl._figure import Save, finish, panels
 
 COLUMNS = ("dose", "gene", "mean", "low", "high")
@@ -16,6 +17,7 @@ LINE, UNTREATED = "#0072B2", "#4D4D4D"  # blue of Okabe and Ito, told apart in e
 PANEL_INCHES = (3.0, 2.4)
 ZERO_SHARE = 0.25  # length of the axis from dose 0 to the smallest positive dose, in lengths of the rest
 MAX_TICKS = 6
+MOST_GENES = 12  # drawn unless genes are asked for
 
 
 def dose_response(
@@ -39,11 +41,12 @@ def dose_response(
         A row a dose and gene, with the columns ``dose``, ``gene``, ``mean``, ``low`` and ``high``, as from
         :meth:`scdiffgen.model.TokenDiffusion.dose_response`.
     genes
-        Genes to draw, in this order; ``None`` draws all, in the order of the table.
+        Gene or genes to draw, in this order. ``None`` draws the 12 whose mean changes most between two doses, from the
+        largest change down, or if the table has no more, all in its order.
     ncols
         Panels a row.
     dose_unit
-        Unit of the doses, for the label of the axis.
+        Unit of the doses, for the label of the axis; by default ``frame.attrs["dose_unit"]``, the registered one.
     ax
         Where to draw, if there is one gene; ``None`` makes a figure.
     show
@@ -74,7 +77,8 @@ def dose_response(
     for axis, gene in zip(axes, chosen, strict=True):
         _draw(axis, frame[frame["gene"] == gene].sort_values("dose"))
         axis.set_title(gene)
-    label = "dose" if dose_unit is None else f"dose ({dose_unit})"
+    unit = frame.attrs.get("dose_unit") if dose_unit is None else dose_unit
+    label = f"dose ({unit})" if unit else "dose"
     for position, axis in enumerate(axes):
         if position % ncols == 0:
             axis.set_ylabel("mean log expression")
@@ -90,7 +94,7 @@ def _check(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
     if absent:
         raise ValueError(f"`frame` lacks the columns {absent}: pass what `TokenDiffusion.dose_response` returns.")
     known = list(frame["gene"].unique())
-    chosen = known if genes is None else list(genes)
+    chosen = _most_changed(frame, known) if genes is None else as_names(genes)
     unknown = [gene for gene in chosen if gene not in known]
     if unknown or not chosen:
         raise ValueError(f"`genes` is {unknown or chosen}, of which `frame` has none: it has {known[:5]} and so on.")
@@ -103,6 +107,15 @@ def _check(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
             f"`frame` holds gene {row['gene']!r} at dose {row['dose']:g} twice: pass one group of cells at a time."
         )
     return chosen
+
+
+def _most_changed(frame: pd.DataFrame, genes: list[str]) -> list[str]:
+    """Genes whose mean differs most between two doses, the first the most; all as they are if they are few."""
+    if len(genes) <= MOST_GENES:
+        return genes
+    means = frame.groupby("gene", observed=True, sort=False)["mean"]
+    change = means.max() - means.min()
+    return change.sort_values(ascending=False, kind="stable").index[:MOST_GENES].tolist()
 
 
 def _draw(axis: Axes, curve: pd.DataFrame) -> None:

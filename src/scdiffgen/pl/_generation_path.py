@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from scanpy.plotting.palettes import default_20, default_102
 
 from scdiffgen._stored_tokens import annotation_column
+from scdiffgen.metrics._names import check_column
 from scdiffgen.pl._figure import Save, figure_of, finish, panels
 from scdiffgen.pl._sources import LABEL_LETTERS
 from scdiffgen.tl import path_coordinates
@@ -58,6 +59,8 @@ def generation_path(
     >>> path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=4, seed=0)
     >>> axis = generation_path(path, adata, layer="counts", groupby="cell_type")
     """
+    if groupby is not None:
+        check_column(groupby)
     places = path_coordinates(path, adata, layer)
     groups = np.full(adata.n_obs, "") if groupby is None else annotation_column(adata, groupby).astype(str).to_numpy()
     colours = {"": "#BBBBBB"} if groupby is None else _colours(adata, groupby)

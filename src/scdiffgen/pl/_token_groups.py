@@ -11,11 +11,14 @@ import scanpy as sc
 from anndata import AnnData
 from matplotlib.axes import Axes
 
-from scdiffgen._stored_tokens import annotation_column, check_tokens, token_activation, token_labels, token_names
+from scdiffgen._stored_tokens import annotation_column, token_activation
+from scdiffgen.metrics._names import check_column
 from scdiffgen.pl._figure import Save, figure_of, finish, panels
+from scdiffgen.pl._tokens import chosen_tokens
 
 CELL_INCHES, SMALL_CELL_INCHES = 0.22, 0.15
 MANY_TOKENS = 32
+MOST_NUMBERS = 100  # distinct fractional numbers that are still groups
 TITLE_LETTERS = 28
 ACTIVE = 1.0  # standard deviations over the mean from which a token counts as active
 
@@ -36,9 +39,10 @@ def token_heatmap(
     adata
         Cells with stored tokens.
     groupby
-        Column of ``adata.obs``.
+        Column of ``adata.obs``: categories, text, truth values or few numbers.
     tokens
-        Tokens to draw, in this order; by default all.
+        Token or tokens to draw, in this order, by name or by annotation (:func:`scdiffgen.tl.annotate_tokens`); by
+        default all.
     ax
         Where to draw.
     show
@@ -56,8 +60,8 @@ def token_heatmap(
     >>> len(axis.get_yticklabels())
     4
     """
-    chosen, labels = _chosen(adata, tokens)
-    means = token_activation(adata)[chosen].groupby(annotation_column(adata, groupby).array, observed=True).mean()
+    chosen, labels = chosen_tokens(adata, tokens)
+    means = token_activation(adata)[chosen].groupby(_groups(adata, groupby), observed=True).mean()
     row = CELL_INCHES if len(chosen) <= MANY_TOKENS else SMALL_CELL_INCHES
     longest = max(len(str(name)) for name in [*labels, *means.index])
     size = (1.6 + CELL_INCHES * len(means) + 0.07 * longest, 0.5 + row * len(chosen) + 0.05 * longest)
@@ -101,10 +105,8 @@ def token_dotplot(
     --------
     >>> axis = token_dotplot(adata, "cell_type")
     """
-    chosen, labels = _chosen(adata, tokens)
-    annotation_column(adata, groupby)
-    shown = AnnData(token_activation(adata)[chosen].to_numpy(), obs=adata.obs[[groupby]].copy())
-    shown.obs[groupby] = shown.obs[groupby].astype("category")
+    chosen, labels = chosen_tokens(adata, tokens)
+    shown = AnnData(token_activation(adata)[chosen].to_numpy(), obs=_groups(adata, groupby).to_frame())
     shown.var_names = _unique(labels)
     plot = sc.pl.DotPlot(
         shown, list(shown.var_names), groupby, expression_cutoff=ACTIVE, vcenter=0, cmap="RdBu_r", ax=ax
@@ -134,7 +136,8 @@ def token_embedding(
     adata
         Cells with stored tokens.
     tokens
-        Tokens to draw, in this order; by default all.
+        Token or tokens to draw, in this order, by name or by annotation (:func:`scdiffgen.tl.annotate_tokens`); by
+        default all.
     basis
         Embedding, as in :func:`scanpy.pl.embedding`: ``"umap"`` is ``adata.obsm["X_umap"]``.
     ncols
@@ -159,7 +162,7 @@ def token_embedding(
     --------
     >>> axes = token_embedding(adata, ["token_1"])
     """
-    chosen, labels = _chosen(adata, tokens)
+    chosen, labels = chosen_tokens(adata, tokens)
     key = basis if basis in adata.obsm else f"X_{basis}"
     if key not in adata.obsm:
         raise ValueError(f"`basis` is {basis!r}: choose from {list(adata.obsm)}, or run `sc.tl.umap`.")
@@ -191,12 +194,16 @@ def token_embedding(
     return axes
 
 
-def _chosen(adata: AnnData, tokens: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Tokens to draw, and what they are called."""
-    names, labels = token_names(adata), token_labels(adata)
-    chosen = names if tokens is None else list(tokens)
-    check_tokens(chosen, names)
-    return chosen, [labels[token] for token in chosen]
+def _groups(adata: AnnData, groupby: str) -> pd.Series:
+    """Group of every cell, as categories that are text: scanpy loses a group that is called ``False``."""
+    check_column(groupby)
+    column = annotation_column(adata, groupby)
+    if pd.api.types.is_float_dtype(column) and column.nunique() > MOST_NUMBERS:
+        raise ValueError(
+            f"`groupby` is {groupby!r}, which is continuous: it has {column.nunique()} distinct numbers. Cut it into "
+            "groups first, such as with `pandas.cut`."
+        )
+    return column.astype("category").cat.rename_categories(str)
 
 
 def _unique(labels: list[str]) -> pd.Index:

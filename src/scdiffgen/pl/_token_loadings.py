@@ -8,9 +8,9 @@ from textwrap import fill
 from anndata import AnnData
 from matplotlib.axes import Axes
 
-from scdiffgen._stored_tokens import check_tokens, token_labels, token_names
 from scdiffgen._stored_tokens import token_loadings as stored_loadings
 from scdiffgen.pl._figure import Save, finish, panels, shortened
+from scdiffgen.pl._tokens import chosen_tokens
 
 UP, DOWN = "#D55E00", "#0072B2"  # vermilion and blue of Okabe and Ito
 ROW_INCHES, TITLE_INCHES, BAR_INCHES, LETTER_INCHES = 0.17, 0.55, 1.7, 0.075
@@ -34,7 +34,8 @@ def token_loadings(
     adata
         Cells with stored tokens.
     tokens
-        Tokens to draw, in this order; by default all.
+        Token or tokens to draw, in this order, by name or by annotation (:func:`scdiffgen.tl.annotate_tokens`); by
+        default all.
     n_genes
         Genes of each token. Those with the largest absolute loadings are drawn, from the most positive down; names of
         more than 30 letters lose their middle.
@@ -57,19 +58,18 @@ def token_loadings(
     >>> [axis.get_title() for axis in axes]
     ['token_2', 'token_1']
     """
-    chosen = list(tokens) if tokens is not None else token_names(adata)
-    check_tokens(chosen, token_names(adata))
-    loadings, labels = stored_loadings(adata), token_labels(adata)
+    chosen, labels = chosen_tokens(adata, tokens)
+    loadings = stored_loadings(adata)
     genes = {token: loadings[token].loc[loadings[token].abs().nlargest(n_genes).index] for token in chosen}
     longest = max(len(shortened(gene)) for drawn in genes.values() for gene in drawn.index)
     size = (BAR_INCHES + LETTER_INCHES * longest, TITLE_INCHES + ROW_INCHES * n_genes)
     axes = panels(len(chosen), ncols, size, ax)
-    for axis, token in zip(axes, chosen, strict=True):
+    for axis, token, label in zip(axes, chosen, labels, strict=True):
         drawn = genes[token].sort_values()
         axis.barh(range(len(drawn)), drawn, color=[UP if value >= 0 else DOWN for value in drawn], height=0.75)
         axis.set_yticks(range(len(drawn)), map(shortened, drawn.index), fontsize=8)
         axis.axvline(0, color="black", linewidth=0.6)
-        axis.set_title(fill(labels[token], TITLE_LETTERS), fontsize=10)
+        axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
         axis.tick_params(axis="x", labelsize=8)
         axis.tick_params(axis="y", length=0)
         axis.spines[["top", "right", "left"]].set_visible(False)

@@ -40,6 +40,8 @@ def training_history(
 
     Raises
     ------
+    TypeError
+        If this is no mapping, such as the model itself.
     ValueError
         If the history holds no loss.
 
@@ -49,6 +51,8 @@ def training_history(
     >>> axis.get_ylabel()
     'loss (nats per molecule)'
     """
+    if not isinstance(history, Mapping):
+        raise TypeError(f"`history` is of type {type(history).__name__}: pass `model.history` of a trained model.")
     if "train_loss" not in history:
         raise ValueError(f"`history` holds {list(history)} and no loss: pass `model.history` of a trained model.")
     training = _curve(history["train_loss"])

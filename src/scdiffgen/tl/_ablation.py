@@ -89,6 +89,9 @@ def ablate_token(
     >>> changed.columns.tolist()
     ['group', 'gene', 'mean', 'mean_without', 'log2_fold_change', 'score', 'fdr']
     """
+    from scdiffgen.metrics._names import check_column  # loads scikit-learn
+
+    check_column(groupby)
     column = annotation_column(adata, groupby)
     groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}
     chosen = {name: cells[:: -(-len(cells) // max_cells)] for name, cells in groups.items()}

@@ -23,11 +23,13 @@ def gene_set_table(gene_sets: GeneSets) -> pd.DataFrame:
         A mapping from sets to genes, a table with ``source`` and ``target``, a path to a GMT file, or a name of
         ``SHIPPED``.
     """
+    from scdiffgen.metrics._names import as_names  # loads scikit-learn
+
     if isinstance(gene_sets, pd.DataFrame):
         return _checked(gene_sets)
     if not isinstance(gene_sets, Mapping):
         gene_sets = read_gmt(_shipped_file(str(gene_sets)) if gene_sets in SHIPPED else Path(gene_sets))
-    pairs = [(name, gene) for name, genes in gene_sets.items() for gene in dict.fromkeys(genes)]
+    pairs = [(name, gene) for name, genes in gene_sets.items() for gene in dict.fromkeys(as_names(genes))]
     return pd.DataFrame(pairs, columns=["source", "target"]).assign(weight=1.0)
 
 

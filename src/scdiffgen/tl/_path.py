@@ -14,11 +14,21 @@ PER_CELL = 1e4
 
 
 class PathCoordinates(NamedTuple):
-    """Principal components of measured cells and of the states of generated ones."""
+    """Principal components of measured cells and of the states of generated ones; see `path_coordinates`.
 
-    cells: NDArray[np.float64]  # (cells, components)
-    path: NDArray[np.float64]  # (states, components)
-    explained: NDArray[np.float64]  # (components,), shares of the variance of the measured cells
+    Parameters
+    ----------
+    cells
+        Coordinates of the measured cells, (cells, components).
+    path
+        Coordinates of the states of generated cells, (states, components).
+    explained
+        Shares of the variance of the measured cells that the components explain, (components,).
+    """
+
+    cells: NDArray[np.float64]
+    path: NDArray[np.float64]
+    explained: NDArray[np.float64]
 
 
 def path_coordinates(path: AnnData, adata: AnnData, layer: str | None = None, n_components: int = 2) -> PathCoordinates:

@@ -1,0 +1,88 @@
+"""Treatments of cells of which none is told: those of training cells that are like them in all that is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from scdiffgen._conditions import Parts
+from scdiffgen.module import LibrarySizeModel
+
+
+def like_training_cells(
+    codes: np.ndarray, training_codes: np.ndarray, n_interventions: int, rng: np.random.Generator
+) -> np.ndarray:
+    """A random training cell for each cell, of those that have all conditions it was told, or as many as some have.
+
+    Parameters
+    ----------
+    codes, training_codes
+        Conditions of cells and of training cells, as of :func:`scdiffgen.module.condition_codes`.
+    n_interventions
+        Number of last columns of ``training_codes`` that are interventions.
+    rng
+        Source of randomness.
+
+    Returns
+    -------
+    Rows of the training cells ``(cells,)``.
+    """
+    alike = LibrarySizeModel(np.ones(len(training_codes)), training_codes, 1, n_interventions)
+    drawn = np.empty(len(codes), dtype=np.int64)
+    groups, group_of = np.unique(codes, axis=0, return_inverse=True)
+    for index, group in enumerate(groups):
+        cells = np.flatnonzero(group_of.ravel() == index)
+        drawn[cells] = rng.choice(alike.matching(group), len(cells))
+    return drawn
+
+
+def tell_from(
+    conditions: Mapping[str, Parts[np.ndarray]],
+    names: Sequence[str],
+    training: Mapping[str, Parts[np.ndarray]],
+    rows: np.ndarray,
+) -> dict[str, Parts[np.ndarray]]:
+    """Take what is not told of some conditions from training cells.
+
+    Parameters
+    ----------
+    conditions
+        Conditions of the cells, by name.
+    names
+        Those to complete.
+    training
+        Conditions of the training cells.
+    rows
+        A training cell for each cell ``(cells,)``.
+
+    Returns
+    -------
+    Conditions of the cells, in which these are told.
+
+    Examples
+    --------
+    >>> none = Parts(np.zeros((1, 2), int), np.zeros((1, 2)), np.zeros((1, 2), bool), np.zeros(1, bool))
+    >>> known = Parts(np.array([[0], [4]]), np.ones((2, 1)), np.ones((2, 1), bool), np.ones(2, bool))
+    >>> told = tell_from({"guide": none}, ["guide"], {"guide": known}, np.array([1]))["guide"]
+    >>> told.ids.tolist(), told.mask.tolist(), told.told.tolist()
+    ([[4, 0]], [[True, False]], [True])
+    """
+    completed = dict(conditions)
+    for name in names:
+        here, there = conditions[name], training[name]
+        n_slots = max(here.ids.shape[1], there.ids.shape[1])
+        own, taken = _padded(here, n_slots), _padded(Parts(*(array[rows] for array in there)), n_slots)
+        is_told = here.told[:, None]
+        completed[name] = Parts(
+            np.where(is_told, own.ids, taken.ids),
+            np.where(is_told, own.values, taken.values),
+            np.where(is_told, own.mask, taken.mask),
+            here.told | taken.told,
+        )
+    return completed
+
+
+def _padded(parts: Parts[np.ndarray], n_slots: int) -> Parts[np.ndarray]:
+    missing = ((0, 0), (0, n_slots - parts.ids.shape[1]))
+    return Parts(np.pad(parts.ids, missing), np.pad(parts.values, missing), np.pad(parts.mask, missing), parts.told)

@@ -1,0 +1,68 @@
+"""A treatment that is not asked for is as frequent in generated cells as in training cells like them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import scvi
+from anndata import AnnData, read_h5ad
+from small_cells import QUIET, SMALL
+
+from scdiffgen.model import TokenDiffusion
+
+GENES = 12
+TREATED = {"a": 0.8, "b": 0.3}
+QUICK = {"n_steps": 8, "seed": 0, "silent": True}
+
+
+def cells(n_cells: int = 400) -> AnnData:
+    """Two types; a treatment moves a third of the molecules of a cell to the last two genes, which others have not."""
+    rng = np.random.default_rng(0)
+    kind = np.where(np.arange(n_cells) % 2, "a", "b")
+    treated = rng.random(n_cells) < pd.Series(kind).map(TREATED).to_numpy()
+    shares = {name: np.append(rng.dirichlet(np.full(GENES - 2, 2.0)), [0, 0]) for name in TREATED}
+    counts = [
+        rng.multinomial(200, shares[k] * (2 / 3 if t else 1) + np.eye(GENES)[-2:].sum(0) * (1 / 6 if t else 0))
+        for k, t in zip(kind, treated, strict=True)
+    ]
+    obs = pd.DataFrame({"cell_type": kind, "guide": np.where(treated, "A", "ctrl")}, index=map(str, range(n_cells)))
+    return AnnData(np.array(counts, dtype=np.float32), obs=obs)
+
+
+@pytest.fixture(scope="module")
+def model() -> TokenDiffusion:
+    adata = cells()
+    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", perturbation_key="guide", control="ctrl")
+    scvi.settings.seed = 0
+    model = TokenDiffusion(adata, **SMALL, dropout=0.0)
+    model.train(max_epochs=30, batch_size=64, plan_kwargs={"lr": 1e-2}, **QUIET)
+    return model
+
+
+def share_treated(made: AnnData) -> float:
+    """Cells with more than a sixth of their molecules in the genes of the treatment."""
+    counts = made.X.toarray()
+    return float((counts[:, -2:].sum(1) > counts.sum(1) / 6).mean())
+
+
+@pytest.mark.parametrize("kind", TREATED)
+def test_of_a_type(model: TokenDiffusion, kind: str) -> None:
+    of_type = model.adata.obs[model.adata.obs["cell_type"] == kind]
+    made = model.generate({"cell_type": kind}, n_cells=400, **QUICK)
+    assert share_treated(made) == pytest.approx((of_type["guide"] == "A").mean(), abs=0.08)
+    assert made.obs.columns.tolist() == ["cell_type", "unseen_in_training"]
+
+
+def test_of_nothing_told_and_of_some_rows(model: TokenDiffusion) -> None:
+    overall = (model.adata.obs["guide"] == "A").mean()
+    assert share_treated(model.generate(n_cells=400, **QUICK)) == pytest.approx(overall, abs=0.08)
+    table = pd.DataFrame({"cell_type": "a", "guide": ["ctrl", "A", None], "n_cells": [50, 50, 200]})
+    made = model.generate(table, **QUICK)
+    shares = [share_treated(made[rows]) for rows in (slice(50), slice(50, 100), slice(100, 300))]
+    assert shares[0] < 0.1 and shares[1] > 0.9 and shares[2] == pytest.approx(TREATED["a"], abs=0.1)
+
+
+def test_in_a_file(model: TokenDiffusion, tmp_path) -> None:
+    path = model.generate_to(tmp_path / "b.h5ad", {"cell_type": "b"}, 300, n_steps=8, seed=0, silent=True)
+    assert share_treated(read_h5ad(path)) == pytest.approx(TREATED["b"], abs=0.1)
