@@ -31,7 +31,8 @@ def bullets(title: str, lines: Sequence[str]) -> str:
 def measured_with(result: Mapping[str, Any]) -> str:
     with_ = result["environment"]
     packages = ", ".join(f"{name} {number}" for name, number in with_["packages"].items())
+    threads = f"{with_['threads']} thread{'' if with_['threads'] == 1 else 's'}"
     return (
-        f"*Commit {with_['commit']}, `{with_['command']}`, {with_['threads']} threads, {with_['device']}, "
+        f"*Commit {with_['commit']}, `{with_['command']}`, {threads}, {with_['device']}, "
         f"seeds {', '.join(map(str, with_['seeds']))}; Python {with_['python']}, {packages}.*"
     )

@@ -60,4 +60,4 @@ def _of_table(table: pd.DataFrame, result: Mapping[str, Any]) -> list[str]:
             named = ", ".join(f"{rival} ({values[rival]:.3g})" for rival in sorted(rivals, key=away.__getitem__))
             lines.append(f"{SCORES[name].title} ({values[ours]:.3g}): nearer to the best value is {named}.")
         short += [SCORES[name].title] * any(away[limit] < away[ours] for limit in limits)
-    return [*lines, *([f"Not as good as real cells: {', '.join(short)}."] if short else [])]
+    return [*lines, *([f"Not as good as real cells: {'; '.join(short)}."] if short else [])]

@@ -87,6 +87,26 @@ other half, *real_half*, is the limit. Changes are differences of mean expressio
 | Spearman, slope of fold changes | over responding genes; a slope below 1 is too weak a response | 1 |
 | energy distance, W2, forest AUC | of cells, 30 principal components | 0, as other real cells, 0.5 |
 
+| prediction | what it is |
+| --- | --- |
+| effect: coupled | `predict_perturbation` by default: given control cells, moved by the response that was measured elsewhere |
+| effect: coupled, network only | the same with `measured=False` |
+| effect: keep .05 | given control cells thinned to this share of their molecules and grown again (`keep=`) |
+| effect: generate | cells from their conditions alone, by `generate` |
+| embedding: ... | the same of a model with `intervention="embedding"`, whose treatments are conditions as all others |
+| sinusoidal, fourier, ...: ... | the same of models with this `number_embedding` |
+| no_change | the control cells |
+| train_mean | control cells and the mean change of all training responses |
+| other_contexts, nearest_context | and the mean change in other cell types, or in the most similar one |
+| additive | and the sum of the changes by each part of a combination |
+| linear | and a change by ridge regression on features of the perturbation |
+| dose_interpolation | and the change between the neighbouring doses |
+| latent_pca, latent_scvi | latent arithmetic on principal components, or in scVI |
+| real_half | the other half of the real treated cells |
+
+*As counts* means that a baseline's mean expression was drawn as molecules. *Seen*, *between* and *beyond* are doses that training cells
+had, between those that they had, and above them.
+
 How readable tokens are is measured on their loadings, as it is on the loadings of other methods, whose programs are
 columns of genes alike. The split stays that of the first seed, so seeds change training and drawing alone; PCA hardly
 depends on them.
