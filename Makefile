@@ -35,7 +35,7 @@ test-matrix: $(MATRIX:%=matrix-%)  ## run the tests with each supported Python t
 
 matrix-%: PYTHON_OF_ROW = $(firstword $(subst -, ,$*))
 matrix-%:
-	@if ! command -v $(PYTHON_OF_ROW) > /dev/null; then echo "$*: not tested, for there is no $(PYTHON_OF_ROW) here"; else \
+	@if ! $(PYTHON_OF_ROW) --version > /dev/null 2>&1; then echo "$*: not tested, for there is no $(PYTHON_OF_ROW) here"; else \
 	set -e; rm -rf .venv-matrix-$*; $(PYTHON_OF_ROW) -m venv .venv-matrix-$*; \
 	.venv-matrix-$*/bin/python -m pip install $(QUIET) $(if $(findstring oldest,$*),--constraint constraints-oldest.txt) --editable '.[test]'; \
 	OMP_NUM_THREADS=1 .venv-matrix-$*/bin/python -m pytest -n 2 --quiet; echo "$*: passed"; fi

@@ -89,7 +89,7 @@ other half, *real_half*, is the limit. Changes are differences of mean expressio
 
 | prediction | what it is |
 | --- | --- |
-| effect: coupled | `predict_perturbation` by default: given control cells, moved by the response that was measured elsewhere |
+| effect: coupled | `predict_perturbation` by default: control cells, moved by the response measured elsewhere |
 | effect: coupled, network only | the same with `measured=False` |
 | effect: keep .05 | given control cells thinned to this share of their molecules and grown again (`keep=`) |
 | effect: generate | cells from their conditions alone, by `generate` |
@@ -104,8 +104,8 @@ other half, *real_half*, is the limit. Changes are differences of mean expressio
 | latent_pca, latent_scvi | latent arithmetic on principal components, or in scVI |
 | real_half | the other half of the real treated cells |
 
-*As counts* means that a baseline's mean expression was drawn as molecules. *Seen*, *between* and *beyond* are doses that training cells
-had, between those that they had, and above them.
+*As counts* means that a baseline's mean expression was drawn as molecules. *Seen*, *between* and *beyond* are doses
+that training cells had, between those that they had, and above them.
 
 How readable tokens are is measured on their loadings, as it is on the loadings of other methods, whose programs are
 columns of genes alike. The split stays that of the first seed, so seeds change training and drawing alone; PCA hardly

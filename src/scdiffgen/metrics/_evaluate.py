@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pandas as pd
 
+from scdiffgen._names import as_names
 from scdiffgen.metrics._comparison import OF_TRAIN, Comparison
 from scdiffgen.metrics._input import CountsLike
-from scdiffgen.metrics._names import as_names
 from scdiffgen.metrics._prepare import SOURCES, Preparer, Source, labelled, make_sources, split_real
 from scdiffgen.metrics._scores import EVALUATION_METRICS, METRICS
 from scdiffgen.metrics._transport import metrics_to_compute

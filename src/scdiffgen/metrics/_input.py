@@ -12,7 +12,7 @@ from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from scdiffgen.metrics._names import check_column
+from scdiffgen._names import check_column
 
 CountsLike: TypeAlias = AnnData | NDArray | sparse.spmatrix | sparse.sparray
 Points: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 
+from scdiffgen._names import as_names
 from scdiffgen.metrics._baselines import latent_arithmetic
 from scdiffgen.metrics._held_out import HeldOut
 from scdiffgen.metrics._input import FewCellsWarning
-from scdiffgen.metrics._names import as_names
 from scdiffgen.metrics._predicted import (
     MIN_CELLS,
     PERTURBATION_METRICS,

@@ -9,8 +9,8 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from scdiffgen._names import check_column
 from scdiffgen.metrics._input import labels_of
-from scdiffgen.metrics._names import check_column
 
 ONE_CONTEXT = "all"
 

@@ -10,9 +10,9 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
+from scdiffgen._names import as_names
 from scdiffgen.metrics._distances import squared_distances
 from scdiffgen.metrics._input import Points, as_point_pair, enough_cells
-from scdiffgen.metrics._names import as_names
 from scdiffgen.metrics._resampling import Weights, subsample, unit_weights
 
 MAX_CELLS = 2000

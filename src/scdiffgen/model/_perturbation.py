@@ -229,7 +229,8 @@ class Perturbation(Generation):
         Returns
         -------
         A row a dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000, over the predicted cells), and
-        ``low`` and ``high``, the 95 % interval over bootstrap resamples of these cells.
+        ``low`` and ``high``, the 95 % interval over bootstrap resamples of these cells. ``.attrs["dose_unit"]`` is the
+        registered unit.
 
         Raises
         ------

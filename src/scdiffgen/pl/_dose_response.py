@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from scdiffgen.metrics._names import as_names
+from scdiffgen._names import as_names
 from scdiffgen.pl._figure import Save, finish, panels
 
 COLUMNS = ("dose", "gene", "mean", "low", "high")

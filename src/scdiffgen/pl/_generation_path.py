@@ -10,8 +10,8 @@ from anndata import AnnData
 from matplotlib.axes import Axes
 from scanpy.plotting.palettes import default_20, default_102
 
+from scdiffgen._names import check_column
 from scdiffgen._stored_tokens import annotation_column
-from scdiffgen.metrics._names import check_column
 from scdiffgen.pl._figure import Save, figure_of, finish, panels
 from scdiffgen.pl._sources import LABEL_LETTERS
 from scdiffgen.tl import path_coordinates

@@ -11,8 +11,8 @@ import scanpy as sc
 from anndata import AnnData
 from matplotlib.axes import Axes
 
+from scdiffgen._names import check_column
 from scdiffgen._stored_tokens import annotation_column, token_activation
-from scdiffgen.metrics._names import check_column
 from scdiffgen.pl._figure import Save, figure_of, finish, panels
 from scdiffgen.pl._tokens import chosen_tokens
 
@@ -53,6 +53,13 @@ def token_heatmap(
     Returns
     -------
     The axes.
+
+    Raises
+    ------
+    TypeError
+        If ``groupby`` is not the name of one column.
+    ValueError
+        If there is no such column, it is continuous (more than 100 distinct fractional numbers), or a token is unknown.
 
     Examples
     --------

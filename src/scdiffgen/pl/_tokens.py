@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from anndata import AnnData
 
+from scdiffgen._names import as_names
 from scdiffgen._stored_tokens import token_labels
-from scdiffgen.metrics._names import as_names
 
 MOST_NAMED = 10  # annotations that a message lists
 

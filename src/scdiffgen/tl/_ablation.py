@@ -10,6 +10,7 @@ import pandas as pd
 from anndata import AnnData
 from scipy import stats
 
+from scdiffgen._names import check_column
 from scdiffgen._stored_tokens import annotation_column
 
 PER_CELL = 1e4
@@ -89,8 +90,6 @@ def ablate_token(
     >>> changed.columns.tolist()
     ['group', 'gene', 'mean', 'mean_without', 'log2_fold_change', 'score', 'fdr']
     """
-    from scdiffgen.metrics._names import check_column  # loads scikit-learn
-
     check_column(groupby)
     column = annotation_column(adata, groupby)
     groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}

@@ -10,6 +10,7 @@ import pandas as pd
 from anndata import AnnData
 from scipy import stats
 
+from scdiffgen._names import as_names
 from scdiffgen._stored_tokens import annotation_column, token_activation
 
 
@@ -61,7 +62,7 @@ def token_associations(adata: AnnData, keys: str | Sequence[str]) -> pd.DataFram
     """
     activation = token_activation(adata)
     rows = []
-    for key in [keys] if isinstance(keys, str) else keys:
+    for key in as_names(keys):
         column = annotation_column(adata, key)
         present = column.notna().to_numpy()
         if column[present].nunique() < 2:

@@ -9,6 +9,8 @@ from typing import TypeAlias
 
 import pandas as pd
 
+from scdiffgen._names import as_names
+
 GeneSets: TypeAlias = Mapping[str, Iterable[str]] | pd.DataFrame | str | Path
 
 SHIPPED = {"GO_BP": "GO_Biological_Process_2023", "KEGG": "KEGG_2021_Human"}  # files of blitzgsea
@@ -23,8 +25,6 @@ def gene_set_table(gene_sets: GeneSets) -> pd.DataFrame:
         A mapping from sets to genes, a table with ``source`` and ``target``, a path to a GMT file, or a name of
         ``SHIPPED``.
     """
-    from scdiffgen.metrics._names import as_names  # loads scikit-learn
-
     if isinstance(gene_sets, pd.DataFrame):
         return _checked(gene_sets)
     if not isinstance(gene_sets, Mapping):
