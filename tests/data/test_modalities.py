@@ -113,6 +113,14 @@ def test_a_cell_may_be_empty_in_a_modality_if_it_is_not_in_all() -> None:
         manager(without_rna(paired()), modalities=["rna"])
 
 
+def test_cells_shown_later_are_told_to_copy_a_column_of_a_modality() -> None:
+    known = paired()
+    known.obs["sort"] = "x"
+    registered = manager(known, labels_key="sort")
+    with pytest.raises(KeyError, match=r"Write `mdata.obs\['sort'\] = mdata\['rna'\].obs\['sort'\]` first"):
+        registered.transfer_fields(own_column(paired()))
+
+
 @pytest.mark.parametrize(
     ("spoil", "arguments", "error", "message"),
     [

@@ -10,7 +10,6 @@ from scdiffgen.data._manager import Manager, forget_copied_setup
 from scdiffgen.data._messages import did_you_mean, listed
 from scdiffgen.data._modalities import (
     ModalityCountsField,
-    check_columns,
     check_modalities,
     counts_keys,
     feature_names,
@@ -48,7 +47,6 @@ __all__ = [
     "add_perturbations",
     "add_texts",
     "categories_of_condition",
-    "check_columns",
     "check_modalities",
     "condition_columns",
     "condition_specs",

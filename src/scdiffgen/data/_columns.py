@@ -11,6 +11,7 @@ from scdiffgen.data._messages import and_others, counted, plain, unknown_name
 
 if TYPE_CHECKING:
     from anndata import AnnData
+    from mudata import MuData
 
 
 LARGEST = 1e30  # what is larger overflows in single precision when it is squared or scaled
@@ -43,11 +44,40 @@ def obs_column(adata: AnnData, key: str, argument: str) -> pd.Series:
     ['a', 'b']
     """
     if key not in adata.obs.columns:
+        raise_if_of_modality(adata, key, argument)
         raise KeyError(f"`{argument}`: {unknown_name('column of `adata.obs`', key, list(adata.obs.columns))}")
     column = adata.obs[key]
     if isinstance(column, pd.DataFrame):
         raise ValueError(f"`{argument}={key!r}`: `adata.obs` has {column.shape[1]} columns of that name. Rename them.")
     return column
+
+
+def raise_if_of_modality(cells: AnnData | MuData, key: str, argument: str) -> None:
+    """Raise if a column is that of a modality.
+
+    Parameters
+    ----------
+    cells
+        Cells whose ``.obs`` lacks the column.
+    key
+        Name of the column.
+    argument
+        The argument that gave it.
+
+    Raises
+    ------
+    KeyError
+        If a modality has the column.
+    """
+    modality, _, own = str(key).rpartition(":")
+    having = [
+        name for name, part in getattr(cells, "mod", {}).items() if modality in ("", name) and own in part.obs.columns
+    ]
+    if having:
+        raise KeyError(
+            f"`{argument}={key!r}` is a column of the modality {having[0]!r}, and not of `mdata.obs`. "
+            f"Write `mdata.obs[{own!r}] = mdata[{having[0]!r}].obs[{own!r}]` first."
+        )
 
 
 def raise_if_missing(missing: np.ndarray, cells: pd.Index, place: str, way_out: str) -> None:

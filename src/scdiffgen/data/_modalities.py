@@ -244,32 +244,6 @@ def check_modalities(
     return names
 
 
-def check_columns(mdata: MuData, columns: Mapping[str, str | Sequence[str] | None]) -> None:
-    """Raise if a column is not one of all cells but of a modality.
-
-    Parameters
-    ----------
-    mdata
-        Cells.
-    columns
-        Names of columns by the argument that gave them.
-
-    Raises
-    ------
-    KeyError
-        If a column is in the ``.obs`` of a modality alone.
-    """
-    for argument, names in columns.items():
-        for column in [names] if isinstance(names, str) else list(names or []):
-            modality, _, own = str(column).rpartition(":")
-            having = [name for name, cells in mdata.mod.items() if modality in ("", name) and own in cells.obs.columns]
-            if column not in mdata.obs.columns and having:
-                raise KeyError(
-                    f"`{argument}={column!r}` is a column of the modality {having[0]!r}, and not of `mdata.obs`. "
-                    f"Write `mdata.obs[{own!r}] = mdata[{having[0]!r}].obs[{own!r}]` first."
-                )
-
-
 def rows_in(modality: AnnData, cells: pd.Index) -> np.ndarray:
     """Row of each cell in a modality.
 

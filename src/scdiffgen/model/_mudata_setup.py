@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from scdiffgen._constants import REGISTRY_KEYS
 from scdiffgen.data import (
     MuDataManager,
-    check_columns,
     check_modalities,
     fields_for,
     forget_copied_setup,
@@ -84,19 +83,6 @@ class MuDataSetup(ModelBase):
         check_mudata(mdata, may_be_view=False)
         names = check_modalities(mdata, modalities, layers, transfer=kwargs.get("source_registry") is not None)
         setup_method_args["setup_args"] |= {"modalities": names, "layers": dict(layers or {})}
-        check_columns(
-            mdata,
-            {
-                "labels_key": labels_key,
-                "batch_key": batch_key,
-                "perturbation_key": perturbation_key,
-                "dose_key": dose_key,
-                "hierarchy_keys": hierarchy_keys,
-                "categorical_covariate_keys": categorical_covariate_keys,
-                "continuous_covariate_keys": continuous_covariate_keys,
-                "text_key": text_key,
-            },
-        )
         forget_copied_setup(mdata, cls._setup_adata_manager_store)
         fields = fields_for(
             labels_key=labels_key,
