@@ -162,7 +162,7 @@ def response_result(**scores: tuple[float, float, float]) -> dict[str, Any]:
 
 
 def test_a_prediction_that_is_nearer_to_the_best_value_is_named() -> None:
-    short = "Not as good as real cells: slope of fold changes, W2, forest AUC."
+    short = "Not as good as real cells: slope of fold changes; W2; forest AUC."
     assert response_shortcomings(response_result(no_change=(2.6, 0.3, 1.3))) == [short]
     lines = response_shortcomings(response_result(linear=(1.8, 0.45, 1.1), theirs=(2.1, 0.9, 1.0)))
     assert lines == [
@@ -176,7 +176,7 @@ def test_a_prediction_that_is_nearer_to_the_best_value_is_named() -> None:
 def test_a_variant_is_no_excuse_for_the_default() -> None:
     result = response_result(**{"embedding: coupled": (2.0, 0.5, 1.0), "effect: generate": (2.0, 0.5, 1.0)})
     assert response_primary(result) == "effect: coupled"
-    assert response_shortcomings(result) == ["Not as good as real cells: slope of fold changes, W2, forest AUC."]
+    assert response_shortcomings(result) == ["Not as good as real cells: slope of fold changes; W2; forest AUC."]
     kinds = kinds_of(response_result(theirs=(1, 1, 1), latent_scvi=(1, 1, 1), linear=(1, 1, 1)))
     expected = {"real_half": "limit", "theirs": "other", "latent_scvi": "other", "linear": "null"}
     assert kinds == {"effect: coupled": "ours", **expected}

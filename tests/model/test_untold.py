@@ -66,3 +66,9 @@ def test_of_nothing_told_and_of_some_rows(model: TokenDiffusion) -> None:
 def test_in_a_file(model: TokenDiffusion, tmp_path) -> None:
     path = model.generate_to(tmp_path / "b.h5ad", {"cell_type": "b"}, 300, n_steps=8, seed=0, silent=True)
     assert share_treated(read_h5ad(path)) == pytest.approx(TREATED["b"], abs=0.1)
+
+
+def test_along_a_generation_path(model: TokenDiffusion) -> None:
+    path = model.get_generation_path({"cell_type": "a"}, n_cells=150, n_steps=8, seed=0)
+    ends = path[(path.obs["step"] == path.obs["step"].max()).to_numpy()]
+    assert share_treated(ends) == pytest.approx(TREATED["a"], abs=0.12)

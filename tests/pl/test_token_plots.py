@@ -103,7 +103,7 @@ def test_groups_stand_in_the_order_of_their_categories() -> None:
     ("groups", "shown"),
     [([0, 1, 2], ["0", "1", "2"]), ([False, True], ["False", "True"]), ([0.5, np.nan, 2.0], ["0.5", "2.0"])],
 )
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error:factorize")
 def test_numbers_and_truth_values_are_groups(groups: list, shown: list[str]) -> None:
     cells = with_tokens(4)
     cells.obs["group"] = np.resize(groups, cells.n_obs)

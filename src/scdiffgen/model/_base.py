@@ -58,7 +58,7 @@ class ModelBase(UnsupervisedTrainingMixin, BaseModelClass):
         elif adata is not None:
             check_cells(adata)
             if adata.is_view and adata.isbacked:  # which anndata does not copy into memory
-                adata = adata.to_memory()
+                adata = adata.to_memory().copy()  # anndata 0.13 leaves dense matrices views
         return super()._validate_anndata(adata, copy_if_view)
 
     def _modalities(self) -> list[str]:

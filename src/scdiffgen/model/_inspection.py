@@ -17,6 +17,7 @@ from scdiffgen.module import attention_weights, growth_path
 from ._cells import Cells, generator_from, to_tensors
 from ._checks import check_guidance, check_positive_integer
 from ._generation import N_STEPS, Generation
+from ._growth import only_told
 from ._tokens import Tokens, spread
 
 ATTENTION_CELLS = 1_000
@@ -142,12 +143,13 @@ class Inspection(Generation, Tokens):
         rows = condition_table(conditions, n_cells).drop(columns="n_cells")
         rows = rows.loc[np.repeat(rows.index, n_cells)].reset_index(drop=True)
         encoded = self._encode(rows)
-        told = {name: parts for name, parts in encoded.items() if parts.told.any()}
-        check_guidance(guidance_scale, list(told))
+        check_guidance(guidance_scale, list(only_told(encoded)))
         generator = generator_from(seed, self.device)
+        encoded = self._tell_treatments(encoded, generator)
         sizes = self._library_sizes(encoded, rows, library_size, generator)
         library = torch.from_numpy(sizes).float().to(self.device)
-        predictor = module.predictor(to_tensors(told, np.arange(n_cells), self.device), n_cells, guidance_scale)
+        told = to_tensors(only_told(encoded), np.arange(n_cells), self.device)
+        predictor = module.predictor(told, n_cells, guidance_scale)
         states, expected = growth_path(predictor, library, len(self._gene_names()), n_steps, generator)
         n_states = states.shape[1]
         counts = states.flatten(0, 1).cpu().numpy()

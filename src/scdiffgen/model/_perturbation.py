@@ -302,7 +302,8 @@ class Perturbation(Generation):
         Parameters
         ----------
         start, end
-            Conditions at both ends, as in :meth:`generate`.
+            Conditions at both ends, as in :meth:`generate`; if perturbations were registered, name one, or the control,
+            at each.
         n_points
             Points on the path, both ends included.
         n_cells
