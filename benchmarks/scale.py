@@ -29,7 +29,7 @@ from benchmarks._tables import scale_table
 from scdiffgen.model import TokenDiffusion, open_cells
 
 SIZES = (10_000, 31_623, 100_000, 316_228, 1_000_000)
-QUICK_SIZES = (1_000, 2_000)
+QUICK_SIZES = (1_000,)
 N_GENES, QUICK_GENES = 2_000, 50
 N_STEPS, QUICK_STEPS = 300, 6
 WARM_UP = 3  # steps

@@ -1,11 +1,14 @@
-"""A treatment that is not asked for is as frequent in generated cells as in training cells like them."""
+"""What is not asked for is as frequent in generated cells as in training cells like them."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import scvi
+import torch
 from anndata import AnnData, read_h5ad
 from small_cells import QUIET, SMALL
 
@@ -72,3 +75,27 @@ def test_along_a_generation_path(model: TokenDiffusion) -> None:
     path = model.get_generation_path({"cell_type": "a"}, n_cells=150, n_steps=8, seed=0)
     ends = path[(path.obs["step"] == path.obs["step"].max()).to_numpy()]
     assert share_treated(ends) == pytest.approx(TREATED["a"], abs=0.12)
+
+
+def told(model: TokenDiffusion, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Category of every cell that the network is told, -1 for none, by condition."""
+    heard: list[dict[str, np.ndarray]] = []
+
+    def listen(conditions: dict[str, Any], library: torch.Tensor, **options: object) -> torch.Tensor:
+        heard.append({name: np.where(c.told, c.ids[:, 0], -1) for name, c in conditions.items()})
+        return torch.ones(len(library), model.module.n_vars)
+
+    monkeypatch.setattr(model.module, "generate", listen)
+    model.generate(asked, n_cells=500, seed=0, silent=True)
+    return heard[0]
+
+
+def test_what_is_left_out_comes_from_training_cells_with_what_is_told(small: TokenDiffusion, monkeypatch) -> None:
+    obs, found = small.adata.obs, told(small, monkeypatch, {"cell_type": "a"})
+    assert (found["cell_type"] == 0).all() and set(found) == {"cell_type", "batch", "age"}
+    share = (obs.loc[obs["cell_type"] == "a", "batch"] == "y").mean()
+    assert found["batch"].mean() == pytest.approx(share, abs=3 * np.sqrt(share * (1 - share) / 500))
+
+
+def test_beside_a_number_the_network_says_what_is_likely(small: TokenDiffusion, monkeypatch) -> None:
+    assert set(told(small, monkeypatch, {"age": 40.0})) == {"age"}

@@ -52,9 +52,9 @@ class Generation(TrainingMemory):
         ----------
         conditions
             A value for each condition, by the name under which it was registered; or a table with a column for each
-            condition, a row for each kind of cell and a column ``"n_cells"``; or ``None``. What is left out is not
-            told: the cells then follow the training cells in it, and a perturbation is that of a random training cell
-            with the same other categories.
+            condition, a row for each kind of cell and a column ``"n_cells"``; or ``None``. What is left out
+            is that of random training cells which have the same categories in the rest; where a number is told, such as
+            an age, it is what the network takes for likely (but for perturbations).
         n_cells
             Number of cells of each row of ``conditions``.
         library_size
@@ -63,8 +63,8 @@ class Generation(TrainingMemory):
             conditions. Of a MuData, such sizes by modality; those left out are drawn.
         guidance_scale
             How much stronger than in the data the conditions are followed; 1 is as in the data, larger values give
-            cells more typical of their conditions and less diverse. One number for all conditions together, or one for
-            each that is named.
+            cells more typical of their conditions and less diverse. One number for all conditions together, also those
+            that were left out, or one for each that is named.
         n_steps
             Steps, each an evaluation of the network; more are slower and better. 8 to 64 is the useful range.
         batch_size
@@ -103,7 +103,7 @@ class Generation(TrainingMemory):
         self._show_measured()
         generator = generator_from(seed, self.device)
         rows = table.loc[row_of].reset_index(drop=True)
-        cells_told = self._tell_treatments(of_rows(encoded, row_of), generator)
+        cells_told = self._tell_the_rest(of_rows(encoded, row_of), generator)
         sizes = self._library_sizes(cells_told, rows, library_size, generator)
         progress = None if silent else "Generating"
         cells = growth.grow(self.module, only_told(cells_told), sizes, generator, progress)
@@ -170,21 +170,29 @@ class Generation(TrainingMemory):
             deeper.append(whole_counts(grown))
         return new_cells(cells.in_order(deeper), cells.obs(), self._gene_names())
 
-    def _tell_treatments(
+    def _tell_the_rest(
         self, conditions: dict[str, Parts[np.ndarray]], generator: torch.Generator
     ) -> dict[str, Parts[np.ndarray]]:
-        """Treatments that are effects, of cells of which none is told.
+        """Conditions of cells, where what is not told is that of training cells that are like them in the rest.
 
-        The identity of a cell hardly says how it may have been treated, and effects are learned from what is told.
+        How like each other numbers are is not known here: of cells that are told one, such as a time, the network says
+        what their identity is, and treatments alone are drawn, which it hardly tells from few molecules.
         """
-        names = [name for name in self.module.denoiser.effect_names if not conditions[name].told.all()]
-        if not names:
+        if all(parts.told.all() for parts in conditions.values()):
             return conditions
-        training, rng = self._training_conditions(), np.random.default_rng([generator.initial_seed(), 1])
-        asked, known = (
-            condition_codes(of, self.module.specs, len(next(iter(of.values())).told)) for of in (conditions, training)
-        )
-        return tell_from(conditions, names, training, like_training_cells(asked, known, self._n_interventions(), rng))
+        specs, training = self.module.specs, self._training_conditions()
+        n_cells = len(next(iter(conditions.values())).told)
+        asked = condition_codes(conditions, specs, n_cells)
+        known = condition_codes(training, specs, len(self.training_library_))
+        rng = np.random.default_rng([generator.initial_seed(), 1])
+        alike = like_training_cells(asked, known, self._n_interventions(), rng)
+        numbers = [conditions[spec.name].told for spec in specs if spec.kind == "number"]
+        by_category = ~np.any([np.zeros(n_cells, dtype=bool), *numbers], axis=0)
+        which = {
+            name: np.ones(n_cells, dtype=bool) if name in self.module.denoiser.effect_names else by_category
+            for name in conditions
+        }
+        return tell_from(conditions, which, training, alike)
 
     def _library_sizes(
         self,

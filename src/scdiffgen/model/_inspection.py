@@ -145,7 +145,7 @@ class Inspection(Generation, Tokens):
         encoded = self._encode(rows)
         check_guidance(guidance_scale, list(only_told(encoded)))
         generator = generator_from(seed, self.device)
-        encoded = self._tell_treatments(encoded, generator)
+        encoded = self._tell_the_rest(encoded, generator)
         sizes = self._library_sizes(encoded, rows, library_size, generator)
         library = torch.from_numpy(sizes).float().to(self.device)
         told = to_tensors(only_told(encoded), np.arange(n_cells), self.device)

@@ -127,7 +127,7 @@ class Streaming(Generation):
             generator = generator_from(own_seed, self.device)
             asked = library_size[cells] if isinstance(library_size, np.ndarray) else library_size
             described = table.iloc[rows].reset_index(drop=True)
-            told = self._tell_treatments(of_rows(encoded, rows), generator)
+            told = self._tell_the_rest(of_rows(encoded, rows), generator)
             sizes = self._library_sizes(told, described, asked, generator)
             return Chunk(number, only_told(told), sizes, own_seed)
 

@@ -1,8 +1,8 @@
-"""Treatments of cells of which none is told: those of training cells that are like them in all that is told."""
+"""What is not told of cells to generate: it is that of training cells which are like them in all that is told."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def like_training_cells(
 
 def tell_from(
     conditions: Mapping[str, Parts[np.ndarray]],
-    names: Sequence[str],
+    which: Mapping[str, np.ndarray],
     training: Mapping[str, Parts[np.ndarray]],
     rows: np.ndarray,
 ) -> dict[str, Parts[np.ndarray]]:
@@ -49,8 +49,8 @@ def tell_from(
     ----------
     conditions
         Conditions of the cells, by name.
-    names
-        Those to complete.
+    which
+        Cells to complete, of each condition ``(cells,)`` bool.
     training
         Conditions of the training cells.
     rows
@@ -64,21 +64,21 @@ def tell_from(
     --------
     >>> none = Parts(np.zeros((1, 2), int), np.zeros((1, 2)), np.zeros((1, 2), bool), np.zeros(1, bool))
     >>> known = Parts(np.array([[0], [4]]), np.ones((2, 1)), np.ones((2, 1), bool), np.ones(2, bool))
-    >>> told = tell_from({"guide": none}, ["guide"], {"guide": known}, np.array([1]))["guide"]
+    >>> told = tell_from({"guide": none}, {"guide": np.array([True])}, {"guide": known}, np.array([1]))["guide"]
     >>> told.ids.tolist(), told.mask.tolist(), told.told.tolist()
     ([[4, 0]], [[True, False]], [True])
     """
     completed = dict(conditions)
-    for name in names:
+    for name, chosen in which.items():
         here, there = conditions[name], training[name]
         n_slots = max(here.ids.shape[1], there.ids.shape[1])
         own, taken = _padded(here, n_slots), _padded(Parts(*(array[rows] for array in there)), n_slots)
-        is_told = here.told[:, None]
+        stays = (here.told | ~chosen)[:, None]
         completed[name] = Parts(
-            np.where(is_told, own.ids, taken.ids),
-            np.where(is_told, own.values, taken.values),
-            np.where(is_told, own.mask, taken.mask),
-            here.told | taken.told,
+            np.where(stays, own.ids, taken.ids),
+            np.where(stays, own.values, taken.values),
+            np.where(stays, own.mask, taken.mask),
+            here.told | (chosen & taken.told),
         )
     return completed
 
