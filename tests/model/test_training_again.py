@@ -14,3 +14,10 @@ def test_epochs_of_every_training_stand_in_a_row() -> None:
     assert model.history["validation_loss"].index.tolist() == [2, 5, 7, 9, 11, 13]
     assert model.history["validation_loss"].index.name == "epoch"
     assert model.history["validation_loss"].notna().all(axis=None)
+
+
+def test_a_training_that_is_not_logged_leaves_the_history_alone() -> None:
+    model = small_model(simulated_cells(60))
+    model.train(max_epochs=2, check_val_every_n_epoch=1, **QUIET)
+    model.train(max_epochs=2, check_val_every_n_epoch=1, logger=False, **QUIET)
+    assert model.history["train_loss"].index.tolist() == model.history["validation_loss"].index.tolist() == [0, 1]

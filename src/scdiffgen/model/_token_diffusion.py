@@ -427,7 +427,8 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
             **trainer_kwargs,
         )
         if history:
-            self.history_ = continued(history, self.history_, self.trainer.logger.history)
+            logged = getattr(self.trainer.logger, "history", {})  # loggers of others have none
+            self.history_ = continued(history, self.history_, logged)
         self._remember_training()
 
     def _remember_training(self) -> None:
