@@ -67,7 +67,7 @@ def test_training_learns_what_is_new_and_keeps_what_was_known(reference: TokenDi
     query.train(max_epochs=15, batch_size=32, plan_kwargs={"lr": 0.02}, early_stopping=False, **QUIET)
     after = query.get_nll(cells, silent=True, seed=0)["nll"]
     assert stats.ttest_rel(before, after, alternative="greater").pvalue < 0.01
-    for known in ({"cell_type": "a", "batch": "x"}, {"cell_type": "b"}, {}):
+    for known in ({"cell_type": "a", "batch": "x"}, {"cell_type": "b", "batch": "y"}):
         np.testing.assert_array_equal(said(query, known), said(reference, known))
     assert len(query.training_library_) == cells.n_obs
 
@@ -204,7 +204,7 @@ def test_combinations_are_new_to_a_reference_without() -> None:
     )
     np.testing.assert_allclose(both - none, (one - none) + (other - none), atol=1e-4)  # no interaction yet
     query.train(max_epochs=3, batch_size=32, **QUIET)
-    known = {"guide": "B", "dose": 2.0}
+    known = {"cell_type": "a", "guide": "B", "dose": 2.0}
     np.testing.assert_array_equal(said(query, known), said(model, known))
     assert np.abs(log_odds(query, {"guide": "A+B", "dose": "1+2"}) - both).max() > 1e-4
     assert query.generate({"guide": "A+B", "dose": "1+1"}, 3, n_steps=2, seed=0).n_obs == 3
