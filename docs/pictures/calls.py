@@ -7,8 +7,7 @@ CALLS = {
     """,
     "dose_response": """
         curves = dosed_model.dose_response(controls, "A", doses=[0, 0.1, 0.3, 1, 3, 10])
-        change = curves.groupby("gene")["mean"].agg(lambda mean: mean.max() - mean.min())
-        scdiffgen.pl.dose_response(curves, change.nlargest(4).index, dose_unit="uM")
+        scdiffgen.pl.dose_response(curves)
     """,
     "evaluation": """
         scdiffgen.pl.evaluation(real, generated, train, "cell_type", layer="counts")

@@ -86,6 +86,8 @@ class CriticismOfModel(Perturbation, Representation):
             that are not registered, or a number is out of range.
         KeyError
             If ``adata`` lacks a column that was registered.
+        TypeError
+            If ``adata`` is of another type.
         RuntimeError
             If the model is not trained.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from ._checks import check_positive_integer, is_finite_number, library_sizes
 from ._growth import Growth, of_rows, only_told, whole_counts
 from ._mudata import new_cells
 from ._training_memory import TrainingMemory
-from ._untold import like_training_cells, tell_from
+from ._untold import tell_from
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -180,19 +181,17 @@ class Generation(TrainingMemory):
         """
         if all(parts.told.all() for parts in conditions.values()):
             return conditions
-        specs, training = self.module.specs, self._training_conditions()
-        n_cells = len(next(iter(conditions.values())).told)
-        asked = condition_codes(conditions, specs, n_cells)
-        known = condition_codes(training, specs, len(self.training_library_))
+        specs, n_cells = self.module.specs, len(next(iter(conditions.values())).told)
+        known = replace(self._training_cells(), min_cells=1)
         rng = np.random.default_rng([generator.initial_seed(), 1])
-        alike = like_training_cells(asked, known, self._n_interventions(), rng)
+        rows = known.rows_like(condition_codes(conditions, specs, n_cells), rng)
         numbers = [conditions[spec.name].told for spec in specs if spec.kind == "number"]
         by_category = ~np.any([np.zeros(n_cells, dtype=bool), *numbers], axis=0)
         which = {
             name: np.ones(n_cells, dtype=bool) if name in self.module.denoiser.effect_names else by_category
             for name in conditions
         }
-        return tell_from(conditions, which, training, alike)
+        return tell_from(conditions, which, self._training_conditions(), rows)
 
     def _library_sizes(
         self,
@@ -207,13 +206,13 @@ class Generation(TrainingMemory):
         return library_sizes(library_size(rows, rng) if callable(library_size) else library_size, len(rows))
 
     def _library_model(self) -> LibrarySizeModel | JointLibrarySizes:
-        codes = condition_codes(self._training_conditions(), self.module.specs, len(self.training_library_))
-        return LibrarySizeModel(self.training_library_, codes, n_interventions=self._n_interventions())
+        return self._training_cells()
 
-    def _n_interventions(self) -> int:
-        """Columns of the codes of the training cells that are interventions."""
+    def _training_cells(self) -> LibrarySizeModel:
+        """Library sizes of the training cells by their conditions, of one kind or of several."""
+        codes = condition_codes(self._training_conditions(), self.module.specs, len(self.training_library_))
         slots = [self.training_conditions_[s.name][0].shape[1] for s in self.module.specs if s.role == "intervention"]
-        return sum(slots)
+        return LibrarySizeModel(self.training_library_, codes, n_interventions=sum(slots))
 
     def _describe(
         self, table: pd.DataFrame, encoded: Mapping[str, Parts[np.ndarray]], row_of: np.ndarray

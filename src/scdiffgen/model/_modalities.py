@@ -253,7 +253,7 @@ class Modalities(Generation):
         return sizes
 
     def _library_model(self) -> LibrarySizeModel | JointLibrarySizes:
-        model = super()._library_model()
+        model = self._training_cells()
         if len(self._modalities()) < 2:
             return model
         return JointLibrarySizes(model.library, model.codes, model.min_cells, model.n_interventions)

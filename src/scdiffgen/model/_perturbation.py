@@ -19,7 +19,7 @@ from scdiffgen.module import SOURCES, carried_to, to_arrays
 from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_tensors
 from ._checks import check_guidance, check_positive_integer, is_finite_number
 from ._generation import N_STEPS, Generation
-from ._growth import whole_counts
+from ._growth import only_told, whole_counts
 from ._mudata import new_cells
 
 
@@ -112,7 +112,7 @@ class Perturbation(Generation):
         table = condition_table(conditions)
         if len(table) > 1:
             raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
-        changes = {name: parts for name, parts in self._encode(table).items() if parts.told.any()}
+        changes = only_told(self._encode(table))
         cells = Cells(self, adata, indices, batch_size, None if silent else "Predicting")
         if keep is None and not self._only_effects_change(cells, changes):
             keep = 0.0

@@ -15,6 +15,7 @@ from scdiffgen.diffusion import row_sums, with_values
 from ._cells import Cells, generator_from, to_tensors
 from ._checks import check_positive_integer, is_finite_number
 from ._extension import Extension
+from ._growth import only_told
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -138,8 +139,7 @@ class Representation(Extension):
         columns = np.arange(len(genes)) if gene_list is None else self._gene_positions(gene_list, "gene_list")
         cells = Cells(self, adata, indices, batch_size, None if silent else "Expression")
         seen_as = {} if transform_batch is None else {self._batch_name(): transform_batch}
-        told = self._encode(condition_table(seen_as))
-        changes = {name: parts for name, parts in told.items() if parts.told.any()}
+        changes = only_told(self._encode(condition_table(seen_as)))
         rows = []
         for counts, own in cells:
             conditions = {**own, **to_tensors(changes, np.zeros(len(counts), dtype=int), self.device)}

@@ -7,34 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from scdiffgen._conditions import Parts
-from scdiffgen.module import LibrarySizeModel
-
-
-def like_training_cells(
-    codes: np.ndarray, training_codes: np.ndarray, n_interventions: int, rng: np.random.Generator
-) -> np.ndarray:
-    """A random training cell for each cell, of those that have all conditions it was told, or as many as some have.
-
-    Parameters
-    ----------
-    codes, training_codes
-        Conditions of cells and of training cells, as of :func:`scdiffgen.module.condition_codes`.
-    n_interventions
-        Number of last columns of ``training_codes`` that are interventions.
-    rng
-        Source of randomness.
-
-    Returns
-    -------
-    Rows of the training cells ``(cells,)``.
-    """
-    alike = LibrarySizeModel(np.ones(len(training_codes)), training_codes, 1, n_interventions)
-    drawn = np.empty(len(codes), dtype=np.int64)
-    groups, group_of = np.unique(codes, axis=0, return_inverse=True)
-    for index, group in enumerate(groups):
-        cells = np.flatnonzero(group_of.ravel() == index)
-        drawn[cells] = rng.choice(alike.matching(group), len(cells))
-    return drawn
 
 
 def tell_from(

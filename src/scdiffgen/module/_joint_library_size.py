@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
-from ._library_size import LibrarySizeModel
+from ._library_size import LibrarySizeModel, alike
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,7 @@ class JointLibrarySizes:
         """
         models = [self._of_cells(np.greater(of_kind, 0), of_kind) for of_kind in self.library.T]
         drawn = np.empty((len(codes), len(models)))
-        groups, group_of = np.unique(codes, axis=0, return_inverse=True)
-        for index, group in enumerate(groups):
-            rows = np.flatnonzero(group_of.ravel() == index)
+        for group, rows in alike(codes):
             scores = rng.multivariate_normal(np.zeros(len(models)), self.correlation(group), len(rows))
             for kind, model in enumerate(models):
                 known = np.log(model.library[model.matching(group)])

@@ -74,12 +74,27 @@ class LibrarySizeModel:
         Whole numbers of molecules ``(cells,)``, at least 1.
         """
         drawn = np.empty(len(codes))
-        groups, group_of = np.unique(codes, axis=0, return_inverse=True)
-        for index, group in enumerate(groups):
-            rows = np.flatnonzero(group_of.ravel() == index)
+        for group, rows in alike(codes):
             drawn[rows] = _smoothed_bootstrap(np.log(self.library[self.matching(group)]), len(rows), rng)
             drawn[rows] += self.log_factor(group)
         return np.maximum(np.exp(drawn).round(), 1)
+
+    def rows_like(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """Draw a training cell that stands for the conditions of each cell.
+
+        Parameters
+        ----------
+        codes, rng
+            As of :meth:`sample`.
+
+        Returns
+        -------
+        Rows of the training cells ``(cells,)``.
+        """
+        drawn = np.empty(len(codes), dtype=np.int64)
+        for group, rows in alike(codes):
+            drawn[rows] = rng.choice(self.matching(group), len(rows))
+        return drawn
 
     def matching(self, group: np.ndarray) -> np.ndarray:
         """Rows of the training cells that stand for the conditions ``group`` ``(conditions,)``, after back-off."""
@@ -180,6 +195,13 @@ def _smoothed_bootstrap(values: np.ndarray, size: int, rng: np.random.Generator)
     bandwidth = 1.06 * len(values) ** -0.2
     resampled = rng.choice(values, size) - mean
     return mean + (resampled + bandwidth * spread * rng.standard_normal(size)) / np.sqrt(1 + bandwidth**2)
+
+
+def alike(codes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Distinct rows of ``codes`` ``(cells, conditions)``, and the cells of each."""
+    groups, group_of = np.unique(codes, axis=0, return_inverse=True)
+    for index, group in enumerate(groups):
+        yield group, np.flatnonzero(group_of.ravel() == index)
 
 
 def condition_codes(
