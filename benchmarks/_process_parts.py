@@ -50,7 +50,7 @@ def write_process_part(folder: Path, part: ProcessPart) -> None:
 
 
 def read_process_parts(folder: Path, settings: Mapping[str, Any]) -> Iterator[ProcessPart]:
-    """Parts that were measured with such settings."""
+    """Condition that were measured with such settings."""
     for path in sorted(folder.glob("*.json")):
         part = ProcessPart(**read_result(path))
         if part.settings == settings:

@@ -41,7 +41,7 @@ def methods(result: Mapping[str, Any]) -> list[str]:
 
 
 def runs(result: Mapping[str, Any], method: str, budget: str) -> list[Mapping[str, Any]]:
-    """Parts of a contender under a budget, a seed each."""
+    """Condition of a contender under a budget, a seed each."""
     return [p for p in result["parts"] if p["method"] == method and p["budget"] in (budget, "both")]
 
 

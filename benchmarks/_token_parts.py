@@ -55,7 +55,7 @@ def write_part(folder: Path, part: Part) -> None:
 
 
 def read_parts(folder: Path) -> Iterator[Part]:
-    """Parts that are finished."""
+    """Condition that are finished."""
     for path in sorted(folder.glob("*.json")):
         with np.load(path.with_suffix(".npz")) as stored:
             loadings = pd.DataFrame(stored["values"], index=stored["genes"], columns=stored["programs"])

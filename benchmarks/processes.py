@@ -184,7 +184,7 @@ REAL = "other real cells"
 
 
 def in_order(parts: Iterable[ProcessPart]) -> list[ProcessPart]:
-    """Parts in the order of the contenders."""
+    """Condition in the order of the contenders."""
     names = [REAL, *PROCESSES, *NETWORKS]
     return sorted(parts, key=lambda part: (names.index(part.method), part.budget, part.seed))
 

@@ -13,15 +13,13 @@ import pytest
 import torch
 from scvi.dataloaders import AnnDataLoader
 
-from scdiffgen._batch import parts_from_batch
-from scdiffgen._conditions import Parts
+from scdiffgen.conditions import Condition, conditions_from_batch, request_table
 from scdiffgen.data import (
     Manager,
     condition_columns,
     condition_specs,
-    condition_table,
     encode_conditions,
-    registered_parts,
+    registered_conditions,
     write_conditions,
 )
 
@@ -44,7 +42,7 @@ def manager(cells: ad.AnnData, register: Callable[..., Manager]) -> Manager:
     return register(cells, **EVERYTHING)
 
 
-def seen_by_a_network(parts: Parts) -> list[tuple[Any, ...]]:
+def seen_by_a_network(parts: Condition) -> list[tuple[Any, ...]]:
     """What is told of each cell, without what must not be looked at."""
     return [
         tuple((int(i), np.float32(v)) for i, v, m in zip(ids, values, mask, strict=True) if m) if told else ()
@@ -57,27 +55,27 @@ def test_a_table_of_the_registered_cells_gives_their_codes(cells: ad.AnnData, ma
     asked = encode_conditions(pickle.loads(pickle.dumps(manager.registry)), cells.obs[columns])
     (batch,) = AnnDataLoader(manager, batch_size=64, shuffle=False)
     specs = condition_specs(manager)
-    trained = parts_from_batch(batch, specs)
-    registered = registered_parts(manager)
+    trained = conditions_from_batch(batch, specs)
+    registered = registered_conditions(manager)
     assert asked.keys() == trained.keys() == {spec.name for spec in specs}
     for spec in specs:
         assert seen_by_a_network(asked[spec.name]) == seen_by_a_network(trained[spec.name])
-        np.testing.assert_array_equal(asked[spec.name].told, trained[spec.name].told.numpy())
+        np.testing.assert_array_equal(asked[spec.name].given, trained[spec.name].given.numpy())
         assert seen_by_a_network(registered[spec.name]) == seen_by_a_network(trained[spec.name])
 
 
 def test_types_shapes_and_padding(cells: ad.AnnData, manager: Manager) -> None:
     (batch,) = AnnDataLoader(manager, batch_size=64, shuffle=False)
     for spec in condition_specs(manager):
-        tensors = parts_from_batch(batch, [spec])[spec.name]
+        tensors = conditions_from_batch(batch, [spec])[spec.name]
         arrays = encode_conditions(manager, pd.DataFrame(index=range(5)))[spec.name]
         assert (tensors.ids.dtype, tensors.values.dtype) == (torch.int64, torch.float32)
-        assert (tensors.mask.dtype, tensors.told.dtype) == (torch.bool, torch.bool)
+        assert (tensors.mask.dtype, tensors.given.dtype) == (torch.bool, torch.bool)
         assert (arrays.ids.dtype, arrays.values.dtype) == (np.int64, np.float32)
-        assert (arrays.mask.dtype, arrays.told.dtype) == (np.bool_, np.bool_)
+        assert (arrays.mask.dtype, arrays.given.dtype) == (np.bool_, np.bool_)
         assert tensors.ids.shape == tensors.values.shape == tensors.mask.shape == (24, spec.n_slots)
         assert arrays.ids.shape == arrays.values.shape == arrays.mask.shape == (5, spec.n_slots)
-        assert tensors.told.shape == (24,)
+        assert tensors.given.shape == (24,)
         assert (tensors.ids[~tensors.mask] == 0).all()
         assert (tensors.values[~tensors.mask] == 0).all()
         assert ((tensors.ids >= 0) & (tensors.ids < max(1, spec.n_categories))).all()
@@ -86,11 +84,11 @@ def test_types_shapes_and_padding(cells: ad.AnnData, manager: Manager) -> None:
 def test_what_is_missing_is_not_told_and_a_control_is_told(manager: Manager) -> None:
     table = pd.DataFrame({"guide": ["ctrl", None, "KLF1"], "dose": [None, None, 1.0], "age.years": [30.0, np.nan, 50]})
     parts = encode_conditions(manager, table)
-    assert parts["guide"].told.tolist() == [True, False, True]
+    assert parts["guide"].given.tolist() == [True, False, True]
     assert parts["guide"].mask.any(axis=1).tolist() == [False, False, True]
-    assert parts["age.years"].told.tolist() == [True, False, True]
+    assert parts["age.years"].given.tolist() == [True, False, True]
     for name in ("cell_type", "donor", "hierarchy", "sex", "note"):
-        assert not parts[name].told.any()
+        assert not parts[name].given.any()
 
 
 DOSES = ["0.5+2", {"KLF1": 0.5, "BAK1": 2.0}, {"BAK1": 2, "KLF1": 0.5, "ctrl": 0}]
@@ -99,7 +97,7 @@ DOSES = ["0.5+2", {"KLF1": 0.5, "BAK1": 2.0}, {"BAK1": 2, "KLF1": 0.5, "ctrl": 0
 @pytest.mark.parametrize("dose", DOSES)
 @pytest.mark.parametrize("guide", ["KLF1+BAK1", " KLF1 + BAK1 "])
 def test_doses_stay_with_their_perturbation(manager: Manager, guide: str, dose: object) -> None:
-    parts = encode_conditions(manager, condition_table({"guide": guide, "dose": dose}, n_cells=3))["guide"]
+    parts = encode_conditions(manager, request_table({"guide": guide, "dose": dose}, n_cells=3))["guide"]
     assert parts.ids.tolist() == [[0, 1]]
     assert parts.values.tolist() == [[2.0, 0.5]]
 
@@ -178,20 +176,20 @@ def test_a_place_may_be_told_by_its_leaf_if_that_is_clear(cells: ad.AnnData, reg
 )
 def test_what_cannot_be_encoded_is_named(manager: Manager, asked: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        encode_conditions(manager, condition_table(asked))
+        encode_conditions(manager, request_table(asked))
 
 
 def test_a_dose_without_registered_doses_is_no_condition(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     manager = register(cells, perturbation_key="guide", control="ctrl")
     with pytest.raises(ValueError, match="'dose' is not a registered condition"):
-        encode_conditions(manager, condition_table({"guide": "KLF1", "dose": 1.0}))
+        encode_conditions(manager, request_table({"guide": "KLF1", "dose": 1.0}))
 
 
 def test_at_most_ten_known_categories_are_listed(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     cells.obs["clone"] = [f"clone{i:02d}" for i in range(12)] * 2
     manager = register(cells, labels_key="clone")
     with pytest.raises(ValueError, match=r"'clone09', \.\.\. \(12 in all\)") as error:
-        encode_conditions(manager, condition_table({"clone": "none"}))
+        encode_conditions(manager, request_table({"clone": "none"}))
     assert "clone10" not in str(error.value)
 
 
@@ -200,11 +198,11 @@ def test_features_let_unseen_perturbations_be_asked_for(cells: ad.AnnData, regis
     manager = register(
         cells, perturbation_key="guide", control="ctrl", dose_key="dose", perturbation_features_key="genes"
     )
-    assert encode_conditions(manager, condition_table({"guide": "FOXO1", "dose": 2}))["guide"].ids[0, 0] == 1
+    assert encode_conditions(manager, request_table({"guide": "FOXO1", "dose": 2}))["guide"].ids[0, 0] == 1
     with pytest.raises(ValueError, match="registered doses of the perturbations are 0.5 to 4"):
-        encode_conditions(manager, condition_table({"guide": "FOXO1"}))
+        encode_conditions(manager, request_table({"guide": "FOXO1"}))
     with pytest.raises(ValueError, match="Only perturbations with a feature vector"):
-        encode_conditions(manager, condition_table({"guide": "SPI1", "dose": 1}))
+        encode_conditions(manager, request_table({"guide": "SPI1", "dose": 1}))
 
 
 def test_what_is_written_stands_in_the_registered_columns_and_means_the_same(

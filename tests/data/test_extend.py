@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scdiffgen.data import Manager, add_perturbations, condition_specs, condition_table, encode_conditions, field_state
+from scdiffgen.conditions import request_table
+from scdiffgen.data import Manager, add_perturbations, condition_specs, encode_conditions, field_state
 
 Register = Callable[..., Manager]
 VECTORS = {"KLF1": [1.0, 0.0], "BAK1": [0.0, 1.0]}
@@ -49,7 +50,7 @@ def test_as_if_registered_from_the_start(
 
 
 def test_it_can_be_asked_for_afterwards(manager: Manager) -> None:
-    asked = condition_table({"guide": "ZEB1+KLF1", "dose": "2+1"})
+    asked = request_table({"guide": "ZEB1+KLF1", "dose": "2+1"})
     with pytest.raises(ValueError, match="'ZEB1' was not registered"):
         encode_conditions(manager, asked)
     registry = add_perturbations(manager.registry, {"ZEB1": [3.0, 4.0]})

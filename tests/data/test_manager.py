@@ -19,7 +19,7 @@ from scdiffgen.data import (
     StrictCategoricalObsField,
     condition_specs,
     forget_copied_setup,
-    registered_parts,
+    registered_conditions,
 )
 
 
@@ -129,5 +129,5 @@ def test_fields_work_in_a_modality_and_are_restored_there(cells: ad.AnnData) -> 
     manager = Manager(fields=fields("donor"))
     manager.register_fields(mdata)
     assert [spec.name for spec in condition_specs(manager)] == ["cell_type", "hierarchy", "donor"]
-    hierarchy = registered_parts(manager)["hierarchy"]
+    hierarchy = registered_conditions(manager)["hierarchy"]
     np.testing.assert_array_equal(np.where(hierarchy.mask, hierarchy.ids, -1), alone.obsm["_scvi_hierarchy"])

@@ -12,7 +12,7 @@ import pytest
 import sentence_encoder
 import torch
 
-from scdiffgen._batch import parts_from_batch
+from scdiffgen.conditions import conditions_from_batch
 from scdiffgen.data import (
     Manager,
     add_texts,
@@ -90,7 +90,7 @@ def test_descriptions_are_added_to_a_copy_of_the_registry(cells: ad.AnnData, reg
     assert unseen_texts(registry, table) == []
     parts = encode_conditions(registry, table)["note"]
     assert parts.ids[:, 0].tolist() == [2, 1, 0, 2]
-    assert parts.told.tolist() == [True, True, False, True]
+    assert parts.given.tolist() == [True, True, False, True]
     with pytest.raises(ValueError, match="'a blood cell' was not registered"):
         encode_conditions(manager, table)
     assert [spec.n_categories for spec in condition_specs(registry)] == [2, 3]
@@ -107,5 +107,5 @@ def test_without_descriptions_there_are_none_to_add(cells: ad.AnnData, register:
 def test_codes_reach_the_minibatch(cells: ad.AnnData, register: Register) -> None:
     manager = register(cells, text_key="note")
     codes = torch.tensor(np.asarray(manager.get_from_registry("text")))
-    parts = parts_from_batch({"text": codes}, condition_specs(manager))["note"]
+    parts = conditions_from_batch({"text": codes}, condition_specs(manager))["note"]
     assert [NOTES[i] for i in parts.ids[:, 0].tolist()] == cells.obs["note"].tolist()

@@ -13,7 +13,7 @@ from scdiffgen.data import (
     Manager,
     condition_specs,
     encode_conditions,
-    registered_parts,
+    registered_conditions,
     unseen_in_training,
 )
 
@@ -65,7 +65,7 @@ def test_combinations_agree_with_a_search_through_the_cells(manager: Manager) ->
     ).astype(object)
     indices = np.arange(N_TRAINED)
     unseen = unseen_in_training(
-        condition_specs(manager), encode_conditions(manager, asked), registered_parts(manager, indices)
+        condition_specs(manager), encode_conditions(manager, asked), registered_conditions(manager, indices)
     )
     training = TRAINED.iloc[:N_TRAINED].to_dict("records")
     expected = [not any(fits(row, cell) for cell in training) for row in asked.to_dict("records")]
@@ -79,7 +79,7 @@ def test_combinations_agree_with_a_search_through_the_cells(manager: Manager) ->
 
 def test_more_slots_than_any_training_cell_had(manager: Manager) -> None:
     asked = encode_conditions(manager, pd.DataFrame({"guide": ["A+B+C", "A+B", "A"]}))
-    unseen = unseen_in_training(condition_specs(manager), asked, registered_parts(manager))
+    unseen = unseen_in_training(condition_specs(manager), asked, registered_conditions(manager))
     assert unseen.combination.tolist() == [True, False, False]
     assert not unseen.parts["guide"].any()
 
@@ -87,14 +87,15 @@ def test_more_slots_than_any_training_cell_had(manager: Manager) -> None:
 def test_the_order_of_the_slots_does_not_matter(manager: Manager) -> None:
     asked = encode_conditions(manager, pd.DataFrame({"guide": ["A+B", "A+C"]}))
     guide = asked["guide"]
-    asked["guide"] = type(guide)(guide.ids[:, ::-1], guide.values[:, ::-1], guide.mask[:, ::-1], guide.told)
-    unseen = unseen_in_training(condition_specs(manager), asked, registered_parts(manager))
+    turned = type(guide)(guide.ids[:, ::-1], guide.values[:, ::-1], guide.mask[:, ::-1], guide.given)
+    asked = asked.replace({"guide": turned})
+    unseen = unseen_in_training(condition_specs(manager), asked, registered_conditions(manager))
     assert unseen.combination.tolist() == [False, True]
 
 
 def test_without_conditions_nothing_is_new(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     manager = register(cells, continuous_covariate_keys=["age.years"])
     asked = encode_conditions(manager, pd.DataFrame({"age.years": [1.0, 2.0]}))
-    unseen = unseen_in_training(condition_specs(manager), asked, registered_parts(manager))
+    unseen = unseen_in_training(condition_specs(manager), asked, registered_conditions(manager))
     assert unseen.combination.tolist() == [False, False]
     assert unseen.parts == {}

@@ -13,7 +13,8 @@ import sentence_encoder
 import torch
 from condition_rows import ROWS, cells, fit, fitted, generated, log_odds
 
-from scdiffgen.data import condition_table, encode_conditions
+from scdiffgen.conditions import request_table
+from scdiffgen.data import encode_conditions
 from scdiffgen.model import TokenDiffusion
 
 
@@ -81,7 +82,7 @@ def test_a_combination_larger_than_any_that_was_seen(name: str) -> None:
     padded = pd.DataFrame({"guide": ["A", "A+B+C"], "dose": ["1.0", "1+1+1"], "n_cells": 2})
     made = model.generate(padded, n_steps=4, seed=0)
     assert made.obs["unseen_in_training"].tolist() == [False, False, True, True]
-    table = condition_table({"guide": "A", "dose": 1.0}, 1)
+    table = request_table({"guide": "A", "dose": 1.0}, 1)
     wide, narrow = encode_conditions(model.registry, padded)["guide"], encode_conditions(model.registry, table)["guide"]
     assert wide.ids.shape[1] == narrow.ids.shape[1] + 1
     vectors = model.get_condition_embedding(padded.drop(columns="n_cells")).iloc[0]

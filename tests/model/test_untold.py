@@ -82,7 +82,7 @@ def told(model: TokenDiffusion, monkeypatch: pytest.MonkeyPatch, asked: dict[str
     heard: list[dict[str, np.ndarray]] = []
 
     def listen(conditions: dict[str, Any], library: torch.Tensor, **options: object) -> torch.Tensor:
-        heard.append({name: np.where(c.told, c.ids[:, 0], -1) for name, c in conditions.items()})
+        heard.append({name: np.where(c.given, c.ids[:, 0], -1) for name, c in conditions.items()})
         return torch.ones(len(library), model.module.n_vars)
 
     monkeypatch.setattr(model.module, "generate", listen)

@@ -14,20 +14,21 @@ from module_parts import SIZE, SPECS
 from parts import category, chosen, number
 from torch import Tensor
 
-from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.module import ThinningModule
 from scdiffgen.nn import ConditioningKind
 
 
 @pytest.fixture
-def conditions() -> dict[str, Parts[Tensor]]:
+def conditions() -> Conditions[Tensor]:
     """Of four cells: treated, a control, treated twice, treated at an unknown dose."""
-    return {
+    by_name = {
         "cell_type": category([0, 1, 2, 1]),
         "place": chosen([[0, 2], [0, 3], [1], [0, 2]]),
         "age": number([0.1, -1.0, 2.0, 0.5]),
         "drug": chosen([[0], [], [1, 2], [2]], [[1.0], [], [0.5, 2.0], [math.nan]]),
     }
+    return Conditions(by_name, 4)
 
 
 @pytest.fixture

@@ -12,14 +12,14 @@ from csr import csr
 from parts import category, chosen
 from torch import Tensor
 
-from scdiffgen._conditions import Parts
+from scdiffgen.conditions import Condition
 from scdiffgen.diffusion import Thinned, molecule_loss, thin
 from scdiffgen.module import ThinningModule
 from scdiffgen.nn import ConditioningKind
 
 KINDS = get_args(ConditioningKind)
 Make = Callable[..., ThinningModule]
-Conditions = dict[str, Parts[Tensor]]
+Conditions = dict[str, Condition[Tensor]]
 COUNTS = csr(np.random.default_rng(0).poisson(1.5, (4, 12)))
 
 
@@ -41,7 +41,7 @@ def test_each_condition_matters(
     name: str, intervention: str, kind: ConditioningKind, make_module: Make, conditions: Conditions
 ) -> None:
     module = make_module(intervention=intervention, conditioning=kind)
-    withheld = {**conditions, name: conditions[name]._replace(told=torch.zeros(4, dtype=torch.bool))}
+    withheld = {**conditions, name: conditions[name]._replace(given=torch.zeros(4, dtype=torch.bool))}
     moved = log_odds(module, withheld) - log_odds(module, conditions)
     assert moved.abs().amax(dim=1).min() > 1e-4
 
@@ -53,7 +53,7 @@ def test_a_condition_left_out_is_one_not_told(
 ) -> None:
     module = make_module(intervention=intervention, conditioning=kind)
     for name in conditions:
-        withheld = {**conditions, name: conditions[name]._replace(told=torch.zeros(4, dtype=torch.bool))}
+        withheld = {**conditions, name: conditions[name]._replace(given=torch.zeros(4, dtype=torch.bool))}
         left_out = {other: parts for other, parts in conditions.items() if other != name}
         torch.testing.assert_close(log_odds(module, left_out), log_odds(module, withheld))
 
@@ -122,7 +122,7 @@ def test_cells_do_not_see_each_other(
 ) -> None:
     module = make_module(intervention=intervention, conditioning=kind)
     together = log_odds(module, conditions)
-    shuffled = {name: Parts(*(array.roll(1, 0) for array in parts)) for name, parts in conditions.items()}
+    shuffled = {name: Condition(*(array.roll(1, 0) for array in parts)) for name, parts in conditions.items()}
     for name, parts in shuffled.items():  # the first cell keeps its own
         for array, own in zip(parts, conditions[name], strict=True):
             array[0] = own[0]
@@ -136,7 +136,7 @@ def test_every_parameter_learns_within_three_steps(
 ) -> None:
     denoiser = make_module(intervention=intervention, conditioning=kind, fresh=True).denoiser
     told = torch.tensor([[False, True, True, True], [True] * 4, [True, False, True, True], [True, True, False, True]])
-    withheld = {n: p._replace(told=p.told & t) for (n, p), t in zip(conditions.items(), told, strict=True)}
+    withheld = {n: p._replace(given=p.given & t) for (n, p), t in zip(conditions.items(), told, strict=True)}
     optimizer = torch.optim.Adam(denoiser.parameters(), lr=1e-2)
     for _ in range(3):
         optimizer.zero_grad()
@@ -154,7 +154,7 @@ def _loss(denoiser: torch.nn.Module, conditions: Conditions) -> Tensor:
 
 
 def test_the_base_starts_from_cells_without_an_intervention(make_module: Make, conditions: Conditions) -> None:
-    told = conditions["drug"].told & conditions["drug"].mask.any(1)
+    told = conditions["drug"].given & conditions["drug"].mask.any(1)
     assert told.any() and not told.all()
     module, dense = make_module(), COUNTS.to_dense().numpy()
     for given, cells in [
@@ -166,7 +166,7 @@ def test_the_base_starts_from_cells_without_an_intervention(make_module: Make, c
                 "drug": conditions["drug"]._replace(
                     values=torch.ones_like(conditions["drug"].values),
                     mask=torch.ones_like(conditions["drug"].mask),
-                    told=torch.ones(4, dtype=torch.bool),
+                    given=torch.ones(4, dtype=torch.bool),
                 )
             },
             dense,

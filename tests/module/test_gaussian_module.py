@@ -15,7 +15,7 @@ from module_parts import SIZE, SPECS
 from scipy import integrate
 from torch import Tensor
 
-from scdiffgen._conditions import Parts
+from scdiffgen.conditions import Condition
 from scdiffgen.module import GaussianModule, GaussianOptions
 
 N_GENES = 12
@@ -99,7 +99,7 @@ def test_no_velocity_draws_standardised_noise(sampler: str, monkeypatch: pytest.
 
 @pytest.mark.parametrize("prediction", PREDICTIONS)
 def test_a_cell_followed_to_its_noise_comes_back(
-    prediction: str, conditions: dict[str, Parts[Tensor]], monkeypatch: pytest.MonkeyPatch
+    prediction: str, conditions: dict[str, Condition[Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, cells = make(prediction=prediction, counterfactual="inversion"), csr(COUNTS[:4])
     monkeypatch.setattr(module, "to_counts", lambda vector, library, generator: vector)
@@ -110,7 +110,7 @@ def test_a_cell_followed_to_its_noise_comes_back(
     assert there < 0.02 and float((other - same).abs().mean()) > 3 * there
 
 
-def test_more_of_a_cell_is_kept_where_less_noise_is_added(conditions: dict[str, Parts[Tensor]]) -> None:
+def test_more_of_a_cell_is_kept_where_less_noise_is_added(conditions: dict[str, Condition[Tensor]]) -> None:
     module, cells = make(prediction="v"), csr(COUNTS[:4])
 
     def distance(keep: float) -> float:
@@ -120,14 +120,14 @@ def test_more_of_a_cell_is_kept_where_less_noise_is_added(conditions: dict[str, 
     assert distance(0.999) < 0.3 * distance(0.5) < 0.3 * distance(0.0)
 
 
-def test_counts_are_whole_and_add_up_to_about_the_library_size(conditions: dict[str, Parts[Tensor]]) -> None:
+def test_counts_are_whole_and_add_up_to_about_the_library_size(conditions: dict[str, Condition[Tensor]]) -> None:
     library = torch.tensor([5.0, 90.0, 700.0, 2e4])
     drawn = make().generate(conditions, library, n_steps=8, guidance_scale=1.5, generator=seeded())
     assert torch.equal(drawn, drawn.round()) and (drawn >= 0).all()
     assert ((drawn.sum(1) - library).abs() <= N_GENES / 2).all()
 
 
-def test_validation_is_repeatable_and_withholds_nothing(conditions: dict[str, Parts[Tensor]]) -> None:
+def test_validation_is_repeatable_and_withholds_nothing(conditions: dict[str, Condition[Tensor]]) -> None:
     module, state = make(), torch.get_rng_state()
     module.withhold_rate = 1.0
     first, again, other = (module.validation_loss(csr(COUNTS[:4]), conditions, seeded(seed)).loss for seed in (0, 0, 1))
@@ -135,7 +135,7 @@ def test_validation_is_repeatable_and_withholds_nothing(conditions: dict[str, Pa
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_expression_of_a_whole_cell_is_about_its_shares(conditions: dict[str, Parts[Tensor]]) -> None:
+def test_expression_of_a_whole_cell_is_about_its_shares(conditions: dict[str, Condition[Tensor]]) -> None:
     """At the lowest level of noise a velocity hardly moves the data."""
     found = make(prediction="v").expression(csr(COUNTS[:4]), conditions)
     np.testing.assert_allclose(found, COUNTS[:4] / COUNTS[:4].sum(1, keepdims=True), atol=2e-3)
@@ -143,7 +143,7 @@ def test_expression_of_a_whole_cell_is_about_its_shares(conditions: dict[str, Pa
 
 @pytest.mark.parametrize("prediction", PREDICTIONS)
 def test_weights_of_the_genes_say_where_the_tokens_lead_the_data(
-    prediction: str, conditions: dict[str, Parts[Tensor]]
+    prediction: str, conditions: dict[str, Condition[Tensor]]
 ) -> None:
     module = make(prediction=prediction)
     cells = csr(COUNTS[:4])

@@ -10,8 +10,9 @@ from module_parts import SIZE, SPECS
 from scipy import stats
 from torch import Tensor
 
-from scdiffgen._conditions import Parts
-from scdiffgen.module import JointLibrarySizes, JointThinningModule, LibraryFromTokens, library_from_tokens
+from scdiffgen.conditions import Condition
+from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, library_from_tokens
+from scdiffgen.module import JointThinningModule
 
 SHARES = (np.array([0.5, 0.3, 0.2]), np.array([0.9, 0.1]))
 CELLS = np.array([[3, 0, 1, 9, 2], [1, 0, 0, 0, 0], [0, 0, 0, 15, 7]])
@@ -116,7 +117,7 @@ def test_weights_of_the_genes_are_centred_in_each_kind_and_predict_the_same() ->
     torch.testing.assert_close(module.expression(counts, {}), before)
 
 
-def test_conditions_of_every_kind_go_with_several_kinds(conditions: dict[str, Parts[Tensor]]) -> None:
+def test_conditions_of_every_kind_go_with_several_kinds(conditions: dict[str, Condition[Tensor]]) -> None:
     module = make(SPECS, withhold_rate=0.3).train()
     counts = csr(np.random.default_rng(0).poisson(5, (4, 5)))
     module.loss(counts, conditions).loss.backward()

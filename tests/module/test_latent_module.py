@@ -13,7 +13,7 @@ from module_parts import SIZE, SPECS
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from scdiffgen._conditions import Parts
+from scdiffgen.conditions import Condition
 from scdiffgen.module import LatentModule, LatentOptions
 from scdiffgen.nn import CountEncoder, GeneAttentionEncoder, LinearEncoder, ReadoutOptions
 
@@ -125,7 +125,7 @@ def test_cells_are_drawn_from_the_likelihood_at_their_tokens() -> None:
 
 
 def test_guidance_leads_away_from_cells_of_which_nothing_is_told(
-    conditions: dict[str, Parts[Tensor]], monkeypatch: pytest.MonkeyPatch
+    conditions: dict[str, Condition[Tensor]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, _ = begun()
     monkeypatch.setattr(module, "to_counts", lambda vector, library, generator: vector)

@@ -12,12 +12,12 @@ from parts import category, chosen
 from scipy import stats
 from torch import Tensor
 
-from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.conditions import Condition, ConditionSpec
 from scdiffgen.diffusion import MoleculePredictor
 from scdiffgen.module import ThinningModule, growth_path
 
 Make = Callable[..., ThinningModule]
-Conditions = dict[str, Parts[Tensor]]
+Conditions = dict[str, Condition[Tensor]]
 SHARES = np.array([0.5, 0.2, 0.15, 0.1, 0.05])
 UNIFORM = np.full(5, 0.2)
 
@@ -100,7 +100,7 @@ def test_effects_do_not_learn_from_cells_whose_identity_is_withheld(
 ) -> None:
     def withhold_types(given: Conditions, *_: object, **__: object) -> Conditions:
         cell_type = given["cell_type"]
-        return {**given, "cell_type": cell_type._replace(told=torch.zeros_like(cell_type.told))}
+        return {**given, "cell_type": cell_type._replace(given=torch.zeros_like(cell_type.given))}
 
     module, counts = make_module(), csr(np.random.default_rng(0).poisson(5, (4, 12)))
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from scdiffgen._conditions import ConditionSpec, NumberTransform, Parts
+from scdiffgen.conditions import Condition, Conditions, ConditionSpec, NumberTransform
 from scdiffgen.nn._categories import CATEGORY_EMBEDDINGS
-from scdiffgen.nn._conditions import ConditionEmbedder, UniversalCombination, clear_padding, withhold
+from scdiffgen.nn._conditions import ConditionEmbedder, UniversalCombination, clear_padding
 from scdiffgen.nn._embedders import ConditionOptions
 from scdiffgen.nn._number_kinds import NUMBER_EMBEDDINGS
 from scdiffgen.nn._sets import POOLINGS
@@ -36,8 +36,12 @@ def make_drugs(pooling):
     return make([DRUGS], ConditionOptions(set_pooling=pooling))
 
 
+def withhold(conditions, rate, generator=None, together=()):
+    return Conditions(conditions, len(next(iter(conditions.values())).given)).drop(rate, generator, together=together)
+
+
 def parts(*cells, told=None, n_slots=None):
-    """Parts of cells given as lists of ids or of (id, value)."""
+    """Condition of cells given as lists of ids or of (id, value)."""
     n_slots = n_slots or max(1, *map(len, cells))
     ids, values = torch.zeros(len(cells), n_slots, dtype=torch.long), torch.zeros(len(cells), n_slots)
     mask = torch.zeros(len(cells), n_slots, dtype=torch.bool)
@@ -45,12 +49,14 @@ def parts(*cells, told=None, n_slots=None):
         for slot, part in enumerate(cell):
             ids[row, slot], values[row, slot] = part if isinstance(part, tuple) else (part, 0.0)
             mask[row, slot] = True
-    return Parts(ids, values, mask, torch.ones(len(cells), dtype=torch.bool) if told is None else torch.tensor(told))
+    return Condition(
+        ids, values, mask, torch.ones(len(cells), dtype=torch.bool) if told is None else torch.tensor(told)
+    )
 
 
 def with_garbage(given):
     """The same parts with nonsense where nothing may be looked at."""
-    hidden = ~(given.mask & given.told[:, None])
+    hidden = ~(given.mask & given.given[:, None])
     return given._replace(ids=given.ids.masked_fill(hidden, 1000), values=given.values.masked_fill(hidden, torch.nan))
 
 
@@ -85,7 +91,7 @@ def test_a_condition_changes_its_own_vector_only(spec):
 @pytest.mark.parametrize("spec", EVERYTHING, ids=lambda spec: spec.kind)
 def test_not_told_is_the_null_vector_whatever_the_tensors_hold(spec):
     embed, given = make(EVERYTHING), everything(7)
-    told = given[spec.name]._replace(told=torch.tensor([True, False] * 3 + [True]))
+    told = given[spec.name]._replace(given=torch.tensor([True, False] * 3 + [True]))
     sequence = embed({spec.name: with_garbage(told)}, 7)
     nothing = embed({}, 7)
     torch.testing.assert_close(sequence[1::2], nothing[1::2], rtol=0, atol=0)
@@ -95,7 +101,7 @@ def test_not_told_is_the_null_vector_whatever_the_tensors_hold(spec):
 @pytest.mark.parametrize("spec", EVERYTHING, ids=lambda spec: spec.kind)
 def test_gradients_are_finite_with_garbage_in_the_padding(spec):
     embed, given = make(EVERYTHING), everything(6)
-    told = given[spec.name]._replace(told=torch.tensor([True, False] * 3))
+    told = given[spec.name]._replace(given=torch.tensor([True, False] * 3))
     embed({spec.name: with_garbage(told)}, 6).square().sum().backward()
     gradients = [p.grad for p in embed.parameters() if p.grad is not None]
     assert all(gradient.isfinite().all() for gradient in gradients)
@@ -103,7 +109,7 @@ def test_gradients_are_finite_with_garbage_in_the_padding(spec):
 
 def test_a_cell_does_not_depend_on_its_neighbours():
     embed, given = make(EVERYTHING), everything(7)
-    alone = {name: Parts(*(field[2:3] for field in one)) for name, one in given.items()}
+    alone = {name: Condition(*(field[2:3] for field in one)) for name, one in given.items()}
     torch.testing.assert_close(embed(given, 7)[2:3], embed(alone, 1))
 
 
@@ -332,14 +338,14 @@ def test_sum_and_perceptron_combine_all_conditions():
 
 
 def test_withholding_is_independent_at_the_given_rate():
-    given = {name: one._replace(told=one.told.clone()) for name, one in everything(4000).items()}
+    given = {name: one._replace(given=one.given.clone()) for name, one in everything(4000).items()}
     kept = withhold(given, 0.3, torch.Generator().manual_seed(0))
-    told = np.stack([one.told.numpy() for one in kept.values()])
+    told = np.stack([one.given.numpy() for one in kept.values()])
     for condition in told:
         assert binomtest(int(condition.sum()), 4000, 0.7).pvalue > 1e-4
     correlations = np.corrcoef(told)[np.triu_indices(5, 1)]
     assert np.abs(correlations).max() < 4 / np.sqrt(4000)
-    assert all(one.told.all() for one in given.values())  # what was given stays
+    assert all(one.given.all() for one in given.values())  # what was given stays
     for name in given:
         torch.testing.assert_close(kept[name][:3], given[name][:3], rtol=0, atol=0)
 
@@ -348,7 +354,7 @@ def test_withholding_is_independent_at_the_given_rate():
 def test_conditions_withheld_together_are_so_often_that_guidance_can_be_learned(rate):
     n_cells, joint = 20_000, ["cell_type", "age", "place"]
     kept = withhold(everything(n_cells), rate, torch.Generator().manual_seed(0), together=joint)
-    withheld = {name: ~one.told.numpy() for name, one in kept.items()}
+    withheld = {name: ~one.given.numpy() for name, one in kept.items()}
     for cells in withheld.values():
         assert binomtest(int(cells.sum()), n_cells, rate).pvalue > 1e-4  # each as often as asked
     alone = (rate / 2) / (1 - rate / 2)
@@ -361,17 +367,17 @@ def test_conditions_withheld_together_are_so_often_that_guidance_can_be_learned(
 def test_one_condition_is_not_withheld_together_with_itself():
     given = {"age": everything(50)["age"]}
     generators = [torch.Generator().manual_seed(3) for _ in range(2)]
-    alone = withhold(given, 0.5, generators[0])["age"].told
-    assert alone.equal(withhold(given, 0.5, generators[1], together=["age", "place"])["age"].told)
-    assert not withhold(everything(9), 1.0, together=["age", "place"])["age"].told.any()
+    alone = withhold(given, 0.5, generators[0])["age"].given
+    assert alone.equal(withhold(given, 0.5, generators[1], together=["age", "place"])["age"].given)
+    assert not withhold(everything(9), 1.0, together=["age", "place"])["age"].given.any()
 
 
 def test_withholding_never_tells_what_was_not_told_and_is_repeatable():
     given = {"age": parts(*[[(0, 1.0)]] * 50, told=[False] * 25 + [True] * 25)}
-    kept, again = (withhold(given, 0.5, torch.Generator().manual_seed(7))["age"].told for _ in range(2))
+    kept, again = (withhold(given, 0.5, torch.Generator().manual_seed(7))["age"].given for _ in range(2))
     assert not kept[:25].any()
     assert kept.equal(again)
-    assert withhold(given, 0.0)["age"].told.equal(given["age"].told)
-    assert not withhold(given, 1.0)["age"].told.any()
+    assert withhold(given, 0.0)["age"].given.equal(given["age"].given)
+    assert not withhold(given, 1.0)["age"].given.any()
     with pytest.raises(ValueError, match="`rate` is 1.5"):
         withhold(given, 1.5)

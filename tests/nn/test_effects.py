@@ -9,7 +9,7 @@ from csr import csr
 from parts import chosen
 from torch import Tensor
 
-from scdiffgen._conditions import ConditionSpec, NumberTransform, Parts
+from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
 from scdiffgen.nn import ConditionOptions, EffectNetwork, NetworkSize
 
 N_GENES, N_CELLS = 15, 4
@@ -38,7 +38,7 @@ def make(*, dosed: bool = False, trained: bool = True, n_features: int = 0, n_sl
     return effects
 
 
-def scores(effects: EffectNetwork, parts: Parts[Tensor]) -> Tensor:
+def scores(effects: EffectNetwork, parts: Condition[Tensor]) -> Tensor:
     library = torch.tensor(COUNTS.sum(1)).float()
     return effects(csr(COUNTS), library, library, parts).detach()
 
@@ -48,7 +48,7 @@ def test_controls_and_cells_of_which_nothing_is_told_get_exactly_nothing(dosed: 
     effects = make(dosed=dosed)
     assert not scores(effects, chosen(NOTHING)).any()
     treated = chosen([[1]] * N_CELLS, [[5.0]] * N_CELLS)
-    assert not scores(effects, treated._replace(told=torch.zeros(N_CELLS, dtype=torch.bool))).any()
+    assert not scores(effects, treated._replace(given=torch.zeros(N_CELLS, dtype=torch.bool))).any()
     assert scores(effects, treated).abs().amax(dim=1).min() > 1e-3
 
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
-from scdiffgen.data import Manager, PerturbationSyntax, condition_table, encode_conditions, fields_for
+from scdiffgen.conditions import PerturbationSyntax, request_table
+from scdiffgen.data import Manager, encode_conditions, fields_for
 from scdiffgen.model import TokenDiffusion
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -115,7 +116,7 @@ def test_counts_of_any_shape_and_type_are_kept_or_refused(
 def test_any_question_is_understood_or_refused(asked: dict[str, Any], tiny: TokenDiffusion) -> None:
     """What is understood is finite, and of the cells' own categories."""
     try:
-        encoded = encode_conditions(tiny.registry, condition_table(asked))
+        encoded = encode_conditions(tiny.registry, request_table(asked))
     except REFUSED as error:
         assert str(error)
         return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scdiffgen._conditions import ConditionSpec, NumberTransform
+from scdiffgen.conditions import ConditionSpec, NumberTransform
 from scdiffgen.nn import NetworkSize
 
 SIZE = NetworkSize(

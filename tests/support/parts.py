@@ -7,18 +7,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from scdiffgen._conditions import Parts
+from scdiffgen.conditions import Condition
 
 
-def category(ids: Sequence[int | None]) -> Parts[Tensor]:
+def category(ids: Sequence[int | None]) -> Condition[Tensor]:
     """One category a cell."""
     return chosen([None if id_ is None else [id_] for id_ in ids], n_slots=1)
 
 
-def number(values: Sequence[float | None]) -> Parts[Tensor]:
+def number(values: Sequence[float | None]) -> Condition[Tensor]:
     """One number a cell."""
     told = torch.tensor([value is not None for value in values])
-    return Parts(
+    return Condition(
         torch.zeros(len(values), 1, dtype=torch.long),
         torch.tensor([[0.0 if value is None else value] for value in values]),
         told[:, None],
@@ -28,7 +28,7 @@ def number(values: Sequence[float | None]) -> Parts[Tensor]:
 
 def chosen(
     ids: Sequence[Sequence[int] | None], doses: Sequence[Sequence[float]] | None = None, *, n_slots: int = 2
-) -> Parts[Tensor]:
+) -> Condition[Tensor]:
     """A set a cell, such as its perturbations; or the path from the root of a hierarchy. An empty set is a control."""
     n_cells = len(ids)
     codes = torch.zeros(n_cells, n_slots, dtype=torch.long)
@@ -39,4 +39,4 @@ def chosen(
         mask[cell, :n] = True
         if doses is not None:
             values[cell, :n] = torch.tensor(doses[cell])
-    return Parts(codes, values, mask, torch.tensor([members is not None for members in ids]))
+    return Condition(codes, values, mask, torch.tensor([members is not None for members in ids]))

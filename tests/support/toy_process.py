@@ -13,7 +13,7 @@ from scvi.module.base import LossOutput
 from torch import Tensor, nn
 
 from scdiffgen.module import ConditionedDenoiser, DiffusionModule, Predictor
-from scdiffgen.nn import NetworkSize, withhold
+from scdiffgen.nn import NetworkSize
 
 
 class LinearShares(ConditionedDenoiser):
@@ -43,7 +43,7 @@ class MultinomialModule(DiffusionModule):
                 denoiser.network.bias.copy_((total / total.sum()).log())
 
     def loss(self, counts: Tensor, conditions: Mapping[str, Any]) -> LossOutput:
-        return self._score(self.denoiser, counts, withhold(conditions, self.withhold_rate))
+        return self._score(self.denoiser, counts, conditions.drop(self.withhold_rate))
 
     def validation_loss(self, counts: Tensor, conditions: Mapping[str, Any], generator: torch.Generator) -> LossOutput:
         return self._score(self.ema_denoiser, counts, conditions)

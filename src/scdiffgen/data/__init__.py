@@ -7,7 +7,6 @@ from scdiffgen.data._extend import add_perturbations, add_texts, unseen_texts
 from scdiffgen.data._fields import fields_for
 from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._manager import Manager, forget_copied_setup
-from scdiffgen.data._messages import did_you_mean, listed
 from scdiffgen.data._modalities import (
     ModalityCountsField,
     check_modalities,
@@ -22,13 +21,11 @@ from scdiffgen.data._number_field import ContinuousCovariatesField
 from scdiffgen.data._open import open_cells
 from scdiffgen.data._perturbation_features import feature_table
 from scdiffgen.data._perturbation_field import PerturbationField
-from scdiffgen.data._perturbations import PerturbationSyntax
 from scdiffgen.data._registry import Registry, field_state, required_state
 from scdiffgen.data._resemblance import sparse_combinations
 from scdiffgen.data._specs import categories_of_condition, condition_specs
-from scdiffgen.data._table import condition_table
 from scdiffgen.data._text_field import TextField
-from scdiffgen.data._unseen import Unseen, registered_parts, unseen_in_training
+from scdiffgen.data._unseen import Unseen, registered_conditions, unseen_in_training
 
 __all__ = [
     "CategoricalCovariatesField",
@@ -39,7 +36,6 @@ __all__ = [
     "ModalityCountsField",
     "MuDataManager",
     "PerturbationField",
-    "PerturbationSyntax",
     "Registry",
     "StrictCategoricalObsField",
     "TextField",
@@ -50,20 +46,17 @@ __all__ = [
     "check_modalities",
     "condition_columns",
     "condition_specs",
-    "condition_table",
     "counts_keys",
-    "did_you_mean",
     "encode_conditions",
     "feature_names",
     "feature_table",
     "field_state",
     "fields_for",
     "forget_copied_setup",
-    "listed",
     "modality_fields",
     "modality_names",
     "open_cells",
-    "registered_parts",
+    "registered_conditions",
     "required_state",
     "rows_in",
     "sparse_combinations",

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from scvi import settings
 
+from scdiffgen._messages import counted, did_you_mean, listed
 from scdiffgen.data._columns import raise_if_missing
-from scdiffgen.data._messages import counted, did_you_mean, listed
 
 LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from scdiffgen.data._messages import and_others, counted, plain, unknown_name
+from scdiffgen._messages import and_others, counted, plain, unknown_name
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -12,8 +12,8 @@ from scipy import sparse
 from scvi import settings
 from scvi.data.fields import LayerField
 
+from scdiffgen._messages import counted, did_you_mean, listed
 from scdiffgen.data._counts import LARGEST_LIBRARY, CountReport, alike_indices, check_counts, has_mixed_indices
-from scdiffgen.data._messages import counted, did_you_mean, listed
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen._messages import did_you_mean, listed, unknown_name
+from scdiffgen.conditions import N_CELLS, Condition, Conditions, ConditionSpec
 from scdiffgen.data._categories import look_up
 from scdiffgen.data._columns import entries_of, numbers
 from scdiffgen.data._encode_perturbations import encode_perturbations, perturbation_columns, write_perturbations
 from scdiffgen.data._hierarchy import Path, encode_paths, find_node
-from scdiffgen.data._messages import did_you_mean, listed, unknown_name
 from scdiffgen.data._registry import required_state
 from scdiffgen.data._specs import categories_of_condition, condition_specs
-from scdiffgen.data._table import N_CELLS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from scdiffgen.data._registry import Registry
 
 
-def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> dict[str, Parts]:
+def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> Conditions[np.ndarray]:
     """Code what a user asks for by what was registered.
 
     Parameters
@@ -53,7 +52,7 @@ def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) 
     >>> manager = Manager(fields=fields_for(labels_key="type"))
     >>> manager.register_fields(ad.AnnData(np.ones((4, 1)), obs=obs))
     >>> parts = encode_conditions(manager, pd.DataFrame({"type": ["T", None]}))["type"]
-    >>> parts.ids.ravel().tolist(), parts.told.tolist()
+    >>> parts.ids.ravel().tolist(), parts.given.tolist()
     ([1, 0], [True, False])
     """
     specs = condition_specs(registry)
@@ -63,7 +62,8 @@ def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) 
         if column not in known and column != N_CELLS:
             way_out = f" Numbers of cells stand in a column {N_CELLS!r}." if column == "count" else ""
             raise ValueError(unknown_name("registered condition", column, known) + way_out)
-    return {spec.name: _encode(registry, spec, table, columns[spec.name]) for spec in specs}
+    by_name = {spec.name: _encode(registry, spec, table, columns[spec.name]) for spec in specs}
+    return Conditions(by_name, len(table))
 
 
 def write_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> pd.DataFrame:
@@ -113,7 +113,9 @@ def condition_columns(registry: Registry | AnnDataManager, spec: ConditionSpec) 
     return [spec.name]
 
 
-def _encode(registry: Registry | AnnDataManager, spec: ConditionSpec, table: pd.DataFrame, columns: list[str]) -> Parts:
+def _encode(
+    registry: Registry | AnnDataManager, spec: ConditionSpec, table: pd.DataFrame, columns: list[str]
+) -> Condition:
     if spec.kind == "set":
         return encode_perturbations(table, spec, required_state(registry, spec.registry_key))
     if spec.kind == "hierarchy":
@@ -124,7 +126,7 @@ def _encode(registry: Registry | AnnDataManager, spec: ConditionSpec, table: pd.
     return _encode_categories(column, categories_of_condition(registry, spec))
 
 
-def _encode_categories(column: pd.Series, categories: np.ndarray) -> Parts:
+def _encode_categories(column: pd.Series, categories: np.ndarray) -> Condition:
     told = column.notna().to_numpy(dtype=bool)
     ids = np.zeros((len(column), 1), dtype=np.int64)
     if told.any():
@@ -134,18 +136,18 @@ def _encode_categories(column: pd.Series, categories: np.ndarray) -> Parts:
                 f"Condition {column.name!r}: {listed(unseen)} was not registered; the registered categories are "
                 f"{listed(categories)}.{did_you_mean(unseen[0], categories)}"
             )
-    return Parts(ids, np.zeros(ids.shape, dtype=np.float32), told[:, None].copy(), told)
+    return Condition(ids, np.zeros(ids.shape, dtype=np.float32), told[:, None].copy(), told)
 
 
-def _encode_numbers(column: pd.Series) -> Parts:
+def _encode_numbers(column: pd.Series) -> Condition:
     values = numbers(column, "conditions").astype(np.float32)[:, None]
     mask = ~np.isnan(values)
-    return Parts(
+    return Condition(
         np.zeros(values.shape, dtype=np.int64), np.where(mask, values, 0).astype(np.float32), mask, mask[:, 0].copy()
     )
 
 
-def _encode_places(table: pd.DataFrame, spec: ConditionSpec, levels: list[str], nodes: Sequence[Path]) -> Parts:
+def _encode_places(table: pd.DataFrame, spec: ConditionSpec, levels: list[str], nodes: Sequence[Path]) -> Condition:
     nodes = [tuple(node) for node in nodes]
     told = {level: entries_of(table[level]) for level in levels if level in table}
     paths: list[Path] = []
@@ -157,4 +159,4 @@ def _encode_places(table: pd.DataFrame, spec: ConditionSpec, levels: list[str], 
             raise ValueError(f"Condition {spec.name!r}, row {row}: {error}") from None
     ids = encode_paths(paths, nodes, spec.n_slots)
     mask = ids >= 0
-    return Parts(np.maximum(ids, 0), np.zeros(ids.shape, dtype=np.float32), mask, mask[:, 0].copy())
+    return Condition(np.maximum(ids, 0), np.zeros(ids.shape, dtype=np.float32), mask, mask[:, 0].copy())

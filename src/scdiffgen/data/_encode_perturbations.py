@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from scdiffgen._conditions import ConditionSpec, NumberTransform, Parts
+from scdiffgen._messages import did_you_mean, listed
+from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform, PerturbationSyntax, Treatment
 from scdiffgen.data._columns import entries_of
-from scdiffgen.data._messages import did_you_mean, listed
 from scdiffgen.data._number_field import unpack_transforms
-from scdiffgen.data._perturbations import PerturbationSyntax, Treatment
 
 State = Mapping[str, Any]
 
@@ -43,7 +42,7 @@ def perturbation_columns(state: State, name: str) -> list[str]:
     return list(dict.fromkeys([name, *state["columns"], *doses]))
 
 
-def encode_perturbations(table: pd.DataFrame, spec: ConditionSpec, state: State) -> Parts:
+def encode_perturbations(table: pd.DataFrame, spec: ConditionSpec, state: State) -> Condition:
     """Code the perturbations that a user asks for.
 
     Parameters
@@ -77,11 +76,11 @@ def encode_perturbations(table: pd.DataFrame, spec: ConditionSpec, state: State)
             raise ValueError(f"Condition {spec.name!r}, row {row}: {error}") from None
         treatments.append(treatment)
     n_slots = max([spec.n_slots, *(len(treatment) for treatment in treatments if treatment)])
-    parts: Parts[np.ndarray] = Parts(
+    parts: Condition[np.ndarray] = Condition(
         ids=np.zeros((len(table), n_slots), dtype=np.int64),
         values=np.zeros((len(table), n_slots), dtype=np.float32),
         mask=np.zeros((len(table), n_slots), dtype=bool),
-        told=np.array([treatment is not None for treatment in treatments], dtype=bool),
+        given=np.array([treatment is not None for treatment in treatments], dtype=bool),
     )
     for row, treatment in enumerate(treatments):
         for slot, (name, dose) in enumerate((treatment or {}).items()):

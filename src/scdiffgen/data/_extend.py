@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scdiffgen._constants import REGISTRY_KEYS
+from scdiffgen._messages import listed
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._text import embed_texts
+from scdiffgen.conditions import PerturbationSyntax
 from scdiffgen.data._components import components_of_names
-from scdiffgen.data._messages import listed
 from scdiffgen.data._perturbation_features import feature_table
-from scdiffgen.data._perturbations import PerturbationSyntax
 from scdiffgen.data._registry import field_state, with_state
 
 if TYPE_CHECKING:

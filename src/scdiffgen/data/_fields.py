@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from scdiffgen._constants import REGISTRY_KEYS
+from scdiffgen._messages import counted, listed
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import N_CELLS, PerturbationSyntax
 from scdiffgen.data._category_fields import CategoricalCovariatesField, StrictCategoricalObsField
 from scdiffgen.data._counts_field import CountsField
 from scdiffgen.data._encode_perturbations import DOSE
 from scdiffgen.data._hierarchy_field import HierarchyField
-from scdiffgen.data._messages import counted, listed
 from scdiffgen.data._number_field import ContinuousCovariatesField
 from scdiffgen.data._perturbation_field import PerturbationField
-from scdiffgen.data._perturbations import PerturbationSyntax
-from scdiffgen.data._table import N_CELLS
 from scdiffgen.data._text_field import TextField
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from scdiffgen._messages import did_you_mean, listed, plain
 from scdiffgen.data._columns import entries_of, raise_if_missing
-from scdiffgen.data._messages import did_you_mean, listed, plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from scvi import settings
 
+from scdiffgen._messages import counted, did_you_mean, listed
 from scdiffgen.data._columns import obs_column
 from scdiffgen.data._hierarchy import Path, encode_paths, nodes_of, paths_of
-from scdiffgen.data._messages import counted, did_you_mean, listed
 from scdiffgen.data._obsm_field import ObsmOfColumnsField, state_table
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mudata import MuData
 from scvi.data import AnnDataManager
 
+from scdiffgen._messages import did_you_mean
 from scdiffgen.data._counts_field import CountsField
-from scdiffgen.data._messages import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from scvi.data.fields import BaseMuDataWrapperClass
 
-from scdiffgen._constants import REGISTRY_KEYS
+from scdiffgen._messages import did_you_mean, listed
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data._counts_field import CountsField
-from scdiffgen.data._messages import did_you_mean, listed
 from scdiffgen.data._registry import as_registry, required_state
 
 if TYPE_CHECKING:

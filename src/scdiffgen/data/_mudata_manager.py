@@ -8,9 +8,9 @@ import numpy as np
 from scipy import sparse
 from scvi.data import AnnDataManagerValidationCheck
 
+from scdiffgen._messages import counted, listed
 from scdiffgen.data._counts import blocks
 from scdiffgen.data._manager import Manager, unchanged_on_error
-from scdiffgen.data._messages import counted, listed
 from scdiffgen.data._modalities import counts_keys, modality_names, rows_in
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scdiffgen._conditions import NumberTransform
+from scdiffgen.conditions import NumberTransform
 from scdiffgen.data._columns import numbers, obs_column
 from scdiffgen.data._obsm_field import ObsmOfColumnsField, state_table
 

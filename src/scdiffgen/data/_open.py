@@ -15,7 +15,7 @@ import pandas as pd
 import zarr
 from anndata import AnnData
 
-from scdiffgen.data._messages import did_you_mean, listed
+from scdiffgen._messages import did_you_mean, listed
 from scdiffgen.data._stacked_rows import StackedRows
 
 FILE_COLUMN = "file"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from scdiffgen.data._messages import and_others, did_you_mean, listed, unknown_name
+from scdiffgen._messages import and_others, did_you_mean, listed, unknown_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scdiffgen.data._perturbations import PerturbationSyntax
+    from scdiffgen.conditions import PerturbationSyntax
 
 _ARGUMENT = "perturbation_features_key"
 
@@ -43,7 +43,7 @@ def read_features(uns: Mapping[str, Any], key: str, syntax: PerturbationSyntax) 
 
     Examples
     --------
-    >>> from scdiffgen.data._perturbations import PerturbationSyntax
+    >>> from scdiffgen.conditions import PerturbationSyntax
     >>> read_features({"genes": {"A": [1, 2], "B": [3, 4]}}, "genes", PerturbationSyntax()).shape
     (2, 2)
     """
@@ -75,7 +75,7 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
 
     Examples
     --------
-    >>> from scdiffgen.data._perturbations import PerturbationSyntax
+    >>> from scdiffgen.conditions import PerturbationSyntax
     >>> feature_table({"A": [1, 2], "control": [0, 0]}, "`vectors`", PerturbationSyntax()).index.tolist()
     ['A']
     """

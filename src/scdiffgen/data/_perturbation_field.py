@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scvi import settings
 
-from scdiffgen._conditions import NumberTransform
+from scdiffgen._messages import counted, did_you_mean, listed
+from scdiffgen.conditions import NumberTransform
+from scdiffgen.data._cell_treatments import named, names_by_column, read_treatments
 from scdiffgen.data._components import component_of_name, components_of_columns, components_of_names
 from scdiffgen.data._extend import extended_perturbations
-from scdiffgen.data._messages import counted, did_you_mean, listed
 from scdiffgen.data._number_field import pack_transforms
 from scdiffgen.data._obsm_field import ObsmOfColumnsField, state_table
 from scdiffgen.data._perturbation_features import features_of, read_features
-from scdiffgen.data._treatments import named, names_by_column, read_treatments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from anndata import AnnData
     from rich.table import Table
 
-    from scdiffgen.data._perturbations import PerturbationSyntax
-    from scdiffgen.data._treatments import Treatments
+    from scdiffgen.conditions import PerturbationSyntax
+    from scdiffgen.data._cell_treatments import Treatments
 
 
 class PerturbationField(ObsmOfColumnsField):
@@ -52,7 +52,7 @@ class PerturbationField(ObsmOfColumnsField):
     Examples
     --------
     >>> import anndata as ad, pandas as pd
-    >>> from scdiffgen.data._perturbations import PerturbationSyntax
+    >>> from scdiffgen.conditions import PerturbationSyntax
     >>> cells = ad.AnnData(np.ones((3, 1)), obs=pd.DataFrame({"guide": ["ctrl", "B+A", "A"]}, index=[*"xyz"]))
     >>> field = PerturbationField("perturbation", ["guide"], PerturbationSyntax(control=("ctrl",)))
     >>> field.register_field(cells)["names"].tolist()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scdiffgen._conditions import ConditionSpec, NumberTransform
-from scdiffgen._constants import REGISTRY_KEYS
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import ConditionSpec, NumberTransform
 from scdiffgen.data._number_field import unpack_transforms
 from scdiffgen.data._registry import field_state, required_state
 

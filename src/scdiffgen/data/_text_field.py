@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from scdiffgen._messages import plain
 from scdiffgen._text import embed_texts
 from scdiffgen.data._category_fields import StrictCategoricalObsField
-from scdiffgen.data._messages import plain
 
 if TYPE_CHECKING:
     from anndata import AnnData

@@ -12,7 +12,7 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.model.base import BaseModelClass, UnsupervisedTrainingMixin
 
-from scdiffgen._constants import REGISTRY_KEYS
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data import check_modalities, feature_names, modality_names
 from scdiffgen.module import DiffusionModule, ThinningModule
 from scdiffgen.train import cell_loader

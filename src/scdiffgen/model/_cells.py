@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from scipy import sparse
 from scvi.utils import track
 from torch import Tensor
 
-from scdiffgen._conditions import Parts
+from scdiffgen.conditions import Conditions
 
 from ._checks import cell_positions, check_positive_integer, check_seed
 
@@ -68,7 +68,7 @@ class Cells:
             generator=torch.Generator(),  # PyTorch's loaders draw a number, which is not to be missing elsewhere
         )
 
-    def __iter__(self) -> Iterator[tuple[Tensor, dict[str, Parts[Tensor]]]]:
+    def __iter__(self) -> Iterator[tuple[Tensor, Conditions[Tensor]]]:
         """CSR counts and conditions, minibatch after minibatch, in sorted order."""
         silent = self.description is None or len(self.loader) < 2
         for batch in track(self.loader, description=self.description or "", disable=silent):
@@ -85,14 +85,6 @@ class Cells:
         if sparse.issparse(rows[0]):
             return sparse.vstack(rows, format="csr")[back]
         return np.concatenate(rows)[back]
-
-
-def to_tensors(conditions: Mapping[str, Parts[np.ndarray]], rows: np.ndarray, device: torch.device) -> dict[str, Parts]:
-    """Conditions of some rows as tensors."""
-    return {
-        name: Parts(*(torch.from_numpy(np.ascontiguousarray(array[rows])).to(device) for array in parts))
-        for name, parts in conditions.items()
-    }
 
 
 def generator_from(seed: int | None, device: torch.device) -> torch.Generator:

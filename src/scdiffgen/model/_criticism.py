@@ -12,16 +12,15 @@ import torch
 from anndata import AnnData
 from scipy import sparse
 
-from scdiffgen._constants import REGISTRY_KEYS
-from scdiffgen.data import categories_of_condition, registered_parts
-from scdiffgen.module import condition_codes, to_arrays
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.data import categories_of_condition, registered_conditions
 
-from ._cells import Cells, generator_from
+from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from
 from ._checks import check_cells, check_positive_integer
 from ._generation import N_STEPS
-from ._growth import whole_counts
 from ._perturbation import Perturbation
 from ._representation import Representation
+from ._sampler import Sampler, whole_counts
 
 FEW_CELLS = 50  # of a label
 ENOUGH_CELLS = 100  # of all: half of them against half of the generated leaves the AUC uncertain by .06
@@ -150,7 +149,7 @@ class CriticismOfModel(Perturbation, Representation):
         labels = np.full(len(indices), "all", dtype=object)
         spec = next((spec for spec in self.module.specs if spec.kind == "category"), None)
         if spec is not None:
-            ids = registered_parts(manager, indices)[spec.name].ids[:, 0]
+            ids = registered_conditions(manager, indices)[spec.name].ids[:, 0]
             labels = categories_of_condition(manager, spec)[ids].astype(str)
         counts = sparse.csr_matrix(manager.get_from_registry(REGISTRY_KEYS.X)[indices])
         obs = pd.DataFrame({"label": pd.Categorical(labels)}, index=manager.adata.obs_names[indices])
@@ -162,12 +161,11 @@ class CriticismOfModel(Perturbation, Representation):
         """Cells generated under the conditions of given ones, library sizes drawn as :meth:`generate` does."""
         cells = Cells(self, adata, indices, None, None if silent else "Generating")
         generator, rng, sizes = generator_from(seed, self.device), np.random.default_rng(seed), self._library_model()
+        sampler = Sampler(self.module, self._responses(), 1.0, n_steps, INFERENCE_BATCH_SIZE)
         grown = []
-        for counts, conditions in cells:
-            codes = condition_codes(to_arrays(conditions), self.module.specs, len(counts))
-            library = torch.from_numpy(sizes.sample(codes, rng)).float().to(self.device)
-            counts = self.module.generate(conditions, library, n_steps=n_steps, generator=generator)
-            grown.append(whole_counts(counts))
+        for _, conditions in cells:
+            library = torch.from_numpy(sizes.sample(conditions.numpy().codes(self.module.specs), rng)).float()
+            grown.append(whole_counts(sampler.minibatch(conditions, library.to(self.device), generator)))
         return cells.in_order(grown)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from scdiffgen._conditions import Parts
+from scdiffgen.conditions import Conditions
 from scdiffgen.data import (
     add_perturbations,
     add_texts,
@@ -55,7 +55,7 @@ class Extension(ModelBase):
         """
         self._extend(add_perturbations(self.registry, vectors))
 
-    def _encode(self, table: pd.DataFrame) -> dict[str, Parts[np.ndarray]]:
+    def _encode(self, table: pd.DataFrame) -> Conditions[np.ndarray]:
         """Code what is asked for; descriptions that were never seen are embedded and become known."""
         texts = unseen_texts(self.registry, table)
         if texts:

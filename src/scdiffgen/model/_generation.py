@@ -12,16 +12,15 @@ import torch
 from anndata import AnnData
 from mudata import MuData
 
-from scdiffgen._conditions import Parts
-from scdiffgen.data import condition_table, unseen_in_training, write_conditions
-from scdiffgen.module import JointLibrarySizes, LibrarySizeModel, condition_codes
+from scdiffgen.conditions import Conditions, request_table
+from scdiffgen.data import unseen_in_training, write_conditions
+from scdiffgen.library import JointLibrarySizes, LibrarySizeModel
 
 from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from
 from ._checks import check_positive_integer, is_finite_number, library_sizes
-from ._growth import Growth, of_rows, only_told, whole_counts
 from ._mudata import new_cells
+from ._sampler import Sampler, whole_counts
 from ._training_memory import TrainingMemory
-from ._untold import tell_from
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -96,18 +95,17 @@ class Generation(TrainingMemory):
         ['CD14+ Monocyte', 'CD14+ Monocyte', 'CD14+ Monocyte']
         """
         self._require_training()
-        table = condition_table(conditions, n_cells)
+        table = request_table(conditions, n_cells)
         row_of = np.repeat(np.arange(len(table)), table.pop("n_cells"))
         encoded = self._encode(table)
-        growth = Growth(guidance_scale, n_steps, batch_size)
-        growth.check(only_told(encoded))
-        self._show_measured()
+        sampler = Sampler(self.module, self._responses(), guidance_scale, n_steps, batch_size)
+        sampler.check(encoded.given_only())
         generator = generator_from(seed, self.device)
         rows = table.loc[row_of].reset_index(drop=True)
-        cells_told = self._tell_the_rest(of_rows(encoded, row_of), generator)
-        sizes = self._library_sizes(cells_told, rows, library_size, generator)
+        complete = self._complete(encoded.take(row_of), generator)
+        sizes = self._library_sizes(complete, rows, library_size, generator)
         progress = None if silent else "Generating"
-        cells = growth.grow(self.module, only_told(cells_told), sizes, generator, progress)
+        cells = sampler.sample(complete.given_only(), sizes, generator, progress)
         return new_cells(cells, self._describe(table, encoded, row_of), self._gene_names())
 
     def deepen(
@@ -171,52 +169,48 @@ class Generation(TrainingMemory):
             deeper.append(whole_counts(grown))
         return new_cells(cells.in_order(deeper), cells.obs(), self._gene_names())
 
-    def _tell_the_rest(
-        self, conditions: dict[str, Parts[np.ndarray]], generator: torch.Generator
-    ) -> dict[str, Parts[np.ndarray]]:
-        """Conditions of cells, where what is not told is that of training cells that are like them in the rest.
+    def _complete(self, conditions: Conditions[np.ndarray], generator: torch.Generator) -> Conditions[np.ndarray]:
+        """Conditions of cells, where what is missing is that of training cells that are like them in the rest.
 
-        How like each other numbers are is not known here: of cells that are told one, such as a time, the network says
+        How like each other numbers are is not known here: of cells that are given one, such as a time, the network says
         what their identity is, and treatments alone are drawn, which it hardly tells from few molecules.
         """
-        if all(parts.told.all() for parts in conditions.values()):
+        if all(condition.given.all() for condition in conditions.values()):
             return conditions
-        specs, n_cells = self.module.specs, len(next(iter(conditions.values())).told)
+        specs = self.module.specs
         known = replace(self._training_cells(), min_cells=1)
         rng = np.random.default_rng([generator.initial_seed(), 1])
-        rows = known.rows_like(condition_codes(conditions, specs, n_cells), rng)
-        numbers = [conditions[spec.name].told for spec in specs if spec.kind == "number"]
-        by_category = ~np.any([np.zeros(n_cells, dtype=bool), *numbers], axis=0)
+        rows = known.rows_like(conditions.codes(specs), rng)
+        numbers = [conditions[spec.name].given for spec in specs if spec.is_number]
+        by_category = ~np.any([np.zeros(conditions.n_cells, dtype=bool), *numbers], axis=0)
         which = {
-            name: np.ones(n_cells, dtype=bool) if name in self.module.denoiser.effect_names else by_category
+            name: np.ones(conditions.n_cells, dtype=bool) if name in self.module.denoiser.effect_names else by_category
             for name in conditions
         }
-        return tell_from(conditions, which, self._training_conditions(), rows)
+        return conditions.complete_from(self._training_conditions(), rows, which)
 
     def _library_sizes(
         self,
-        encoded: Mapping[str, Parts[np.ndarray]],
+        conditions: Conditions[np.ndarray],
         rows: pd.DataFrame,
         library_size: float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike] | None,
         generator: torch.Generator,
     ) -> np.ndarray:
         rng = np.random.default_rng(generator.initial_seed())
         if library_size is None:
-            return self._library_model().sample(condition_codes(encoded, self.module.specs, len(rows)), rng)
+            return self._library_model().sample(conditions.codes(self.module.specs), rng)
         return library_sizes(library_size(rows, rng) if callable(library_size) else library_size, len(rows))
 
     def _library_model(self) -> LibrarySizeModel | JointLibrarySizes:
         return self._training_cells()
 
     def _training_cells(self) -> LibrarySizeModel:
-        """Library sizes of the training cells by their conditions, of one kind or of several."""
-        codes = condition_codes(self._training_conditions(), self.module.specs, len(self.training_library_))
-        slots = [self.training_conditions_[s.name][0].shape[1] for s in self.module.specs if s.role == "intervention"]
+        """Library sizes of the training cells by their conditions, of one modality or of several."""
+        codes = self._training_conditions().codes(self.module.specs)
+        slots = [self.training_conditions_[s.name][0].shape[1] for s in self.module.specs if s.is_intervention]
         return LibrarySizeModel(self.training_library_, codes, n_interventions=sum(slots))
 
-    def _describe(
-        self, table: pd.DataFrame, encoded: Mapping[str, Parts[np.ndarray]], row_of: np.ndarray
-    ) -> pd.DataFrame:
+    def _describe(self, table: pd.DataFrame, encoded: Conditions[np.ndarray], row_of: np.ndarray) -> pd.DataFrame:
         """The ``.obs`` of generated cells: their conditions, and whether training cells had all of them together.
 
         Parameters

@@ -7,9 +7,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scdiffgen._conditions import ConditionSpec
-from scdiffgen._constants import REGISTRY_KEYS
-from scdiffgen.data import categories_of_condition, listed, required_state
+from scdiffgen._messages import listed
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import ConditionSpec
+from scdiffgen.data import categories_of_condition, required_state
 
 from ._saving import Saving
 

@@ -11,13 +11,12 @@ import torch
 from anndata import AnnData
 from scipy import sparse
 
-from scdiffgen.data import condition_table
+from scdiffgen.conditions import request_table
 from scdiffgen.module import attention_weights, growth_path
 
-from ._cells import Cells, generator_from, to_tensors
+from ._cells import Cells, generator_from
 from ._checks import check_guidance, check_positive_integer
 from ._generation import N_STEPS, Generation
-from ._growth import only_told
 from ._tokens import Tokens, spread
 
 ATTENTION_CELLS = 1_000
@@ -140,16 +139,15 @@ class Inspection(Generation, Tokens):
         module = self._thinning("get_generation_path")
         check_positive_integer("n_cells", n_cells)
         check_positive_integer("n_steps", n_steps)
-        rows = condition_table(conditions, n_cells).drop(columns="n_cells")
+        rows = request_table(conditions, n_cells).drop(columns="n_cells")
         rows = rows.loc[np.repeat(rows.index, n_cells)].reset_index(drop=True)
         encoded = self._encode(rows)
-        check_guidance(guidance_scale, list(only_told(encoded)))
+        check_guidance(guidance_scale, list(encoded.given_only()))
         generator = generator_from(seed, self.device)
-        encoded = self._tell_the_rest(encoded, generator)
+        encoded = self._complete(encoded, generator)
         sizes = self._library_sizes(encoded, rows, library_size, generator)
         library = torch.from_numpy(sizes).float().to(self.device)
-        told = to_tensors(only_told(encoded), np.arange(n_cells), self.device)
-        predictor = module.predictor(told, n_cells, guidance_scale)
+        predictor = module.predictor(encoded.given_only().to(self.device), n_cells, guidance_scale)
         states, expected = growth_path(predictor, library, len(self._gene_names()), n_steps, generator)
         n_states = states.shape[1]
         counts = states.flatten(0, 1).cpu().numpy()

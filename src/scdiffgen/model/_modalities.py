@@ -12,29 +12,20 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from scdiffgen._conditions import Parts
-from scdiffgen.module import (
-    JointLibrarySizes,
-    JointThinningModule,
-    LibraryFromTokens,
-    LibrarySizeModel,
-    condition_codes,
-    library_from_tokens,
-    to_arrays,
-)
+from scdiffgen.conditions import Conditions
+from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel, library_from_tokens
+from scdiffgen.module import JointThinningModule
 
 from ._cells import Cells, generator_from
 from ._checks import check_positive_integer, library_sizes
 from ._generation import N_STEPS, Generation
-from ._growth import whole_counts
 from ._mudata import new_cells
+from ._sampler import whole_counts
 from ._tokens import spread
 
 if TYPE_CHECKING:
     from mudata import MuData
     from numpy.typing import ArrayLike
-
-    from scdiffgen.module import Conditions
 
 REGRESSION_CELLS = 5_000
 FEW_CELLS = 20
@@ -164,7 +155,7 @@ class Modalities(Generation):
         module: JointThinningModule,
         asked: Asked,
         kept: Tensor,
-        conditions: Conditions,
+        conditions: Conditions[Tensor],
         rng: np.random.Generator,
     ) -> tuple[Tensor, Tensor]:
         """Library sizes ``(cells, modalities)``: those of what is given, and of the targets, drawn and expected."""
@@ -172,7 +163,7 @@ class Modalities(Generation):
         drawn, mean = there.cpu().numpy().copy(), there.cpu().numpy().copy()
         known = getattr(self, "library_from_tokens_", {}).get(tuple(asked.given), {})
         tokens = module.tokens(kept, conditions).flatten(1).cpu().numpy()
-        codes = condition_codes(to_arrays(conditions), module.specs, len(kept))
+        codes = conditions.numpy().codes(module.specs)
         without_tokens = None
         for column, name in enumerate(self._modalities()):
             if name in asked.sizes:
@@ -232,7 +223,7 @@ class Modalities(Generation):
 
     def _library_sizes(
         self,
-        encoded: Mapping[str, Parts[np.ndarray]],
+        conditions: Conditions[np.ndarray],
         rows: pd.DataFrame,
         library_size: Any,
         generator: torch.Generator,
@@ -240,12 +231,12 @@ class Modalities(Generation):
         """Library sizes of cells to generate, ``(cells, modalities)`` if there are several."""
         names = self._modalities()
         if not names or library_size is None:
-            return super()._library_sizes(encoded, rows, library_size, generator)
+            return super()._library_sizes(conditions, rows, library_size, generator)
         by_name = sizes_by_name(library_size, names)
         if len(names) == 1:
-            return super()._library_sizes(encoded, rows, by_name.get(names[0]), generator)
+            return super()._library_sizes(conditions, rows, by_name.get(names[0]), generator)
         sizes, rng = (
-            super()._library_sizes(encoded, rows, None, generator),
+            super()._library_sizes(conditions, rows, None, generator),
             np.random.default_rng(generator.initial_seed()),
         )
         for name, told in by_name.items():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scdiffgen._constants import REGISTRY_KEYS
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data import (
     MuDataManager,
     check_modalities,

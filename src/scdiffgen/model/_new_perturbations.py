@@ -9,8 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from scdiffgen._constants import REGISTRY_KEYS
-from scdiffgen.data import PerturbationSyntax, feature_table, field_state, listed, sparse_combinations
+from scdiffgen._messages import listed
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import PerturbationSyntax
+from scdiffgen.data import feature_table, field_state, sparse_combinations
 from scdiffgen.module import DiffusionModule
 from scdiffgen.nn import PartEmbedding, TableEmbedding
 

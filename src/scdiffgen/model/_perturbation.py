@@ -12,15 +12,15 @@ from anndata import AnnData
 from scipy import sparse
 from torch import Tensor
 
-from scdiffgen._conditions import Parts
-from scdiffgen.data import condition_table, unseen_in_training, write_conditions
-from scdiffgen.module import SOURCES, carried_to, to_arrays
+from scdiffgen.conditions import Conditions, request_table
+from scdiffgen.data import unseen_in_training, write_conditions
+from scdiffgen.responses import SOURCES
 
-from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from, to_tensors
+from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from
 from ._checks import check_guidance, check_positive_integer, is_finite_number
 from ._generation import N_STEPS, Generation
-from ._growth import only_told, whole_counts
 from ._mudata import new_cells
+from ._sampler import whole_counts
 
 
 class Perturbation(Generation):
@@ -46,7 +46,7 @@ class Perturbation(Generation):
         before, or else with the ratio of its probabilities; as many as do not stay are drawn from the genes that became
         more probable. So a cell keeps its library size, and whatever the perturbation does not concern. How they change
         is carried over from training cells that were measured with the perturbation and without, those like the given
-        cells above all (:class:`scdiffgen.module.MeasuredResponses`); at a dose that was not measured, from the doses
+        cells above all (:class:`scdiffgen.responses`); at a dose that was not measured, from the doses
         below and above; of a perturbation that was not, by its feature vector, from those that were. Where all this
         says nothing, as of a combination never measured, the effect network reads the change from a few molecules of
         the cell.
@@ -109,10 +109,10 @@ class Perturbation(Generation):
         if keep is not None and not (is_finite_number(keep) and 0 <= keep < 1):
             raise ValueError(f"`keep` is {keep!r}: pass a share of the molecules in [0, 1).")
         check_positive_integer("n_steps", n_steps)
-        table = condition_table(conditions)
+        table = request_table(conditions)
         if len(table) > 1:
             raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
-        changes = only_told(self._encode(table))
+        changes = self._encode(table).given_only()
         cells = Cells(self, adata, indices, batch_size, None if silent else "Predicting")
         if keep is None and not self._only_effects_change(cells, changes):
             keep = 0.0
@@ -121,12 +121,12 @@ class Perturbation(Generation):
         grown, asked, responses = [], [], []
         ask = self._responder(keep, measured, guidance_scale, n_steps, generator)
         for counts, own in cells:
-            new = {**own, **to_tensors(changes, np.zeros(len(counts), dtype=int), self.device)}
+            new = own.replace(changes.take(np.zeros(len(counts), dtype=int)).to(self.device))
             twins, source = ask(counts, own, new)
             grown.append(whole_counts(twins))
-            asked.append(to_arrays(new))
+            asked.append(new.numpy())
             responses.append(np.array(SOURCES)[source.cpu().numpy()])
-        encoded = {name: Parts(*map(cells.in_order, zip(*(a[name] for a in asked), strict=True))) for name in asked[0]}
+        encoded = Conditions.concatenate(asked).take(np.argsort(cells.sorted))
         obs = cells.obs()
         for name, value in write_conditions(self.registry, table.drop(columns="n_cells")).iloc[0].items():
             obs[name] = value
@@ -340,14 +340,14 @@ class Perturbation(Generation):
         if n_points < 2:
             raise ValueError(f"`n_points` is {n_points}: a path has at least its two ends.")
         generator = generator_from(seed, self.device)
-        ends = [self._encode(condition_table(end_, n_cells)) for end_ in (start, end)]
+        ends = [self._encode(request_table(end_, n_cells)) for end_ in (start, end)]
         sizes = [np.sort(self._sizes_of(encoded, n_cells, generator)) for encoded in ends]
         shuffled = np.random.default_rng(generator.initial_seed()).permutation(n_cells)
         grown = []
         for fraction in np.linspace(0, 1, n_points):
             library = np.exp((1 - fraction) * np.log(sizes[0]) + fraction * np.log(sizes[1])).round()[shuffled]
             for rows in np.split(np.arange(n_cells), range(batch_size, n_cells, batch_size)):
-                at_start, at_end = (to_tensors(told, np.zeros(len(rows), dtype=int), self.device) for told in ends)
+                at_start, at_end = (end_.take(np.zeros(len(rows), dtype=int)).to(self.device) for end_ in ends)
                 target = torch.from_numpy(library[rows]).float().to(self.device)
                 counts = self.module.interpolate(
                     at_start, at_end, float(fraction), target, n_steps=n_steps, generator=generator
@@ -378,8 +378,8 @@ class Perturbation(Generation):
         (3, 128)
         """
         self._require_training()
-        table = condition_table(conditions)
-        told = to_tensors(self._encode(table), np.arange(len(table)), self.device)
+        table = request_table(conditions)
+        told = self._encode(table).to(self.device)
         denoiser = self.module.ema_denoiser
         with torch.no_grad():
             vectors = {"identity": denoiser.embed_conditions(told, len(table)).flatten(1)}
@@ -398,46 +398,44 @@ class Perturbation(Generation):
         guidance_scale: float | Mapping[str, float],
         n_steps: int,
         generator: torch.Generator,
-    ) -> Callable[[Tensor, dict[str, Parts[Tensor]], dict[str, Parts[Tensor]]], tuple[Tensor, Tensor]]:
+    ) -> Callable[[Tensor, Conditions[Tensor], Conditions[Tensor]], tuple[Tensor, Tensor]]:
         """Predict minibatches of counts under other conditions, and say where the response of each cell comes from."""
         share = None if keep is None else float(keep)
-        remembered = self._measured_responses() if measured and keep is None else None
+        remembered = self._responses() if measured and keep is None else None
 
-        def of_network(counts: Tensor, own: dict[str, Parts[Tensor]], new: dict[str, Parts[Tensor]]) -> Tensor:
+        def of_network(counts: Tensor, own: Conditions[Tensor], new: Conditions[Tensor]) -> Tensor:
             scales: dict[str, Any] = {"guidance_scale": guidance_scale, "n_steps": n_steps, "generator": generator}
             return self.module.counterfactual(counts, own, new, keep=share, **scales)
 
-        def ask(counts: Tensor, own: dict[str, Parts[Tensor]], new: dict[str, Parts[Tensor]]) -> tuple[Tensor, Tensor]:
+        def ask(counts: Tensor, own: Conditions[Tensor], new: Conditions[Tensor]) -> tuple[Tensor, Tensor]:
             if remembered is None:
                 return of_network(counts, own, new), torch.zeros(len(counts), dtype=torch.long)
-            carried = carried_to(remembered, self.module.specs, own, new, n_cells=len(counts))
+            carried = remembered.responses(own, new)
             if not carried.known.any():
                 return of_network(counts, own, new), carried.source
             scale = self.module.effect_scale(guidance_scale)
-            twins = self._thinning("predict_perturbation").respond(counts, own, carried, scale, generator)
+            twins = remembered.apply(self._thinning("predict_perturbation"), counts, own, carried, scale, generator)
             if not carried.known.all():
                 twins = torch.where(carried.known[:, None], twins, of_network(counts, own, new))
             return twins, carried.source
 
         return ask
 
-    def _only_effects_change(self, cells: Cells, changes: Mapping[str, Parts]) -> bool:
+    def _only_effects_change(self, cells: Cells, changes: Conditions[np.ndarray]) -> bool:
         """Whether the cells have all of the conditions already, but for perturbations that are effects."""
         identity = [name for name in changes if name not in self.module.denoiser.effect_names]
         if not identity:
             return True
         for counts, own in cells:
-            asked = to_tensors(changes, np.zeros(len(counts), dtype=int), self.device)
+            asked = changes.take(np.zeros(len(counts), dtype=int)).to(self.device)
             for name in identity:
                 pairs = zip(own[name], asked[name], strict=True)
                 if not all(torch.allclose(had.double(), want.double(), equal_nan=True) for had, want in pairs):
                     return False
         return True
 
-    def _sizes_of(self, encoded: Mapping[str, Parts], n_cells: int, generator: torch.Generator) -> np.ndarray:
-        repeated = {
-            name: Parts(*(np.repeat(array, n_cells, axis=0) for array in parts)) for name, parts in encoded.items()
-        }
+    def _sizes_of(self, encoded: Conditions[np.ndarray], n_cells: int, generator: torch.Generator) -> np.ndarray:
+        repeated = encoded.take(np.zeros(n_cells, dtype=int))
         return self._library_sizes(repeated, pd.DataFrame(index=range(n_cells)), None, generator)
 
     def _perturbation_names(self) -> tuple[str, str]:

@@ -12,8 +12,8 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from scdiffgen._constants import REGISTRY_KEYS
-from scdiffgen.data import listed
+from scdiffgen._messages import listed
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.diffusion import column_sums
 from scdiffgen.module import DiffusionModule
 

@@ -9,13 +9,12 @@ import numpy as np
 import pandas as pd
 import torch
 
-from scdiffgen.data import condition_table
+from scdiffgen.conditions import request_table
 from scdiffgen.diffusion import row_sums, with_values
 
-from ._cells import Cells, generator_from, to_tensors
+from ._cells import Cells, generator_from
 from ._checks import check_positive_integer, is_finite_number
 from ._extension import Extension
-from ._growth import only_told
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -139,10 +138,10 @@ class Representation(Extension):
         columns = np.arange(len(genes)) if gene_list is None else self._gene_positions(gene_list, "gene_list")
         cells = Cells(self, adata, indices, batch_size, None if silent else "Expression")
         seen_as = {} if transform_batch is None else {self._batch_name(): transform_batch}
-        changes = only_told(self._encode(condition_table(seen_as)))
+        changes = self._encode(request_table(seen_as)).given_only()
         rows = []
         for counts, own in cells:
-            conditions = {**own, **to_tensors(changes, np.zeros(len(counts), dtype=int), self.device)}
+            conditions = own.replace(changes.take(np.zeros(len(counts), dtype=int)).to(self.device))
             rows.append((self.module.expression(counts, conditions)[:, columns] * library_size).cpu().numpy())
         expression = cells.in_order(rows)
         return expression if return_numpy else pd.DataFrame(expression, index=cells.names, columns=genes[columns])

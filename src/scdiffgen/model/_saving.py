@@ -19,15 +19,15 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.model.base import BaseModelClass
 
-from scdiffgen.data import did_you_mean, listed, modality_names
+from scdiffgen._messages import did_you_mean, listed
+from scdiffgen.data import modality_names
+from scdiffgen.io import _plain_data, all_or_nothing
+from scdiffgen.io._plain_data import as_array, as_frame, as_object_array, as_options, as_scalar
 from scdiffgen.module import GaussianOptions, LatentOptions
 from scdiffgen.nn import ReadoutOptions
 
-from . import _plain_data
 from ._base import ModelBase
 from ._checks import check_accelerator, check_cells, check_mudata
-from ._plain_data import as_array, as_frame, as_object_array, as_options, as_scalar
-from ._whole_files import all_or_nothing
 
 FILE = "model.pt"
 OPTIONS: list[Callable[..., Any]] = [GaussianOptions, LatentOptions, ReadoutOptions]

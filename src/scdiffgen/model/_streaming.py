@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +12,14 @@ import pandas as pd
 from scipy import sparse
 from scvi.utils import track
 
-from scdiffgen.data import condition_table
+from scdiffgen.conditions import request_table
+from scdiffgen.io import ChunkedFile, digest_of
 
 from ._cells import INFERENCE_BATCH_SIZE, generator_from
 from ._checks import check_positive_integer, check_whole_number, library_sizes
-from ._chunked_file import ChunkedFile, digest_of
 from ._generation import N_STEPS, Generation
-from ._growth import Growth, of_rows, only_told
-from ._workers import Chunk, check_client, grow_chunk, grow_on
+from ._sampler import Sampler
+from ._workers import Chunk, check_client, sample_chunk, sample_on
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -98,18 +97,19 @@ class Streaming(Generation):
             check_client(client)
         check_positive_integer("chunk_size", chunk_size)
         check_whole_number("seed", seed, at_least=0)
-        table = condition_table(conditions, n_cells)
+        table = request_table(conditions, n_cells)
         row_of = np.repeat(np.arange(len(table)), table["n_cells"])
         encoded = self._encode(table)
-        growth = Growth(guidance_scale, n_steps, batch_size)
-        growth.check(only_told(encoded))
-        self._show_measured()
+        sampler = Sampler(self.module, self._responses(), guidance_scale, n_steps, batch_size)
+        sampler.check(encoded.given_only())
         if library_size is not None and not callable(library_size):
             library_size = library_sizes(library_size, len(row_of))
         request = {
             "conditions": digest_of(table),
             "library_size": name_of(library_size),
-            **asdict(growth),
+            "guidance_scale": guidance_scale,
+            "n_steps": n_steps,
+            "batch_size": batch_size,
             "chunk_size": chunk_size,
             "seed": seed,
             "model": self._weights_id(),
@@ -127,17 +127,17 @@ class Streaming(Generation):
             generator = generator_from(own_seed, self.device)
             asked = library_size[cells] if isinstance(library_size, np.ndarray) else library_size
             described = table.iloc[rows].reset_index(drop=True)
-            told = self._tell_the_rest(of_rows(encoded, rows), generator)
-            sizes = self._library_sizes(told, described, asked, generator)
-            return Chunk(number, only_told(told), sizes, own_seed)
+            complete = self._complete(encoded.take(rows), generator)
+            sizes = self._library_sizes(complete, described, asked, generator)
+            return Chunk(number, complete.given_only(), sizes, own_seed)
 
         missing = file.missing()
-        grown: Iterator[tuple[int, sparse.csr_matrix]]
+        drawn: Iterator[tuple[int, sparse.csr_matrix]]
         if client is None:
-            grown = ((number, grow_chunk(self.module, growth, chunk(number))) for number in missing)
+            drawn = ((number, sample_chunk(sampler, chunk(number))) for number in missing)
         else:
-            grown = grow_on(client, self.module, growth, missing, chunk)
-        for number, counts in track(grown, "Generating", disable=silent or len(missing) < 2, total=len(missing)):
+            drawn = sample_on(client, sampler, missing, chunk)
+        for number, counts in track(drawn, "Generating", disable=silent or len(missing) < 2, total=len(missing)):
             file.write(number, counts)
         file.finish(self._describe(table, encoded, row_of), pd.DataFrame(index=self._gene_names()))
         return file.path

@@ -1,20 +1,20 @@
-"""Growing cells on the workers of a Dask cluster."""
+"""Drawing cells on the workers of a Dask cluster."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from scdiffgen._conditions import Parts
-from scdiffgen.module import DiffusionModule
+from scdiffgen.conditions import Conditions
 
 from ._cells import generator_from
-from ._growth import Growth
+from ._sampler import Sampler
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -24,44 +24,32 @@ MAX_LOST = 3
 
 
 class Chunk(NamedTuple):
-    """Cells to grow together: all that is needed beside the module and the settings."""
+    """Cells to draw together: all that is needed beside the sampler."""
 
     number: int
-    conditions: dict[str, Parts[np.ndarray]]
+    conditions: Conditions[np.ndarray]
     sizes: np.ndarray
     seed: int
 
 
-def grow_chunk(module: DiffusionModule, growth: Growth, chunk: Chunk) -> sparse.csr_matrix:
-    """Grow the cells of a chunk, on the device of the module."""
-    return growth.grow(module, chunk.conditions, chunk.sizes, generator_from(chunk.seed, module.device))
+def sample_chunk(sampler: Sampler, chunk: Chunk) -> sparse.csr_matrix:
+    """Draw the cells of a chunk, on the device of the module."""
+    return sampler.sample(chunk.conditions, chunk.sizes, generator_from(chunk.seed, sampler.module.device))
 
 
-def grow_on(
-    client: Client, module: DiffusionModule, growth: Growth, numbers: Sequence[int], chunk: Callable[[int], Chunk]
+def sample_on(
+    client: Client, sampler: Sampler, numbers: Sequence[int], chunk: Callable[[int], Chunk]
 ) -> Iterator[tuple[int, sparse.csr_matrix]]:
-    """Grow chunks on workers, on the kind of device that the module is on, and yield them as they come.
+    """Draw chunks on workers, on the kind of device that the module is on, and yield them as they come.
 
-    Chunks of a worker that dies are grown by another. At most two a thread are under way, so that neither this process
-    nor the scheduler holds more.
-
-    Parameters
-    ----------
-    client
-        Client of the cluster.
-    module
-        Trained module; each worker gets a copy, once.
-    growth
-        Settings.
-    numbers
-        Numbers of the chunks.
-    chunk
-        Makes a chunk of its number.
+    Each worker gets a copy of the sampler, once. Chunks of a worker that dies are drawn by another. At most two a
+    thread are under way, so that neither this process nor the scheduler holds more.
     """
     from distributed import CancelledError, as_completed
 
     client.wait_for_workers(1)
-    device, sent = module.device.type, deepcopy(module).cpu().eval()
+    device = sampler.module.device.type
+    sent = replace(sampler, module=deepcopy(sampler.module).cpu().eval())
     waiting, lost = deque(numbers), dict.fromkeys(numbers, 0)
     under_way: dict[Any, int] = {}  # by keys of futures
     finished = as_completed()
@@ -70,7 +58,7 @@ def grow_on(
     def refill() -> None:
         while waiting and len(under_way) < max(2 * sum(client.nthreads().values()), 1):
             number = waiting.popleft()
-            future: Future = client.submit(_grow_there, there, device, growth, chunk(number), pure=False)
+            future: Future = client.submit(_sample_there, there, device, chunk(number), pure=False)
             under_way[future.key] = number
             finished.add(future)
 
@@ -83,7 +71,7 @@ def grow_on(
             lost[number] += 1
             if lost[number] > MAX_LOST:
                 raise RuntimeError(
-                    f"`client`: the workers were lost {lost[number]} times while they grew the same cells. Give them "
+                    f"`client`: the workers were lost {lost[number]} times while they drew the same cells. Give them "
                     "more memory, or pass a smaller `chunk_size` or `batch_size`."
                 ) from None
             waiting.append(number)
@@ -92,18 +80,13 @@ def grow_on(
         refill()
 
 
-def _grow_there(module: DiffusionModule, device: str, growth: Growth, chunk: Chunk) -> sparse.csr_matrix:
-    return grow_chunk(module.to(device), growth, chunk)
+def _sample_there(sampler: Sampler, device: str, chunk: Chunk) -> sparse.csr_matrix:
+    sampler.module.to(device)
+    return sample_chunk(sampler, chunk)
 
 
 def check_client(client: Any) -> None:
-    """Raise unless ``client`` is one of Dask's, which waits for results.
-
-    Parameters
-    ----------
-    client
-        What the user passed.
-    """
+    """Raise unless ``client`` is one of Dask's, which waits for results."""
     try:
         from distributed import Client
     except ImportError as error:

@@ -9,13 +9,13 @@ import numpy as np
 
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, UNS_KEY
 
-from ._cells import Cells, generator_from
+from ._cells import INFERENCE_BATCH_SIZE, Cells, generator_from
 from ._generation import N_STEPS
-from ._growth import whole_counts
 from ._inspection import Inspection
 from ._mudata import parts_of, write_result
 from ._perturbation import Perturbation
 from ._representation import Representation
+from ._sampler import Sampler, whole_counts
 from ._token_contributions import TokenContributions
 from ._token_edits import TokenEdits
 
@@ -118,13 +118,9 @@ class WriteBack(Inspection, Perturbation, Representation, TokenContributions, To
         """Generated cells with the conditions and library sizes of measured ones."""
         cells = Cells(self, adata, None, batch_size, None if silent else "Generating")
         generator = generator_from(seed, self.device)
-        twins = [
-            whole_counts(
-                self.module.generate(conditions, self.module.library(counts), n_steps=n_steps, generator=generator)
-            )
-            for counts, conditions in cells
-        ]
-        return cells.in_order(twins)
+        sampler = Sampler(self.module, self._responses(), 1.0, n_steps, INFERENCE_BATCH_SIZE)
+        drawn = [sampler.minibatch(conditions, self.module.library(counts), generator) for counts, conditions in cells]
+        return cells.in_order([whole_counts(counts) for counts in drawn])
 
 
 def stored(values: np.ndarray, dtype: str) -> np.ndarray:

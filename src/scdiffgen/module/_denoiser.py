@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, cast
 import torch
 from torch import Tensor, nn
 
-from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import Thinned, UrnPrediction, row_sums
 from scdiffgen.nn import (
     ConditionEmbedder,
@@ -22,7 +22,6 @@ from scdiffgen.nn import (
     UniversalCombination,
 )
 
-Conditions = Mapping[str, Parts[Tensor]]
 InterventionKind = Literal["effect", "embedding"]
 
 
@@ -81,7 +80,12 @@ class ConditionedDenoiser(nn.Module):
         """The network of the identity."""
 
     def added_scores(
-        self, state: Tensor, level: Tensor, library: Tensor, conditions: Conditions, teaching: Tensor | None = None
+        self,
+        state: Tensor,
+        level: Tensor,
+        library: Tensor,
+        conditions: Conditions[Tensor],
+        teaching: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Scores ``(cells, genes)`` that interventions add, where any are told; arguments as of the effect network.
 
@@ -96,12 +100,12 @@ class ConditionedDenoiser(nn.Module):
             return added
         return {name: torch.where(teaching[:, None], scores, scores.detach()) for name, scores in added.items()}
 
-    def unaffected(self, conditions: Conditions, n_cells: int) -> Tensor:
+    def unaffected(self, conditions: Conditions[Tensor], n_cells: int) -> Tensor:
         """Which cells no intervention is told of that would add to their scores ``(cells,)``."""
         none = torch.ones(n_cells, dtype=torch.bool, device=self.not_told.device)
         for name in self.effect_names:
             if name in conditions:
-                none &= ~((self.effect_of(name).gates(conditions[name]) > 0).any(1) & conditions[name].told)
+                none &= ~((self.effect_of(name).gates(conditions[name]) > 0).any(1) & conditions[name].given)
         return none
 
     def effect_of(self, name: str) -> EffectNetwork:
@@ -118,7 +122,7 @@ class ConditionedDenoiser(nn.Module):
         else:
             self.embed.extend_features(name, vectors, components)
 
-    def embed_conditions(self, conditions: Conditions, n_cells: int) -> Tensor:
+    def embed_conditions(self, conditions: Conditions[Tensor], n_cells: int) -> Tensor:
         """Vectors of everything but the effects.
 
         One vector a cell ``(cells, conditioning_dim)``; or, unless ``size.conditioning`` is ``"adaln"``, one for each
@@ -128,7 +132,7 @@ class ConditionedDenoiser(nn.Module):
         withheld = vectors.new_ones(n_cells, len(self.effect_names), 1)
         for column, name in enumerate(self.effect_names):
             if name in conditions:
-                withheld[:, column, 0] = (~conditions[name].told).to(withheld)
+                withheld[:, column, 0] = (~conditions[name].given).to(withheld)
         not_told = withheld * self.not_told
         if self.combine is None:
             return torch.cat([vectors, not_told], dim=1)
@@ -144,7 +148,9 @@ class Denoiser(ConditionedDenoiser):
         """The base of the scores."""
         return TokenNetwork(n_vars, size)
 
-    def forward(self, thinned: Thinned, conditions: Conditions, teaching: Tensor | None = None) -> UrnPrediction:
+    def forward(
+        self, thinned: Thinned, conditions: Conditions[Tensor], teaching: Tensor | None = None
+    ) -> UrnPrediction:
         """Rates of the next molecule of corrupted cells; effects learn from those ``teaching`` ``(cells,)``, or all."""
         condition = self.embed_conditions(conditions, len(thinned.library))
         return self.predict(
@@ -157,7 +163,7 @@ class Denoiser(ConditionedDenoiser):
         n_molecules: Tensor,
         library: Tensor,
         condition: Tensor,
-        conditions: Conditions,
+        conditions: Conditions[Tensor],
         effect_scale: float = 1.0,
         teaching: Tensor | None = None,
     ) -> UrnPrediction:

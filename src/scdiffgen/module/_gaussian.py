@@ -10,11 +10,11 @@ import torch
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen._conditions import ConditionSpec
+from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import TIME_MIN
 from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize, ScoreNetwork
 
-from ._denoiser import Conditions, InterventionKind
+from ._denoiser import InterventionKind
 from ._gaussian_options import GaussianOptions
 from ._vector_diffusion import VectorDenoiser, VectorDiffusion
 
@@ -66,7 +66,7 @@ class GaussianModule(VectorDiffusion):
         """Number of genes."""
         return self.n_vars
 
-    def initialise(self, batches: Iterable[tuple[Tensor, Conditions]]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         """Take mean and standard deviation of each gene; a gene without variance keeps its unit."""
         n_cells, total, squares = 0, np.zeros(self.n_vars), np.zeros(self.n_vars)
         for counts, _ in batches:
@@ -87,7 +87,7 @@ class GaussianModule(VectorDiffusion):
         """Shares of the library sizes, rounded."""
         return (self._shares(vector) * library[:, None]).round()
 
-    def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
+    def loss(self, counts: Tensor, conditions: Conditions[Tensor]) -> LossOutput:
         """Training loss of CSR counts ``(cells, genes)``; penalties on the read-out, if there are any, are added."""
         told, teaching = self.withheld(conditions)
         vector, library = self.to_vector(counts), self.library(counts)
@@ -96,21 +96,21 @@ class GaussianModule(VectorDiffusion):
         return LossOutput(loss=errors.mean() + penalty, n_obs_minibatch=len(errors))
 
     @torch.no_grad()
-    def validation_loss(self, counts: Tensor, conditions: Conditions, generator: torch.Generator) -> LossOutput:
+    def validation_loss(self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
         """The same of the averaged network, nothing withheld, at the given randomness."""
         vector, library = self.to_vector(counts), self.library(counts)
         errors = self.denoising_loss(self.ema_denoiser, vector, library, conditions, generator)
         return LossOutput(loss=errors.mean(), n_obs_minibatch=len(errors))
 
     @torch.no_grad()
-    def expression(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """Shares of the genes ``(cells, genes)`` in cells that are taken for slightly noisy."""
         library = self.library(counts)
         denoise = self.bind(conditions, len(library), 1.0)(library)
         return self._shares(denoise(self.to_vector(counts), torch.tensor(TIME_MIN, device=library.device)))
 
     @torch.no_grad()
-    def tokens(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """Tokens ``(cells, tokens, dim)`` of cells at the lowest level of noise."""
         library = self.library(counts)
         level = self.schedule(torch.tensor(TIME_MIN, device=library.device)).log_snr / 2
@@ -118,7 +118,7 @@ class GaussianModule(VectorDiffusion):
         return self.ema_denoiser.network.tokens(self.to_vector(counts), level.expand_as(library), library, condition)
 
     @torch.no_grad()
-    def hidden(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def hidden(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """What each token of whole cells says to the genes: ``(cells, tokens, readout_dim)``."""
         return self.ema_denoiser.network.additive_readout.hidden(self.tokens(counts, conditions))
 

@@ -14,7 +14,7 @@ import torch
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen._conditions import ConditionSpec
+from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import (
     BlockPrediction,
     Blocks,
@@ -32,7 +32,7 @@ from scdiffgen.diffusion import (
 )
 from scdiffgen.nn import ConditionOptions, GeneScores, NetworkSize, PriorLimit
 
-from ._denoiser import Conditions, Denoiser, InterventionKind
+from ._denoiser import Denoiser, InterventionKind
 from ._thinning import ThinningModule, loss_output
 
 DEEP = 10
@@ -98,11 +98,11 @@ class JointThinningModule(ThinningModule):
         """Predict the missing molecules of each kind."""
         return JointDenoiser(self.blocks, specs, size, options, intervention, features)
 
-    def initialise(self, batches: Iterable[tuple[Tensor, Conditions]]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         """As in the base class; and limit what the tokens' opinion counts for in kinds that are measured deeply."""
         n_molecules = n_cells = torch.zeros(len(self.blocks.sizes))
 
-        def counted() -> Iterator[tuple[Tensor, Conditions]]:
+        def counted() -> Iterator[tuple[Tensor, Conditions[Tensor]]]:
             nonlocal n_molecules, n_cells
             for counts, told in batches:
                 library = self.library(counts).cpu()
@@ -114,7 +114,7 @@ class JointThinningModule(ThinningModule):
         for denoiser in (self.denoiser, self.ema_denoiser):
             denoiser.limit.limited.copy_(deep)
 
-    def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
+    def loss(self, counts: Tensor, conditions: Conditions[Tensor]) -> LossOutput:
         """Training loss of CSR counts: cross-entropy of the missing molecules of each kind, mean over the kinds.
 
         Nats per molecule; kinds of which a cell misses none do not count in its mean. Penalties on the read-out, if
@@ -127,13 +127,15 @@ class JointThinningModule(ThinningModule):
         return loss_output(_mean_of_kinds(prediction, thinned), penalty=self.denoiser.network.readout.penalty())
 
     @torch.no_grad()
-    def validation_loss(self, counts: Tensor, conditions: Conditions, generator: torch.Generator) -> LossOutput:
+    def validation_loss(self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
         """The same of the averaged network, nothing withheld, at the given randomness."""
         thinned = thin_blocks(counts, block_levels(self.library(counts), generator), self.blocks, generator)
         return loss_output(_mean_of_kinds(self.ema_denoiser(thinned, conditions), thinned))
 
     @torch.no_grad()
-    def nll_bound(self, counts: Tensor, conditions: Conditions, generator: torch.Generator | None = None) -> Tensor:
+    def nll_bound(
+        self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator | None = None
+    ) -> Tensor:
         """One unbiased draw ``(cells,)`` of the bound on ``-log p(cell | library sizes, conditions)``, in nats."""
         library = self.library(counts).sum(1)
         uniform = torch.rand(library.shape, generator=generator, device=library.device)

@@ -10,12 +10,11 @@ import torch
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen._batch import parts_from_batch
-from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
 from scdiffgen.nn import ConditionOptions, NetworkSize, ReadoutOptions, TokenAutoencoder
 
 from ._batch import gene_frequencies
-from ._denoiser import Conditions, InterventionKind
+from ._denoiser import InterventionKind
 from ._gaussian import ExpressionDenoiser
 from ._latent_options import LatentOptions
 from ._vector_diffusion import VectorDiffusion
@@ -92,7 +91,7 @@ class LatentModule(VectorDiffusion):
         """Length of all tokens together."""
         return self.denoiser.network.n_genes
 
-    def initialise(self, batches: Iterable[tuple[Tensor, Conditions]]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         """Start from the average cell."""
         frequencies = gene_frequencies(
             ((counts, torch.ones(len(counts), dtype=torch.bool, device=counts.device)) for counts, _ in batches),
@@ -125,15 +124,15 @@ class LatentModule(VectorDiffusion):
             self.scale.copy_(cached[TOKENS].std(0).clamp(min=1e-4))
             self.stage.fill_(1)
 
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Tensor | Encoded, dict[str, Parts[Tensor]]]:
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Tensor | Encoded, Conditions[Tensor]]:
         """Counts, or what was computed of them, and conditions."""
         if TOKENS not in batch:
             return super().unpack(batch)
         tensors = {key: tensor.to(self.mean.device) for key, tensor in batch.items()}
         vector = (tensors[TOKENS] - self.mean) / self.scale
-        return Encoded(vector, tensors[LIBRARY]), parts_from_batch(tensors, self.specs)
+        return Encoded(vector, tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
 
-    def loss(self, cells: Tensor | Encoded, conditions: Conditions) -> LossOutput:
+    def loss(self, cells: Tensor | Encoded, conditions: Conditions[Tensor]) -> LossOutput:
         """Loss of counts in the first stage (nats per molecule), of tokens in the second."""
         if isinstance(cells, Tensor) and not self.stage:
             errors = self._reconstruction(self.denoiser.autoencoder, cells)
@@ -144,7 +143,7 @@ class LatentModule(VectorDiffusion):
 
     @torch.no_grad()
     def validation_loss(
-        self, cells: Tensor | Encoded, conditions: Conditions, generator: torch.Generator
+        self, cells: Tensor | Encoded, conditions: Conditions[Tensor], generator: torch.Generator
     ) -> LossOutput:
         """The same of the averaged networks, nothing withheld, at the given randomness; tokens at their mean."""
         if isinstance(cells, Tensor) and not self.stage:
@@ -175,17 +174,17 @@ class LatentModule(VectorDiffusion):
         return self.ema_denoiser.autoencoder.sample(self._latent(vector), library, generator)
 
     @torch.no_grad()
-    def expression(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """Shares of the genes ``(cells, genes)`` that the tokens of cells stand for."""
         return self.ema_denoiser.autoencoder.shares(self.tokens(counts, conditions))
 
     @torch.no_grad()
-    def tokens(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """Tokens ``(cells, tokens, latent_dim)``; conditions do not matter to them."""
         return self._encoded(counts).unflatten(1, (self.size.n_tokens, -1))
 
     @torch.no_grad()
-    def hidden(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def hidden(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """What each token of whole cells says to the genes: ``(cells, tokens, readout_dim)``."""
         return self.ema_denoiser.autoencoder.hidden(self.tokens(counts, conditions))
 

@@ -16,13 +16,12 @@ from scvi import REGISTRY_KEYS
 from scvi.module.base import BaseModuleClass, LossOutput
 from torch import Tensor
 
-from scdiffgen._batch import parts_from_batch
-from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
 from scdiffgen.diffusion import row_sums
-from scdiffgen.nn import ConditionOptions, NetworkSize, withhold
+from scdiffgen.nn import ConditionOptions, NetworkSize
 
 from ._batch import counts_from_batch
-from ._denoiser import ConditionedDenoiser, Conditions, InterventionKind
+from ._denoiser import ConditionedDenoiser, InterventionKind
 
 Predictor = Callable[..., Any]
 """A network whose conditions are bound; what it takes and returns is between it and its process."""
@@ -102,19 +101,19 @@ class DiffusionModule(BaseModuleClass):
         """Everything that is trained."""
 
     @abstractmethod
-    def initialise(self, batches: Iterable[tuple[Any, Conditions]]) -> None:
+    def initialise(self, batches: Iterable[tuple[Any, Conditions[Tensor]]]) -> None:
         """Take what the process must know of the cells before its first training, from CSR counts and conditions."""
 
     @abstractmethod
-    def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
+    def loss(self, counts: Tensor, conditions: Conditions[Tensor]) -> LossOutput:
         """Training loss of CSR counts ``(cells, genes)``, conditions withheld at random."""
 
     @abstractmethod
-    def validation_loss(self, counts: Tensor, conditions: Conditions, generator: torch.Generator) -> LossOutput:
+    def validation_loss(self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
         """The same of the averaged network, nothing withheld, at the given randomness."""
 
     @abstractmethod
-    def bind(self, conditions: Conditions, n_cells: int, effect_scale: float) -> Predictor:
+    def bind(self, conditions: Conditions[Tensor], n_cells: int, effect_scale: float) -> Predictor:
         """The averaged network under given conditions, effects of interventions multiplied."""
 
     @abstractmethod
@@ -131,8 +130,8 @@ class DiffusionModule(BaseModuleClass):
     def counterfactual(
         self,
         counts: Tensor,
-        own: Conditions,
-        asked: Conditions,
+        own: Conditions[Tensor],
+        asked: Conditions[Tensor],
         *,
         keep: float | None,
         guidance_scale: float | Mapping[str, float] = 1.0,
@@ -145,15 +144,15 @@ class DiffusionModule(BaseModuleClass):
         """
 
     @abstractmethod
-    def expression(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """Expected expression ``(cells, genes)`` of whole cells, in shares that sum to 1."""
 
     @abstractmethod
-    def tokens(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """Tokens ``(cells, tokens, dim)`` of whole cells."""
 
     @abstractmethod
-    def hidden(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def hidden(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """What each token of whole cells says to the genes: ``(cells, tokens, readout_dim)``."""
 
     @abstractmethod
@@ -167,22 +166,22 @@ class DiffusionModule(BaseModuleClass):
         """Whether the first tokens were trained to matter most."""
         return self.size.nested_tokens
 
-    def withheld(self, conditions: Conditions) -> tuple[Conditions, Tensor | None]:
+    def withheld(self, conditions: Conditions[Tensor]) -> tuple[Conditions, Tensor | None]:
         """Withhold conditions at random, and say which cells effects may learn from ``(cells,)``; ``None`` is all.
 
         They are those whose identity is not withheld: among the others, treated and untreated cells differ by what
         types they are, too.
         """
         identity = self.denoiser.embed.names
-        fewer = withhold(conditions, self.withhold_rate, together=identity)
-        complete = [fewer[name].told == conditions[name].told for name in identity if name in conditions]
+        fewer = conditions.drop(self.withhold_rate, together=identity)
+        complete = [fewer[name].given == conditions[name].given for name in identity if name in conditions]
         return fewer, torch.stack(complete).all(0) if complete else None
 
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Any, dict[str, Parts[Tensor]]]:
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Any, Conditions[Tensor]]:
         """CSR counts ``(cells, genes)`` (or what was computed of them) and conditions, on the module's device."""
         device = self.denoiser.not_told.device  # scvi-tools' property walks all parameters
         tensors = {key: tensor.to(device) for key, tensor in batch.items()}
-        return counts_from_batch(tensors, self.count_keys), parts_from_batch(tensors, self.specs)
+        return counts_from_batch(tensors, self.count_keys), conditions_from_batch(tensors, self.specs)
 
     def stages(self) -> tuple[float, ...]:
         """Shares of the epochs that the stages of training take; most processes have one."""
@@ -198,7 +197,7 @@ class DiffusionModule(BaseModuleClass):
     @torch.no_grad()
     def generate(
         self,
-        conditions: Conditions,
+        conditions: Conditions[Tensor],
         library: Tensor,
         *,
         guidance_scale: float | Mapping[str, float] = 1.0,
@@ -212,8 +211,8 @@ class DiffusionModule(BaseModuleClass):
     @torch.no_grad()
     def interpolate(
         self,
-        start: Conditions,
-        end: Conditions,
+        start: Conditions[Tensor],
+        end: Conditions[Tensor],
         fraction: float,
         library: Tensor,
         *,
@@ -226,7 +225,7 @@ class DiffusionModule(BaseModuleClass):
         return self.draw(between, library, n_steps=n_steps, generator=generator)
 
     def predictor(
-        self, conditions: Conditions, n_cells: int, guidance_scale: float | Mapping[str, float] = 1.0
+        self, conditions: Conditions[Tensor], n_cells: int, guidance_scale: float | Mapping[str, float] = 1.0
     ) -> Predictor:
         """Bind conditions, with guidance by one scale for all of them or one for each.
 
@@ -241,10 +240,10 @@ class DiffusionModule(BaseModuleClass):
             scales = [(tuple(identity), guidance_scale)] if identity else []
         effect_scale = self.effect_scale(guidance_scale)
         guided = {name for names, _ in scales for name in names}
-        rest = {name: parts for name, parts in conditions.items() if name not in guided}
-        told = [self.bind({**rest, **{n: conditions[n] for n in names}}, n_cells, effect_scale) for names, _ in scales]
-        untold = self.bind(rest, n_cells, effect_scale)
-        return self.guide(untold, told, [scale for _, scale in scales]) if told else untold
+        rest = conditions.without(guided)
+        conditional = [self.bind(rest.replace(conditions.only(names)), n_cells, effect_scale) for names, _ in scales]
+        unconditional = self.bind(rest, n_cells, effect_scale)
+        return self.guide(unconditional, conditional, [scale for _, scale in scales]) if conditional else unconditional
 
     def effect_scale(self, guidance_scale: float | Mapping[str, float]) -> float:
         """Factor of the effects of interventions."""

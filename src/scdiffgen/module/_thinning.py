@@ -8,7 +8,7 @@ import torch
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen._conditions import ConditionSpec
+from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import (
     MoleculePredictor,
     Thinned,
@@ -26,10 +26,7 @@ from scdiffgen.diffusion import (
 from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize
 
 from ._batch import gene_frequencies
-from ._carried import Carried, carried_to
-from ._context_regression import LEAST_RATIO, POWER
-from ._denoiser import Conditions, Denoiser, InterventionKind
-from ._measured_responses import MeasuredResponses
+from ._denoiser import Denoiser, InterventionKind
 from ._process import DiffusionModule
 
 N_READINGS, N_READ = 8, 4
@@ -42,8 +39,6 @@ class ThinningModule(DiffusionModule):
     process = "thinning"
     denoiser: Denoiser
     ema_denoiser: Denoiser
-    measured: MeasuredResponses | None = None
-    """What training cells show, for cells that are generated under treatments that no training cell like them had."""
 
     def make_denoiser(
         self,
@@ -57,7 +52,7 @@ class ThinningModule(DiffusionModule):
         """Predict the missing molecules."""
         return Denoiser(n_vars, specs, size, options, intervention, features)
 
-    def initialise(self, batches: Iterable[tuple[Tensor, Conditions]]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         """Start from the average cell to which nothing was done.
 
         What effects add starts at zero: if the base began with the genes of treated cells, it would have to unlearn
@@ -69,7 +64,7 @@ class ThinningModule(DiffusionModule):
         for denoiser in (self.denoiser, self.ema_denoiser):
             denoiser.network.readout.initialise_bias(frequencies)
 
-    def loss(self, counts: Tensor, conditions: Conditions) -> LossOutput:
+    def loss(self, counts: Tensor, conditions: Conditions[Tensor]) -> LossOutput:
         """Training loss of CSR counts ``(cells, genes)``: cross-entropy of the missing molecules, nats per molecule.
 
         Penalties on the read-out, if there are any, are added.
@@ -81,13 +76,15 @@ class ThinningModule(DiffusionModule):
         return loss_output(cross_entropy, penalty=self.denoiser.network.readout.penalty())
 
     @torch.no_grad()
-    def validation_loss(self, counts: Tensor, conditions: Conditions, generator: torch.Generator) -> LossOutput:
+    def validation_loss(self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
         """The same of the averaged network, nothing withheld, at the given randomness."""
         thinned = thin(counts, thinning_levels(self.library(counts), generator), generator)
         return loss_output(molecule_loss(self.ema_denoiser(thinned, conditions), thinned))
 
     @torch.no_grad()
-    def nll_bound(self, counts: Tensor, conditions: Conditions, generator: torch.Generator | None = None) -> Tensor:
+    def nll_bound(
+        self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator | None = None
+    ) -> Tensor:
         """One unbiased draw ``(cells,)`` of the bound on ``-log p(cell | library, conditions)``, in nats."""
         library = self.library(counts)
         uniform = torch.rand(library.shape, generator=generator, device=library.device)
@@ -97,7 +94,7 @@ class ThinningModule(DiffusionModule):
     @torch.no_grad()
     def generate(
         self,
-        conditions: Conditions,
+        conditions: Conditions[Tensor],
         library: Tensor,
         *,
         start: Tensor | None = None,
@@ -105,29 +102,9 @@ class ThinningModule(DiffusionModule):
         n_steps: int,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Grow cells from ``start`` (nothing) to ``library`` ``(cells,)`` molecules: dense ``(cells, genes)``.
-
-        Those that start from nothing, in contexts where a treatment was not measured but elsewhere, are grown untreated
-        and moved as others respond.
-        """
-        name = next((name for name in self.denoiser.effect_names if name in conditions), None)
-        if start is not None or self.measured is None or name is None:
-            predictor = self.predictor(conditions, len(library), guidance_scale)
-            return self.draw(predictor, library, start=start, n_steps=n_steps, generator=generator)
-        parts = conditions[name]
-        untreated = {**conditions, name: parts._replace(mask=torch.zeros_like(parts.mask))}
-        carried = carried_to(
-            self.measured, self.specs, untreated, conditions, n_cells=len(library), unmeasured_only=True
-        )
-        mask = parts.mask & ~carried.known[:, None]
-        grown_as = {**conditions, name: parts._replace(mask=mask)}
-        grown = self.draw(
-            self.predictor(grown_as, len(library), guidance_scale), library, n_steps=n_steps, generator=generator
-        )
-        if not carried.known.any():
-            return grown
-        moved = self.respond(grown.to_sparse_csr(), untreated, carried, self.effect_scale(guidance_scale), generator)
-        return torch.where(carried.known[:, None], moved, grown)
+        """Grow cells from ``start`` (nothing) to ``library`` ``(cells,)`` molecules: dense ``(cells, genes)``."""
+        predictor = self.predictor(conditions, len(library), guidance_scale)
+        return self.draw(predictor, library, start=start, n_steps=n_steps, generator=generator)
 
     def draw(
         self,
@@ -147,8 +124,8 @@ class ThinningModule(DiffusionModule):
     def counterfactual(
         self,
         counts: Tensor,
-        own: Conditions,
-        asked: Conditions,
+        own: Conditions[Tensor],
+        asked: Conditions[Tensor],
         *,
         keep: float | None,
         guidance_scale: float | Mapping[str, float] = 1.0,
@@ -176,8 +153,8 @@ class ThinningModule(DiffusionModule):
     def change(
         self,
         counts: Tensor,
-        own: Conditions,
-        asked: Conditions,
+        own: Conditions[Tensor],
+        asked: Conditions[Tensor],
         guidance_scale: float | Mapping[str, float],
         generator: torch.Generator | None = None,
     ) -> Tensor:
@@ -193,36 +170,6 @@ class ThinningModule(DiffusionModule):
             state = self.keep(counts, share, generator).state.to_dense()
             change += after(state, library).log_prob(state) - before(state, library).log_prob(state)
         return change / N_READINGS
-
-    @torch.no_grad()
-    def respond(
-        self,
-        counts: Tensor,
-        own: Conditions,
-        carried: Carried,
-        scale: float = 1.0,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
-        """Move whole cells as was measured in others.
-
-        What rises does so by the same difference of fourth roots in all cells of a kind, what falls in the same ratio.
-
-        Parameters
-        ----------
-        counts, own
-            CSR counts ``(cells, genes)``, and their conditions.
-        carried
-            How cells of their kind respond.
-        scale
-            Factor of the response.
-        generator
-            Source of randomness.
-        """
-        log_prob = (self.expression(counts, own).log() + carried.log_correction).log_softmax(1)
-        root, change = (POWER * log_prob).exp(), scale * carried.change
-        fallen = root * (1 + change / carried.before).clamp(min=LEAST_RATIO)
-        changed = torch.where(change < 0, fallen, root + change).log() / POWER
-        return self.couple(counts.to_dense(), log_prob, changed - log_prob, generator)
 
     def couple(
         self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: torch.Generator | None = None
@@ -240,7 +187,7 @@ class ThinningModule(DiffusionModule):
         """Guide the distribution of the next molecule, in its logarithm."""
         return guide(unconditional, conditional, scales)
 
-    def bind(self, conditions: Conditions, n_cells: int, effect_scale: float) -> MoleculePredictor:
+    def bind(self, conditions: Conditions[Tensor], n_cells: int, effect_scale: float) -> MoleculePredictor:
         """The averaged network under given conditions, effects of interventions multiplied."""
         denoiser = self.ema_denoiser
         condition = denoiser.embed_conditions(conditions, n_cells)
@@ -256,21 +203,21 @@ class ThinningModule(DiffusionModule):
         return state.sum(1)
 
     @torch.no_grad()
-    def expression(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """Expected expression ``(cells, genes)`` of whole cells: the distribution over genes of one more molecule."""
         library = self.library(counts)
         whole = Thinned(counts, torch.zeros_like(counts.values()), library, library)
         return self.ema_denoiser(whole, conditions).log_prob(counts.to_dense()).exp()
 
     @torch.no_grad()
-    def tokens(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """Tokens ``(cells, tokens, dim)`` of whole cells."""
         library = self.library(counts)
         condition = self.ema_denoiser.embed_conditions(conditions, len(library))
         return self.ema_denoiser.network.tokens(counts, library, library, condition)
 
     @torch.no_grad()
-    def hidden(self, counts: Tensor, conditions: Conditions) -> Tensor:
+    def hidden(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """What each token of whole cells says to the genes: ``(cells, tokens, readout_dim)``."""
         return self.ema_denoiser.network.additive_readout.hidden(self.tokens(counts, conditions))
 

@@ -9,10 +9,11 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
+from scdiffgen.conditions import Conditions
 from scdiffgen.diffusion import Thinned
 from scdiffgen.nn import Attention, CountEncoder, LinearEncoder
 
-from ._denoiser import Conditions, Denoiser
+from ._denoiser import Denoiser
 
 
 class Contributions(NamedTuple):
@@ -25,7 +26,7 @@ class Contributions(NamedTuple):
 
 
 @torch.no_grad()
-def contributions(denoiser: Denoiser, counts: Tensor, conditions: Conditions, genes: Tensor) -> Contributions:
+def contributions(denoiser: Denoiser, counts: Tensor, conditions: Conditions[Tensor], genes: Tensor) -> Contributions:
     """Split the log-rates of some genes in whole cells.
 
     Parameters
@@ -57,7 +58,9 @@ def _centred(scores: Tensor) -> Tensor:
     return scores - scores.mean(1, keepdim=True)
 
 
-def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Conditions, directions: Tensor) -> Tensor:
+def activation_gradient(
+    denoiser: Denoiser, counts: Tensor, conditions: Conditions[Tensor], directions: Tensor
+) -> Tensor:
     """Derivatives of activations after ``log1p(counts)``, summed over whole cells: ``(tokens, genes)``.
 
     Library size and conditions are held. ``directions`` ``(tokens, readout_dim)`` turn what each token says into its
@@ -94,7 +97,7 @@ def _weighing_encoder(denoiser: Denoiser) -> CountEncoder | LinearEncoder:
 
 
 @torch.no_grad()
-def attention_weights(denoiser: Denoiser, thinned: Thinned, conditions: Conditions) -> Tensor:
+def attention_weights(denoiser: Denoiser, thinned: Thinned, conditions: Conditions[Tensor]) -> Tensor:
     """Attention of each token (rows) to each, mean over the heads: ``(layers, cells, tokens, tokens)``."""
     with _recorded(denoiser) as weights:
         denoiser(thinned, conditions)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from scdiffgen.conditions import Conditions
 from scdiffgen.diffusion import (
     SCHEDULES,
     SOLVERS,
@@ -29,7 +30,7 @@ from scdiffgen.diffusion import (
     to_clean,
 )
 
-from ._denoiser import ConditionedDenoiser, Conditions
+from ._denoiser import ConditionedDenoiser
 from ._gaussian_options import GaussianOptions
 from ._process import DiffusionModule
 
@@ -52,7 +53,7 @@ class VectorDenoiser(ConditionedDenoiser):
         level: Tensor,
         library: Tensor,
         condition: Tensor,
-        conditions: Conditions,
+        conditions: Conditions[Tensor],
         effect_scale: float = 1.0,
         teaching: Tensor | None = None,
     ) -> Tensor:
@@ -110,7 +111,7 @@ class VectorDiffusion(DiffusionModule):
         denoiser: VectorDenoiser,
         vector: Tensor,
         library: Tensor,
-        conditions: Conditions,
+        conditions: Conditions[Tensor],
         generator: torch.Generator | None = None,
         teaching: Tensor | None = None,
     ) -> Tensor:
@@ -124,7 +125,7 @@ class VectorDiffusion(DiffusionModule):
         clean = to_clean(predicted, options.prediction, noisy, level)
         return gaussian_loss(clean, vector, error_weight(options.loss_space, options.weighting, level))
 
-    def bind(self, conditions: Conditions, n_cells: int, effect_scale: float) -> VectorPredictor:
+    def bind(self, conditions: Conditions[Tensor], n_cells: int, effect_scale: float) -> VectorPredictor:
         """The averaged network under given conditions, effects of interventions multiplied."""
         denoiser, kind = self.ema_denoiser, self.process_options.prediction
         condition = denoiser.embed_conditions(conditions, n_cells)
@@ -160,8 +161,8 @@ class VectorDiffusion(DiffusionModule):
     def counterfactual(
         self,
         counts: Tensor,
-        own: Conditions,
-        asked: Conditions,
+        own: Conditions[Tensor],
+        asked: Conditions[Tensor],
         *,
         keep: float | None,
         guidance_scale: float | Mapping[str, float] = 1.0,

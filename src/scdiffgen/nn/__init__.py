@@ -2,7 +2,7 @@
 
 from ._autoencoder import LatentKind, TokenAutoencoder
 from ._categories import CategoryKind, TableEmbedding
-from ._conditions import ConditionEmbedder, UniversalCombination, withhold
+from ._conditions import ConditionEmbedder, UniversalCombination
 from ._effects import EffectNetwork
 from ._embedders import ConditionOptions
 from ._encoder import CountEncoder, InputKind, LinearEncoder
@@ -50,5 +50,4 @@ __all__ = [
     "TokenTrunk",
     "UniversalCombination",
     "Urn",
-    "withhold",
 ]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.conditions import Condition, ConditionSpec
 
 from ._embedders import CombinationKind, ConditionOptions, condition_embedder
 from ._features import FeatureEmbedding
 from ._sets import ComponentPooling
 
 
-def clear_padding(parts: Parts[Tensor], dtype: torch.dtype) -> Parts[Tensor]:
+def clear_padding(parts: Condition[Tensor], dtype: torch.dtype) -> Condition[Tensor]:
     """Put zeros wherever a condition is padding or not told, whatever was there.
 
     Parameters
@@ -29,9 +29,9 @@ def clear_padding(parts: Parts[Tensor], dtype: torch.dtype) -> Parts[Tensor]:
     -------
     The same condition; ``mask`` is False also where it is not told.
     """
-    mask = parts.mask & parts.told[:, None]
+    mask = parts.mask & parts.given[:, None]
     values = parts.values.to(dtype).masked_fill(~mask, 0.0)
-    return Parts(ids=parts.ids.masked_fill(~mask, 0), values=values, mask=mask, told=parts.told)
+    return Condition(ids=parts.ids.masked_fill(~mask, 0), values=values, mask=mask, given=parts.given)
 
 
 class ConditionEmbedder(nn.Module):
@@ -56,7 +56,7 @@ class ConditionEmbedder(nn.Module):
     >>> specs = [ConditionSpec("cell_type", "category", n_categories=3), ConditionSpec("age", "number")]
     >>> embed = ConditionEmbedder(specs, 16)
     >>> one = torch.ones(2, 1)
-    >>> age = Parts(ids=one.long() * 0, values=one * 61.0, mask=one.bool(), told=torch.tensor([True, False]))
+    >>> age = Condition(ids=one.long() * 0, values=one * 61.0, mask=one.bool(), given=torch.tensor([True, False]))
     >>> embed({"age": age}, n_cells=2).shape
     torch.Size([2, 2, 16])
     """
@@ -78,7 +78,7 @@ class ConditionEmbedder(nn.Module):
             self.extend_features(name, vectors)
 
     def forward(
-        self, conditions: Mapping[str, Parts[Tensor]], n_cells: int
+        self, conditions: Mapping[str, Condition[Tensor]], n_cells: int
     ) -> Float[Tensor, "{n_cells} n_conditions dim"]:
         """Embed the conditions of some cells.
 
@@ -102,9 +102,9 @@ class ConditionEmbedder(nn.Module):
         """
         for name, parts in conditions.items():
             self._index(name)
-            if len(parts.told) != n_cells:
+            if len(parts.given) != n_cells:
                 raise ValueError(
-                    f"`conditions[{name!r}]` is of {len(parts.told)} cells. Pass one of `n_cells`={n_cells}."
+                    f"`conditions[{name!r}]` is of {len(parts.given)} cells. Pass one of `n_cells`={n_cells}."
                 )
         null = self.null.expand(n_cells, -1, -1)
         vectors = [
@@ -150,9 +150,9 @@ class ConditionEmbedder(nn.Module):
             raise KeyError(f"{name!r} is not a registered condition. Registered are {self.names}.")
         return self.names.index(name)
 
-    def _embed(self, index: int, parts: Parts[Tensor]) -> Float[Tensor, "cells dim"]:
+    def _embed(self, index: int, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         embedder, parts = self.embedders[index], clear_padding(parts, self.null.dtype)
-        told = parts.told if embedder.empty_is_told else parts.mask.any(dim=1)
+        told = parts.given if embedder.empty_is_told else parts.mask.any(dim=1)
         return torch.where(told[:, None], embedder(parts), self.null[index])
 
 
@@ -180,53 +180,3 @@ class UniversalCombination(nn.Module):
     def forward(self, sequence: Float[Tensor, "cells n_conditions dim"]) -> Float[Tensor, "cells dim"]:
         """Combine (cells, conditions, dim) to (cells, dim)."""
         return sequence.sum(dim=1) if self.mlp is None else self.mlp(sequence)
-
-
-def withhold(
-    conditions: Mapping[str, Parts[Tensor]],
-    rate: float,
-    generator: torch.Generator | None = None,
-    *,
-    together: Collection[str] = (),
-) -> dict[str, Parts[Tensor]]:
-    """Withhold each condition from each cell independently: it becomes *not told*.
-
-    From a share ``rate / 2`` of the cells all conditions named in ``together`` are withheld at once, and from the
-    others independently, so often that each is withheld with probability ``rate`` in all.
-
-    Parameters
-    ----------
-    conditions
-        The parts of each condition by name.
-    rate
-        Probability of withholding a condition, in [0, 1].
-    generator
-        Source of randomness, on any device.
-    together
-        Names of conditions that are also withheld all at once, if there are several.
-
-    Returns
-    -------
-    The same parts with fewer cells told.
-
-    Raises
-    ------
-    ValueError
-        If ``rate`` is not a probability.
-    """
-    if not 0 <= rate <= 1:
-        raise ValueError(f"`rate` is {rate}, but it is a probability. Pass a number between 0 and 1.")
-    joint = [name for name in conditions if name in together]
-    joint_rate = rate / 2 if len(joint) > 1 else 0.0
-    single_rate = (rate - joint_rate) / (1 - joint_rate)
-
-    def kept(told: Tensor, rate: float) -> Tensor:
-        device = told.device if generator is None else generator.device
-        return (torch.rand(told.shape, generator=generator, device=device) >= rate).to(told.device)
-
-    joint_kept = kept(conditions[joint[0]].told, joint_rate) if joint_rate else None
-    remaining = {}
-    for name, parts in conditions.items():
-        told = parts.told & kept(parts.told, single_rate if name in joint else rate)
-        remaining[name] = parts._replace(told=told & joint_kept if joint_kept is not None and name in joint else told)
-    return remaining

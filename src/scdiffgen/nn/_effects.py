@@ -17,7 +17,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from scdiffgen._conditions import ConditionSpec, Parts
+from scdiffgen.conditions import Condition, ConditionSpec
 
 from ._conditions import clear_padding
 from ._embedders import ConditionOptions, embed_parts
@@ -78,7 +78,7 @@ class EffectNetwork(nn.Module):
         )
         self.interaction_weights = nn.Parameter(torch.zeros(n_hidden, n_genes)) if spec.n_slots > 1 else None
 
-    def forward(self, state: Tensor, level: Tensor, library: Tensor, parts: Parts[Tensor]) -> Tensor:
+    def forward(self, state: Tensor, level: Tensor, library: Tensor, parts: Condition[Tensor]) -> Tensor:
         """Scores ``(cells, genes)`` to add; exactly zero where there is no intervention, or none is told.
 
         Parameters
@@ -114,7 +114,7 @@ class EffectNetwork(nn.Module):
         heard = hidden(rows, product, gate)
         return scores + heard @ self.interaction_weights[: heard.shape[1]]
 
-    def summary(self, parts: Parts[Tensor]) -> Tensor:
+    def summary(self, parts: Condition[Tensor]) -> Tensor:
         """Sum of the embedded interventions of each cell, weighted by dose: ``(cells, conditioning_dim)``."""
         parts = clear_padding(parts, self.gene_weights.dtype)
         return (self.embed(parts) * self.gates(parts)[..., None]).sum(1)
@@ -150,7 +150,7 @@ class EffectNetwork(nn.Module):
             raise ValueError("The interventions were registered without feature vectors, so they cannot be extended.")
         return tables[0]
 
-    def gates(self, parts: Parts[Tensor]) -> Tensor:
+    def gates(self, parts: Condition[Tensor]) -> Tensor:
         """How much of its full effect each intervention has at its dose ``(cells, slots)``, in [0, 1)."""
         if self.half_dose is None:
             return parts.mask.to(self.gene_weights.dtype)

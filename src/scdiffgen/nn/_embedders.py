@@ -9,7 +9,7 @@ from typing import Literal
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from scdiffgen._conditions import ConditionSpec, NumberTransform, Parts
+from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
 
 from ._categories import CATEGORY_EMBEDDINGS, CategoryKind, TableEmbedding, category_embedding
 from ._features import FeatureEmbedding
@@ -69,7 +69,7 @@ class CategoryEmbedder(nn.Module):
         super().__init__()
         self.categories = categories
 
-    def forward(self, parts: Parts[Tensor]) -> Float[Tensor, "cells dim"]:
+    def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         """Embed the label of each cell."""
         return self.categories(parts.ids[:, 0])
 
@@ -94,7 +94,7 @@ class NumberEmbedder(nn.Module):
         self.transform = transform
         self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
-    def forward(self, parts: Parts[Tensor]) -> Float[Tensor, "cells dim"]:
+    def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         """Embed the number of each cell."""
         return self.mlp(self.embedding(self.transform(parts.values[:, 0])))
 
@@ -120,7 +120,7 @@ class HierarchyEmbedder(nn.Module):
         if isinstance(categories, TableEmbedding):
             nn.init.zeros_(categories.weight)
 
-    def forward(self, parts: Parts[Tensor]) -> Float[Tensor, "cells dim"]:
+    def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         """Embed the path of each cell."""
         return self.categories(parts.ids).masked_fill(~parts.mask[..., None], 0.0).sum(dim=1)
 
@@ -143,7 +143,7 @@ def embed_parts(spec: ConditionSpec, dim: int, options: ConditionOptions) -> Par
 def condition_embedder(
     spec: ConditionSpec, dim: int, options: ConditionOptions
 ) -> CategoryEmbedder | NumberEmbedder | SetEmbedder | HierarchyEmbedder:
-    """Make the embedder of one condition: ``Parts`` to ``(cells, dim)``.
+    """Make the embedder of one condition: ``Condition`` to ``(cells, dim)``.
 
     A set whose parts are of several kinds (``spec.components``) is embedded kind by kind instead of pooled.
 

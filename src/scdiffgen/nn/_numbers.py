@@ -1,7 +1,7 @@
 """Number embeddings: a number of order one becomes a vector.
 
 Every embedding maps ``(...)`` to ``(..., dim)``. It expects numbers that a stated transform
-(:class:`scdiffgen._conditions.NumberTransform`) has brought to order one, and is defined for every number: zero and
+(:class:`scdiffgen.conditions.NumberTransform`) has brought to order one, and is defined for every number: zero and
 negative values are values like any other, and magnitudes beyond ``LARGEST`` count as ``LARGEST``.
 """
 

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from scdiffgen._conditions import NumberTransform, Parts
+from scdiffgen.conditions import Condition, NumberTransform
 
 from ._numbers import NumberEmbedding
 
@@ -32,7 +32,7 @@ class PartEmbedding(nn.Module):
         self.categories = categories
         self.dim = dim
 
-    def forward(self, parts: Parts[Tensor]) -> Float[Tensor, "cells slots dim"]:
+    def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells slots dim"]:
         """Embed all slots; what it makes of empty ones is not to be looked at."""
         return self.categories(parts.ids)
 
@@ -59,7 +59,7 @@ class DosedPartEmbedding(PartEmbedding):
         self.no_dose = nn.Parameter(torch.randn(dim) * dim**-0.5)
         self.join = nn.Sequential(nn.Linear(2 * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
-    def forward(self, parts: Parts[Tensor]) -> Float[Tensor, "cells slots dim"]:
+    def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells slots dim"]:
         """Embed all slots; what it makes of empty ones is not to be looked at."""
         what, given = self.categories(parts.ids), ~parts.values.isnan()
         dose = self.dose(self.transform(parts.values.nan_to_num(nan=0.0)))
@@ -84,7 +84,9 @@ class MeanPooling(nn.Module):
         super().__init__()
         self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
-    def forward(self, vectors: Float[Tensor, "cells slots dim"], parts: Parts[Tensor]) -> Float[Tensor, "cells dim"]:
+    def forward(
+        self, vectors: Float[Tensor, "cells slots dim"], parts: Condition[Tensor]
+    ) -> Float[Tensor, "cells dim"]:
         """Pool the vectors of the parts; an empty set is finite."""
         mask = parts.mask[..., None]
         pooled = (vectors * self._weights(vectors, mask)).masked_fill(~mask, 0.0).sum(dim=1)
@@ -150,7 +152,9 @@ class ComponentPooling(nn.Module):
         """Append the components, known ones, of further categories."""
         self.components = torch.cat([self.components, self.components.new_tensor(components)])
 
-    def forward(self, vectors: Float[Tensor, "cells slots dim"], parts: Parts[Tensor]) -> Float[Tensor, "cells dim"]:
+    def forward(
+        self, vectors: Float[Tensor, "cells slots dim"], parts: Condition[Tensor]
+    ) -> Float[Tensor, "cells dim"]:
         """Pool the vectors of the parts by component."""
         mask = parts.mask[..., None]
         component = self.components[parts.ids][..., None]
@@ -185,7 +189,7 @@ class SetEmbedder(nn.Module):
         self.pooling = pooling
         self.control = nn.Parameter(torch.randn(parts.dim) * parts.dim**-0.5)
 
-    def forward(self, parts: Parts[Tensor]) -> Float[Tensor, "cells dim"]:
+    def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         """Embed the sets of some cells, padding cleared."""
         pooled = self.pooling(self.parts(parts), parts)
         return torch.where(parts.mask.any(dim=1, keepdim=True), pooled, self.control)

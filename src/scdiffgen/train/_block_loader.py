@@ -17,7 +17,7 @@ from scvi.data._utils import registry_key_to_default_dtype, scipy_to_torch_spars
 from scvi.dataloaders import AnnDataLoader
 from torch import Tensor
 
-from scdiffgen._constants import REGISTRY_KEYS
+from scdiffgen._registry_keys import REGISTRY_KEYS
 
 BLOCK_SIZE = 256
 N_BLOCKS = 64

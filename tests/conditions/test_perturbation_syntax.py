@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scdiffgen.data import PerturbationSyntax
+from scdiffgen.conditions import PerturbationSyntax
 
 SYNTAX = PerturbationSyntax(control=("ctrl", "non+targeting"))
 

@@ -1,4 +1,4 @@
-"""What a user asks for, as one table: a row for each kind of cell, a column for each condition."""
+"""A user's request as one table: a row for each kind of cell, a column for each condition."""
 
 from __future__ import annotations
 
@@ -8,42 +8,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import pandas as pd
 
-from scdiffgen.data._messages import listed
+from scdiffgen._messages import listed
 
 N_CELLS = "n_cells"
 
-Conditions: TypeAlias = Mapping[str, Any] | pd.DataFrame | None
+Request: TypeAlias = Mapping[str, Any] | pd.DataFrame | None
 
 
-def condition_table(conditions: Conditions, n_cells: int | None = None) -> pd.DataFrame:
-    """Bring what a user asks for in the form of a table.
-
-    Parameters
-    ----------
-    conditions
-        A value for each condition, by its name; or a table with a column for each condition and a row for each kind of
-        cell, which may have a column ``"n_cells"``; or None, which tells nothing. What is left out, NaN or None is not
-        told.
-    n_cells
-        Number of cells of each row; None for one, or for what the column ``"n_cells"`` says.
-
-    Returns
-    -------
-    The table, rows numbered from 0, with a column ``"n_cells"`` of int64.
-
-    Raises
-    ------
-    TypeError
-        If ``conditions`` is none of these.
-    ValueError
-        If a number of cells is no positive integer or is given twice, or the table has no rows or a column twice.
-
-    Examples
-    --------
-    >>> condition_table({"cell_type": "B cells", "perturbation": "FOXO1"}, n_cells=100)
-      cell_type perturbation  n_cells
-    0   B cells        FOXO1      100
-    """
+def request_table(conditions: Request, n_cells: int | None = None) -> pd.DataFrame:
+    """A request as a table, rows numbered from 0, with a column ``"n_cells"``; NaN or None is missing."""
     table = _as_frame(conditions)
     if N_CELLS in table and n_cells is not None:
         raise ValueError(f"`n_cells={n_cells!r}` and a column 'n_cells' are both given. Give one of them.")
@@ -56,7 +29,7 @@ def condition_table(conditions: Conditions, n_cells: int | None = None) -> pd.Da
     return table
 
 
-def _as_frame(conditions: Conditions) -> pd.DataFrame:
+def _as_frame(conditions: Request) -> pd.DataFrame:
     if conditions is None:
         return pd.DataFrame(index=range(1))
     if isinstance(conditions, Mapping):

@@ -1,4 +1,4 @@
-"""How many molecules of a kind a cell has, told from its molecules of other kinds: a regression on the tokens."""
+"""How many molecules of a modality a cell has, predicted from its other modalities: a regression on the tokens."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ PENALTIES = np.logspace(-2, 5, 8)
 class LibraryFromTokens(NamedTuple):
     """Logarithm of the library sizes as a linear function of the tokens, with normal residuals."""
 
-    weights: np.ndarray  # (features, kinds)
-    intercept: np.ndarray  # (kinds,)
-    residual_sd: np.ndarray  # (kinds,)
+    weights: np.ndarray  # (features, modalities)
+    intercept: np.ndarray  # (modalities,)
+    residual_sd: np.ndarray  # (modalities,)
 
     def mean(self, features: np.ndarray) -> np.ndarray:
-        """Expected library sizes ``(cells, kinds)``."""
+        """Expected library sizes ``(cells, modalities)``."""
         return np.maximum(np.exp(self._log(features) + self.residual_sd**2 / 2), 1)
 
     def sample(self, features: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw whole numbers of molecules ``(cells, kinds)``, at least 1."""
+        """Draw whole numbers of molecules ``(cells, modalities)``, at least 1."""
         log_sizes = self._log(features)
         noise = rng.standard_normal(log_sizes.shape) * self.residual_sd
         return np.maximum(np.exp(log_sizes + noise).round(), 1)
@@ -32,21 +32,9 @@ class LibraryFromTokens(NamedTuple):
 
 
 def library_from_tokens(features: np.ndarray, library: np.ndarray) -> LibraryFromTokens:
-    """Regress on principal components, with the penalty that predicts left-out cells best.
+    """Regress library sizes ``(cells, modalities)`` on principal components of the tokens ``(cells, features)``.
 
-    Parameters
-    ----------
-    features
-        Tokens of cells ``(cells, features)``, of which some kinds were read.
-    library
-        Library sizes of the other kinds ``(cells, kinds)``, all positive.
-
-    Examples
-    --------
-    >>> tokens = np.random.default_rng(0).normal(size=(500, 3))
-    >>> model = library_from_tokens(tokens, np.exp(5 + tokens[:, :1]))
-    >>> model.mean(np.array([[1.0, 0.0, 0.0]])).round()
-    array([[403.]])
+    With the penalty that predicts left-out cells best; all sizes are positive.
     """
     from sklearn.decomposition import PCA
     from sklearn.linear_model import RidgeCV

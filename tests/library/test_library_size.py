@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from parts import category, chosen, number
 
-from scdiffgen._conditions import ConditionSpec, Parts
-from scdiffgen.module import LibrarySizeModel, condition_codes
+from scdiffgen.conditions import Code, Condition, Conditions, ConditionSpec
+from scdiffgen.library import LibrarySizeModel
 
-NOT_TOLD, ABSENT = -1, -2
+NOT_TOLD, ABSENT = Code.MISSING, Code.ABSENT
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -165,8 +165,8 @@ SPECS = (
 )
 
 
-def as_arrays(conditions: dict[str, Parts]) -> dict[str, Parts[np.ndarray]]:
-    return {name: Parts(*(tensor.numpy() for tensor in parts)) for name, parts in conditions.items()}
+def as_arrays(conditions: dict[str, Condition]) -> dict[str, Condition[np.ndarray]]:
+    return {name: Condition(*(tensor.numpy() for tensor in parts)) for name, parts in conditions.items()}
 
 
 def test_every_kind_of_condition_has_its_codes() -> None:
@@ -179,14 +179,14 @@ def test_every_kind_of_condition_has_its_codes() -> None:
         }
     )
     expected = [[2, 1, 4, 0, 2], [NOT_TOLD, 1, ABSENT, ABSENT, ABSENT], [0, *[NOT_TOLD] * 4]]
-    np.testing.assert_array_equal(condition_codes(conditions, SPECS, 3), expected)
+    np.testing.assert_array_equal(Conditions(conditions, 3).codes(SPECS), expected)
 
 
 def test_a_condition_left_out_is_not_told() -> None:
-    codes = condition_codes(as_arrays({"cell_type": category([1, 0])}), SPECS, 2)
+    codes = Conditions(as_arrays({"cell_type": category([1, 0])}), 2).codes(SPECS)
     np.testing.assert_array_equal(codes, [[1, *[NOT_TOLD] * 4], [0, *[NOT_TOLD] * 4]])
 
 
 def test_numbers_alone_make_no_codes() -> None:
-    assert condition_codes({}, [SPECS[2]], 4).shape == (4, 0)
-    assert condition_codes({}, [], 4).shape == (4, 0)
+    assert Conditions({}, 4).codes([SPECS[2]]).shape == (4, 0)
+    assert Conditions({}, 4).codes([]).shape == (4, 0)

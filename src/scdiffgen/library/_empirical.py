@@ -13,45 +13,23 @@ parts, and what was never measured at all by 1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from scdiffgen._conditions import ConditionSpec, Parts
-
-NOT_TOLD, ABSENT = -1, -2
+from scdiffgen.conditions import Code, backoff_levels, group_by_row, have_exactly
 
 
 @dataclass(frozen=True)
 class LibrarySizeModel:
-    """Empirical library sizes per condition, smoothed, with back-off to coarser groups.
+    """Empirical library sizes ``(cells,)`` per condition, smoothed, with back-off to coarser groups.
 
     A cell's library size is that of a random training cell under the same conditions, times a log-normal factor that
     keeps the group's variance (the smoothed bootstrap). Where fewer than ``min_cells`` training cells match, they are
     those of control cells of the same identity, changed as the interventions change it in other identities; and where
     these are too few, the last condition of the identity is let go, then the one before it, until enough match; with
-    none left, all training cells do.
-
-    Parameters
-    ----------
-    library
-        Library sizes of the training cells ``(cells,)``.
-    codes
-        Categories of the training cells ``(cells, conditions)``, the most telling condition first, as of
-        :func:`condition_codes`.
-    min_cells
-        Smallest group that is trusted.
-    n_interventions
-        Number of last columns of ``codes`` that are the interventions of a cell, a set; the others are its identity.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scdiffgen.module import LibrarySizeModel
-    >>> sizes = LibrarySizeModel(np.repeat([100.0, 900.0], 50), np.repeat([[0], [1]], 50, axis=0))
-    >>> bool(sizes.sample(np.array([[1], [1]]), np.random.default_rng(0)).mean() > 500)
-    True
+    none left, all training cells do. The last ``n_interventions`` columns of ``codes`` (:meth:`Conditions.codes`, the
+    most telling condition first) are the interventions of a cell, a set; the others are its identity.
     """
 
     library: np.ndarray
@@ -60,39 +38,20 @@ class LibrarySizeModel:
     n_interventions: int = 0
 
     def sample(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw library sizes.
+        """Draw whole numbers of molecules ``(cells,)``, at least 1, given the codes of the cells to sample.
 
-        Parameters
-        ----------
-        codes
-            The same of the cells to generate; of interventions there may be more columns.
-        rng
-            Source of randomness.
-
-        Returns
-        -------
-        Whole numbers of molecules ``(cells,)``, at least 1.
+        Of interventions these may have more columns.
         """
         drawn = np.empty(len(codes))
-        for group, rows in alike(codes):
+        for group, rows in group_by_row(codes):
             drawn[rows] = _smoothed_bootstrap(np.log(self.library[self.matching(group)]), len(rows), rng)
             drawn[rows] += self.log_factor(group)
         return np.maximum(np.exp(drawn).round(), 1)
 
     def rows_like(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw a training cell that stands for the conditions of each cell.
-
-        Parameters
-        ----------
-        codes, rng
-            As of :meth:`sample`.
-
-        Returns
-        -------
-        Rows of the training cells ``(cells,)``.
-        """
+        """Draw a training cell ``(cells,)`` that stands for the conditions of each cell."""
         drawn = np.empty(len(codes), dtype=np.int64)
-        for group, rows in alike(codes):
+        for group, rows in group_by_row(codes):
             drawn[rows] = rng.choice(self.matching(group), len(rows))
         return drawn
 
@@ -120,12 +79,12 @@ class LibrarySizeModel:
         return self.codes.shape[1] - self.n_interventions
 
     def _asks_interventions(self, group: np.ndarray) -> bool:
-        return bool((group[self._n_identity :] != NOT_TOLD).any())
+        return bool((group[self._n_identity :] != Code.MISSING).any())
 
     def _measured(self, group: np.ndarray) -> np.ndarray:
-        """Rows of the training cells under all of the conditions that ``group`` tells."""
-        told = np.flatnonzero(group[: self._n_identity] != NOT_TOLD)
-        same = (self.codes[:, told] == group[told]).all(1)
+        """Rows of the training cells under all of the conditions that ``group`` gives."""
+        given = np.flatnonzero(group[: self._n_identity] != Code.MISSING)
+        same = (self.codes[:, given] == group[given]).all(1)
         if self._asks_interventions(group):
             parts = group[self._n_identity :]
             same &= self._treated(parts[parts >= 0])
@@ -142,8 +101,8 @@ class LibrarySizeModel:
 
     def _same_identity(self, group: np.ndarray, among: np.ndarray) -> np.ndarray:
         """Rows of the training cells ``among`` these that have the identity of ``group``, after back-off."""
-        told = np.flatnonzero(group[: self._n_identity] != NOT_TOLD)
-        for columns in fewer_and_fewer(told):
+        given = np.flatnonzero(group[: self._n_identity] != Code.MISSING)
+        for columns in backoff_levels(given):
             rows = np.flatnonzero((self.codes[:, columns] == group[columns]).all(1) & among)
             if len(rows) >= self.min_cells:
                 return rows
@@ -152,15 +111,15 @@ class LibrarySizeModel:
     def _difference(self, group: np.ndarray, parts: np.ndarray) -> float | None:
         """Mean difference of log library sizes between cells with these interventions and controls, over identities.
 
-        Identities differ in the conditions that ``group`` tells, of which the last are let go until some identity has
+        Identities differ in the conditions that ``group`` gives, of which the last are let go until some identity has
         enough cells of both; None if not even all identities together have.
         """
         treated, controls = self._treated(parts), self._controls()
         if treated.sum() < self.min_cells:
             return None
         log_library = np.log(self.library)
-        told = np.flatnonzero(group[: self._n_identity] != NOT_TOLD)
-        for columns in fewer_and_fewer(told):
+        given = np.flatnonzero(group[: self._n_identity] != Code.MISSING)
+        for columns in backoff_levels(given):
             _, identity = np.unique(self.codes[:, columns], axis=0, return_inverse=True)
             n_of, mean_of = zip(
                 *(_means(log_library, identity.ravel(), which) for which in (treated, controls)), strict=True
@@ -169,17 +128,6 @@ class LibrarySizeModel:
             if both.any():
                 return float((mean_of[0] - mean_of[1])[both].mean())
         return None
-
-
-def fewer_and_fewer(conditions: np.ndarray) -> Iterator[np.ndarray]:
-    """All of the conditions that are told, and fewer and fewer: the last ones are let go first, until none is left."""
-    return (conditions[:n_kept] for n_kept in range(len(conditions), -1, -1))
-
-
-def have_exactly(slots: np.ndarray, parts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Which rows of codes of interventions ``(rows, slots)`` are these ones, in any order; none is a control."""
-    n_parts, n_shared = (slots >= 0).sum(1), np.isin(slots, parts).sum(1)
-    return (slots != NOT_TOLD).any(1) & (n_parts == len(parts)) & (n_shared == len(parts))
 
 
 def _means(values: np.ndarray, group_of: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -195,38 +143,3 @@ def _smoothed_bootstrap(values: np.ndarray, size: int, rng: np.random.Generator)
     bandwidth = 1.06 * len(values) ** -0.2
     resampled = rng.choice(values, size) - mean
     return mean + (resampled + bandwidth * spread * rng.standard_normal(size)) / np.sqrt(1 + bandwidth**2)
-
-
-def alike(codes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Distinct rows of ``codes`` ``(cells, conditions)``, and the cells of each."""
-    groups, group_of = np.unique(codes, axis=0, return_inverse=True)
-    for index, group in enumerate(groups):
-        yield group, np.flatnonzero(group_of.ravel() == index)
-
-
-def condition_codes(
-    conditions: Mapping[str, Parts[np.ndarray]], specs: Sequence[ConditionSpec], n_cells: int
-) -> np.ndarray:
-    """Categories of some cells under every registered condition, for :class:`LibrarySizeModel`.
-
-    Parameters
-    ----------
-    conditions
-        Conditions by name; one left out is not told.
-    specs
-        The registered conditions, interventions last; numbers are no categories and are left out.
-    n_cells
-        Number of cells.
-
-    Returns
-    -------
-    Codes ``(cells, slots of all conditions)``: -1 is not told, -2 is told to be absent.
-    """
-    columns = [np.zeros((n_cells, 0), dtype=np.int64)]
-    for spec in specs:
-        if spec.kind != "number" and spec.name in conditions:
-            ids, _, mask, told = conditions[spec.name]
-            columns.append(np.where(told[:, None], np.where(mask, ids, ABSENT), NOT_TOLD))
-        elif spec.kind != "number":
-            columns.append(np.full((n_cells, spec.n_slots), NOT_TOLD))
-    return np.concatenate(columns, axis=1)

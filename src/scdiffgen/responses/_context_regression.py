@@ -30,16 +30,9 @@ class Change(NamedTuple):
 
 
 def context_regression(untreated: np.ndarray, treated: np.ndarray, here: int, both: np.ndarray) -> Change:
-    """Change of one context, from those with ``both`` kinds of cells.
+    """Change of the context ``here``, from those with ``both`` treated and untreated cells.
 
-    Parameters
-    ----------
-    untreated, treated
-        Total counts ``(contexts, genes)``.
-    here
-        The context.
-    both
-        The contexts that were measured.
+    ``untreated`` and ``treated`` are total counts ``(contexts, genes)``.
     """
     if here in both:
         both = np.array([here])
@@ -67,22 +60,10 @@ def shrunk(change: Change) -> np.ndarray:
 
 
 def _bandwidth(distances: np.ndarray, changes: np.ndarray, roots: np.ndarray, after: np.ndarray) -> float:
-    """The bandwidth with which contexts predict each other best.
+    """The bandwidth with which contexts predict each other best, from squared distances ``(contexts, contexts)``.
 
-    Parameters
-    ----------
-    distances
-        Squared distances ``(contexts, contexts)``.
-    changes
-        Their changes ``(contexts, genes)``, of fourth roots.
-    roots
-        Fourth roots of their untreated shares.
-    after
-        Their treated shares.
-
-    Returns
-    -------
     The one of least error: Hellinger's distance, squared, of predicted to real shares, over that without a change.
+    ``changes`` and ``roots`` are of fourth roots, of all shares and of untreated ones, ``after`` are treated shares.
     """
     apart = distances + np.diag(np.full(len(distances), np.inf))
     no_change = _hellinger(responded(roots, np.zeros_like(roots)), after)

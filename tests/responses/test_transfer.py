@@ -1,4 +1,4 @@
-"""Responses carried over: exact where contexts agree, those of like contexts where they do not."""
+"""Transferred responses: exact where contexts agree, those of like contexts where they do not."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 from scdiffgen.metrics import dose_shift
-from scdiffgen.module import Groups, MeasuredResponses, distinct_groups, in_frequent_treatments
-from scdiffgen.module._feature_regression import PENALTIES
+from scdiffgen.responses import Pseudobulks, ResponseTransfer, TreatmentCodes, distinct_groups, in_frequent_treatments
+from scdiffgen.responses._feature_regression import PENALTIES
 
 NONE, TREATED, OTHER = -2, 5, 6
 SIZE = 1e9  # molecules of a group: so many that nothing is left to chance
@@ -22,7 +22,7 @@ def shares(rng: np.random.Generator, n_genes: int = 40) -> np.ndarray:
     return rng.dirichlet(np.full(n_genes, 5.0))
 
 
-def measured(groups: dict[tuple[int, int], np.ndarray], expected: dict | None = None, **others) -> MeasuredResponses:
+def measured(groups: dict[tuple[int, int], np.ndarray], expected: dict | None = None, **others) -> ResponseTransfer:
     """Groups of 50 cells: shares by identity and intervention."""
     counts = SIZE * np.stack(list(groups.values()))
     of_model = SIZE * np.stack([(expected or {}).get(key, share) for key, share in groups.items()])
@@ -31,11 +31,12 @@ def measured(groups: dict[tuple[int, int], np.ndarray], expected: dict | None = 
 
 def responses(
     codes: np.ndarray, counts: np.ndarray, expected: np.ndarray | None = None, n_slots: int = 1, **others
-) -> MeasuredResponses:
+) -> ResponseTransfer:
     """Groups of 50 cells, no doses."""
     doses = (codes[:, -n_slots:] >= 0).astype(float)
     n_cells = np.full(len(codes), 50)
-    return MeasuredResponses(codes, doses, n_cells, counts, counts if expected is None else expected, **others)
+    bulks = Pseudobulks(codes, doses, n_cells, counts, counts if expected is None else expected)
+    return ResponseTransfer(bulks, **others)
 
 
 def of(*parts: int) -> dict[int, float]:
@@ -43,8 +44,8 @@ def of(*parts: int) -> dict[int, float]:
     return dict.fromkeys(parts, 1.0)
 
 
-def predicted(model: MeasuredResponses, untreated: np.ndarray, identity: int, asked: list[int]) -> np.ndarray:
-    response = model.carried([identity], own={}, asked=of(*asked))
+def predicted(model: ResponseTransfer, untreated: np.ndarray, identity: int, asked: list[int]) -> np.ndarray:
+    response = model.response([identity], source={}, target=of(*asked))
     assert response is not None
     changed = (untreated**0.25 + response.change) ** 4
     return changed / changed.sum()
@@ -72,7 +73,7 @@ def test_a_response_that_all_contexts_share_is_found(seed: int, n_contexts: int)
                 genes, 1 - genes.sum()
             )  # one gene has whatever makes the shares sum to 1
     del groups[n_contexts, TREATED]
-    found = measured(groups).carried([n_contexts], own={}, asked=of(TREATED))
+    found = measured(groups).response([n_contexts], source={}, target=of(TREATED))
     assert found is not None
     np.testing.assert_allclose(found.change[:40], change, atol=1e-4)
 
@@ -95,27 +96,27 @@ def test_back_to_untreated_and_forth_is_no_change() -> None:
     model = measured(
         {(i, state): shares(rng) for i in range(4) for state in (NONE, TREATED, OTHER) if (i, state) != (3, OTHER)}
     )
-    there, back = (model.carried([3], own, asked) for own, asked in (({}, of(OTHER)), (of(OTHER), {})))
+    there, back = (model.response([3], own, asked) for own, asked in (({}, of(OTHER)), (of(OTHER), {})))
     np.testing.assert_allclose(there.change, -back.change)
-    between = model.carried([3], of(TREATED), of(OTHER)).change
-    np.testing.assert_allclose(between, there.change - model.carried([3], {}, of(TREATED)).change)
+    between = model.response([3], of(TREATED), of(OTHER)).change
+    np.testing.assert_allclose(between, there.change - model.response([3], {}, of(TREATED)).change)
 
 
-def test_a_combination_is_carried_over_whole_and_is_not_the_sum_of_its_parts() -> None:
+def test_a_combination_is_transferred_whole_and_is_not_the_sum_of_its_parts() -> None:
     rng = np.random.default_rng(3)
     codes = np.array([[0, NONE, NONE], [0, TREATED, NONE], [0, OTHER, NONE], [0, OTHER, TREATED], [1, NONE, NONE]])
     counts = SIZE * np.stack([shares(rng) for _ in codes])
     model = responses(codes, counts, n_slots=2)
-    both = model.carried([1], {}, of(OTHER, TREATED))
-    np.testing.assert_array_equal(both.change, model.carried([1], {}, of(TREATED, OTHER)).change)
+    both = model.response([1], {}, of(OTHER, TREATED))
+    np.testing.assert_array_equal(both.change, model.response([1], {}, of(TREATED, OTHER)).change)
     np.testing.assert_allclose(predicted(model, counts[0] / SIZE, 0, [OTHER, TREATED]), counts[3] / SIZE, rtol=1e-2)
-    assert model.carried([0], {}, of(TREATED, 9)) is None
+    assert model.response([0], {}, of(TREATED, 9)) is None
 
 
 def test_groups_do_not_depend_on_the_order_of_interventions() -> None:
     codes = np.array([[0, 5, 6], [0, 6, 5], [0, 6, 5], [0, -2, 5], [0, 5, -2]])
     doses = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [0.0, 3.0], [3.0, 0.0]])
-    groups, of_cells = distinct_groups(Groups(codes, doses))
+    groups, of_cells = distinct_groups(TreatmentCodes(codes, doses))
     assert len(groups.codes) == 3 and of_cells[0] == of_cells[1] != of_cells[2] and of_cells[3] == of_cells[4]
     assert groups.codes[of_cells[2]].tolist() == [0, 6, 5] and groups.doses[of_cells[2]].tolist() == [1.0, 2.0]
 
@@ -124,7 +125,7 @@ def test_treatments_of_few_cells_are_told_from_others() -> None:
     codes = np.array([[0, NONE, NONE], [1, NONE, NONE], [0, 5, NONE], [1, 5, NONE], [1, 5, NONE], [0, 6, 5]])
     doses = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [2.0, 0.0], [1.0, 1.0]])
     n_cells = np.array([1, 1, 12, 8, 19, 20])
-    frequent = in_frequent_treatments(Groups(codes, doses), n_cells, least=20)
+    frequent = in_frequent_treatments(TreatmentCodes(codes, doses), n_cells, least=20)
     assert frequent.tolist() == [True, True, True, True, False, True]
 
 
@@ -134,7 +135,7 @@ def test_chance_makes_hardly_a_response() -> None:
     share, size = shares(rng, 500), 20_000
     counts = rng.multinomial(size, share, 2).astype(float)
     model = responses(np.array([[0, NONE], [0, TREATED]]), counts)
-    change = model.carried([0], {}, of(TREATED)).change
+    change = model.response([0], {}, of(TREATED)).change
     raw = np.diff((counts / size + 1 / size) ** 0.25, axis=0)[0]
     assert (change**2).sum() < 0.4 * (raw**2).sum()
 
@@ -142,9 +143,9 @@ def test_chance_makes_hardly_a_response() -> None:
 def test_the_network_is_asked_where_too_few_cells_were_measured() -> None:
     rng = np.random.default_rng(4)
     groups = {(0, NONE): shares(rng), (0, TREATED): shares(rng), (1, NONE): shares(rng)}
-    assert measured(groups).carried([1], {}, of(TREATED)) is not None
-    assert measured(groups, min_cells=51).carried([1], {}, of(TREATED)) is None
-    assert measured(groups).carried([1], {}, of(OTHER)) is None
+    assert measured(groups).response([1], {}, of(TREATED)) is not None
+    assert measured(groups, min_cells=51).response([1], {}, of(TREATED)) is None
+    assert measured(groups).response([1], {}, of(OTHER)) is None
 
 
 def test_conditions_are_let_go_from_the_last_one() -> None:
@@ -154,7 +155,7 @@ def test_conditions_are_let_go_from_the_last_one() -> None:
     codes = np.array([[0, 0, NONE], [0, 1, TREATED], [1, 0, NONE], [1, 1, TREATED]])
     counts = SIZE * np.stack([before, after, shares(rng), shares(rng)])
     model = responses(codes, counts)
-    change = model.carried([0, 0], {}, of(TREATED)).change
+    change = model.response([0, 0], {}, of(TREATED)).change
     np.testing.assert_allclose((before**0.25 + change) ** 4, after, rtol=1e-2)
 
 
@@ -162,7 +163,7 @@ def test_what_the_network_expects_is_corrected_to_what_there_is() -> None:
     rng = np.random.default_rng(6)
     real, expected = shares(rng), shares(rng)
     model = measured({(0, NONE): real, (0, TREATED): shares(rng)}, {(0, NONE): expected})
-    correction = model.carried([0], {}, of(TREATED)).log_correction
+    correction = model.response([0], {}, of(TREATED)).log_correction
     np.testing.assert_allclose(expected * np.exp(correction), real, rtol=1e-4)
 
 
@@ -174,39 +175,38 @@ def test_unequal_numbers_of_cells_make_no_response(n_molecules: float) -> None:
     share /= share.sum()
     counts = np.stack([rng.multinomial(int(100 * n_molecules), share), rng.multinomial(int(n_molecules), share)])
     model = responses(np.array([[0, NONE], [0, TREATED]]), counts)
-    change = model.carried([0], {}, of(TREATED)).change
+    change = model.response([0], {}, of(TREATED)).change
     assert abs(change[40:].mean()) < 0.15 * n_molecules**-0.25
 
 
 DOSES = (0.1, 1.0, 10.0)
 
 
-def dosed(rng: np.random.Generator, levels: tuple[float, ...] = DOSES) -> MeasuredResponses:
+def dosed(rng: np.random.Generator, levels: tuple[float, ...] = DOSES) -> ResponseTransfer:
     """Two contexts, of which the first had an intervention at some doses."""
     codes = np.array([[0, NONE], [1, NONE], *([0, TREATED] for _ in levels)])
     counts = SIZE * np.stack([shares(rng) for _ in codes])
-    return MeasuredResponses(
-        codes, np.array([[0.0], [0.0], *([d] for d in levels)]), np.full(len(codes), 50), counts, counts
-    )
+    doses = np.array([[0.0], [0.0], *([d] for d in levels)])
+    return ResponseTransfer(Pseudobulks(codes, doses, np.full(len(codes), 50), counts, counts))
 
 
 def test_a_dose_that_was_measured_is_as_measured() -> None:
     model = dosed(np.random.default_rng(9))
     for row, dose in enumerate(DOSES, start=2):
-        change = model.carried([0], {}, {TREATED: dose}).change
-        roots = (model.counts[[0, row]] / SIZE) ** 0.25
+        change = model.response([0], {}, {TREATED: dose}).change
+        roots = (model.bulks.counts[[0, row]] / SIZE) ** 0.25
         np.testing.assert_allclose(change, roots[1] - roots[0], atol=1e-4)
 
 
 def test_between_doses_a_response_is_as_the_baseline_of_the_field_has_it() -> None:
     """The shift of mean expression that is interpolated in log dose, here of fourth roots."""
     model = dosed(np.random.default_rng(10))
-    known = np.stack([model.carried([1], {}, {TREATED: dose}).change for dose in DOSES])
+    known = np.stack([model.response([1], {}, {TREATED: dose}).change for dose in DOSES])
     for dose in (0.03, 0.5, 3.0, 10.0, 1e4):
-        found = model.carried([1], {}, {TREATED: dose})
+        found = model.response([1], {}, {TREATED: dose})
         assert found.source == "measured"
         np.testing.assert_allclose(found.change, dose_shift(dose, DOSES, known), rtol=1e-3, atol=1e-6)
-    assert model.carried([1], {}, {TREATED: 1.0, OTHER: 1.0}) is None
+    assert model.response([1], {}, {TREATED: 1.0, OTHER: 1.0}) is None
 
 
 @pytest.mark.parametrize("informative", [True, False])
@@ -220,10 +220,10 @@ def test_a_perturbation_never_measured_is_like_others_by_its_features(informativ
     after /= after.sum(1, keepdims=True)
     codes = np.array([[0, NONE], *([0, part] for part in range(29))])
     model = responses(codes, SIZE * np.vstack([before, after[:29]]), features=features)
-    found = model.carried([0], {}, of(29))
+    found = model.response([0], {}, of(29))
     assert found.source == "features"
 
-    changes = np.stack([model.carried([0], {}, of(part)).change for part in range(29)])
+    changes = np.stack([model.response([0], {}, of(part)).change for part in range(29)])
     scale = features[:29].var(0).sum()
     fits = [Ridge(alpha=p * scale) if np.isfinite(p) else DummyRegressor() for p in PENALTIES]
     left_out = [cross_val_predict(fit, features[:29], changes, cv=LeaveOneOut()) for fit in fits]
@@ -239,5 +239,5 @@ def test_without_features_or_with_few_others_the_network_is_asked() -> None:
     rng = np.random.default_rng(12)
     codes = np.array([[0, NONE], [0, 0], [0, 1]])
     counts = SIZE * np.stack([shares(rng) for _ in codes])
-    assert responses(codes, counts).carried([0], {}, of(2)) is None
-    assert responses(codes, counts, features=rng.normal(size=(4, 2))).carried([0], {}, of(3)) is None
+    assert responses(codes, counts).response([0], {}, of(2)) is None
+    assert responses(codes, counts, features=rng.normal(size=(4, 2))).response([0], {}, of(3)) is None

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pandas as pd
 
+from scdiffgen._messages import and_others
 from scdiffgen.data._columns import entries_of, obs_column, raise_if_missing
-from scdiffgen.data._messages import and_others
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from anndata import AnnData
 
-    from scdiffgen.data._perturbations import PerturbationSyntax, Treatment
+    from scdiffgen.conditions import PerturbationSyntax, Treatment
 
 
 class Treatments(NamedTuple):
@@ -115,7 +115,7 @@ def read_treatments(
     Examples
     --------
     >>> import anndata as ad
-    >>> from scdiffgen.data._perturbations import PerturbationSyntax
+    >>> from scdiffgen.conditions import PerturbationSyntax
     >>> cells = ad.AnnData(np.ones((2, 1)), obs=pd.DataFrame({"guide": ["B+A", "control"]}, index=["x", "y"]))
     >>> read_treatments(cells, ["guide"], [], PerturbationSyntax()).distinct
     [{'A': nan, 'B': nan}, {}]
@@ -158,7 +158,7 @@ def names_by_column(adata: AnnData, columns: Sequence[str], syntax: Perturbation
     Examples
     --------
     >>> import anndata as ad
-    >>> from scdiffgen.data._perturbations import PerturbationSyntax
+    >>> from scdiffgen.conditions import PerturbationSyntax
     >>> obs = pd.DataFrame({"gene": ["KLF1", None], "drug": ["control", "drugA"]}, index=["x", "y"])
     >>> names_by_column(ad.AnnData(np.ones((2, 1)), obs=obs), ["gene", "drug"], PerturbationSyntax())
     [{'KLF1'}, {'drugA'}]

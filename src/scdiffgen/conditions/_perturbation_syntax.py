@@ -13,30 +13,14 @@ from typing import Any
 
 import pandas as pd
 
-from scdiffgen.data._messages import counted, listed
+from scdiffgen._messages import counted, listed
 
 Treatment = dict[str, float]
 
 
 @dataclass(frozen=True)
 class PerturbationSyntax:
-    """How perturbations are written.
-
-    Parameters
-    ----------
-    control
-        Names that stand for "nothing was done".
-    separator
-        What stands between the parts of a combination, and between their doses.
-
-    Examples
-    --------
-    >>> syntax = PerturbationSyntax(control=("ctrl",))
-    >>> syntax.parse("KLF1+BAK1+ctrl", "0.5+2.0")
-    {'BAK1': 2.0, 'KLF1': 0.5}
-    >>> syntax.parse("ctrl")
-    {}
-    """
+    """How perturbations are written: names for "nothing was done", and what stands between the parts."""
 
     control: tuple[str, ...] = ("control",)
     separator: str = "+"
@@ -48,24 +32,10 @@ class PerturbationSyntax:
             raise ValueError(f"`perturbation_sep` must be a visible character, got {self.separator!r}.")
 
     def parse(self, text: Any, dose: Any = None) -> Treatment:
-        """Bring one entry in canonical form.
+        """Doses by name of ``"A"``, ``"A+B"`` or a control, NaN without a dose.
 
-        Parameters
-        ----------
-        text
-            ``"A"``, ``"A+B"`` or a control; the order does not matter, and controls in a combination are dropped.
-        dose
-            A number, ``"0.5+2.0"`` in the order of the text, or a mapping from names to numbers; None for none.
-
-        Returns
-        -------
-        Doses by name, sorted by name; NaN without a dose; empty for a control.
-
-        Raises
-        ------
-        ValueError
-            If a part is empty or occurs twice, a dose is negative, infinite, no number or that of a control, or there
-            are not as many doses as parts.
+        ``dose`` is a number, ``"0.5+2.0"`` in the order of the text, a mapping from names to numbers, or None. The
+        order of the parts does not matter, and controls in a combination are dropped.
         """
         names = self._split(text)
         if "" in names and "" not in self.control:
@@ -75,29 +45,7 @@ class PerturbationSyntax:
         return self._canonical(names, self._aligned(self._split_doses(dose), names))
 
     def combine(self, names: Sequence[Any], doses: Sequence[Any]) -> Treatment:
-        """Bring an entry in canonical form whose parts stand in a column each.
-
-        Parameters
-        ----------
-        names
-            A name, a control or, for no part, None or an empty text in each column.
-        doses
-            The dose in each column; None for none.
-
-        Returns
-        -------
-        Doses by name, sorted by name; NaN without a dose; empty for a control.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`parse`, and if a name holds the separator or a dose has no name.
-
-        Examples
-        --------
-        >>> PerturbationSyntax(control=("DMSO",)).combine(["drug2", "drug1"], [0.5, 2.0])
-        {'drug1': 2.0, 'drug2': 0.5}
-        """
+        """The same of an entry whose parts stand in a column each; None or an empty text is no part."""
         given_names, given_doses = [], []
         for name, dose in zip(names, doses, strict=True):
             value = _number(dose)
@@ -117,43 +65,11 @@ class PerturbationSyntax:
         return self._canonical(given_names, given_doses)
 
     def name(self, treatment: Treatment) -> str:
-        """The canonical text of a treatment.
-
-        Parameters
-        ----------
-        treatment
-            Its canonical form.
-
-        Returns
-        -------
-        The names with the separator between them; the first control's name if there is none.
-
-        Examples
-        --------
-        >>> PerturbationSyntax().name({"A": 1.0, "B": 2.0})
-        'A+B'
-        """
+        """The names with the separator between them; the first control's name if there is none."""
         return self.separator.join(treatment) if treatment else self.control[0]
 
     def align(self, text: Any, doses: Mapping[Any, Any]) -> str:
-        """Doses that are given by name as text, in the order of the perturbations.
-
-        Parameters
-        ----------
-        text
-            A perturbation, as in :meth:`parse`.
-        doses
-            A mapping from its parts to their doses.
-
-        Returns
-        -------
-        The doses of the parts that are no controls, with the separator between them.
-
-        Examples
-        --------
-        >>> PerturbationSyntax().align("B+A", {"A": 1.0, "B": 0.5})
-        '0.5+1.0'
-        """
+        """Doses that are given by name as text, in the order of the perturbations that are no controls."""
         treated = [name for name in self._split(text) if name not in self.control]
         return self.separator.join(map(str, _doses_by_name(treated, doses, self.control)))
 
@@ -215,7 +131,7 @@ def _number(dose: Any) -> float:
 
 def _doses_by_name(names: Sequence[str], doses: Mapping[Any, Any], control: Sequence[str]) -> list[float]:
     by_name = {str(name).strip(): _number(dose) for name, dose in doses.items()}
-    strangers = [name for name in by_name if name not in names and name not in control]
-    if strangers:
-        raise ValueError(f"a dose is given of {listed(strangers)}, but the perturbation is {listed(names)}")
+    unknown = [name for name in by_name if name not in names and name not in control]
+    if unknown:
+        raise ValueError(f"a dose is given of {listed(unknown)}, but the perturbation is {listed(names)}")
     return [by_name.get(name, math.nan) for name in names]

@@ -8,32 +8,32 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scdiffgen.data import condition_table
+from scdiffgen.conditions import request_table
 
 
 def test_a_mapping_is_one_row_and_may_hold_a_mapping() -> None:
-    table = condition_table({"cell_type": "B", "guide": "A+B", "dose": {"A": 1.0, "B": 0.5}}, n_cells=7)
+    table = request_table({"cell_type": "B", "guide": "A+B", "dose": {"A": 1.0, "B": 0.5}}, n_cells=7)
     assert len(table) == 1
     assert table.loc[0].to_dict() == {"cell_type": "B", "guide": "A+B", "dose": {"A": 1.0, "B": 0.5}, "n_cells": 7}
 
 
 def test_none_tells_nothing() -> None:
-    pd.testing.assert_frame_equal(condition_table(None, n_cells=3), pd.DataFrame({"n_cells": [3]}))
-    pd.testing.assert_frame_equal(condition_table(None), pd.DataFrame({"n_cells": [1]}))
-    pd.testing.assert_frame_equal(condition_table({}), pd.DataFrame({"n_cells": [1]}))
+    pd.testing.assert_frame_equal(request_table(None, n_cells=3), pd.DataFrame({"n_cells": [3]}))
+    pd.testing.assert_frame_equal(request_table(None), pd.DataFrame({"n_cells": [1]}))
+    pd.testing.assert_frame_equal(request_table({}), pd.DataFrame({"n_cells": [1]}))
 
 
 def test_a_table_keeps_its_rows_and_is_not_changed() -> None:
     asked = pd.DataFrame({"cell_type": ["B", "T", "B"]}, index=["x", "y", "z"])
     before = asked.copy()
-    assert condition_table(asked, n_cells=np.int64(4))["n_cells"].tolist() == [4, 4, 4]
-    assert condition_table(asked)["n_cells"].tolist() == [1, 1, 1]
-    assert condition_table(asked).index.tolist() == [0, 1, 2]
+    assert request_table(asked, n_cells=np.int64(4))["n_cells"].tolist() == [4, 4, 4]
+    assert request_table(asked)["n_cells"].tolist() == [1, 1, 1]
+    assert request_table(asked).index.tolist() == [0, 1, 2]
     pd.testing.assert_frame_equal(asked, before)
 
 
 def test_numbers_of_cells_in_the_table() -> None:
-    table = condition_table(pd.DataFrame({"cell_type": ["B", "T"], "n_cells": [2.0, 5.0]}))
+    table = request_table(pd.DataFrame({"cell_type": ["B", "T"], "n_cells": [2.0, 5.0]}))
     assert table["n_cells"].dtype == np.int64
     assert table["n_cells"].tolist() == [2, 5]
 
@@ -41,9 +41,9 @@ def test_numbers_of_cells_in_the_table() -> None:
 @pytest.mark.parametrize("n_cells", [0, -1, 2.5, "3", True, np.nan, np.inf])
 def test_what_is_no_number_of_cells_is_named(n_cells: Any) -> None:
     with pytest.raises(ValueError, match="`n_cells` must be a positive integer, got"):
-        condition_table({"cell_type": "B"}, n_cells=n_cells)
+        request_table({"cell_type": "B"}, n_cells=n_cells)
     with pytest.raises(ValueError, match="`n_cells` must be a positive integer, got"):
-        condition_table(pd.DataFrame({"n_cells": [1, n_cells]}, dtype=object))
+        request_table(pd.DataFrame({"n_cells": [1, n_cells]}, dtype=object))
 
 
 @pytest.mark.parametrize(
@@ -58,4 +58,4 @@ def test_what_is_no_number_of_cells_is_named(n_cells: Any) -> None:
 )
 def test_other_forms_are_refused(conditions: Any, n_cells: int, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        condition_table(conditions, n_cells)
+        request_table(conditions, n_cells)

@@ -19,21 +19,8 @@ MIN_PERTURBATIONS = 3
 def feature_weights(known: np.ndarray, asked: np.ndarray, changes: np.ndarray) -> np.ndarray:
     """Weights of the responses to measured perturbations, whose sum is the response to another; they add up to 1.
 
-    Parameters
-    ----------
-    known
-        Features of measured perturbations ``(perturbations, features)``, at least two.
-    asked
-        Features of the other one ``(features,)``.
-    changes
-        Responses to the measured ones ``(perturbations, genes)``.
-
-    Examples
-    --------
-    >>> known, changes = np.array([[0.0], [1.0], [2.0], [4.0]]), np.array([[0.0], [10.0], [20.0], [40.0]])
-    >>> weights = feature_weights(known, np.array([3.0]), changes)
-    >>> round(float(weights.sum()), 6), bool(25 < (weights @ changes).item() < 31)
-    (1.0, True)
+    Features are ``known`` ``(perturbations, features)`` and ``asked`` ``(features,)``, responses to the measured ones
+    ``changes`` ``(perturbations, genes)``.
     """
     centre = known.mean(0)
     features, response = known - centre, changes - changes.mean(0)

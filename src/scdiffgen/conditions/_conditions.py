@@ -1,0 +1,197 @@
+"""The conditions of some cells, from a user's request and the registered cells to the network and back.
+
+Every condition of a cell, whatever its kind, is a padded set of parts ``(id, value)``:
+
+========== ============================ ==================== =====================
+kind       ids                          values               slots
+========== ============================ ==================== =====================
+category   one                          unused               1
+number     0                            the number itself    1
+set        one per perturbation         its dose, if any     largest set seen
+hierarchy  the path from root to leaf   unused               number of levels
+========== ============================ ==================== =====================
+
+Three things stay distinct: *padding* (``mask`` is False), *missing* (``given`` is False for the whole condition) and
+*absent* (given, and no part is there: the cell is known to be a control). A value of NaN on a part that is present
+means "no dose given", which is not dose 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Generic, NamedTuple, TypeVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ._spec import ConditionSpec
+
+Array = TypeVar("Array", np.ndarray, Tensor)
+
+
+class Code(IntEnum):
+    """What stands in place of a category where there is none."""
+
+    MISSING = -1  # not given
+    ABSENT = -2  # given, and no part in this slot: of a control, or below the end of a path
+
+
+class Condition(NamedTuple, Generic[Array]):
+    """One condition of some cells: NumPy arrays beside the data, tensors in the networks."""
+
+    ids: Array  # (cells, slots) int64; 0 where masked
+    values: Array  # (cells, slots) float32, untransformed; NaN is "no dose given"; 0 where masked or unused
+    mask: Array  # (cells, slots) bool; False is padding
+    given: Array  # (cells,) bool; False is missing: whatever ids, values and mask hold is not looked at
+
+    def take(self, rows: Array) -> Condition[Array]:
+        """Some rows, in any order, also several times."""
+        return Condition(*(array[rows] for array in self))
+
+    def widened(self: Condition[np.ndarray], n_slots: int) -> Condition[np.ndarray]:
+        """The same with more slots, which are padding."""
+        more = ((0, 0), (0, n_slots - self.ids.shape[1]))
+        return Condition(np.pad(self.ids, more), np.pad(self.values, more), np.pad(self.mask, more), self.given)
+
+
+class Conditions(Mapping[str, Condition[Array]]):
+    """Conditions of some cells by name; it does not change, its methods return others."""
+
+    def __init__(self, by_name: Mapping[str, Condition[Array]], n_cells: int) -> None:
+        self._by_name = dict(by_name)
+        self.n_cells = n_cells
+
+    def __getitem__(self, name: str) -> Condition[Array]:
+        return self._by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        """Number of conditions."""
+        return len(self._by_name)
+
+    def __repr__(self) -> str:
+        return f"Conditions of {self.n_cells} cells: {', '.join(self._by_name) or 'none'}"
+
+    @classmethod
+    def concatenate(cls, batches: Sequence[Conditions[np.ndarray]]) -> Conditions[np.ndarray]:
+        """Conditions of several sets of cells, one below the other; all have the same names."""
+        by_name = {
+            name: Condition(
+                *(np.concatenate(arrays) for arrays in zip(*(batch[name] for batch in batches), strict=True))
+            )
+            for name in batches[0]
+        }
+        return Conditions(by_name, sum(batch.n_cells for batch in batches))
+
+    def take(self, rows: Array) -> Conditions[Array]:
+        """Conditions of some rows, in any order, also several times."""
+        return Conditions({name: condition.take(rows) for name, condition in self.items()}, len(rows))
+
+    def replace(self, others: Mapping[str, Condition[Array]]) -> Conditions[Array]:
+        """The same with some conditions replaced, or added."""
+        return Conditions({**self._by_name, **others}, self.n_cells)
+
+    def only(self, names: Collection[str]) -> Conditions[Array]:
+        """Those of these names that are there."""
+        return Conditions({name: condition for name, condition in self.items() if name in names}, self.n_cells)
+
+    def without(self, names: Collection[str]) -> Conditions[Array]:
+        """All but those of these names."""
+        return self.only([name for name in self if name not in names])
+
+    def given_only(self) -> Conditions[Array]:
+        """Conditions that some cell is given."""
+        return self.only([name for name, condition in self.items() if condition.given.any()])
+
+    def to(self: Conditions[np.ndarray], device: torch.device) -> Conditions[Tensor]:
+        """NumPy arrays as tensors on a device."""
+        by_name = {
+            name: Condition(*(torch.from_numpy(np.ascontiguousarray(array)).to(device) for array in condition))
+            for name, condition in self.items()
+        }
+        return Conditions(by_name, self.n_cells)
+
+    def numpy(self: Conditions[Tensor]) -> Conditions[np.ndarray]:
+        """Tensors as NumPy arrays."""
+        by_name = {name: Condition(*(array.cpu().numpy() for array in condition)) for name, condition in self.items()}
+        return Conditions(by_name, self.n_cells)
+
+    def codes(self: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> np.ndarray:
+        """Categories ``(cells, slots of all conditions)`` int64 under every registered condition, to group cells by.
+
+        Numbers are no categories and are left out. Where there is no category, a slot holds a :class:`Code`.
+        """
+        columns = [np.zeros((self.n_cells, 0), dtype=np.int64)]
+        for spec in specs:
+            if spec.is_number:
+                continue
+            if spec.name in self:
+                ids, _, mask, given = self[spec.name]
+                columns.append(np.where(given[:, None], np.where(mask, ids, Code.ABSENT), Code.MISSING))
+            else:
+                columns.append(np.full((self.n_cells, spec.n_slots), Code.MISSING))
+        return np.concatenate(columns, axis=1)
+
+    def complete_from(
+        self: Conditions[np.ndarray], others: Conditions[np.ndarray], rows: np.ndarray, which: Mapping[str, np.ndarray]
+    ) -> Conditions[np.ndarray]:
+        """Take what is missing from row ``rows[i]`` of ``others`` for cell ``i``, of each condition where ``which``."""
+        completed = {}
+        for name, chosen in which.items():
+            here, there = self[name], others[name].take(rows)
+            n_slots = max(here.ids.shape[1], there.ids.shape[1])
+            own, taken = here.widened(n_slots), there.widened(n_slots)
+            stays = (here.given | ~chosen)[:, None]
+            completed[name] = Condition(
+                np.where(stays, own.ids, taken.ids),
+                np.where(stays, own.values, taken.values),
+                np.where(stays, own.mask, taken.mask),
+                here.given | (chosen & taken.given),
+            )
+        return self.replace(completed)
+
+    def drop(
+        self: Conditions[Tensor],
+        rate: float,
+        generator: torch.Generator | None = None,
+        *,
+        together: Collection[str] = (),
+    ) -> Conditions[Tensor]:
+        """Condition dropout: each condition of each cell becomes missing with probability ``rate``.
+
+        From a share ``rate / 2`` of the cells all conditions named in ``together`` (if there are several) are dropped
+        at once, and from the others independently, so often that each is dropped with probability ``rate`` in all.
+        """
+        if not 0 <= rate <= 1:
+            raise ValueError(f"`rate` is {rate}, but it is a probability. Pass a number between 0 and 1.")
+        joint = [name for name in self if name in together]
+        joint_rate = rate / 2 if len(joint) > 1 else 0.0
+        single_rate = (rate - joint_rate) / (1 - joint_rate)
+
+        def kept(given: Tensor, rate: float) -> Tensor:
+            device = given.device if generator is None else generator.device
+            return (torch.rand(given.shape, generator=generator, device=device) >= rate).to(given.device)
+
+        joint_kept = kept(self[joint[0]].given, joint_rate) if joint_rate else None
+        remaining = {}
+        for name, condition in self.items():
+            given = condition.given & kept(condition.given, single_rate if name in joint else rate)
+            if joint_kept is not None and name in joint:
+                given = given & joint_kept
+            remaining[name] = condition._replace(given=given)
+        return Conditions(remaining, self.n_cells)
+
+    def to_plain(self: Conditions[np.ndarray]) -> dict[str, tuple[np.ndarray, ...]]:
+        """Arrays by name, as they are saved with a model."""
+        return {name: tuple(condition) for name, condition in self.items()}
+
+    @classmethod
+    def from_plain(cls, arrays: Mapping[str, Sequence[np.ndarray]], n_cells: int) -> Conditions[np.ndarray]:
+        """Undo :meth:`to_plain`."""
+        return cast(
+            "Conditions[np.ndarray]", cls({name: Condition(*condition) for name, condition in arrays.items()}, n_cells)
+        )

@@ -1,0 +1,97 @@
+"""Transferred responses of minibatches of cells: looked up for their conditions, and applied to their counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from scdiffgen.conditions import Conditions, ConditionSpec
+
+from ._context_regression import LEAST_RATIO, POWER
+from ._transfer import PseudobulkResponse, ResponseTransfer
+from ._treatments import treatment_codes
+
+if TYPE_CHECKING:
+    from scdiffgen.module import ThinningModule
+
+SOURCES = ("network", "measured", "features")
+"""Where a response comes from: the network, cells with the perturbation, or cells with others like it."""
+
+
+class TransferredResponse(NamedTuple):
+    """Responses of some cells; none where the network must be asked."""
+
+    change: Tensor  # of fourth roots of shares (cells, genes)
+    before: Tensor  # fourth roots of the shares of cells of their context, before (cells, genes)
+    log_correction: Tensor  # of the logarithm of the expression that is expected (cells, genes)
+    source: Tensor  # positions among SOURCES (cells,)
+
+    @property
+    def known(self) -> Tensor:
+        """Which cells the network need not be asked for ``(cells,)``."""
+        return self.source > 0
+
+
+@dataclass(frozen=True)
+class ResponseModel:
+    """Responses of cells whose conditions change in interventions only, the last of the registered ones ``specs``."""
+
+    transfer: ResponseTransfer
+    specs: Sequence[ConditionSpec]
+
+    def responses(
+        self, source: Conditions[Tensor], target: Conditions[Tensor], *, unmeasured_only: bool = False
+    ) -> TransferredResponse:
+        """Look up the response of each cell.
+
+        With ``unmeasured_only`` the network is asked for what it has seen: contexts as they were measured, and
+        untreated cells.
+        """
+        before, after = (treatment_codes(conditions.numpy(), self.specs) for conditions in (source, target))
+        n_slots = before.doses.shape[1], after.doses.shape[1]
+        n_identity = before.identity.shape[1]
+        columns = (before.codes, after.slots, before.doses, after.doses)
+        groups, group_of = np.unique(np.hstack(columns), axis=0, return_inverse=True)
+        found: list[PseudobulkResponse | None] = []
+        for group in groups:
+            identity, *sets = np.split(group, n_identity + np.cumsum([0, *n_slots, n_slots[0]]))
+            had, wanted = (
+                {int(part): float(dose) for part, dose in zip(ids, doses, strict=True) if part >= 0}
+                for ids, doses in ((sets[0], sets[2]), (sets[1], sets[3]))
+            )
+            left_out = unmeasured_only and (not wanted or self.transfer.has_measured(identity, wanted))
+            found.append(None if left_out else self.transfer.response(identity, had, wanted))
+        n_genes = self.transfer.bulks.n_genes
+        nothing = np.stack([np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes)])
+        tables = np.stack([nothing if response is None else np.stack(response[:3]) for response in found], axis=1)
+        sources = torch.tensor([SOURCES.index("network" if r is None else r.source) for r in found])
+        device = source[self.specs[-1].name].given.device
+        rows = torch.from_numpy(group_of.ravel()).to(device)
+        change, roots, correction = (torch.from_numpy(table).float().to(device)[rows] for table in tables)
+        return TransferredResponse(change, roots, correction, sources.to(device)[rows])
+
+    @torch.no_grad()
+    def apply(
+        self,
+        module: ThinningModule,
+        counts: Tensor,
+        source: Conditions[Tensor],
+        response: TransferredResponse,
+        scale: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """Move whole cells, CSR ``(cells, genes)``, by ``scale`` times their response: dense counts.
+
+        What rises does so by the same difference of fourth roots in all cells of a context, what falls in the same
+        ratio.
+        """
+        log_prob = (module.expression(counts, source).log() + response.log_correction).log_softmax(1)
+        root, change = (POWER * log_prob).exp(), scale * response.change
+        fallen = root * (1 + change / response.before).clamp(min=LEAST_RATIO)
+        changed = torch.where(change < 0, fallen, root + change).log() / POWER
+        return module.couple(counts.to_dense(), log_prob, changed - log_prob, generator)
