@@ -47,7 +47,7 @@ def perturbation_figure(result: Mapping[str, Any]) -> Figure:
         axis.grid(axis="y", color=PALE, linewidth=0.5)
         axis.set_axisbelow(True)
         tidy(axis, SCORES[name].title)
-    handles = [Line2D([], [], color=LIMIT, label="real cells: the limit")]
+    handles = [Line2D([], [], color=LIMIT, label="real cells: the ceiling")]
     handles += [
         Line2D([], [], marker="o", linestyle="", color=COLOURS[kind], label=name)
         for kind, name in NAMES.items()

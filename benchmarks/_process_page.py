@@ -18,13 +18,13 @@ INTRODUCTION = """\
 # Processes and networks compared
 
 This page is written by `python -m benchmarks.render` from what `python -m benchmarks.processes` measured.
-[Processes](user_guide/processes.md) says what they are, [decision 11](decisions/0011-thinning-by-default.md) what
-follows.
+[Processes](user_guide/processes.md) explains them, [decision 11](decisions/0011-thinning-by-default.md) draws the
+conclusion.
 
 Splits and scores are those of the [benchmarks](benchmarks.md): cells are generated with the labels of held-out cells
-and compared with these. The first contender, the default, is trained for as many epochs as it is by default, or as is
-said. The others are trained for as many (*equal steps*), and once more for as many as take them as long (*equal time*).
-An evaluation is one pass of the network for a batch of cells, so that Heun's steps, which make two, are half as many.
+and compared with these. The first contender, the default, is trained for the default number of epochs, or as stated.
+The others are trained for as many (*equal steps*), and once more for as many as take the same time (*equal time*).
+An evaluation is one pass of the network for a batch of cells. Heun's steps make two each, so there are half as many.
 Only thinning has a likelihood of the counts. Numbers are medians over seeds, with the range where there are several;
 with one thread, seconds are process time, which other work on the machine hardly changes.
 """

@@ -56,12 +56,12 @@ real cells*. Variable genes, principal components, classifiers and models are fi
 method draws cells with the labels of the held-out cells, and these are compared with the held-out cells, in counts per
 10,000 after `log1p`. Numbers are medians over seeds, with the range; a seed changes split, training and drawing.
 
-- *Other real cells* were seen by no method. What they score is the limit.
-- *Independent Poisson* and *shuffled genes* have the right mean, or the right distribution, of each gene of each label,
-  and no relation of the genes. A method that does not beat them has learned no more.
+- *Other real cells* were seen by no method. Their score is the real-versus-real ceiling.
+- *Independent Poisson* and *shuffled genes* are negative controls: they have the right mean, or the right distribution,
+  of each gene of each label, and no relation between genes. A method that does not beat them has learned no more.
 - *scVI* is trained with its defaults; the label is its batch, so that the decoder knows it. Latents are drawn from the
   prior, from a Gaussian fitted to each label, or from the posterior of a real training cell of the label. The last is
-  no generation: it redraws a given cell.
+  no generation: it draws new counts for a given cell.
 
 | score | what it is | best |
 | --- | --- | --- |
@@ -76,25 +76,26 @@ method draws cells with the labels of the held-out cells, and these are compared
 
 Responses are held out as a whole: those of a cell type, to a combination, a gene or a guide, at a time or a dose.
 Predictions start from control cells, never from treated ones, and are compared with one half of the held-out cells; the
-other half, *real_half*, is the limit. Changes are differences of mean expression against real controls.
+other half, *real_half*, is the real-versus-real ceiling. Changes are differences of mean expression against real
+controls.
 
 | score | what it is | best |
 | --- | --- | --- |
 | Pearson of changes | over genes | 1 |
 | weighted MSE | of changes, genes weighted by how clearly they respond | 0 |
-| discrimination | share of the other responses that the prediction is less like than its own | 1 |
+| discrimination | share of the other responses that are less similar to the prediction than its own | 1 |
 | DE overlap | of the genes that change most | 1 |
 | Spearman, slope of fold changes | over responding genes; a slope below 1 is too weak a response | 1 |
 | energy distance, W2, forest AUC | of cells, 30 principal components | 0, as other real cells, 0.5 |
 
 | prediction | what it is |
 | --- | --- |
-| effect: coupled | `predict_perturbation` by default: control cells, moved by the response measured elsewhere |
+| effect: coupled | `predict_perturbation` by default: control cells, moved by the transferred response |
 | effect: coupled, network only | the same with `measured=False` |
-| effect: keep .05 | given control cells thinned to this share of their molecules and grown again (`keep=`) |
+| effect: keep .05 | control cells thinned to this share of their molecules, the others sampled (`keep=`) |
 | effect: generate | cells from their conditions alone, by `generate` |
 | embedding: ... | the same of a model with `intervention="embedding"`, whose treatments are conditions as all others |
-| sinusoidal, fourier, ...: ... | the same of models with this `number_embedding` |
+| sinusoidal, fourier, ...: ... | the same with this `number_embedding`; *carried over*: transferred response |
 | no_change | the control cells |
 | train_mean | control cells and the mean change of all training responses |
 | other_contexts, nearest_context | and the mean change in other cell types, or in the most similar one |
@@ -107,14 +108,14 @@ other half, *real_half*, is the limit. Changes are differences of mean expressio
 *As counts* means that a baseline's mean expression was drawn as molecules. *Seen*, *between* and *beyond* are doses
 that training cells had, between those that they had, and above them.
 
-How readable tokens are is measured on their loadings, as it is on the loadings of other methods, whose programs are
-columns of genes alike. The split stays that of the first seed, so seeds change training and drawing alone; PCA hardly
-depends on them.
+How readable tokens are is measured on their loadings, and in the same way on those of other methods, whose programs
+are columns of genes as well. The split stays that of the first seed, so seeds change training and drawing alone; PCA
+hardly depends on them.
 
 | score | what it is | best |
 | --- | --- | --- |
 | enriched | share of programs with a GO biological process at a false discovery rate of 5 % | far above permuted |
-| enriched, permuted | the same with the names of the genes permuted, mean of permutations | low |
+| enriched, permuted | negative control: the same with the names of the genes permuted, mean of permutations | low |
 | sparsity | Hoyer's measure of the loadings: 0 if all are equal, 1 for a single gene | high |
 | redundancy | mean of each program's largest absolute correlation with another | low |
 | stability | mean absolute correlation of programs matched one to one, between two seeds | 1 |
