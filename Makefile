@@ -40,10 +40,11 @@ matrix-%:
 	.venv-matrix-$*/bin/python -m pip install $(QUIET) $(if $(findstring oldest,$*),--constraint constraints-oldest.txt) --editable '.[test]'; \
 	OMP_NUM_THREADS=1 .venv-matrix-$*/bin/python -m pytest -n 2 --quiet; echo "$*: passed"; fi
 
-lint: $(VENV)/installed-test  ## check style, format and types
+lint: $(VENV)/installed-test  ## check style, format, types and documents
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
+	$(RUN) scripts/check_docs.py
 
 docs: $(VENV)/installed-docs  ## run the tutorials and build the documentation into docs/_build/html; a warning is an error
 	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
