@@ -18,7 +18,7 @@ demo: $(VENV)/installed-eval  ## train on real blood cells, generate new ones, d
 	$(RUN) scripts/demo.py
 
 test: $(VENV)/installed-test lint  ## lint, check types, and run the tests with the examples of the docstrings
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --quiet
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist worksteal --quiet
 
 test-wheel:  ## build the wheel, check its size and contents, and run the tests on it in a clean environment
 	rm -rf dist .venv-wheel
@@ -26,7 +26,7 @@ test-wheel:  ## build the wheel, check its size and contents, and run the tests 
 	.venv-wheel/bin/python -m pip wheel $(QUIET) --no-deps --wheel-dir dist .
 	.venv-wheel/bin/python scripts/check_wheel.py dist/*.whl
 	.venv-wheel/bin/python -m pip install $(QUIET) --constraint constraints.txt "$$(ls dist/*.whl)[test]"
-	OMP_NUM_THREADS=1 .venv-wheel/bin/python -m pytest -n 2 --quiet tests --pyargs scdiffgen
+	OMP_NUM_THREADS=1 .venv-wheel/bin/python -m pytest -n 2 --dist worksteal --quiet tests --pyargs scdiffgen
 
 # each Python with the newest allowed dependencies, and the first one with the oldest
 MATRIX := python3.11-oldest python3.11 python3.12 python3.13
@@ -38,12 +38,13 @@ matrix-%:
 	@if ! $(PYTHON_OF_ROW) --version > /dev/null 2>&1; then echo "$*: not tested, for there is no $(PYTHON_OF_ROW) here"; else \
 	set -e; rm -rf .venv-matrix-$*; $(PYTHON_OF_ROW) -m venv .venv-matrix-$*; \
 	.venv-matrix-$*/bin/python -m pip install $(QUIET) $(if $(findstring oldest,$*),--constraint constraints-oldest.txt) --editable '.[test]'; \
-	OMP_NUM_THREADS=1 .venv-matrix-$*/bin/python -m pytest -n 2 --quiet; echo "$*: passed"; fi
+	OMP_NUM_THREADS=1 .venv-matrix-$*/bin/python -m pytest -n 2 --dist worksteal --quiet; echo "$*: passed"; fi
 
-lint: $(VENV)/installed-test  ## check style, format and types
+lint: $(VENV)/installed-test  ## check style, format, types and documents
 	$(RUN) -m ruff check
 	$(RUN) -m ruff format --check
 	$(RUN) -m mypy
+	$(RUN) scripts/check_docs.py
 
 docs: $(VENV)/installed-docs  ## run the tutorials and build the documentation into docs/_build/html; a warning is an error
 	$(RUN) -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html

@@ -19,9 +19,8 @@ def wheel(folder: Path, files: dict[str, int]) -> Path:
     return path
 
 
-def test_a_good_wheel_passes(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_good_wheel_passes(tmp_path: Path) -> None:
     main([str(wheel(tmp_path, GOOD))])
-    assert capsys.readouterr().out.endswith("a.whl: 0.00 MB\n")
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_imputing_is_scored_protein_by_protein(split: CiteSplit) -> None:
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
 def test_the_quick_run_writes_a_result_that_is_rendered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path,
 ) -> None:
     multimodal.main(["--quick", "--seeds", "0", "--threads", "1", "--output", str(tmp_path)])
     result = read_result(tmp_path / "multimodal-simulated.json")
@@ -65,6 +65,4 @@ def test_the_quick_run_writes_a_result_that_is_rendered(
     assert [row["kind"] for row in result["rows"]] == ["limit", "null", "ours", "redrawn"]
     assert all(value is not None for row in result["rows"] for value in row["scores"].values())
     assert all(len(row["pearson"]) == 10 for row in result["imputation"])
-    section = render.multimodal_section("multimodal-simulated", result, tmp_path)
-    assert "totalVI" in section and "Pearson of imputed protein" in section
-    assert "simulated" in capsys.readouterr().out
+    assert "totalVI" in render.multimodal_section("multimodal-simulated", result, tmp_path)

@@ -15,7 +15,7 @@ from benchmarks._data import KANG, MissingData
 from benchmarks._perturbation_data import CONTEXT, CONTROL, FEATURES_KEY, NORMAN, PAPALEXI, RESPONSE, Fold, Target
 from benchmarks._perturbation_models import seen_cells, start_cells
 from benchmarks._perturbation_settings import QUICK
-from benchmarks._perturbation_table import markdown, summary_of
+from benchmarks._perturbation_table import summary_of
 from benchmarks._perturbation_tasks import TASKS
 from benchmarks._perturbation_time import PACKER, cells_of_both_sides, nearest_cells, time_predictions
 from scipy import sparse
@@ -190,7 +190,6 @@ def test_scores_are_summarised_by_median_over_seeds_then_mean_over_what_was_held
     table = summary_of(rows.assign(pearson_delta=np.nan))
     assert table["c2st_auc"].to_dict() == {"a": 3.0, "b": 0.0}
     assert list(table) == ["c2st_auc"]
-    assert markdown(table).splitlines() == ["| prediction | forest AUC |", "| --- | ---: |", "| a | 3 |", "| b | 0 |"]
 
 
 @pytest.fixture
@@ -201,9 +200,7 @@ def _tiny(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_tiny")
-def test_a_run_writes_all_predictions_and_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_writes_all_predictions_and_can_be_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     perturbation.export("kang", ["B"], tmp_path / "theirs")
     targets = pd.read_csv(tmp_path / "theirs/kang-B-targets.csv")
     assert targets.to_dict("records") == [{RESPONSE: "stim", CONTEXT: "B", "n_cells": CELLS_A_GROUP}]
@@ -224,7 +221,6 @@ def test_a_run_writes_all_predictions_and_can_be_resumed(
     others = {"latent_scvi", "theirs", "no_change", "nearest_context", "real_half"}
     assert set(rows["prediction"]) >= {*ours, *others}
     assert rows["energy_distance"].notna().all()
-    assert "| effect: generate |" in capsys.readouterr().out
 
     monkeypatch.setattr(perturbation, "run_fold", lambda *_, **__: pytest.fail("the fold was done before"))
     perturbation.main([*arguments, "--types", "B", "--models", "effect", "--resume"])

@@ -81,18 +81,15 @@ def test_a_run_goes_on_where_it_stopped_and_settings_are_not_mixed(trained: list
     assert trained == [("thinning", 3)] and len(other["parts"]) == 2
 
 
-def test_the_page_shows_every_contender_and_what_was_not_measured(trained: list, tmp_path: Path) -> None:
+def test_the_page_shows_every_contender(trained: list, tmp_path: Path) -> None:
     run("pbmc68k", "processes", chosen("thinning", DDPM), SETTINGS, tmp_path / "results")
     run("paul15", "networks", {"default": {}}, replace(SETTINGS, equal_time=False), tmp_path / "results")
     (tmp_path / "docs").mkdir()
     page = render_processes(tmp_path / "results", tmp_path / "docs").read_text()
     assert "| thinning |" in page and f"| {DDPM} |" in page and "| default |" in page
-    assert "12 evaluations" in page
     for name in ("processes-pbmc68k", "networks-paul15"):
         assert f"_static/benchmarks/{name}.png" in page
         assert (tmp_path / "docs" / "_static" / "benchmarks" / f"{name}.png").stat().st_size > 10_000
-    assert "Not measured yet: processes on kang, pbmc3k, paul15; networks on kang, pbmc3k, pbmc68k." in page
-    assert f"A thousand evaluations were made for {SETTINGS.n_ancestral} cells alone." in page
 
 
 def test_heuns_two_evaluations_a_step_are_counted() -> None:

@@ -11,6 +11,7 @@ from benchmarks import import_time, render, soak
 from benchmarks._record import read_result
 from benchmarks._tables import import_table, soak_table
 from benchmarks._verdicts import soak_shortcomings
+from verdicts import numbers
 
 
 def memory_of(resident: np.ndarray) -> dict[str, Any]:
@@ -24,28 +25,27 @@ def test_memory_that_rises_first_and_then_stays_is_flat() -> None:
 
 def test_a_leak_is_named_with_its_size() -> None:
     leaking = 900 + 0.5 * np.arange(200)  # medians of the second and the last fifth are 120 calls apart
-    assert soak_shortcomings(memory_of(leaking)) == ["Memory grew by 60 MB over the last 119,400 cells."]
+    (line,) = soak_shortcomings(memory_of(leaking))
+    assert numbers(line) == [60, 119_400]
 
 
-def test_tables_hold_what_was_measured() -> None:
-    assert "| 2,000 | 102 |" in soak_table(memory_of(np.arange(100, 106)))
+def test_memory_is_shown_at_the_cells_that_were_drawn() -> None:
+    rows = [numbers(line) for line in soak_table(memory_of(np.arange(100, 106))).splitlines()]
+    assert [2000, 102] in rows
+
+
+def test_what_imports_cost_beside_scvi_adds_up() -> None:
     table = import_table({"seconds": {"scvi": [5.0, 7.0], "scdiffgen": [0.25, 0.5], "scdiffgen.pl": [0.5, 1.0]}})
-    assert table.splitlines()[2:] == [
-        "| scvi | 6.000 (5.000 to 7.000) |",
-        "| scdiffgen | 0.375 (0.250 to 0.500) |",
-        "| scdiffgen.pl | 0.750 (0.500 to 1.000) |",
-        "| all but scvi | 1.125 (0.750 to 1.500) |",
-    ]
+    assert numbers(table.splitlines()[-1]) == [1.125, 0.75, 1.5]  # median, least and most of what is ours
 
 
 @pytest.mark.skipif(not soak.STATUS.exists(), reason="only Linux tells the memory of a process")
-def test_a_short_run_is_written_and_rendered(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+def test_a_short_run_is_written_and_rendered(tmp_path: Path) -> None:
     soak.main(["--quick", "--threads", "1", "--output", str(tmp_path / "results")])
     import_time.main(["--quick", "--threads", "1", "--output", str(tmp_path / "results")])
     result = read_result(tmp_path / "results" / "soak.json")
     assert result["generated"] == list(range(0, soak.QUICK_CELLS + 1, soak.QUICK_CELLS_A_CALL))
     assert all(100 < resident < 20_000 for resident in result["resident"])
     page = render.render(tmp_path / "results", tmp_path / "docs").read_text()
-    assert "## Memory of a long run\n" in page and "## Import time\n" in page
+    assert "benchmarks/soak.png" in page
     assert (tmp_path / "docs/_static/benchmarks/soak.png").stat().st_size > 1000
-    assert "| 400 |" in capsys.readouterr().out

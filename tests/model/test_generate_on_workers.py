@@ -13,10 +13,12 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from own_process import fork_server
 
 from scdiffgen.model import TokenDiffusion, _chunked_file
 
-distributed = pytest.importorskip("distributed")
+dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
 
 N_CHUNKS = 12
 OPTIONS = {"n_steps": 4, "chunk_size": 10, "silent": True}
@@ -25,10 +27,17 @@ TABLE = pd.DataFrame({"cell_type": ["a", "b"], "n_cells": [50, 10 * N_CHUNKS - 5
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
-    """Two processes of one thread each."""
+    """Two processes of one thread each, forked from one that has imported the package: those that die start quickly."""
+    if not hasattr(os, "fork"):
+        pytest.skip("processes are forked")
     options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
-        client.run(__import__("torch").set_num_threads, 1)
+    method = fork_server().get_start_method()
+    with (
+        dask.config.set({"distributed.worker.multiprocessing-method": method}),
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.run(torch.set_num_threads, 1)
         yield client
 
 
@@ -44,7 +53,6 @@ def test_workers_generate_what_one_process_does(client: Any, small: TokenDiffusi
     assert_same_file(there, here)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
 @pytest.mark.parametrize("n_killed", [1, 2])
 def test_a_worker_that_dies_half_way_changes_nothing(
     n_killed: int, client: Any, small: TokenDiffusion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 import pytest
+from own_process import run_script
 
 from scdiffgen.model import TokenDiffusion
 
@@ -25,15 +24,9 @@ def deaths(tiny: TokenDiffusion, tmp_path_factory: pytest.TempPathFactory) -> di
     """What was found after each death, by how it came."""
     folder = tmp_path_factory.mktemp("killed")
     tiny.save(folder / "trained", save_anndata=True)
-    finished = subprocess.run(
-        [sys.executable, HERE / "killed.py", folder / "work", folder / "trained"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent / "support"), *filter(None, sys.path)])},
-        capture_output=True,
-        text=True,
-    )
-    assert not finished.returncode, finished.stderr[-2000:]
+    printed = run_script(HERE / "killed.py", folder / "work", folder / "trained", folder=folder)
     found = defaultdict(list)
-    for line in finished.stdout.splitlines():
+    for line in printed.splitlines():
         if line.startswith('{"how"'):
             death = json.loads(line)
             found[death.pop("how")].append(death)

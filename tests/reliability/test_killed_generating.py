@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import anndata as ad
 import numpy as np
 import pytest
+from own_process import run_script
 
 from scdiffgen.model import TokenDiffusion
 
@@ -25,14 +24,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="children are fo
 def deaths(tiny: TokenDiffusion, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("killed_generating")
     tiny.save(folder / "trained", save_anndata=True)
-    finished = subprocess.run(
-        [sys.executable, HERE / "killed_generating.py", folder / "work", folder / "trained"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent / "support"), *filter(None, sys.path)])},
-        capture_output=True,
-        text=True,
-    )
-    assert not finished.returncode, finished.stderr[-2000:]
-    return [json.loads(line) for line in finished.stdout.splitlines() if line.startswith("{")]
+    printed = run_script(HERE / "killed_generating.py", folder / "work", folder / "trained", folder=folder)
+    return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
 
 def test_deaths_came_before_the_first_chunk_between_chunks_and_after_the_last(deaths: list[dict[str, Any]]) -> None:

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from own_process import run_script
 
 HERE = Path(__file__).parent
 
-pytestmark = pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="processes need gloo to talk")
+pytestmark = pytest.mark.skipif(
+    not (torch.distributed.is_gloo_available() and hasattr(os, "fork")), reason="processes are forked, and talk by gloo"
+)
 
 
 def run(n_processes: int, folder: Path) -> list[dict[str, Any]]:
     """What each process said."""
-    finished = subprocess.run(
-        [sys.executable, HERE / "distributed_training.py", str(n_processes), folder],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent / "support"), *filter(None, sys.path)])},
-        capture_output=True,
-        text=True,
-    )
-    assert not finished.returncode, finished.stderr[-2000:]
+    run_script(HERE / "distributed_training.py", n_processes, folder, folder=folder)
     return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(n_processes)]
 
 

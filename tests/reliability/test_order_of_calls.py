@@ -1,0 +1,214 @@
+"""Same seed, same result, whatever was called before: every public method after every other one, to the last bit.
+
+In each chain all methods are called once on one freshly loaded model, and over the chains each comes directly after
+each other one. That is stronger than pairs: whatever any earlier call leaves behind shows in some later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pandas as pd
+import pytest
+import scvi
+import torch
+from anndata import AnnData
+from carryover import digest, williams_design
+from mudata import MuData
+from mudata_cells import paired
+from small_cells import QUIET, SMALL, simulated_cells
+
+from scdiffgen.metrics import evaluate
+from scdiffgen.model import TokenDiffusion
+
+FAST = {"n_steps": 2, "seed": 0, "silent": True}
+TREATMENT = {"guide": "B", "dose": 1.0}
+Call = Callable[[TokenDiffusion, Path], Any]
+
+# What each public method is asked, and what is compared. A test asks that none is left out.
+CALLS: dict[str, Call] = {
+    "generate": lambda model, _: model.generate({"cell_type": "b", **TREATMENT}, 6, **FAST),
+    "deepen": lambda model, _: model.deepen(indices=range(6), **FAST),
+    "predict_perturbation": lambda model, _: model.predict_perturbation(None, TREATMENT, indices=range(6), **FAST),
+    "transfer_batch": lambda model, _: model.transfer_batch(None, "y", indices=range(4), **FAST),
+    "get_condition_embedding": lambda model, _: model.get_condition_embedding({"cell_type": "b", **TREATMENT}),
+    "get_nll": lambda model, _: model.get_nll(indices=range(10), n_draws=2, seed=0, silent=True),
+    "get_normalized_expression": lambda model, _: model.get_normalized_expression(indices=range(40), silent=True),
+    "get_latent_representation": lambda model, _: model.get_latent_representation(indices=range(40), silent=True),
+    "get_token_activation": lambda model, _: model.get_token_activation(indices=range(40), silent=True),
+    "get_token_loadings": lambda model, _: model.get_token_loadings(),
+    "get_token_adata": lambda model, _: model.get_token_adata(n_neighbors=None, silent=True),
+    "get_token_attention": lambda model, _: model.get_token_attention(
+        indices=range(4), levels=[0.5], seed=0, silent=True
+    ),
+    "get_var_names": lambda model, _: model.get_var_names(),
+    "hold_tokens": lambda model, _: model.hold_tokens(["token_1"]),
+    "truncate_tokens": lambda model, _: model.truncate_tokens(1),
+    "write_back": lambda model, _: written(model),
+    "save": lambda model, folder: saved(model, folder),
+}
+OF_ONE_MODALITY: dict[str, Call] = {
+    "generate_to": lambda model, folder: model.generate_to(
+        folder / "cells.h5ad", {"cell_type": "b", **TREATMENT}, 6, chunk_size=4, **FAST
+    ),
+    "dose_response": lambda model, _: model.dose_response(None, "B", [1.0], indices=range(4), n_bootstrap=2, **FAST),
+    "interpolate": lambda model, _: model.interpolate(
+        {"cell_type": "a"}, {"cell_type": "b"}, n_points=2, n_cells=2, n_steps=2, seed=0
+    ),
+    "get_token_contributions": lambda model, _: model.get_token_contributions(indices=range(4), silent=True),
+    "get_generation_path": lambda model, _: model.get_generation_path(
+        {"cell_type": "a", **TREATMENT}, n_cells=2, n_steps=2, seed=0
+    ),
+    "criticism": lambda model, _: criticised(model),
+    "load_query_data": lambda model, _: TokenDiffusion.load_query_data(model.adata.copy(), model, accelerator="cpu"),
+}
+OF_SEVERAL: dict[str, Call] = {
+    "generate_modality": lambda model, _: model.generate_modality(None, "rna", indices=range(6), **FAST),
+}
+# these make or change a model, or register cells, and no trained model is asked
+NOT_ASKED = {
+    "add_perturbation_features",
+    "load",
+    "load_registry",
+    "saved_with_",
+    "setup_anndata",
+    "setup_mudata",
+    "train",
+}
+NOT_ASKED |= {"save_for_hub"}  # writes what `save` writes, and `criticism` beside it
+
+
+def criticised(model: TokenDiffusion) -> Any:
+    """Without forests, which take long: their scores are missing."""
+
+    def quickly(*arguments: Any, metrics: Sequence[str], **options: Any) -> pd.DataFrame:
+        return evaluate(*arguments, metrics=["mmd"], **options).reindex(columns=list(metrics))
+
+    with patch("scdiffgen.metrics.evaluate", quickly):
+        return model.criticism(n_steps=2, max_cells=40, silent=True)
+
+
+def written(model: TokenDiffusion) -> AnnData | MuData:
+    """Into a copy of some cells: those of the model are its user's."""
+    cells = model.adata[:40].copy()
+    model.write_back(cells, **FAST)
+    return cells
+
+
+def saved(model: TokenDiffusion, folder: Path) -> list[np.ndarray]:
+    """Weights on disk."""
+    model.save(folder / "saved", overwrite=True)
+    state = torch.load(folder / "saved/model.pt", weights_only=False)["model_state_dict"]
+    return [weight.numpy() for weight in state.values() if torch.is_tensor(weight)]
+
+
+def labelled(obs: pd.DataFrame) -> pd.DataFrame:
+    """Types, batches and treatments; of type b, a few cells only were given B, so that others tell how it responds."""
+    n_cells = len(obs)
+    obs["cell_type"] = np.resize(["a", "b", "a"], n_cells)
+    obs["batch"] = np.resize(["x"] * 3 + ["y"] * 3, n_cells)
+    obs["guide"] = np.resize(["ctrl"] * 6 + ["B"] * 6, n_cells)
+    of_both = np.flatnonzero((obs["cell_type"] == "b") & (obs["guide"] == "B"))
+    obs.iloc[of_both[4:], obs.columns.get_loc("guide")] = "A"
+    obs["dose"] = (obs["guide"] != "ctrl").astype(float)
+    return obs
+
+
+SETUP = {"labels_key": "cell_type", "batch_key": "batch", "perturbation_key": "guide", "dose_key": "dose"}
+
+
+@dataclass
+class Asked:
+    """A model on disk, the methods that it is asked, and what each returns on its own."""
+
+    cells: AnnData | MuData
+    calls: Mapping[str, Call]
+    folder: Path
+
+    def fresh(self) -> TokenDiffusion:
+        return TokenDiffusion.load(self.folder / "model", self.cells.copy(), accelerator="cpu")
+
+    def result(self, name: str, model: TokenDiffusion) -> str:
+        return digest(self.calls[name](model, self.folder))
+
+    @cached_property
+    def alone(self) -> dict[str, str]:
+        return {name: self.result(name, self.fresh()) for name in self.calls}
+
+    def culprits(self, name: str, before: list[str]) -> list[str]:
+        """Those of earlier calls after which alone the result of a method is another."""
+        found = []
+        for other in before:
+            model = self.fresh()
+            self.result(other, model)
+            found += [other] * (self.result(name, model) != self.alone[name])
+        return found
+
+
+def make(cells: AnnData | MuData, calls: Mapping[str, Call], folder: Path) -> Asked:
+    setup = TokenDiffusion.setup_mudata if isinstance(cells, MuData) else TokenDiffusion.setup_anndata
+    setup(cells, **SETUP, control="ctrl")
+    scvi.settings.seed = 0
+    model = TokenDiffusion(cells, **SMALL, nested_tokens=True)
+    model.train(max_epochs=2, batch_size=32, train_size=0.8, **QUIET)
+    model.save(folder / "model")
+    return Asked(cells, calls, folder)
+
+
+@pytest.fixture(scope="session")
+def treated(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    cells = simulated_cells(180, n_genes=12)
+    cells.obs = labelled(cells.obs)
+    return make(cells, CALLS | OF_ONE_MODALITY, tmp_path_factory.mktemp("treated"))
+
+
+@pytest.fixture(scope="session")
+def joint(tmp_path_factory: pytest.TempPathFactory) -> Asked:
+    cells = paired(180)
+    cells.obs = labelled(cells.obs)
+    return make(cells, CALLS | OF_SEVERAL, tmp_path_factory.mktemp("joint"))
+
+
+def orders(names: Mapping[str, Call]) -> Iterator[list[str]]:
+    """Chains of all names; in each place of an odd number, nothing is called."""
+    padded = [*names, *([""] * (len(names) % 2))]
+    for order in williams_design(len(padded)):
+        yield [padded[place] for place in order if padded[place]]
+
+
+def check(asked: Asked, order: list[str]) -> None:
+    model = asked.fresh()
+    for place, name in enumerate(order):
+        if asked.result(name, model) != asked.alone[name]:
+            culprits = asked.culprits(name, order[:place]) or f"the whole chain {order[:place]}"
+            pytest.fail(f"`{name}` gives something else after {culprits} than on its own, at the same seed.")
+
+
+def test_every_public_method_is_asked() -> None:
+    of_ours = [base for base in TokenDiffusion.__mro__ if base.__module__.startswith("scdiffgen")]
+    public = {name for base in of_ours for name in vars(base) if not name.startswith("_")}
+    assert public - NOT_ASKED == {*CALLS, *OF_ONE_MODALITY, *OF_SEVERAL}
+
+
+@pytest.mark.parametrize("n", [2, 4, 24])
+def test_in_the_design_each_comes_directly_after_each_other_one(n: int) -> None:
+    design = williams_design(n)
+    assert all(sorted(order) == list(range(n)) for order in design)
+    pairs = [pair for order in design for pair in zip(order, order[1:], strict=False)]
+    assert len(set(pairs)) == len(pairs) == n * (n - 1)
+
+
+@pytest.mark.parametrize("order", list(orders(CALLS | OF_ONE_MODALITY)), ids=lambda order: f"{order[0]} first")
+def test_of_one_modality(order: list[str], treated: Asked) -> None:
+    check(treated, order)
+
+
+@pytest.mark.parametrize("order", list(orders(CALLS | OF_SEVERAL)), ids=lambda order: f"{order[0]} first")
+def test_of_several_modalities(order: list[str], joint: Asked) -> None:
+    check(joint, order)

@@ -1,0 +1,131 @@
+"""The budget of the house: small files, each name once, a flat facade, few public names, long docstrings for users."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from scdiffgen import metrics
+from scdiffgen.model import TokenDiffusion
+
+SOURCE = Path(__file__).parents[1] / "src/scdiffgen"
+FILES = sorted(SOURCE.rglob("*.py"))
+LINES = {path: len(path.read_text().splitlines()) for path in FILES}
+PUBLIC = ("model", "metrics", "metrics.baselines", "tl", "pl", "datasets")
+
+MOST_LINES, MOST_LINES_OF_A_FILE = 17_500, 350
+MOST_BASES, MOST_ARGUMENTS, MOST_METRICS = 8, 10, 32
+
+
+def short(path: Path) -> str:
+    return str(path.relative_to(SOURCE))
+
+
+def test_no_file_is_long() -> None:
+    long = {short(path): n for path, n in LINES.items() if n > MOST_LINES_OF_A_FILE}
+    assert long == {}, "split these by what they are about"
+
+
+def test_no_name_of_a_file_is_there_twice() -> None:
+    names = Counter(path.name for path in FILES if path.name != "__init__.py")
+    assert [name for name, n in names.items() if n > 1] == []
+
+
+def test_the_whole_is_small() -> None:
+    n_lines = sum(LINES.values())
+    assert n_lines < MOST_LINES
+
+
+def test_the_model_has_few_bases() -> None:
+    assert len(TokenDiffusion.__mro__) <= MOST_BASES, TokenDiffusion.__mro__
+
+
+def test_the_model_has_few_arguments() -> None:
+    arguments = [name for name in inspect.signature(TokenDiffusion.__init__).parameters if name != "self"]
+    assert len(arguments) <= MOST_ARGUMENTS, arguments
+
+
+def test_there_are_few_metrics() -> None:
+    assert len(metrics.__all__) <= MOST_METRICS, sorted(metrics.__all__)
+
+
+# A chapter of the model calls no private method of another chapter.
+
+
+def own_bases() -> list[type]:
+    """Classes of the package that the model is made of."""
+    return [base for base in TokenDiffusion.__mro__[1:] if base.__module__.startswith("scdiffgen.")]
+
+
+def shared(bases: list[type]) -> set[str]:
+    """What every class of the model may call: names of the base that all of them have, and of scvi-tools."""
+    foreign = [base for base in TokenDiffusion.__mro__ if not base.__module__.startswith("scdiffgen.")]
+    common = [base for base in bases if all(base in other.__mro__ for other in bases)]
+    return {name for base in [*foreign, *common] for name in dir(base)}
+
+
+def private_calls(class_: type) -> set[str]:
+    """Names ``_name`` of all calls ``self._name(...)`` and ``cls._name(...)`` in the body of a class."""
+    (tree,) = ast.parse(dedent(inspect.getsource(class_))).body
+    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {
+        function.attr
+        for function in called
+        if isinstance(function, ast.Attribute)
+        and isinstance(function.value, ast.Name)
+        and function.value.id in ("self", "cls")
+        and function.attr.startswith("_")
+        and not function.attr.startswith("__")
+    }
+
+
+@pytest.mark.parametrize("class_", own_bases(), ids=lambda class_: class_.__name__)
+def test_no_chapter_of_the_model_calls_a_private_method_of_another(class_: type) -> None:
+    assert private_calls(class_) - set(vars(class_)) - shared(own_bases()) == set()
+
+
+# Sections of parameters are for users.
+
+
+def reachable() -> set[tuple[str, str]]:
+    """Module and qualified name of all functions, classes and methods that users reach."""
+    found = set()
+    for name in PUBLIC:
+        package = importlib.import_module(f"scdiffgen.{name}")
+        for public in (getattr(package, name) for name in package.__all__):
+            classes = inspect.getmro(public) if inspect.isclass(public) else ()
+            found |= {
+                (each.__module__, each.__qualname__) for each in (public, *classes) if hasattr(each, "__qualname__")
+            }
+            for each in classes:
+                found |= {
+                    (each.__module__, f"{each.__qualname__}.{member}") for member in vars(each) if member[0] != "_"
+                }
+    return {(module, name) for module, name in found if module.startswith("scdiffgen.")}
+
+
+def documented(tree: ast.AST, inside: str = "") -> Iterator[str]:
+    """Qualified names of what has a section Parameters in its docstring."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            name = f"{inside}{node.name}"
+            if "Parameters\n------" in (ast.get_docstring(node) or ""):
+                yield name
+            yield from documented(node, f"{name}.")
+
+
+def test_only_what_users_reach_has_a_section_of_parameters() -> None:
+    public, found = reachable(), []
+    for path in FILES:
+        module = ".".join(["scdiffgen", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
+        found += [
+            f"{short(path)}: {name}" for name in documented(ast.parse(path.read_text())) if (module, name) not in public
+        ]
+    assert found == [], f"{len(found)} docstrings: one line is enough for what users do not reach"
