@@ -148,7 +148,7 @@ def test_no_line_of_the_shared_text_is_lost() -> None:
     assert told.count("\n    ") == (_FIGURES + _MODEL).count("\n    ")
 
 
-@pytest.mark.parametrize(("name", "documented"), _public())
+@pytest.mark.parametrize(("name", "documented"), list(_public()))
 def test_no_placeholder_is_left(name: str, documented: object) -> None:
     assert PLACEHOLDER.search(inspect.getdoc(documented) or "") is None
 

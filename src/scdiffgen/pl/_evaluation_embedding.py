@@ -9,16 +9,25 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from matplotlib.axes import Axes
-from matplotlib.lines import Line2D
 
-from scdiffgen.metrics import joint_embedding
-from scdiffgen.pl._figure import Save, figure_of, finish, panels
-from scdiffgen.pl._sources import ROWS, SOURCES, Colour, group_colours, group_handles, number_groups, numbered
+from scdiffgen import metrics
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.pl._figure import Ax, Save, Show, figure_of, finish, panels, unticked
+from scdiffgen.pl._group_colours import (
+    SOURCES,
+    Colour,
+    dots,
+    group_colours,
+    legend_inches,
+    legend_options,
+    number_groups,
+    numbered,
+)
 
 INCHES = (3.1, 3.0)
-COLUMN_INCHES = 2.4  # of a legend
 
 
+@shared_docs
 def evaluation_embedding(
     real: AnnData,
     generated: AnnData,
@@ -28,8 +37,8 @@ def evaluation_embedding(
     layer: str | None = None,
     max_cells: int = 5000,
     seed: int = 0,
-    ax: Axes | None = None,
-    show: bool | None = None,
+    ax: Ax = None,
+    show: Show = None,
     save: Save = None,
 ) -> list[Axes]:
     """Draw real and generated cells in one UMAP, or on the first two principal components.
@@ -40,26 +49,17 @@ def evaluation_embedding(
 
     Parameters
     ----------
-    real
-        Real cells, best those that were held out of training.
-    generated
-        Generated cells; genes are aligned by name.
+    {sides}
     groupby
         Column of ``obs`` of both.
     basis
         ``"umap"`` or ``"pca"``.
-    layer
-        Layer of the counts, by default ``.X``; cells without layers, as generated ones are, are read from ``.X``.
+    {layer}
     max_cells
         Cells taken of each side, as many of one as of the other.
     seed
         Seed of the draws and of the UMAP.
-    ax
-        Where to draw, if there are no groups.
-    show
-        Whether to show the figure; by default ``scanpy.settings.autoshow``.
-    save
-        ``True`` or text saves to ``scanpy.settings.figdir`` as scanpy does; a :class:`~pathlib.Path` to that file.
+    {drawn}
 
     Returns
     -------
@@ -71,37 +71,19 @@ def evaluation_embedding(
     >>> [axis.get_title() for axis in axes]
     ['real and generated', 'real', 'generated']
     """
-    places = joint_embedding(real, generated, groupby, basis=basis, layer=layer, max_cells=max_cells, seed=seed)
+    places = metrics.joint_embedding(real, generated, groupby, basis=basis, layer=layer, max_cells=max_cells, seed=seed)
     names = group_names(places)
     axes = panels(3 if names else 1, 3, INCHES, ax)
     if names:
         figure_of(axes).set_size_inches(3 * INCHES[0] + legend_inches(names), INCHES[1])
-        figure_of(axes).legend(**legend_options(names), loc="outside right center")
+        figure_of(axes).legend(**legend_options(names))
     draw_embedding(axes, places, names)
-    finish(axes, f"evaluation_{basis}", show, save)
-    return axes
+    return finish(axes, f"evaluation_{basis}", show, save)
 
 
 def group_names(places: pd.DataFrame) -> list[str]:
     """Groups of embedded cells, sorted; none if they have no groups."""
     return sorted(places["group"].unique()) if "group" in places else []
-
-
-def legend_inches(names: Sequence[str]) -> float:
-    """Width of the legend of groups."""
-    return COLUMN_INCHES * -(-len(names) // ROWS)
-
-
-def legend_options(names: Sequence[str]) -> dict[str, object]:
-    """How the groups are listed."""
-    return {
-        "handles": group_handles(names),
-        "ncols": -(-len(names) // ROWS),
-        "frameon": False,
-        "fontsize": 7,
-        "handletextpad": 0.2,
-        "columnspacing": 1.0,
-    }
 
 
 def draw_embedding(axes: Sequence[Axes], places: pd.DataFrame, names: Sequence[str]) -> None:
@@ -110,10 +92,7 @@ def draw_embedding(axes: Sequence[Axes], places: pd.DataFrame, names: Sequence[s
     x, y = places.columns[-2:]
     _scatter(axes[0], places, [SOURCES[source] for source in places["source"]])
     axes[0].set_title("real and generated", fontsize=10)
-    handles = [
-        Line2D([], [], marker="o", linestyle="", markersize=5, color=colour, label=source)
-        for source, colour in SOURCES.items()
-    ]
+    handles = dots(list(SOURCES.values()), list(SOURCES))
     axes[0].legend(handles=handles, frameon=False, fontsize=8, handletextpad=0.2, loc="best")
     colours = dict(zip(names, group_colours(len(names)), strict=True))
     for axis, source in zip(axes[1:], SOURCES, strict=False):
@@ -125,9 +104,7 @@ def draw_embedding(axes: Sequence[Axes], places: pd.DataFrame, names: Sequence[s
             number_groups(axis, shown[[x, y]].to_numpy(), shown["group"].to_numpy(), names)
     shares = [f" ({share:.0%} of variance)" for share in places.attrs.get("explained", [])] or ["", ""]
     for axis in axes:
-        axis.set(xticks=[], yticks=[])
-        axis.set_xlabel(f"{x}{shares[0]}", fontsize=8)
-        axis.set_ylabel(f"{y}{shares[1]}", fontsize=8)
+        unticked(axis, f"{x}{shares[0]}", f"{y}{shares[1]}")
         axis.spines[["top", "right"]].set_visible(False)
 
 

@@ -11,22 +11,24 @@ from matplotlib.axes import Axes
 from scanpy.plotting.palettes import default_20, default_102
 
 from scdiffgen._names import check_column
+from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column
-from scdiffgen.pl._figure import Save, figure_of, finish, panels
-from scdiffgen.pl._sources import LABEL_LETTERS
+from scdiffgen.pl._figure import Ax, Save, Show, colour_bar, finish, panels, unticked
+from scdiffgen.pl._group_colours import LABEL_LETTERS
 from scdiffgen.tl import path_coordinates
 
 LETTER_INCHES = 0.065
 
 
+@shared_docs
 def generation_path(
     path: AnnData,
     adata: AnnData,
     layer: str | None = None,
     *,
     groupby: str | None = None,
-    ax: Axes | None = None,
-    show: bool | None = None,
+    ax: Ax = None,
+    show: Show = None,
     save: Save = None,
 ) -> Axes:
     """Draw generated cells from empty to full, among measured ones, in the first two principal components.
@@ -35,20 +37,14 @@ def generation_path(
 
     Parameters
     ----------
-    path
-        From :meth:`scdiffgen.model.TokenDiffusion.get_generation_path`.
+    {path}
     adata
         Measured cells.
     layer
         Layer of their counts; by default ``adata.X``.
     groupby
         Column of ``adata.obs`` whose groups colour the measured cells, in scanpy's colours.
-    ax
-        Where to draw.
-    show
-        Whether to show the figure; by default ``scanpy.settings.autoshow``.
-    save
-        ``True`` or text saves to ``scanpy.settings.figdir`` as scanpy does; a :class:`~pathlib.Path` to that file.
+    {drawn}
 
     Returns
     -------
@@ -72,14 +68,9 @@ def generation_path(
         axis.plot(places.path[states, 0], places.path[states, 1], color="black", linewidth=0.8, zorder=2)
     shares = 100 * path.obs["level"].to_numpy()
     drawn = axis.scatter(places.path[:, 0], places.path[:, 1], c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
-    bar = figure_of([axis]).colorbar(drawn, ax=axis, location="bottom", shrink=0.6, aspect=25)
-    bar.set_label("molecules there (%)", fontsize=8)
-    bar.ax.tick_params(labelsize=8)
-    axis.set(xticks=[], yticks=[])
-    axis.set_xlabel(f"PC1 ({places.explained[0]:.0%} of variance)", fontsize=8)
-    axis.set_ylabel(f"PC2 ({places.explained[1]:.0%} of variance)", fontsize=8)
-    finish([axis], "generation_path", show, save)
-    return axis
+    colour_bar(drawn, axis, "molecules there (%)", location="bottom", shrink=0.6, aspect=25, labelsize=8)
+    unticked(axis, *(f"PC{i + 1} ({places.explained[i]:.0%} of variance)" for i in range(2)))
+    return finish(axis, "generation_path", show, save)
 
 
 def _colours(adata: AnnData, groupby: str) -> dict[str, str]:
@@ -95,18 +86,11 @@ def _colours(adata: AnnData, groupby: str) -> dict[str, str]:
 
 def _draw_cells(axis: Axes, places: np.ndarray, groups: np.ndarray, colours: Mapping[str, str]) -> None:
     """Measured cells in pale colours by group, with a legend beside the axes if there are several."""
+    size = min(12.0, 12_000 / len(places))
     for name, colour in colours.items():
-        inside = groups == name
-        axis.scatter(
-            places[inside, 0],
-            places[inside, 1],
-            s=min(12.0, 12_000 / len(places)),
-            color=colour,
-            alpha=0.35,
-            linewidths=0,
-            label=fill(name, LABEL_LETTERS),
-            rasterized=True,
-        )
+        x, y = places[groups == name].T
+        label = fill(name, LABEL_LETTERS)
+        axis.scatter(x, y, s=size, color=colour, alpha=0.35, linewidths=0, label=label, rasterized=True)
     if len(colours) > 1:
         legend = axis.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), markerscale=2)
         for handle in legend.legend_handles:

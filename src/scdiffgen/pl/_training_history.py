@@ -7,17 +7,13 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib.axes import Axes
 
-from scdiffgen.pl._figure import Save, finish, panels
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.pl._figure import BLUE, Ax, Save, Show, finish, panels, plain
 
-LINE = "#0072B2"  # blue of Okabe and Ito
 
-
+@shared_docs
 def training_history(
-    history: Mapping[str, pd.DataFrame],
-    *,
-    ax: Axes | None = None,
-    show: bool | None = None,
-    save: Save = None,
+    history: Mapping[str, pd.DataFrame], *, ax: Ax = None, show: Show = None, save: Save = None
 ) -> Axes:
     """Draw training and validation loss over the epochs; a point marks the lowest validation loss.
 
@@ -27,12 +23,7 @@ def training_history(
     ----------
     history
         The model's ``history``.
-    ax
-        Where to draw.
-    show
-        Whether to show the figure; by default ``scanpy.settings.autoshow``.
-    save
-        ``True`` or text saves to ``scanpy.settings.figdir`` as scanpy does; a :class:`~pathlib.Path` to that file.
+    {drawn}
 
     Returns
     -------
@@ -60,15 +51,11 @@ def training_history(
     axis.plot(training.index, training, color="#999999", label="training", linewidth=1.2)
     if "validation_loss" in history:
         validation = _curve(history["validation_loss"])
-        axis.plot(validation.index, validation, color=LINE, marker=".", label="validation", linewidth=1.2)
-        axis.plot([validation.idxmin()], [validation.min()], "o", color=LINE, markersize=7, label="lowest")
-    axis.set_xlabel("epoch", fontsize=9)
-    axis.set_ylabel("loss (nats per molecule)", fontsize=9)
-    axis.tick_params(labelsize=8)
+        axis.plot(validation.index, validation, color=BLUE, marker=".", label="validation", linewidth=1.2)
+        axis.plot([validation.idxmin()], [validation.min()], "o", color=BLUE, markersize=7, label="lowest")
+    plain(axis, "epoch", "loss (nats per molecule)")
     axis.legend(frameon=False, fontsize=8)
-    axis.spines[["top", "right"]].set_visible(False)
-    finish([axis], "training_history", show, save)
-    return axis
+    return finish(axis, "training_history", show, save)
 
 
 def _curve(table: pd.DataFrame) -> pd.Series:

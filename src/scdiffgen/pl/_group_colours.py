@@ -12,12 +12,13 @@ from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
-REAL, GENERATED, REFERENCE = "#0072B2", "#E69F00", "#4D4D4D"  # blue and orange of Okabe and Ito; grey
-SOURCES = {"real": REAL, "generated": GENERATED}
-OKABE_ITO = ("#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999", REAL, GENERATED)
+from scdiffgen.pl._figure import BLUE, GREEN, ORANGE, VERMILION
+
+SOURCES = {"real": BLUE, "generated": ORANGE}
+OKABE_ITO = (GREEN, "#CC79A7", "#56B4E9", VERMILION, "#F0E442", "#999999", BLUE, ORANGE)
 DARKER, LIGHTER = 0.6, 0.45  # what is left of a colour that is mixed with black, and with white
 LABEL_LETTERS = 32  # of a group in one line of a legend
-ROWS = 18  # of a legend, before it takes another column
+ROWS, COLUMN_INCHES = 18, 2.4  # of a legend, before it takes another column
 NUMBER_SIZE = np.array([0.055, 0.05])  # room for the number of a group, in shares of the axes
 ROUNDS = 60  # of pushing numbers apart
 
@@ -25,7 +26,7 @@ Colour = str | tuple[float, float, float]
 
 
 def group_colours(n_groups: int) -> list[Colour]:
-    """Colours of Okabe and Ito, told apart in every kind of colour blindness; then darker, then lighter ones."""
+    """Colours of Okabe and Ito; then darker, then lighter ones."""
     plain = [np.array(to_rgb(colour)) for colour in OKABE_ITO]
     darker, lighter = [DARKER * c for c in plain], [1 - LIGHTER * (1 - c) for c in plain]
     shades = [*plain, *darker, *lighter]
@@ -37,34 +38,42 @@ def numbered(names: Sequence[str]) -> bool:
     return len(names) > len(OKABE_ITO)
 
 
-def group_handles(names: Sequence[str]) -> list[Line2D]:
-    """Entries of a legend of groups, with their numbers if they are numbered."""
-    labels = [f"{i + 1}  {name}" for i, name in enumerate(names)] if numbered(names) else names
+def dots(colours: Sequence[Colour], labels: Sequence[str]) -> list[Line2D]:
+    """Entries of a legend."""
     return [
-        Line2D([], [], marker="o", linestyle="", markersize=5, color=colour, label=fill(label, LABEL_LETTERS))
-        for colour, label in zip(group_colours(len(names)), labels, strict=True)
+        Line2D([], [], marker="o", linestyle="", markersize=5, color=colour, label=label)
+        for colour, label in zip(colours, labels, strict=True)
     ]
 
 
-def number_groups(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
-    """Write the number of every group at the median of its points, or so near that it can be read.
+def legend_inches(names: Sequence[str]) -> float:
+    """Width of the legend of groups."""
+    return COLUMN_INCHES * -(-len(names) // ROWS)
 
-    The limits of the axes have to be set.
-    """
+
+def legend_options(names: Sequence[str]) -> dict[str, object]:
+    """How the groups are listed beside a figure, with their numbers if they are numbered."""
+    labels = [f"{i + 1}  {name}" for i, name in enumerate(names)] if numbered(names) else names
+    return {
+        "handles": dots(group_colours(len(names)), [fill(label, LABEL_LETTERS) for label in labels]),
+        "ncols": -(-len(names) // ROWS),
+        "frameon": False,
+        "fontsize": 7,
+        "handletextpad": 0.2,
+        "columnspacing": 1.0,
+        "loc": "outside right center",
+    }
+
+
+def number_groups(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
+    """Write the number of every group at the median of its points, or near; the limits of the axes have to be set."""
     there = [name for name in names if (groups == name).any()]
     middles = np.array([np.median(points[groups == name], axis=0) for name in there])
-    low, span = np.array([axis.get_xlim(), axis.get_ylim()]).T[0], np.ptp([axis.get_xlim(), axis.get_ylim()], axis=1)
-    for name, (x, y) in zip(there, _apart((middles - low) / span), strict=True):
-        axis.text(
-            x,
-            y,
-            str(list(names).index(name) + 1),
-            transform=axis.transAxes,
-            fontsize=7,
-            ha="center",
-            va="center",
-            path_effects=[withStroke(linewidth=2, foreground="white")],
-        )
+    limits = np.array([axis.get_xlim(), axis.get_ylim()])
+    outline = [withStroke(linewidth=2, foreground="white")]
+    for name, (x, y) in zip(there, _apart((middles - limits.T[0]) / np.ptp(limits, axis=1)), strict=True):
+        number = str(list(names).index(name) + 1)
+        axis.text(x, y, number, transform=axis.transAxes, fontsize=7, ha="center", va="center", path_effects=outline)
 
 
 def _apart(places: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -12,9 +12,9 @@ from anndata import AnnData
 from matplotlib.axes import Axes
 
 from scdiffgen._names import check_column
-from scdiffgen._stored_tokens import annotation_column, token_activation
-from scdiffgen.pl._figure import Save, figure_of, finish, panels
-from scdiffgen.pl._tokens import chosen_tokens
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
+from scdiffgen.pl._figure import DIVERGING, Ax, Save, Show, colour_bar, finish, panels, unticked
 
 CELL_INCHES, SMALL_CELL_INCHES = 0.22, 0.15
 MANY_TOKENS = 32
@@ -23,32 +23,24 @@ TITLE_LETTERS = 28
 ACTIVE = 1.0  # standard deviations over the mean from which a token counts as active
 
 
+@shared_docs
 def token_heatmap(
     adata: AnnData,
     groupby: str,
     tokens: Sequence[str] | None = None,
     *,
-    ax: Axes | None = None,
-    show: bool | None = None,
+    ax: Ax = None,
+    show: Show = None,
     save: Save = None,
 ) -> Axes:
     """Draw the mean activation of tokens (rows) in groups of cells (columns).
 
     Parameters
     ----------
-    adata
-        Cells with stored tokens.
-    groupby
-        Column of ``adata.obs``: categories, text, truth values or few numbers.
-    tokens
-        Token or tokens to draw, in this order, by name or by annotation (:func:`scdiffgen.tl.annotate_tokens`); by
-        default all.
-    ax
-        Where to draw.
-    show
-        Whether to show the figure; by default ``scanpy.settings.autoshow``.
-    save
-        ``True`` or text saves to ``scanpy.settings.figdir`` as scanpy does; a :class:`~pathlib.Path` to that file.
+    {stored}
+    {token_groups}
+    {tokens}
+    {drawn}
 
     Returns
     -------
@@ -74,24 +66,23 @@ def token_heatmap(
     size = (1.6 + CELL_INCHES * len(means) + 0.07 * longest, 0.5 + row * len(chosen) + 0.05 * longest)
     (axis,) = panels(1, 1, size, ax)
     limit = float(np.abs(means.to_numpy()).max())
-    image = axis.imshow(means.T, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+    image = axis.imshow(means.T, cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
     axis.set_xticks(range(len(means)), means.index, rotation=90, fontsize=8)
     axis.set_yticks(range(len(chosen)), labels, fontsize=8 if row == CELL_INCHES else 7)
     axis.tick_params(length=0)
-    bar = figure_of([axis]).colorbar(image, ax=axis, shrink=min(1.0, 2.0 / (row * len(chosen))), aspect=12)
-    bar.set_label("mean activation (s.d.)", fontsize=8)
-    bar.ax.tick_params(labelsize=8)
-    finish([axis], "token_heatmap", show, save)
-    return axis
+    shrink = min(1.0, 2.0 / (row * len(chosen)))
+    colour_bar(image, axis, "mean activation (s.d.)", shrink=shrink, aspect=12, labelsize=8)
+    return finish(axis, "token_heatmap", show, save)
 
 
+@shared_docs
 def token_dotplot(
     adata: AnnData,
     groupby: str,
     tokens: Sequence[str] | None = None,
     *,
-    ax: Axes | None = None,
-    show: bool | None = None,
+    ax: Ax = None,
+    show: Show = None,
     save: Save = None,
 ) -> Axes:
     """Draw the activation of tokens (rows) in groups of cells (columns) as dots.
@@ -101,8 +92,10 @@ def token_dotplot(
 
     Parameters
     ----------
-    adata, groupby, tokens, ax, show, save
-        As in `token_heatmap`.
+    {stored}
+    {token_groups}
+    {tokens}
+    {drawn}
 
     Returns
     -------
@@ -116,45 +109,35 @@ def token_dotplot(
     shown = AnnData(token_activation(adata)[chosen].to_numpy(), obs=_groups(adata, groupby).to_frame())
     shown.var_names = _unique(labels)
     plot = sc.pl.DotPlot(
-        shown, list(shown.var_names), groupby, expression_cutoff=ACTIVE, vcenter=0, cmap="RdBu_r", ax=ax
+        shown, list(shown.var_names), groupby, expression_cutoff=ACTIVE, vcenter=0, cmap=DIVERGING, ax=ax
     ).legend(colorbar_title="mean activation\n(s.d.)", size_title=f"cells above\n{ACTIVE:g} s.d. (%)", width=1.9)
-    plot.style(cmap="RdBu_r")
+    plot.style(cmap=DIVERGING)
     plot.swap_axes()
     plot.make_figure()
-    axis = plot.get_axes()["mainplot_ax"]
-    finish([axis], "token_dotplot", show, save)
-    return axis
+    return finish(plot.get_axes()["mainplot_ax"], "token_dotplot", show, save)
 
 
+@shared_docs
 def token_embedding(
     adata: AnnData,
     tokens: Sequence[str] | None = None,
     basis: str = "umap",
     *,
     ncols: int = 4,
-    ax: Axes | None = None,
-    show: bool | None = None,
+    ax: Ax = None,
+    show: Show = None,
     save: Save = None,
 ) -> list[Axes]:
     """Draw the activation of tokens on an embedding of the cells, a panel a token.
 
     Parameters
     ----------
-    adata
-        Cells with stored tokens.
-    tokens
-        Token or tokens to draw, in this order, by name or by annotation (:func:`scdiffgen.tl.annotate_tokens`); by
-        default all.
+    {stored}
+    {tokens}
     basis
         Embedding, as in :func:`scanpy.pl.embedding`: ``"umap"`` is ``adata.obsm["X_umap"]``.
-    ncols
-        Panels a row.
-    ax
-        Where to draw, if there is one token.
-    show
-        Whether to show the figure; by default ``scanpy.settings.autoshow``.
-    save
-        ``True`` or text saves to ``scanpy.settings.figdir`` as scanpy does; a :class:`~pathlib.Path` to that file.
+    {ncols}
+    {drawn}
 
     Returns
     -------
@@ -177,28 +160,23 @@ def token_embedding(
     activation = token_activation(adata)[chosen].to_numpy()
     limits = np.quantile(np.abs(activation), 0.99, axis=0)
     points = np.asarray(adata.obsm[key])[:, :2]
-    for position, axis in enumerate(axes):
-        order = np.argsort(np.abs(activation[:, position]))
+    name = key.removeprefix("X_").upper() if key in ("X_umap", "X_pca", "X_tsne") else key.removeprefix("X_")
+    for axis, values, limit, label in zip(axes, activation.T, limits, labels, strict=True):
+        order = np.argsort(np.abs(values))
         drawn = axis.scatter(
-            points[order, 0],
-            points[order, 1],
-            c=activation[order, position],
+            *points[order].T,
+            c=values[order],
             s=min(12.0, 12_000 / len(points)),
-            cmap="RdBu_r",
-            vmin=-limits[position],
-            vmax=limits[position],
+            cmap=DIVERGING,
+            vmin=-limit,
+            vmax=limit,
             linewidths=0,
             rasterized=True,
         )
-        axis.set(xticks=[], yticks=[])
-        axis.set_title(fill(labels[position], TITLE_LETTERS), fontsize=10)
-        figure_of(axes).colorbar(drawn, ax=axis, shrink=0.7, aspect=12).ax.tick_params(labelsize=7)
-    name = key.removeprefix("X_").upper() if key in ("X_umap", "X_pca", "X_tsne") else key.removeprefix("X_")
-    for axis in axes:
-        axis.set_xlabel(f"{name}1", fontsize=8)
-        axis.set_ylabel(f"{name}2", fontsize=8)
-    finish(axes, "token_embedding", show, save)
-    return axes
+        axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
+        unticked(axis, f"{name}1", f"{name}2")
+        colour_bar(drawn, axis, shrink=0.7, aspect=12)
+    return finish(axes, "token_embedding", show, save)
 
 
 def _groups(adata: AnnData, groupby: str) -> pd.Series:
