@@ -93,6 +93,8 @@ def _read(text: str) -> dict[str, str]:
 
 ENTRIES = _read(_FIGURES + _MODEL)
 ENTRIES |= {name: "\n".join(ENTRIES[part] for part in parts) for name, parts in _TOGETHER.items()}
+ENTRIES["figure"] = f"{ENTRIES['drawn']}\n\nReturns\n-------\nThe axes."
+ENTRIES["figures"] = f"{ENTRIES['drawn']}\n\nReturns\n-------\nThe axes, one a panel."
 
 
 def shared_docs(documented: Documented) -> Documented:

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 
 from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.pl._evaluation_embedding import draw_embedding, group_names
-from scdiffgen.pl._evaluation_maps import draw_correlations, evaluation_scores, scores_inches
+from scdiffgen.pl import _group_style as groups
+from scdiffgen.pl._embeddings import draw_embedding, group_names
 from scdiffgen.pl._evaluation_panels import (
     evaluation_library_size,
     evaluation_mean_dropout,
@@ -23,7 +23,7 @@ from scdiffgen.pl._evaluation_panels import (
     evaluation_roc,
 )
 from scdiffgen.pl._figure import Save, Show, finish
-from scdiffgen.pl._group_colours import legend_inches, legend_options
+from scdiffgen.pl._heat_maps import draw_correlations, evaluation_scores, scores_inches
 
 PANEL_INCHES = (3.3, 3.1)
 SLOW = ("c2st_auc_forest_pcs", "c2st_auc_forest_genes", "c2st_auc_logistic_genes", "wasserstein")
@@ -124,12 +124,12 @@ def _page(names: Sequence[str], heatmap: tuple[float, float]) -> dict[str, Axes]
     """Empty axes by name, and the legend of the groups."""
     blocks = IN_GROUPS if names else ALONE
     heights = [PANEL_INCHES[1] * len(rows) for rows in blocks] + [heatmap[1]]
-    width = max(PANEL_INCHES[0] * len(blocks[0][0]) + legend_inches(names), heatmap[0])
+    width = max(PANEL_INCHES[0] * len(blocks[0][0]) + groups.legend_inches(names), heatmap[0])
     figure = plt.figure(figsize=(width, sum(heights)), layout="constrained")
     *parts, last = cast("np.ndarray", figure.subfigures(len(heights), 1, height_ratios=heights))
     axes: dict[str, Axes] = {}
     for part, rows in zip(parts, blocks, strict=True):
         axes |= part.subplot_mosaic(rows)
     if names:
-        parts[0].legend(**legend_options(names))
+        parts[0].legend(**groups.legend_options(names))
     return axes | {"scores": last.subplots()}

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.pl._figure import BLUE, GREEN, GREY, ORANGE, VERMILION, Ax, Save, Show, finish, panels, plain
-from scdiffgen.pl._group_colours import SOURCES
+from scdiffgen.pl._figure import BLUE, GREEN, GREY, ORANGE, SOURCES, VERMILION, Ax, Save, Show, finish, panels, plain
 
 INCHES = (3.2, 3.0)
 N_BINS, FEWEST_GENES = 25, 5  # of a line, and of a bin
@@ -39,11 +38,7 @@ def evaluation_mean_variance(
     ----------
     {sides}
     {layer}
-    {drawn}
-
-    Returns
-    -------
-    The axes.
+    {figure}
 
     Examples
     --------
@@ -71,11 +66,7 @@ def evaluation_mean_dropout(
     ----------
     {sides}
     {layer}
-    {drawn}
-
-    Returns
-    -------
-    The axes.
+    {figure}
 
     Examples
     --------
@@ -126,11 +117,7 @@ def evaluation_library_size(
     ----------
     {sides}
     {layer}
-    {drawn}
-
-    Returns
-    -------
-    The axes.
+    {figure}
 
     Examples
     --------
@@ -196,11 +183,7 @@ def evaluation_roc(
     {n_jobs}
     seed
         Seed of halves, draws, folds and forests.
-    {drawn}
-
-    Returns
-    -------
-    The axes.
+    {figure}
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Figures of panels in one style, names that fit into them, and showing and saving them as scanpy does."""
+"""What figures have in common: panels, axes and colours, and showing and saving them as scanpy does."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from matplotlib.figure import Figure
 Ax = Axes | None  # `ax`, `show` and `save` of every figure
 Show = bool | None
 Save = str | Path | bool | None
+Names = Sequence[str] | None  # tokens or genes
 Drawn = TypeVar("Drawn", Axes, list[Axes])
 
 BLUE, ORANGE, VERMILION, GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"  # Okabe and Ito, safe in colour blindness
 GREY = "#4D4D4D"
+SOURCES = {"real": BLUE, "generated": ORANGE}
 DIVERGING = "RdBu_r"
 DPI = 150
 NAME_LETTERS = 30  # longer names lose their middle

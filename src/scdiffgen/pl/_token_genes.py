@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from textwrap import fill
 
 import numpy as np
@@ -17,8 +16,8 @@ from matplotlib.path import Path as Curve
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import chosen_tokens, stored_about_tokens, token_labels
 from scdiffgen._stored_tokens import token_loadings as stored_loadings
-from scdiffgen.pl._evaluation_maps import leaf_order
-from scdiffgen.pl._figure import BLUE, DIVERGING, GREY, VERMILION, Ax, Save, Show, finish, panels, shortened
+from scdiffgen.pl._figure import BLUE, DIVERGING, GREY, VERMILION, Ax, Names, Save, Show, finish, panels, shortened
+from scdiffgen.pl._heat_maps import leaf_order
 
 UP, DOWN, TOTAL = VERMILION, BLUE, GREY
 ROW_INCHES, TITLE_INCHES, BAR_INCHES, LETTER_INCHES = 0.17, 0.55, 1.7, 0.075  # of loadings
@@ -30,7 +29,7 @@ TITLE_LETTERS = 26
 @shared_docs
 def token_loadings(
     adata: AnnData,
-    tokens: Sequence[str] | None = None,
+    tokens: Names = None,
     n_genes: int = 10,
     *,
     ncols: int = 4,
@@ -48,11 +47,7 @@ def token_loadings(
         Genes of each token. Those with the largest absolute loadings are drawn, from the most positive down; names of
         more than 30 letters lose their middle.
     {ncols}
-    {drawn}
-
-    Returns
-    -------
-    The axes, one a token.
+    {figures}
 
     Examples
     --------
@@ -109,11 +104,7 @@ def token_contributions(
         Name of the gene.
     n_terms
         Terms to draw, those that add most; the others are drawn as one.
-    {drawn}
-
-    Returns
-    -------
-    The axes.
+    {figure}
 
     Raises
     ------
@@ -178,11 +169,7 @@ def token_graph(adata: AnnData, threshold: float = 0.4, *, ax: Ax = None, show: 
     {stored}
     threshold
         Smallest absolute correlation for which a curve is drawn.
-    {drawn}
-
-    Returns
-    -------
-    The axes.
+    {figure}
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What real and generated cells, and groups of cells, look like in figures: colours, numbers and legends."""
+"""What groups of cells look like in figures: their colours, numbers and legend."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from scdiffgen.pl._figure import BLUE, GREEN, ORANGE, VERMILION
 
-SOURCES = {"real": BLUE, "generated": ORANGE}
 OKABE_ITO = (GREEN, "#CC79A7", "#56B4E9", VERMILION, "#F0E442", "#999999", BLUE, ORANGE)
 DARKER, LIGHTER = 0.6, 0.45  # what is left of a colour that is mixed with black, and with white
 LABEL_LETTERS = 32  # of a group in one line of a legend
@@ -25,7 +24,7 @@ ROUNDS = 60  # of pushing numbers apart
 Colour = str | tuple[float, float, float]
 
 
-def group_colours(n_groups: int) -> list[Colour]:
+def colours(n_groups: int) -> list[Colour]:
     """Colours of Okabe and Ito; then darker, then lighter ones."""
     plain = [np.array(to_rgb(colour)) for colour in OKABE_ITO]
     darker, lighter = [DARKER * c for c in plain], [1 - LIGHTER * (1 - c) for c in plain]
@@ -38,11 +37,11 @@ def numbered(names: Sequence[str]) -> bool:
     return len(names) > len(OKABE_ITO)
 
 
-def dots(colours: Sequence[Colour], labels: Sequence[str]) -> list[Line2D]:
+def dots(shades: Sequence[Colour], labels: Sequence[str]) -> list[Line2D]:
     """Entries of a legend."""
     return [
         Line2D([], [], marker="o", linestyle="", markersize=5, color=colour, label=label)
-        for colour, label in zip(colours, labels, strict=True)
+        for colour, label in zip(shades, labels, strict=True)
     ]
 
 
@@ -55,7 +54,7 @@ def legend_options(names: Sequence[str]) -> dict[str, object]:
     """How the groups are listed beside a figure, with their numbers if they are numbered."""
     labels = [f"{i + 1}  {name}" for i, name in enumerate(names)] if numbered(names) else names
     return {
-        "handles": dots(group_colours(len(names)), [fill(label, LABEL_LETTERS) for label in labels]),
+        "handles": dots(colours(len(names)), [fill(label, LABEL_LETTERS) for label in labels]),
         "ncols": -(-len(names) // ROWS),
         "frameon": False,
         "fontsize": 7,
@@ -65,7 +64,7 @@ def legend_options(names: Sequence[str]) -> dict[str, object]:
     }
 
 
-def number_groups(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
+def number(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
     """Write the number of every group at the median of its points, or near; the limits of the axes have to be set."""
     there = [name for name in names if (groups == name).any()]
     middles = np.array([np.median(points[groups == name], axis=0) for name in there])
