@@ -122,7 +122,7 @@ def thin_blocks(counts: Tensor, keep: Tensor, blocks: Blocks, generator: torch.G
 
 
 def block_loss(prediction: BlockPrediction, thinned: Thinned) -> Tensor:
-    """Cross-entropy ``(cells, modalities)`` of a missing molecule of each modality, in nats; 0 where none is missing."""
+    """Cross-entropy ``(cells, modalities)`` of a missing molecule of each modality, nats; 0 where none is missing."""
     missing = thinned.missing * prediction.log_prob_at(thinned.state)
     cross_entropy = -prediction.blocks.sums(thinned.state, missing)
     return cross_entropy / (thinned.library - thinned.n_molecules).clamp(min=1)
@@ -142,7 +142,7 @@ def block_levels(library: Tensor, generator: torch.Generator | None = None) -> T
 
     In half of the cells all modalities are at one place on the way from the empty to the whole cell, as they are when
     cells are generated or judged. In the others each modality is at a place of its own, but in half of these some are
-    there in full, and the others are predicted from them: of two modalities one, of more each with probability one half.
+    there in full, and the others are predicted from them: of two modalities one, of more each with probability 1/2.
     """
     n_cells, n_modalities = library.shape
     shared = thinning_levels(library, generator)

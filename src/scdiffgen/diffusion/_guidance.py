@@ -1,7 +1,8 @@
 r"""Classifier-free guidance as a prediction wrapped round others.
 
 :math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log \pi_i - \log \pi_0)`, renormalised: :math:`\pi_0` is given no
-condition, and :math:`\pi_i` one (or, with a single weight, all of them). One weight of 1 is no guidance, 0 is unconditional.
+condition, and :math:`\pi_i` one (or, with a single weight, all of them). One weight of 1 is no guidance, 0 is
+unconditional.
 """
 
 from __future__ import annotations
