@@ -226,7 +226,7 @@ def generation_path(
         axis.plot(places.path[states, 0], places.path[states, 1], color="black", linewidth=0.8, zorder=2)
     shares = 100 * path.obs["level"].to_numpy()
     drawn = axis.scatter(places.path[:, 0], places.path[:, 1], c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
-    colour_bar(drawn, axis, "molecules there (%)", location="bottom", shrink=0.6, aspect=25, labelsize=8)
+    colour_bar(drawn, axis, "molecules present (%)", location="bottom", shrink=0.6, aspect=25, labelsize=8)
     unticked(axis, *(f"PC{i + 1} ({places.explained[i]:.0%} of variance)" for i in range(2)))
     return finish(axis, "generation_path", show, save)
 

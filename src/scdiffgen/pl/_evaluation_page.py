@@ -88,7 +88,7 @@ def evaluation(
     --------
     >>> axes = evaluation(adata[::2], adata[1::2], layer="counts")
     >>> axes["roc"].get_xlabel()
-    'real cells taken for generated'
+    'false positive rate'
     """
     if scores is None:
         scores = _fast_scores(real, generated, train, groupby, layer, seed)

@@ -123,7 +123,7 @@ def evaluation_library_size(
     --------
     >>> axis = evaluation_library_size(adata[::2], adata[1::2], layer="counts")
     >>> axis.get_xlabel()
-    'molecules of real cells'
+    'library size of real cells'
     """
     quantiles = metrics.library_size_quantiles(real, generated, layer=layer)
     expected, low, high = (quantiles[name] for name in ("real", "low", "high"))
@@ -134,7 +134,7 @@ def evaluation_library_size(
     if (quantiles.drop(columns="share") > 0).to_numpy().all():
         axis.set(xscale="log", yscale="log")
         _plain_ticks(axis.xaxis, axis.yaxis)
-    plain(axis, "molecules of real cells", "molecules of generated cells")
+    plain(axis, "library size of real cells", "library size of generated cells")
     axis.legend(frameon=False, fontsize=8)
     return finish(axis, "evaluation_library_size", show, save)
 
@@ -165,9 +165,9 @@ def evaluation_roc(
 ) -> Axes:
     """Draw the ROC of classifiers that are trained to tell generated cells from real ones.
 
-    A line is the mean over five test folds, its band their range. On the diagonal, generated cells cannot be told from
-    real ones; the nearer to the upper left corner, the easier they are told. The areas are those that
-    :func:`scdiffgen.metrics.evaluate` gives for the same arguments.
+    A line is the mean over five test folds, its band their range. Positive is generated: on the diagonal,
+    generated cells cannot be told from real ones; the nearer to the upper left corner, the easier they are told. The
+    areas are those that :func:`scdiffgen.metrics.evaluate` gives for the same arguments.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def evaluation_roc(
     --------
     >>> axis = evaluation_roc(adata[::2], adata[1::2], layer="counts", n_trees=10)
     >>> axis.get_xlabel()
-    'real cells taken for generated'
+    'false positive rate'
     """
     curves = metrics.evaluation_roc(
         real, generated, train, groupby, layer=layer, max_cells=max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed
@@ -203,7 +203,7 @@ def evaluation_roc(
         label = f"{title}: {curve.auc.mean():.2f}"
         axis.plot(at, found.mean(axis=0), style, color=colour, linewidth=1.8, label=label)
     axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
-    plain(axis, "real cells taken for generated", "generated cells found out")
+    plain(axis, "false positive rate", "true positive rate")
     legend = axis.legend(title="area under the curve", frameon=False, fontsize=8, loc="lower right")
     legend.get_title().set_fontsize(8)
     return finish(axis, "evaluation_roc", show, save)

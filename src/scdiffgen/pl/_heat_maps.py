@@ -87,11 +87,7 @@ def token_dotplot(
     {stored}
     {token_groups}
     {tokens}
-    {drawn}
-
-    Returns
-    -------
-    The axes of the dots.
+    {figure}
 
     Examples
     --------
@@ -175,9 +171,9 @@ def attention(
         axis.set_yticks(ticks, labels if axis is axes[0] else [""] * len(ticks), fontsize=7)
         axis.set_title(f"{100 * level:g}% of the molecules", fontsize=9)
         axis.tick_params(length=2)
-    axes[0].set_ylabel("attends", fontsize=8)
-    axes[0].set_xlabel("to", fontsize=8)
-    colour_bar(image, axes, "share of attention", shrink=0.7, aspect=15)
+    axes[0].set_ylabel("query", fontsize=8)
+    axes[0].set_xlabel("key", fontsize=8)
+    colour_bar(image, axes, "attention weight", shrink=0.7, aspect=15)
     return finish(axes, "attention", show, save)
 
 
@@ -185,10 +181,11 @@ def attention(
 def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None, save: Save = None) -> Axes:
     """Draw the scores of generated cells as a heat map of groups (rows) and metrics (columns).
 
-    The number is the score, the colour where it stands between other real cells and the worse null: light is as good as
-    real cells, dark as bad as cells without a model; see :func:`scdiffgen.metrics.relative_scores`. Grey scores have no
-    such place: the metric does not tell the null from real cells, often for want of cells. Arrows say where a metric is
-    best, brackets how many cells were compared.
+    The number is the score, the colour where it stands between other real cells (the ceiling) and the worse negative
+    control: light is as good as real cells, dark as bad as cells without a model; see
+    :func:`scdiffgen.metrics.relative_scores`. Grey scores have no such place: the metric does not tell the negative
+    control from real cells, often for want of cells. Arrows say where a metric is best, brackets how many cells were
+    compared.
 
     Parameters
     ----------
@@ -199,7 +196,7 @@ def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None,
     Raises
     ------
     ValueError
-        If these are not the scores of `evaluate`, with the limit, a null and intervals.
+        If these are not the scores of `evaluate`, with the real-versus-real ceiling, a negative control and intervals.
 
     Examples
     --------
@@ -223,7 +220,7 @@ def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None,
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
     bar = colour_bar(image, axis, extend="max", aspect=12, shrink=min(1.0, 8 / len(values)))
-    bar.set_ticks([0, 1], labels=["as other\nreal cells", "as the\nnull"])
+    bar.set_ticks([0, 1], labels=["other real\ncells", "negative\ncontrol"])
     return finish(axis, "evaluation_scores", show, save)
 
 
