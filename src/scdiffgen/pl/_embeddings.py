@@ -17,19 +17,7 @@ from scdiffgen._names import check_column
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
 from scdiffgen.pl import _group_style as groups
-from scdiffgen.pl._figure import (
-    DIVERGING,
-    SOURCES,
-    Ax,
-    Names,
-    Save,
-    Show,
-    colour_bar,
-    figure_of,
-    finish,
-    panels,
-    unticked,
-)
+from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, figure_of, finish, panels, unticked
 from scdiffgen.tl import path_coordinates
 
 INCHES = (3.1, 3.0)
@@ -85,8 +73,9 @@ def evaluation_embedding(
     names = group_names(places)
     axes = panels(3 if names else 1, 3, INCHES, ax)
     if names:
-        figure_of(axes).set_size_inches(3 * INCHES[0] + groups.legend_inches(names), INCHES[1])
-        figure_of(axes).legend(**groups.legend_options(names))
+        figure = figure_of(axes)
+        figure.set_size_inches(3 * INCHES[0] + groups.legend_inches(names), INCHES[1])
+        groups.add_legend(figure, names)
     draw_embedding(axes, places, names)
     return finish(axes, f"evaluation_{basis}", show, save)
 
@@ -100,12 +89,12 @@ def draw_embedding(axes: Sequence[Axes], places: pd.DataFrame, names: Sequence[s
     """Draw both sides into the first of the axes, and by group into the second and third if there are groups."""
     places = places.sample(frac=1, random_state=0)  # neither side, nor any group, covers the others
     x, y = places.columns[-2:]
-    _scatter(axes[0], places, [SOURCES[source] for source in places["source"]])
+    _scatter(axes[0], places, [groups.SOURCES[source] for source in places["source"]])
     axes[0].set_title("real and generated", fontsize=10)
-    handles = groups.dots(list(SOURCES.values()), list(SOURCES))
+    handles = groups.dots(list(groups.SOURCES.values()), list(groups.SOURCES))
     axes[0].legend(handles=handles, frameon=False, fontsize=8, handletextpad=0.2, loc="best")
     colours = dict(zip(names, groups.colours(len(names)), strict=True))
-    for axis, source in zip(axes[1:], SOURCES, strict=False):
+    for axis, source in zip(axes[1:], groups.SOURCES, strict=False):
         shown = places[places["source"] == source]
         _scatter(axis, shown, [colours[group] for group in shown["group"]])
         axis.set_title(source, fontsize=10)
@@ -167,7 +156,8 @@ def token_embedding(
     for axis, values, limit, label in zip(axes, activation.T, limits, labels, strict=True):
         order = np.argsort(np.abs(values))
         drawn = axis.scatter(
-            *points[order].T,
+            points[order, 0],
+            points[order, 1],
             c=values[order],
             s=min(12.0, 12_000 / len(points)),
             cmap=DIVERGING,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import cast
+from typing import Literal, cast
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,7 +35,7 @@ PANELS = {  # those that draw themselves from both sides
     "mean_dropout": evaluation_mean_dropout,
     "library_size": evaluation_library_size,
 }
-BASES = ("umap", "pca")
+BASES: tuple[Literal["umap", "pca"], ...] = ("umap", "pca")
 CORRELATIONS = ("correlation_real", "correlation_generated")
 ALONE = [[[*BASES, *CORRELATIONS]], [[*PANELS, "roc"]]]  # rows of panels, in blocks
 IN_GROUPS = [[[basis, f"{basis}_real", f"{basis}_generated"] for basis in BASES], [[*PANELS]], [["roc", *CORRELATIONS]]]
@@ -93,13 +93,11 @@ def evaluation(
     if scores is None:
         scores = _fast_scores(real, generated, train, groupby, layer, seed)
     metrics.relative_scores(scores)  # raises, before anything is drawn, if these are not scores that can be drawn
-    umap, pca = (
-        metrics.joint_embedding(real, generated, groupby, basis=basis, layer=layer, seed=seed) for basis in BASES
-    )
-    names = group_names(umap)
+    places = {b: metrics.joint_embedding(real, generated, groupby, basis=b, layer=layer, seed=seed) for b in BASES}
+    names = group_names(places["umap"])
     axes = _page(names, scores_inches(scores))
-    for basis, places in (("umap", umap), ("pca", pca)):
-        draw_embedding([axes[name] for name in axes if name.startswith(basis)], places, names)
+    for basis in BASES:
+        draw_embedding([axes[name] for name in axes if name.startswith(basis)], places[basis], names)
     correlations = metrics.gene_correlations(real, generated, N_GENES, layer=layer)
     draw_correlations([axes[name] for name in CORRELATIONS], correlations, with_names=False)
     for name, panel in PANELS.items():
@@ -113,11 +111,19 @@ def evaluation(
 def _fast_scores(
     real: AnnData, generated: AnnData, train: AnnData | None, groupby: str | None, layer: str | None, seed: int
 ) -> pd.DataFrame:
-    fast = [name for name in metrics.EVALUATION_METRICS if name not in SLOW]
-    size = {"max_cells": SCORED_CELLS, "n_bootstrap": RESAMPLES}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", metrics.FewCellsWarning)  # the figure shows it
-        return metrics.evaluate(real, generated, train, groupby, layer=layer, metrics=fast, seed=seed, **size)
+        return metrics.evaluate(
+            real,
+            generated,
+            train,
+            groupby,
+            layer=layer,
+            metrics=[name for name in metrics.EVALUATION_METRICS if name not in SLOW],
+            max_cells=SCORED_CELLS,
+            n_bootstrap=RESAMPLES,
+            seed=seed,
+        )
 
 
 def _page(names: Sequence[str], heatmap: tuple[float, float]) -> dict[str, Axes]:
@@ -131,5 +137,5 @@ def _page(names: Sequence[str], heatmap: tuple[float, float]) -> dict[str, Axes]
     for part, rows in zip(parts, blocks, strict=True):
         axes |= part.subplot_mosaic(rows)
     if names:
-        parts[0].legend(**groups.legend_options(names))
+        groups.add_legend(parts[0], names)
     return axes | {"scores": last.subplots()}

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.pl._figure import BLUE, GREEN, GREY, ORANGE, SOURCES, VERMILION, Ax, Save, Show, finish, panels, plain
+from scdiffgen.pl._figure import BLUE, GREEN, GREY, ORANGE, VERMILION, Ax, Save, Show, finish, panels, plain
+from scdiffgen.pl._group_style import SOURCES
 
 INCHES = (3.2, 3.0)
 N_BINS, FEWEST_GENES = 25, 5  # of a line, and of a bin
@@ -46,9 +47,7 @@ def evaluation_mean_variance(
     >>> axis.get_ylabel()
     'variance of the counts'
     """
-    genes = metrics.gene_summary(real, generated, layer=layer)
-    (axis,) = panels(1, 1, INCHES, ax)
-    _draw_genes(axis, genes, "variance", lambda mean: mean)
+    axis = _draw_genes(metrics.gene_summary(real, generated, layer=layer), "variance", lambda mean: mean, ax)
     axis.set_yscale("log")
     plain(axis, "mean count", "variance of the counts")
     return finish(axis, "evaluation_mean_variance", show, save)
@@ -74,15 +73,16 @@ def evaluation_mean_dropout(
     >>> axis.get_ylabel()
     'fraction of cells without the gene'
     """
-    genes = metrics.gene_summary(real, generated, layer=layer)
-    (axis,) = panels(1, 1, INCHES, ax)
-    _draw_genes(axis, genes, "zero_fraction", lambda mean: np.exp(-mean))
+    axis = _draw_genes(
+        metrics.gene_summary(real, generated, layer=layer), "zero_fraction", lambda mean: np.exp(-mean), ax
+    )
     plain(axis, "mean count", "fraction of cells without the gene")
     return finish(axis, "evaluation_mean_dropout", show, save)
 
 
-def _draw_genes(axis: Axes, genes: pd.DataFrame, statistic: str, poisson: Callable[[NDArray], NDArray]) -> None:
+def _draw_genes(genes: pd.DataFrame, statistic: str, poisson: Callable[[NDArray], NDArray], ax: Ax) -> Axes:
     """Points and lines of both sides over the mean; a gene that a side lacks has no place on its logarithmic axis."""
+    (axis,) = panels(1, 1, INCHES, ax)
     lines = []
     for source, colour in SOURCES.items():
         side = genes[source]
@@ -94,6 +94,7 @@ def _draw_genes(axis: Axes, genes: pd.DataFrame, statistic: str, poisson: Callab
     lines += axis.plot(at, poisson(at), "--", color=GREY, linewidth=1, label="Poisson", zorder=2)
     axis.set_xscale("log")
     axis.legend(handles=lines, frameon=False, fontsize=8)
+    return axis
 
 
 def _medians(mean: pd.Series, values: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

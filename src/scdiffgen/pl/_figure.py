@@ -22,7 +22,6 @@ Drawn = TypeVar("Drawn", Axes, list[Axes])
 
 BLUE, ORANGE, VERMILION, GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"  # Okabe and Ito, safe in colour blindness
 GREY = "#4D4D4D"
-SOURCES = {"real": BLUE, "generated": ORANGE}
 DIVERGING = "RdBu_r"
 DPI = 150
 NAME_LETTERS = 30  # longer names lose their middle

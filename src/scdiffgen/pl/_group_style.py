@@ -1,4 +1,4 @@
-"""What groups of cells look like in figures: their colours, numbers and legend."""
+"""What real and generated cells, and groups of cells, look like in figures: colours, numbers and legend."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from textwrap import fill
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
+from matplotlib.figure import FigureBase
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import withStroke
 from numpy.typing import NDArray
 
 from scdiffgen.pl._figure import BLUE, GREEN, ORANGE, VERMILION
 
+SOURCES = {"real": BLUE, "generated": ORANGE}
 OKABE_ITO = (GREEN, "#CC79A7", "#56B4E9", VERMILION, "#F0E442", "#999999", BLUE, ORANGE)
 DARKER, LIGHTER = 0.6, 0.45  # what is left of a colour that is mixed with black, and with white
 LABEL_LETTERS = 32  # of a group in one line of a legend
@@ -50,18 +52,18 @@ def legend_inches(names: Sequence[str]) -> float:
     return COLUMN_INCHES * -(-len(names) // ROWS)
 
 
-def legend_options(names: Sequence[str]) -> dict[str, object]:
-    """How the groups are listed beside a figure, with their numbers if they are numbered."""
+def add_legend(figure: FigureBase, names: Sequence[str]) -> None:
+    """List the groups beside a figure, with their numbers if they are numbered."""
     labels = [f"{i + 1}  {name}" for i, name in enumerate(names)] if numbered(names) else names
-    return {
-        "handles": dots(colours(len(names)), [fill(label, LABEL_LETTERS) for label in labels]),
-        "ncols": -(-len(names) // ROWS),
-        "frameon": False,
-        "fontsize": 7,
-        "handletextpad": 0.2,
-        "columnspacing": 1.0,
-        "loc": "outside right center",
-    }
+    figure.legend(
+        handles=dots(colours(len(names)), [fill(label, LABEL_LETTERS) for label in labels]),
+        ncols=-(-len(names) // ROWS),
+        frameon=False,
+        fontsize=7,
+        handletextpad=0.2,
+        columnspacing=1.0,
+        loc="outside right center",
+    )
 
 
 def number(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
