@@ -87,11 +87,7 @@ def _on_circle(angle: Tensor) -> Level:
     return Level(angle, cosine, sine, -sine, cosine)
 
 
-SCHEDULES: dict[str, Schedule] = {
-    "linear": linear_schedule,
-    "cosine": cosine_schedule,
-    "rectified": rectified_schedule,
-}
+SCHEDULES: dict[str, Schedule] = {"linear": linear_schedule, "cosine": cosine_schedule, "rectified": rectified_schedule}
 
 
 def noise_times(n_cells: int, generator: torch.Generator | None = None, device: torch.device | None = None) -> Tensor:
