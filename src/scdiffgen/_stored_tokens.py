@@ -8,9 +8,12 @@ from typing import Any
 import pandas as pd
 from anndata import AnnData
 
+from scdiffgen._names import as_names
+
 LOADINGS_KEY = "token_loadings"  # .varm, (genes, tokens)
 ACTIVATION_KEY = "X_token_activation"  # .obsm, (cells, tokens)
 UNS_KEY = "scdiffgen"  # .uns
+MOST_NAMED = 10  # annotations that a message lists
 
 
 def numbered_tokens(n_tokens: int) -> list[str]:
@@ -58,6 +61,28 @@ def check_tokens(tokens: Sequence[str], known: Sequence[str], argument: str = "t
     unknown = [token for token in tokens if token not in known]
     if unknown:
         raise ValueError(f"`{argument}` names {unknown[:5]}, which are none of {known[0]!r} to {known[-1]!r}.")
+
+
+def chosen_tokens(adata: AnnData, tokens: Sequence[str] | None) -> tuple[list[str], list[str]]:
+    """Tokens chosen by name or by annotation, all by default, and what they are called."""
+    labels = token_labels(adata)
+    requested = list(labels) if tokens is None else as_names(tokens)
+    called = {name: [token for token, label in labels.items() if label == name] for name in requested}
+    found = {name: [name] if name in labels else called[name] for name in requested}
+    unknown = [name for name in requested if not found[name]]
+    if unknown:
+        first, *_, last = [*labels, *labels]
+        given = [label for token, label in labels.items() if label != token]
+        known = f"{given[:MOST_NAMED]}{' and so on' if len(given) > MOST_NAMED else ''}" if given else "none yet"
+        raise ValueError(
+            f"`tokens` names {unknown[:5]}, which are none of {first!r} to {last!r}, nor of the names given by "
+            f"`tl.annotate_tokens`: {known}."
+        )
+    for name, several in found.items():
+        if len(several) > 1:
+            raise ValueError(f"`tokens` names {name!r}, as {several} are called: choose one of these.")
+    chosen = [found[name][0] for name in requested]
+    return chosen, [labels[token] for token in chosen]
 
 
 def annotation_column(adata: AnnData, key: str) -> pd.Series:

@@ -16,9 +16,8 @@ from scdiffgen.diffusion import (
     error_weight,
     gaussian_loss,
     to_clean,
-    to_noise,
-    to_velocity,
 )
+from scdiffgen.diffusion._gaussian import to_noise, to_velocity
 
 KINDS = ("x0", "eps", "v")
 

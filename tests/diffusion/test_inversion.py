@@ -16,11 +16,10 @@ from scdiffgen.diffusion import (
     TIME_MIN,
     Denoise,
     carry_over,
-    entry_times,
     to_clean,
-    to_noise,
-    to_velocity,
 )
+from scdiffgen.diffusion._gaussian import to_noise, to_velocity
+from scdiffgen.diffusion._inversion import entry_times
 
 PLANE = torch.linalg.qr(torch.randn(6, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)).Q
 SPREAD = torch.tensor([1.5, 0.6], dtype=torch.float64)

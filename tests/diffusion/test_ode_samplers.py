@@ -15,15 +15,13 @@ from scdiffgen.diffusion import (
     TIME_MAX,
     TIME_MIN,
     Denoise,
-    ancestral,
     ddim,
-    dpm_solver,
-    euler,
     guide_denoisers,
     sampler,
     time_grid,
     time_of_signal,
 )
+from scdiffgen.diffusion._ode_samplers import ancestral, dpm_solver, euler
 
 MEAN = torch.tensor([2.0, -1.0, 0.3], dtype=torch.float64)
 SPREAD = torch.tensor([0.5, 1.3, 0.1], dtype=torch.float64)

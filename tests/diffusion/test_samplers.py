@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from scdiffgen.diffusion import UrnPrediction, draw_molecules, grow_molecules, molecule_schedule
+from scdiffgen.diffusion import UrnPrediction, grow_molecules
+from scdiffgen.diffusion._draws import draw_molecules
+from scdiffgen.diffusion._samplers import molecule_schedule
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import SCHEDULES, TIME_MAX, TIME_MIN, linear_schedule, noise_times, time_grid, time_of_signal
+from scdiffgen.diffusion import SCHEDULES, TIME_MAX, TIME_MIN, noise_times, time_grid, time_of_signal
+from scdiffgen.diffusion._schedules import linear_schedule
 
 TIMES = torch.linspace(TIME_MIN, TIME_MAX, 41, dtype=torch.float64)
 EVERY_SCHEDULE = pytest.mark.parametrize("name", list(SCHEDULES))

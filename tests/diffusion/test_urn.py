@@ -16,14 +16,13 @@ from scdiffgen.diffusion import (
     MoleculePredictor,
     Thinned,
     UrnPrediction,
-    draw_by_gamma,
-    draw_from_urn,
     grow_molecules,
     guide,
     likelihood_bound,
     molecule_loss,
     thin_to,
 )
+from scdiffgen.diffusion._draws import draw_by_gamma, draw_from_urn
 
 ALPHA = np.array([0.4, 2.0, 1.1, 0.7])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -308,3 +309,12 @@ def test_figures_are_drawn_into_given_axes() -> None:
 def test_errors_say_what_to_do(call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(with_tokens(4))
+
+
+@pytest.mark.parametrize("name", pl.__all__)
+def test_figures_end_in_the_same_arguments(name: str) -> None:
+    parameters = list(inspect.signature(getattr(pl, name)).parameters.values())
+    ending = [each.name for each in parameters if each.name in ("ax", "show", "save")]
+    assert ending in (["ax", "show", "save"], ["show", "save"])
+    assert [each.name for each in parameters[-len(ending) :]] == ending
+    assert all(each.kind is each.KEYWORD_ONLY and each.default is None for each in parameters[-len(ending) :])

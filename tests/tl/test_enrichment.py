@@ -10,7 +10,7 @@ from anndata import AnnData
 from scipy.stats import false_discovery_control
 
 from scdiffgen import tl
-from scdiffgen.tl._gene_sets import gene_set_table
+from scdiffgen.tl._gene_set_tests import gene_set_table
 
 decoupler = pytest.importorskip("decoupler", reason="needs the extra `enrichment`")
 
@@ -89,6 +89,6 @@ def test_without_the_extra_the_error_names_it(cells: AnnData, gene_sets: dict, m
     monkeypatch.setitem(sys.modules, "decoupler", None)
     with pytest.raises(ImportError, match=r"scdiffgen\[enrichment\]"):
         tl.enrich_tokens(cells, gene_sets)
-    monkeypatch.setattr("scdiffgen.tl._gene_sets.find_spec", lambda name: None)
+    monkeypatch.setattr("scdiffgen.tl._gene_set_tests.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"scdiffgen\[enrichment\]"):
         tl.enrich_tokens(cells, "KEGG")

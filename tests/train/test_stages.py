@@ -13,8 +13,8 @@ from torch import Tensor
 
 from scdiffgen.model import LatentOptions, TokenDiffusion
 from scdiffgen.train import DiffusionTrainingPlan
+from scdiffgen.train._data_splitter import StagedLoader
 from scdiffgen.train._plan import stage_ends
-from scdiffgen.train._staged_loader import StagedLoader
 
 
 def latent_model() -> TokenDiffusion:

@@ -62,9 +62,9 @@ def simulate_cite(
     if len(library_sizes) != 2 or min(library_sizes) <= 0:
         raise ValueError(f"`library_sizes` is {library_sizes}: pass two positive numbers.")
     rng = np.random.default_rng(seed)
-    kind, activity = rng.integers(n_types, size=n_cells), rng.standard_normal(n_cells)
+    of_cells, activity = rng.integers(n_types, size=n_cells), rng.standard_normal(n_cells)
     obs = pd.DataFrame(
-        {"cell_type": pd.Categorical([f"type_{i}" for i in kind]), "activity": activity},
+        {"cell_type": pd.Categorical([f"type_{i}" for i in of_cells]), "activity": activity},
         index=[f"simulated_cell_{i}" for i in range(n_cells)],
     )
     parts = {}
@@ -74,7 +74,7 @@ def simulate_cite(
     ):
         of_type = rng.normal(0, 1, (n_types, n_vars)) * (rng.random((n_types, n_vars)) < 0.4)
         weights = rng.normal(0, 1, n_vars) * (rng.random(n_vars) < 0.5)
-        logits = rng.normal(0, 1, n_vars) + of_type[kind] + activity[:, None] * weights
+        logits = rng.normal(0, 1, n_vars) + of_type[of_cells] + activity[:, None] * weights
         shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
         library = np.maximum(np.exp(np.log(median) + slope * activity + rng.normal(0, LIBRARY_SD, n_cells)), 1)
         rates = rng.standard_gamma(CONCENTRATION * shares)

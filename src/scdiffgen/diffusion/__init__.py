@@ -12,33 +12,12 @@ from ._blocks import (
     without_blocks,
 )
 from ._coupling import couple_molecules
-from ._draws import draw_by_gamma, draw_from_urn, draw_molecules
 from ._ema import update_ema
-from ._gaussian import (
-    PredictionKind,
-    WeightingKind,
-    add_noise,
-    error_weight,
-    gaussian_loss,
-    to_clean,
-    to_noise,
-    to_velocity,
-)
-from ._guidance import GuidedPrediction, guide, guide_denoisers
-from ._inversion import carry_over, entry_times
-from ._ode_samplers import (
-    SOLVERS,
-    Denoise,
-    Sampler,
-    SamplerKind,
-    ancestral,
-    ddim,
-    dpm_solver,
-    euler,
-    heun,
-    sampler,
-)
-from ._samplers import MoleculePrediction, MoleculePredictor, grow_molecules, molecule_schedule
+from ._gaussian import PredictionKind, WeightingKind, add_noise, error_weight, gaussian_loss, to_clean
+from ._guidance import guide, guide_denoisers
+from ._inversion import carry_over
+from ._ode_samplers import SOLVERS, Denoise, Sampler, SamplerKind, ddim, sampler
+from ._samplers import MoleculePrediction, MoleculePredictor, grow_molecules
 from ._schedules import (
     SCHEDULES,
     TIME_MAX,
@@ -46,29 +25,17 @@ from ._schedules import (
     Level,
     Schedule,
     ScheduleKind,
-    cosine_schedule,
-    linear_schedule,
     noise_times,
-    rectified_schedule,
     time_grid,
     time_of_signal,
 )
 from ._sparse import column_sums, row_sums, side_by_side, with_values
-from ._thinning import (
-    Thinned,
-    UrnPrediction,
-    likelihood_bound,
-    molecule_loss,
-    thin,
-    thin_to,
-    thinning_levels,
-)
+from ._thinning import Thinned, UrnPrediction, likelihood_bound, molecule_loss, thin, thin_to, thinning_levels
 
 __all__ = [
     "BlockPrediction",
     "Blocks",
     "Denoise",
-    "GuidedPrediction",
     "Level",
     "MoleculePrediction",
     "MoleculePredictor",
@@ -85,34 +52,22 @@ __all__ = [
     "UrnPrediction",
     "WeightingKind",
     "add_noise",
-    "ancestral",
     "block_levels",
     "block_likelihood_bound",
     "block_loss",
     "carry_over",
     "column_sums",
-    "cosine_schedule",
     "ddim",
-    "dpm_solver",
     "couple_molecules",
-    "draw_by_gamma",
-    "draw_from_urn",
-    "draw_molecules",
-    "entry_times",
     "error_weight",
-    "euler",
     "gaussian_loss",
     "grow_blocks",
     "grow_molecules",
     "guide",
     "guide_denoisers",
-    "heun",
     "likelihood_bound",
-    "linear_schedule",
     "molecule_loss",
-    "molecule_schedule",
     "noise_times",
-    "rectified_schedule",
     "row_sums",
     "sampler",
     "side_by_side",
@@ -124,8 +79,6 @@ __all__ = [
     "time_grid",
     "time_of_signal",
     "to_clean",
-    "to_noise",
-    "to_velocity",
     "update_ema",
     "with_values",
     "without_blocks",

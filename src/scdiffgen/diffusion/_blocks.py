@@ -1,14 +1,14 @@
-r"""Molecules of several kinds in one cell: each kind has a block of columns, a library size and a softmax of its own.
+r"""Several modalities of one cell: each has a block of columns, a library size and a softmax of its own.
 
-A cell has :math:`L_m` molecules of kind :math:`m` (of RNA, say, and tags of proteins). Each kind is thinned by a level
-of its own, and a missing molecule of kind :math:`m` is predicted among the columns of its block, given what is there of
-all kinds. Which kind comes next is no part of the data, as the library sizes of all kinds are given. So with molecules
-of all kinds put back in one random order, :math:`n` of :math:`L = \sum_m L_m` being there,
+A cell has :math:`L_m` molecules of modality :math:`m` (of RNA, say, and tags of proteins). Each modality is thinned by
+a level of its own, and a missing molecule of modality :math:`m` is predicted among the columns of its block, given what
+is there of all modalities. Which modality comes next is no part of the data, as all library sizes are given. So with
+molecules of all modalities put back in one random order, :math:`n` of :math:`L = \sum_m L_m` being there,
 
 .. math:: -\log p(x \mid L_1, L_2, \dots) \le L \, \mathbb{E}_n[\text{loss}]
           - \sum_m \log \frac{L_m!}{\prod_{g \in m} x_g!}.
 
-Convention: what is said of each kind of a cell is ``(cells, kinds)``.
+Convention: a number for each modality of a cell stands in ``(cells, modalities)``.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ._sparse import row_indices, row_sums, with_values
 from ._thinning import Thinned, UrnPrediction, thinning_levels
 
 SHARED, GIVEN = 0.5, 0.25
-"""Shares of the training cells whose kinds are all at one level, and in which some kinds are there in full."""
+"""Shares of the training cells whose modalities are all at one level, and in which some are there in full."""
 
 
 class Blocks(NamedTuple):
-    """Columns of the kinds, side by side."""
+    """Columns of the modalities, side by side."""
 
     sizes: tuple[int, ...]
 
@@ -44,11 +44,11 @@ class Blocks(NamedTuple):
         return torch.searchsorted(ends, columns.long(), right=True)
 
     def places(self, counts: Tensor) -> Tensor:
-        """Flat position in ``(cells, kinds)`` of every stored value of a CSR tensor."""
+        """Flat position in ``(cells, modalities)`` of every stored value of a CSR tensor."""
         return row_indices(counts) * len(self.sizes) + self.of_columns(counts.col_indices())
 
     def sums(self, counts: Tensor, values: Tensor) -> Tensor:
-        """Sums ``(cells, kinds)`` of ``values`` that stand at the stored positions of a CSR tensor."""
+        """Sums ``(cells, modalities)`` of ``values`` that stand at the stored positions of a CSR tensor."""
         total = values.new_zeros(counts.shape[0] * len(self.sizes)).index_add_(0, self.places(counts), values)
         return total.unflatten(0, (counts.shape[0], len(self.sizes)))
 
@@ -63,20 +63,20 @@ class Blocks(NamedTuple):
         )
 
     def dense_sums(self, state: Tensor) -> Tensor:
-        """Sums ``(cells, kinds)`` of a dense tensor ``(cells, columns)``."""
+        """Sums ``(cells, modalities)`` of a dense tensor ``(cells, columns)``."""
         return torch.stack([block.sum(1) for block in state.split(self.sizes, 1)], dim=1)
 
 
 class BlockPrediction(NamedTuple):
-    """Rates of the next molecule of each kind, those of a kind being compared with each other alone."""
+    """Rates of the next molecule of each modality, those of a modality being compared with each other alone."""
 
     log_rates: Tensor  # (cells, columns)
     weights: Tensor  # (cells, columns)
-    own: Tensor  # (kinds,), whether each cell has weights of its own; otherwise those of all are the same
+    own: Tensor  # (modalities,), whether each cell has weights of its own; otherwise those of all are the same
     blocks: Blocks
 
     def log_prob(self, state: Tensor) -> Tensor:
-        """Log-probabilities ``(cells, columns)``, a distribution a kind, for a dense state ``(cells, columns)``."""
+        """Log-probabilities ``(cells, columns)``, a distribution a modality, for a dense state ``(cells, columns)``."""
         return torch.cat([urn.log_prob(there) for urn, there in self._urns(state)], dim=1)
 
     def log_prob_at(self, state: Tensor) -> Tensor:
@@ -91,14 +91,14 @@ class BlockPrediction(NamedTuple):
         return torch.cat([urn.log_rates_at(there) for urn, there in self._urns(state)], dim=1)
 
     def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw ``n_molecules`` ``(cells, kinds)`` by given rates; each counts for those of its kind after it."""
+        """Draw ``n_molecules`` ``(cells, modalities)`` by given rates; each counts for later ones of its modality."""
         drawn = [
             urn.draw(rates, n, generator) for (urn, rates), n in zip(self._urns(log_rates), n_molecules.T, strict=True)
         ]
         return self.blocks.side_by_side(drawn)
 
     def _urns(self, columns: Tensor) -> list[tuple[UrnPrediction, Tensor]]:
-        """The urn of each kind, and its part of something ``(cells, columns)``."""
+        """The urn of each modality, and its part of something ``(cells, columns)``."""
         parts = zip(*(of_all.split(self.blocks.sizes, 1) for of_all in (*self[:2], columns)), strict=True)
         return [
             (UrnPrediction(rates, weights if own else weights[0]), part)
@@ -107,14 +107,14 @@ class BlockPrediction(NamedTuple):
 
 
 def split_thinned(thinned: Thinned, blocks: Blocks) -> Thinned:
-    """Say of each kind how many molecules are there ``(cells, kinds)``, and how many in the whole cell."""
+    """Say of each modality how many molecules are there ``(cells, modalities)``, and how many in the whole cell."""
     there = thinned.state.values()
     library = blocks.sums(thinned.state, there + thinned.missing)
     return thinned._replace(n_molecules=blocks.sums(thinned.state, there), library=library)
 
 
 def thin_blocks(counts: Tensor, keep: Tensor, blocks: Blocks, generator: torch.Generator | None = None) -> Thinned:
-    """Keep every molecule with the probability ``keep`` ``(cells, kinds)`` of its kind."""
+    """Keep every molecule with the probability ``keep`` ``(cells, modalities)`` of its modality."""
     values = counts.values()
     kept = torch.binomial(values, keep.to(values.dtype).flatten()[blocks.places(counts)], generator=generator)
     n_molecules, library = blocks.sums(counts, kept), blocks.sums(counts, values)
@@ -122,7 +122,7 @@ def thin_blocks(counts: Tensor, keep: Tensor, blocks: Blocks, generator: torch.G
 
 
 def block_loss(prediction: BlockPrediction, thinned: Thinned) -> Tensor:
-    """Cross-entropy ``(cells, kinds)`` of one missing molecule of each kind, in nats; 0 where none is missing."""
+    """Cross-entropy ``(cells, modalities)`` of a missing molecule of each modality, nats; 0 where none is missing."""
     missing = thinned.missing * prediction.log_prob_at(thinned.state)
     cross_entropy = -prediction.blocks.sums(thinned.state, missing)
     return cross_entropy / (thinned.library - thinned.n_molecules).clamp(min=1)
@@ -138,40 +138,33 @@ def block_likelihood_bound(prediction: BlockPrediction, thinned: Thinned, counts
 
 
 def block_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draw a probability ``(cells, kinds)`` of keeping a molecule, for each kind of each training cell.
+    """Draw a probability ``(cells, modalities)`` of keeping a molecule, for each modality of each training cell.
 
-    In half of the cells all kinds are at one place on the way from the empty to the whole cell, as they are when cells
-    are generated or judged. In the others each kind is at a place of its own, but in half of these some are there in
-    full, and the others are predicted from them: of two kinds one, of more each with probability one half.
+    In half of the cells all modalities are at one place on the way from the empty to the whole cell, as they are when
+    cells are generated or judged. In the others each modality is at a place of its own, but in half of these some are
+    there in full, and the others are predicted from them: of two modalities one, of more each with probability 1/2.
     """
-    n_cells, n_kinds = library.shape
+    n_cells, n_modalities = library.shape
     shared = thinning_levels(library, generator)
-    own = torch.stack([thinning_levels(of_kind, generator) for of_kind in library.unbind(1)], dim=1)
+    own = torch.stack([thinning_levels(of_modality, generator) for of_modality in library.unbind(1)], dim=1)
 
     def uniform(*shape: int) -> Tensor:
         return torch.rand(shape, generator=generator, device=library.device, dtype=library.dtype)
 
     case = uniform(n_cells, 1)
-    predicted = (uniform(n_cells, n_kinds) * (library > 0)).argmax(1, keepdim=True)
-    given = uniform(n_cells, n_kinds) < (1.0 if n_kinds == 2 else 0.5)
+    predicted = (uniform(n_cells, n_modalities) * (library > 0)).argmax(1, keepdim=True)
+    given = uniform(n_cells, n_modalities) < (1.0 if n_modalities == 2 else 0.5)
     given = given.scatter(1, predicted, torch.zeros_like(given)) & (case > 1 - GIVEN)
     return torch.where(given, 1.0, torch.where(case < SHARED, shared, own))
 
 
 def without_blocks(library: Tensor, rate: float, generator: torch.Generator | None = None) -> Tensor:
-    """Draw which kinds of a cell are taken for not measured ``(cells, kinds)``: each at a rate, but never all of them.
+    """Draw which modalities of a cell count as not measured ``(cells, modalities)``: each at a rate, never all.
 
-    Parameters
-    ----------
-    library
-        Library sizes ``(cells, kinds)``; 0 where a kind was not measured.
-    rate
-        Probability in [0, 1).
-    generator
-        Source of randomness.
+    ``library`` ``(cells, modalities)`` is 0 where a modality was not measured; ``rate`` is a probability in [0, 1).
     """
     uniform = torch.rand(library.shape, generator=generator, device=library.device)
-    kept = (uniform * (library > 0)).argmax(1, keepdim=True)  # a kind that the cell has, the most lasting one
+    kept = (uniform * (library > 0)).argmax(1, keepdim=True)  # a modality that the cell has, the most lasting one
     return (uniform < rate).scatter(1, kept, False)
 
 
@@ -185,9 +178,9 @@ def grow_blocks(
     n_steps: int,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Add molecules to ``start`` ``(cells, columns)`` until each kind has ``library`` ``(cells, kinds)`` of them.
+    """Add molecules to ``start`` ``(cells, columns)`` until modalities have ``library`` ``(cells, modalities)``.
 
-    As :func:`grow_molecules`, all kinds at the same time: each in geometric steps of its own.
+    As :func:`grow_molecules`, all modalities at the same time: each in geometric steps of its own.
     """
     state = start.clone()
     present = blocks.dense_sums(state).round().long()

@@ -14,28 +14,18 @@ from torch import Tensor
 from ._draws import draw_molecules
 
 
-def couple_molecules(counts: Tensor, own: Tensor, asked: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Move the molecules of cells from one distribution to another.
+def couple_molecules(
+    counts: Tensor, source: Tensor, target: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
+    """Move the molecules of dense ``counts`` ``(cells, genes)`` from one distribution over the genes to another.
 
-    Parameters
-    ----------
-    counts
-        Dense cells ``(cells, genes)``.
-    own, asked
-        Logarithms of the distributions over the genes ``(cells, genes)`` that the molecules came from, and that they
-        shall come from, up to a constant a cell.
-    generator
-        Source of randomness.
-
-    Returns
-    -------
-    Dense cells of as many molecules, ``(cells, genes)``.
+    ``source`` and ``target`` are logarithms of the distributions ``(cells, genes)``, up to a constant a cell.
     """
-    own, asked = own.log_softmax(1), asked.log_softmax(1)
-    kept = torch.binomial(counts, (asked - own).exp().clamp(max=1), generator=generator)
+    source, target = source.log_softmax(1), target.log_softmax(1)
+    kept = torch.binomial(counts, (target - source).exp().clamp(max=1), generator=generator)
     removed = (counts.sum(1) - kept.sum(1)).round().long()
-    excess = (asked.exp() - own.exp()).clamp(min=0)
+    excess = (target.exp() - source.exp()).clamp(min=0)
     # where rounding leaves no excess, what is drawn again comes from the distribution itself
-    target = torch.where(excess.sum(1, keepdim=True) > 0, excess.log(), asked)
-    drawn = draw_molecules(target, removed, generator)
+    replacement = torch.where(excess.sum(1, keepdim=True) > 0, excess.log(), target)
+    drawn = draw_molecules(replacement, removed, generator)
     return kept.view(-1).index_add(0, drawn, torch.ones_like(drawn, dtype=kept.dtype)).view_as(kept)

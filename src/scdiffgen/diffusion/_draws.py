@@ -41,11 +41,11 @@ def draw_from_urn(
         at, before = place[waiting], order[waiting]
         fresh = at >= before
         source = first[waiting] + torch.where(fresh, 0, at.long())
-        told = known[source] & ~fresh
-        copied = told & (at - at.floor() < shares[drawn[source] % rates.shape[1]])
+        ready = known[source] & ~fresh
+        copied = ready & (at - at.floor() < shares[drawn[source] % rates.shape[1]])
         drawn[waiting[copied]] = drawn[source[copied]]
         known[waiting[fresh | copied]] = True
-        again = waiting[told & ~copied]
+        again = waiting[ready & ~copied]
         place[again] = _point(total[again], order[again], generator)
         waiting = waiting[~(fresh | copied)]
     return drawn

@@ -1,7 +1,8 @@
 r"""Classifier-free guidance as a prediction wrapped round others.
 
-:math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log \pi_i - \log \pi_0)`, renormalised: :math:`\pi_0` is told nothing, and
-:math:`\pi_i` one condition (or, with a single weight, all of them). One weight of 1 is no guidance, 0 is unconditional.
+:math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log \pi_i - \log \pi_0)`, renormalised: :math:`\pi_0` is given no
+condition, and :math:`\pi_i` one (or, with a single weight, all of them). One weight of 1 is no guidance, 0 is
+unconditional.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class GuidedPrediction(NamedTuple):
         return self.unconditional.draw(log_rates, n_molecules, generator)
 
     def _mixed(self, parts: Sequence[Tensor]) -> Tensor:
-        base, *told = parts
+        base, *conditional = parts
         guided = base * (1 - sum(self.scales))
-        for part, scale in zip(told, self.scales, strict=True):
+        for part, scale in zip(conditional, self.scales, strict=True):
             guided = guided + scale * part
         return guided
 
@@ -64,7 +65,7 @@ def guide_denoisers(unconditional: Denoise, conditional: Sequence[Denoise], scal
 
     def denoise(noisy: Tensor, time: Tensor) -> Tensor:
         base = unconditional(noisy, time)
-        moves = [scale * (told(noisy, time) - base) for told, scale in zip(conditional, scales, strict=True)]
+        moves = [scale * (each(noisy, time) - base) for each, scale in zip(conditional, scales, strict=True)]
         return base + torch.stack(moves).sum(0)
 
     return denoise

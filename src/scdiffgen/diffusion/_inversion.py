@@ -35,7 +35,7 @@ def entry_times(denoise: Denoise, data: Tensor, schedule: Schedule) -> Tensor:
 
 
 def carry_over(
-    solver: Sampler, own: Denoise, asked: Denoise, data: Tensor, *, start: Tensor, n_steps: int, schedule: Schedule
+    solver: Sampler, source: Denoise, target: Denoise, data: Tensor, *, start: Tensor, n_steps: int, schedule: Schedule
 ) -> Tensor:
     """Follow ``data`` ``(cells, length)`` to the time ``start`` ``()`` under one denoiser, and back under another.
 
@@ -43,8 +43,8 @@ def carry_over(
     steps; what the denoisers leave out of the data stays with them. Data of which more is left out than there is noise
     at ``start`` hardly move.
     """
-    entry = entry_times(own, data, schedule).minimum(LAST_ENTRY * start)
+    entry = entry_times(source, data, schedule).minimum(LAST_ENTRY * start)
     fractions = torch.linspace(0, 1, n_steps + 1, dtype=data.dtype, device=data.device)[:, None, None]
     times, level = torch.lerp(entry, start.expand_as(entry), fractions), schedule(entry)
-    noisy = solver(own, level.alpha * data, times, schedule)
-    return solver(asked, noisy, times.flip(0), schedule) / level.alpha
+    noisy = solver(source, level.alpha * data, times, schedule)
+    return solver(target, noisy, times.flip(0), schedule) / level.alpha

@@ -87,11 +87,7 @@ def _on_circle(angle: Tensor) -> Level:
     return Level(angle, cosine, sine, -sine, cosine)
 
 
-SCHEDULES: dict[str, Schedule] = {
-    "linear": linear_schedule,
-    "cosine": cosine_schedule,
-    "rectified": rectified_schedule,
-}
+SCHEDULES: dict[str, Schedule] = {"linear": linear_schedule, "cosine": cosine_schedule, "rectified": rectified_schedule}
 
 
 def noise_times(n_cells: int, generator: torch.Generator | None = None, device: torch.device | None = None) -> Tensor:
@@ -110,11 +106,11 @@ def time_grid(
 
 def time_of_signal(share: Tensor, schedule: Schedule) -> Tensor:
     r"""Times at which the data are a share :math:`\alpha^2 / (\alpha^2 + \sigma^2)` of the variance, by bisection."""
-    wanted = share.double()
-    low, high = torch.full_like(wanted, TIME_MIN), torch.full_like(wanted, TIME_MAX)
+    target = share.double()
+    low, high = torch.full_like(target, TIME_MIN), torch.full_like(target, TIME_MAX)
     for _ in range(50):
         middle = (low + high) / 2
         level = schedule(middle)
-        noisier = level.alpha**2 / (level.alpha**2 + level.sigma**2) < wanted
+        noisier = level.alpha**2 / (level.alpha**2 + level.sigma**2) < target
         low, high = torch.where(noisier, low, middle), torch.where(noisier, middle, high)
     return ((low + high) / 2).to(share.dtype)

@@ -75,7 +75,7 @@ class UrnPrediction(NamedTuple):
 def thinning_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Draw a probability ``(cells,)`` of keeping a molecule for each training cell.
 
-    Of library sizes ``(cells, kinds)`` all of a cell get the same place on the way from the empty to the whole cell.
+    Of library sizes ``(cells, modalities)`` all of a cell get one place on the way from the empty to the whole cell.
 
     Half of the cells: uniform on (0, 1). Other half: the expected number of molecules is log-uniform on
     [0.5, ``library``], because the first molecules decide the cell and are otherwise hardly ever seen. Both are

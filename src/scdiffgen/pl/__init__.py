@@ -3,21 +3,23 @@
 Nothing is computed here but where things are drawn: orders, colours and sizes.
 """
 
-from scdiffgen.pl._attention import attention
-from scdiffgen.pl._dose_response import dose_response
-from scdiffgen.pl._evaluation import evaluation
-from scdiffgen.pl._evaluation_correlation import evaluation_gene_correlation
-from scdiffgen.pl._evaluation_embedding import evaluation_embedding
-from scdiffgen.pl._evaluation_genes import evaluation_mean_dropout, evaluation_mean_variance
-from scdiffgen.pl._evaluation_library import evaluation_library_size
-from scdiffgen.pl._evaluation_roc import evaluation_roc
-from scdiffgen.pl._evaluation_scores import evaluation_scores
-from scdiffgen.pl._generation_path import generation_path
-from scdiffgen.pl._token_contributions import token_contributions
-from scdiffgen.pl._token_graph import token_graph
-from scdiffgen.pl._token_groups import token_dotplot, token_embedding, token_heatmap
-from scdiffgen.pl._token_loadings import token_loadings
-from scdiffgen.pl._training_history import training_history
+from scdiffgen.pl._curves import dose_response, training_history
+from scdiffgen.pl._embeddings import evaluation_embedding, generation_path, token_embedding
+from scdiffgen.pl._evaluation_page import evaluation
+from scdiffgen.pl._evaluation_panels import (
+    evaluation_library_size,
+    evaluation_mean_dropout,
+    evaluation_mean_variance,
+    evaluation_roc,
+)
+from scdiffgen.pl._heat_maps import (
+    attention,
+    evaluation_gene_correlation,
+    evaluation_scores,
+    token_dotplot,
+    token_heatmap,
+)
+from scdiffgen.pl._token_genes import token_contributions, token_graph, token_loadings
 
 __all__ = [
     "attention",

@@ -1,23 +1,33 @@
-"""Figures of panels, names that fit into them, and showing and saving them as scanpy does."""
+"""What figures have in common: panels, axes and colours, and showing and saving them as scanpy does."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 import matplotlib.pyplot as plt
 import scanpy as sc
 from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colorbar import Colorbar
 from matplotlib.figure import Figure
 
+Ax = Axes | None  # `ax`, `show` and `save` of every figure
+Show = bool | None
 Save = str | Path | bool | None
+Names = Sequence[str] | None  # tokens or genes
+Drawn = TypeVar("Drawn", Axes, list[Axes])
+
+BLUE, ORANGE, VERMILION, GREEN = "#0072B2", "#E69F00", "#D55E00", "#009E73"  # Okabe and Ito, safe in colour blindness
+GREY = "#4D4D4D"
+DIVERGING = "RdBu_r"
 DPI = 150
 NAME_LETTERS = 30  # longer names lose their middle
 
 
-def panels(n_panels: int, ncols: int, inches: tuple[float, float], ax: Axes | None = None) -> list[Axes]:
+def panels(n_panels: int, ncols: int, inches: tuple[float, float], ax: Ax = None) -> list[Axes]:
     """Axes in a grid, in a figure of their own; ``ax`` is the one panel, if it is given."""
     if ncols < 1:
         raise ValueError(f"`ncols` is {ncols}: pass at least 1.")
@@ -35,28 +45,50 @@ def panels(n_panels: int, ncols: int, inches: tuple[float, float], ax: Axes | No
     return axes[:n_panels]
 
 
-def figure_of(axes: Sequence[Axes]) -> Figure:
+def figure_of(drawn: Axes | Sequence[Axes]) -> Figure:
     """The figure that holds the axes."""
-    return cast("Figure", axes[0].figure)
+    return cast("Figure", (drawn if isinstance(drawn, Axes) else drawn[0]).figure)
 
 
-def finish(axes: Sequence[Axes], name: str, show: bool | None, save: Save) -> None:
-    """Save and show a figure, as scanpy does with its own.
+def plain(axis: Axes, x: str, y: str) -> None:
+    """Labels and ticks of a plot of numbers."""
+    axis.set_xlabel(x, fontsize=9)
+    axis.set_ylabel(y, fontsize=9)
+    axis.tick_params(labelsize=8)
+    axis.spines[["top", "right"]].set_visible(False)
 
-    Parameters
-    ----------
-    axes
-        The axes of the figure.
-    name
-        What the file is called, before what ``save`` adds.
-    show
-        Whether to show the figure; ``None`` follows ``scanpy.settings.autoshow``.
-    save
-        ``True``, or text that the name of the file ends in, which may have an extension: a file in
-        ``scanpy.settings.figdir``. A path: that file. ``None`` follows ``scanpy.settings.autosave``. A figure that was
-        saved is closed, so that a notebook does not show it once more.
+
+def unticked(axis: Axes, x: str, y: str) -> None:
+    """Labels of an embedding, whose numbers mean nothing."""
+    axis.set(xticks=[], yticks=[])
+    axis.set_xlabel(x, fontsize=8)
+    axis.set_ylabel(y, fontsize=8)
+
+
+def colour_bar(
+    image: ScalarMappable,
+    ax: Axes | list[Axes],
+    label: str = "",
+    *,
+    shrink: float,
+    aspect: float,
+    extend: str = "neither",
+    location: str | None = None,
+    labelsize: int = 7,
+) -> Colorbar:
+    """A small colour bar beside the axes."""
+    bar = figure_of(ax).colorbar(image, ax=ax, shrink=shrink, aspect=aspect, extend=extend, location=location)
+    bar.set_label(label, fontsize=8)
+    bar.ax.tick_params(labelsize=labelsize)
+    return bar
+
+
+def finish(drawn: Drawn, name: str, show: Show, save: Save) -> Drawn:
+    """Save and show a figure as scanpy does, and return its axes; ``None`` follows scanpy's settings.
+
+    A figure that was saved is closed, so that a notebook does not show it once more.
     """
-    figure = figure_of(axes).figure  # a subfigure is saved with its figure
+    figure = figure_of(drawn).figure  # a subfigure is saved with its figure
     save = sc.settings.autosave if save is None else save
     if save:
         path = save if isinstance(save, Path) else _scanpys_path(name, save)
@@ -67,10 +99,11 @@ def finish(axes: Sequence[Axes], name: str, show: bool | None, save: Save) -> No
         plt.show()
     if save:
         plt.close(figure)
+    return drawn
 
 
 def _scanpys_path(name: str, save: str | bool) -> Path:
-    """File in scanpy's folder of figures, with its suffix and format."""
+    """File in scanpy's folder of figures, with its suffix and format; text ends the name, with or without extension."""
     ending, extension = save if isinstance(save, str) else "", f".{sc.settings.file_format_figs}"
     if ending.endswith((".svg", ".pdf", ".png")):
         ending, extension = ending[:-4], ending[-4:]

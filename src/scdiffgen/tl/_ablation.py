@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -13,35 +12,15 @@ from scipy import stats
 from scdiffgen._names import check_column
 from scdiffgen._stored_tokens import annotation_column
 
+if TYPE_CHECKING:
+    from scdiffgen.model import TokenDiffusion
+
 PER_CELL = 1e4
 PSEUDOCOUNT = 0.1  # molecules per 10,000
 
-Model = TypeVar("Model", bound="TokenModel")
-
-
-class TokenModel(Protocol):
-    """A model whose tokens can be held, such as :class:`scdiffgen.model.TokenDiffusion`."""
-
-    def hold_tokens(self: Model, levels: Mapping[str, float]) -> Model:
-        """Return the model with tokens held at fixed activations."""
-        ...
-
-    def predict_perturbation(
-        self,
-        adata: AnnData | None,
-        conditions: Mapping[str, Any],
-        *,
-        indices: np.ndarray,
-        keep: float,
-        n_steps: int,
-        seed: int,
-    ) -> AnnData:
-        """Generate cells anew under their own conditions, with those given in their place."""
-        ...
-
 
 def ablate_token(
-    model: TokenModel,
+    model: TokenDiffusion,
     token: str,
     adata: AnnData,
     groupby: str,
@@ -53,8 +32,8 @@ def ablate_token(
 ) -> pd.DataFrame:
     """Generate cells with a token and without it: which genes change, in which groups of cells.
 
-    Twins of measured cells are generated twice, with the same conditions, library sizes and seed: by the model, and by
-    the model in which the token is held.
+    Samples matched to measured cells are generated twice, with the same conditions, library sizes and seed: by the
+    model, and by the model in which the token is held.
 
     Parameters
     ----------
@@ -63,7 +42,7 @@ def ablate_token(
     token
         Name of the token.
     adata
-        Cells whose twins are generated, registered as those the model was made with.
+        Cells to match, registered as those the model was made with.
     groupby
         Column of ``adata.obs``.
     level
@@ -80,7 +59,7 @@ def ablate_token(
     -------
     A row for each group and gene, in each group from the clearest change on: ``group``, ``gene``, ``mean`` and
     ``mean_without`` (molecules per 10,000), ``log2_fold_change`` of the second over the first, with 0.1 added to both;
-    ``score`` (t statistic of the pairs of twins, ``log1p`` of molecules per 10,000) and ``fdr`` (Benjamini-Hochberg,
+    ``score`` (t statistic of the matched pairs, ``log1p`` of molecules per 10,000) and ``fdr`` (Benjamini-Hochberg,
     over the genes of a group), which say whether the change stands out of the chance in drawing molecules. Rare genes
     may have large fold changes by chance alone, so choose by ``fdr``.
 
@@ -96,18 +75,18 @@ def ablate_token(
     chosen = {name: cells[:: -(-len(cells) // max_cells)] for name, cells in groups.items()}
     indices = np.concatenate(list(chosen.values()))
     labels = np.repeat(list(chosen), [len(cells) for cells in chosen.values()])
-    twins = [
+    samples = [
         each.predict_perturbation(adata, {}, indices=indices, keep=0.0, n_steps=n_steps, seed=seed)
         for each in (model, model.hold_tokens({token: level}))
     ]
-    counts, without = (np.asarray(cells.X.toarray(), dtype=np.float64) for cells in twins)
-    genes = twins[0].var_names
+    counts, without = (np.asarray(cells.X.toarray(), dtype=np.float64) for cells in samples)
+    genes = samples[0].var_names
     changes = [_changes(counts[labels == name], without[labels == name], genes, name) for name in chosen]
     return pd.concat(changes, ignore_index=True)
 
 
 def _changes(counts: np.ndarray, without: np.ndarray, genes: pd.Index, group: str) -> pd.DataFrame:
-    """Rows of one group of twins ``(cells, genes)``."""
+    """Rows of one group of matched samples ``(cells, genes)``."""
     mean, mean_without = (PER_CELL * part.sum(0) / max(part.sum(), 1) for part in (counts, without))
     score, p_values = _paired_t(_log_normalised(without) - _log_normalised(counts))
     table = pd.DataFrame(

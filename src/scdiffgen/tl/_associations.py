@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,18 +10,14 @@ from anndata import AnnData
 from scipy import stats
 
 from scdiffgen._names import as_names
+from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column, token_activation
 
-
-class Association(NamedTuple):
-    """One annotation, or one of its levels, against all tokens."""
-
-    level: str | None
-    statistic: str
-    values: np.ndarray  # (tokens,)
-    p_values: np.ndarray  # (tokens,)
+Association = tuple[str | None, str, np.ndarray, np.ndarray]
+"""Level, statistic, values and p-values ``(tokens,)``: one annotation, or one of its levels, against all tokens."""
 
 
+@shared_docs
 def token_associations(adata: AnnData, keys: str | Sequence[str]) -> pd.DataFrame:
     r"""Measure how each token's activation follows annotations of the cells.
 
@@ -37,8 +32,7 @@ def token_associations(adata: AnnData, keys: str | Sequence[str]) -> pd.DataFram
 
     Parameters
     ----------
-    adata
-        Cells with stored tokens.
+    {stored}
     keys
         Columns of ``adata.obs``. Cells without a value are left out, column by column.
 
@@ -67,9 +61,9 @@ def token_associations(adata: AnnData, keys: str | Sequence[str]) -> pd.DataFram
         present = column.notna().to_numpy()
         if column[present].nunique() < 2:
             raise ValueError(f"`keys` names {key!r}, which does not differ between the cells: choose another column.")
-        for found in _associate(activation.to_numpy()[present], column[present]):
-            table = pd.DataFrame({"token": activation.columns, "key": key, "level": found.level})
-            rows.append(table.assign(statistic=found.statistic, value=found.values, p_value=found.p_values))
+        for level, statistic, values, p_values in _associate(activation.to_numpy()[present], column[present]):
+            table = pd.DataFrame({"token": activation.columns, "key": key, "level": level})
+            rows.append(table.assign(statistic=statistic, value=values, p_value=p_values))
     result = pd.concat(rows, ignore_index=True)
     result["level"] = result["level"].astype(object).where(result["level"].notna(), None)
     return result.assign(fdr=stats.false_discovery_control(result["p_value"]))
@@ -79,7 +73,7 @@ def _associate(activation: np.ndarray, column: pd.Series) -> Iterator[Associatio
     """Association with one annotation; activation ``(cells, tokens)``."""
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
         tests = [stats.spearmanr(token, column) for token in activation.T]
-        yield Association(None, "rho", np.array([t.statistic for t in tests]), np.array([t.pvalue for t in tests]))
+        yield None, "rho", np.array([t.statistic for t in tests]), np.array([t.pvalue for t in tests])
         return
     codes, levels = pd.factorize(column.astype(str), sort=True)
     yield _eta_squared(activation, codes)
@@ -97,10 +91,10 @@ def _eta_squared(activation: np.ndarray, codes: np.ndarray) -> Association:
     between, within = len(sizes) - 1, len(codes) - len(sizes)
     with np.errstate(divide="ignore"):
         ratio = (share / between) / ((1 - share) / within)
-    return Association(None, "eta_squared", share, stats.f.sf(ratio, between, within))
+    return None, "eta_squared", share, stats.f.sf(ratio, between, within)
 
 
 def _auc(activation: np.ndarray, inside: np.ndarray, level: str) -> Association:
     """Chance that a cell inside is more active than one outside, ties counting half."""
     test = stats.mannwhitneyu(activation[inside], activation[~inside], axis=0)
-    return Association(level, "auc", test.statistic / (inside.sum() * (~inside).sum()), test.pvalue)
+    return level, "auc", test.statistic / (inside.sum() * (~inside).sum()), test.pvalue

@@ -1,6 +1,6 @@
 """Training: optimiser, averaged weights, validation, sparse minibatches."""
 
-from ._block_loader import BlockLoader, cell_loader, counts_on_disk
+from ._block_loader import BlockLoader, cell_loader
 from ._data_splitter import SparseDataSplitter, StagedDataSplitter
 from ._plan import DiffusionTrainingPlan, TrainingPlanConfig
 
@@ -11,5 +11,4 @@ __all__ = [
     "StagedDataSplitter",
     "TrainingPlanConfig",
     "cell_loader",
-    "counts_on_disk",
 ]

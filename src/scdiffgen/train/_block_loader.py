@@ -21,6 +21,7 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 
 BLOCK_SIZE = 256
 N_BLOCKS = 64
+FOLLOWED = ("indices", "batch_size", "shuffle", "drop_last", "distributed_sampler")
 
 
 def cell_loader(
@@ -33,23 +34,13 @@ def cell_loader(
 ) -> AnnDataLoader | BlockLoader:
     """Load minibatches of registered cells: by scvi-tools' loader from memory, in blocks from disk.
 
-    Parameters
-    ----------
-    manager
-        Registration of the cells.
-    block_size, n_blocks, generator
-        For :class:`BlockLoader`; ``generator`` for both.
-    **options
-        As for :class:`scvi.dataloaders.AnnDataLoader`. From disk, ``indices``, ``batch_size``, ``shuffle``,
-        ``drop_last`` and ``distributed_sampler`` are followed; workers and pinned memory are for matrices in memory.
+    ``options`` are those of :class:`scvi.dataloaders.AnnDataLoader`; from disk, those in ``FOLLOWED`` count, as workers
+    and pinned memory are for matrices in memory.
     """
     if not counts_on_disk(manager):
         return AnnDataLoader(manager, generator=generator, **options)
     followed = {name: options[name] for name in FOLLOWED if options.get(name) is not None}
     return BlockLoader(manager, block_size=block_size, n_blocks=n_blocks, generator=generator, **followed)
-
-
-FOLLOWED = ("indices", "batch_size", "shuffle", "drop_last", "distributed_sampler")
 
 
 def counts_on_disk(manager: AnnDataManager) -> bool:
@@ -63,31 +54,10 @@ def counts_on_disk(manager: AnnDataManager) -> bool:
 class BlockLoader:
     """Minibatches of cells whose counts lie on disk, in constant memory.
 
-    Cells that lie side by side are read at once. Shuffled, the blocks come in random order,
-    and the cells of ``n_blocks`` of them are shuffled together; the next of these pools is read while one is handed
-    out, so that two are in memory. Cells of different blocks meet in a minibatch as if all cells were shuffled; those
-    of one block come in the same pool.
-
-    Parameters
-    ----------
-    manager
-        Registration of the cells.
-    indices
-        Positions or mask of the cells; by default all.
-    batch_size
-        Cells a minibatch.
-    shuffle
-        Whether cells come in random order, another each time; otherwise they come as they are stored.
-    drop_last
-        Whether a last minibatch of fewer cells is left out.
-    block_size
-        Cells side by side on disk that are read at once.
-    n_blocks
-        Blocks in a pool.
-    distributed_sampler
-        Whether each process of a distributed training loads a share of the cells, of the same size for all.
-    generator
-        Where the order comes from; by default PyTorch's own.
+    ``block_size`` cells that lie side by side are read at once. Shuffled, the blocks come in random order, and the
+    cells of ``n_blocks`` of them are shuffled together; the next of these pools is read while one is handed out, so
+    that two are in memory. Cells of different blocks meet in a minibatch as if all cells were shuffled; those of one
+    block come in the same pool. With ``distributed_sampler`` each process loads a share of the cells, of one size.
     """
 
     def __init__(

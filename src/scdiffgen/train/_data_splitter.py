@@ -1,12 +1,16 @@
-"""Minibatches that stay sparse from the AnnData, in memory or on disk, to the loss."""
+"""Minibatches that stay sparse from the AnnData to the loss; in stages, of what was computed of the cells once."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
+import torch
 from scvi.dataloaders import AnnDataLoader, DataSplitter
 from torch import Tensor
 
 from ._block_loader import BlockLoader, cell_loader
-from ._staged_loader import StagedLoader
+
+Minibatch = dict[str, Tensor]
 
 
 class SparseDataSplitter(DataSplitter):
@@ -22,9 +26,38 @@ class SparseDataSplitter(DataSplitter):
         loader = super().val_dataloader()
         return [] if loader is None else loader
 
-    def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:
+    def on_after_batch_transfer(self, batch: Minibatch, dataloader_idx: int) -> Minibatch:
         """Hand the batch on as it is."""
         return batch
+
+
+class StagedLoader:
+    """A loader that can compute something of every minibatch once, and hand out that, shuffled or not, from then on."""
+
+    def __init__(self, loader: AnnDataLoader | BlockLoader, *, shuffle: bool) -> None:
+        self.loader = loader
+        self.shuffle = shuffle
+        self.cached: Minibatch | None = None
+
+    def __len__(self) -> int:
+        """Number of minibatches."""
+        return len(self.loader)
+
+    def __iter__(self) -> Iterator[Minibatch]:
+        """Minibatches of what is handed out now."""
+        if self.cached is None:
+            yield from self.loader
+            return
+        n_cells = len(next(iter(self.cached.values())))
+        order = torch.randperm(n_cells) if self.shuffle else torch.arange(n_cells)
+        for rows in order.tensor_split(len(self)):
+            yield {key: values[rows] for key, values in self.cached.items()}
+
+    def cache(self, compute: Callable[[Minibatch], Minibatch]) -> Minibatch:
+        """Compute something of every minibatch, a row a cell, and hand it out from now on; also returned, whole."""
+        parts = [compute(batch) for batch in self.loader]
+        self.cached = {key: torch.cat([part[key].cpu() for part in parts]) for key in parts[0]}
+        return self.cached
 
 
 class StagedDataSplitter(SparseDataSplitter):

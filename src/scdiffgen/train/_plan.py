@@ -23,14 +23,9 @@ from scdiffgen.module import DiffusionModule
 
 logger = logging.getLogger(__name__)
 
-MAX_SKIPPED = 10
-"""Steps in a row that may be skipped for their gradients."""
-
-SPIKE = 20
-"""How many times the usual norm a gradient may have; the largest in a sound training has two or three times."""
-
-N_USUAL = 100
-"""Steps whose median norm is the usual one."""
+MAX_SKIPPED = 10  # steps in a row that may be skipped for their gradients
+SPIKE = 20  # times the usual norm that a gradient may have; the largest in a sound training has two or three times
+N_USUAL = 100  # steps whose median norm is the usual one
 
 
 @dataclass(frozen=True)
@@ -78,31 +73,12 @@ class TrainingPlanConfig:
 
 
 class DiffusionTrainingPlan(pl.LightningModule):
-    """Train a diffusion module.
+    """Train a diffusion module; ``settings`` are those of :class:`TrainingPlanConfig`."""
 
-    Parameters
-    ----------
-    module
-        The module.
-    lr, weight_decay, n_warmup_steps, ema_decay, max_grad_norm, max_validation_rise
-        See :class:`TrainingPlanConfig`.
-    """
-
-    def __init__(
-        self,
-        module: DiffusionModule,
-        lr: float = TrainingPlanConfig.lr,
-        weight_decay: float = TrainingPlanConfig.weight_decay,
-        n_warmup_steps: int = TrainingPlanConfig.n_warmup_steps,
-        ema_decay: float = TrainingPlanConfig.ema_decay,
-        max_grad_norm: float = TrainingPlanConfig.max_grad_norm,
-        max_validation_rise: float = TrainingPlanConfig.max_validation_rise,
-    ) -> None:
+    def __init__(self, module: DiffusionModule, **settings: Any) -> None:
         super().__init__()
         self.module = module
-        self.config = TrainingPlanConfig(
-            lr, weight_decay, n_warmup_steps, ema_decay, max_grad_norm, max_validation_rise
-        )
+        self.config = TrainingPlanConfig(**settings)
         self.n_obs_training = self.n_obs_validation = 0  # set by scvi's TrainRunner
         self._best_loss = math.inf
         self._n_skipped = 0
@@ -127,15 +103,8 @@ class DiffusionTrainingPlan(pl.LightningModule):
         self._log("validation_loss", self.module.validation_loss(*self.module.unpack(batch), generator))
 
     def _log(self, name: str, output: LossOutput) -> None:
-        self.log(
-            name,
-            output.loss,
-            on_step=False,
-            on_epoch=True,
-            prog_bar=True,
-            batch_size=output.n_obs_minibatch,
-            sync_dist=self.trainer.world_size > 1,
-        )
+        across = {"batch_size": output.n_obs_minibatch, "sync_dist": self.trainer.world_size > 1}
+        self.log(name, output.loss, on_step=False, on_epoch=True, prog_bar=True, **across)
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
         """Scale large gradients down; skip a step whose gradient is not finite, or far out of the usual."""

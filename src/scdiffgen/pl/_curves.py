@@ -1,33 +1,82 @@
-"""Dose-response curves."""
+"""Curves: the loss over the epochs of training, and expression over doses."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from scdiffgen._names import as_names
-from scdiffgen.pl._figure import Save, finish, panels
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.pl._figure import BLUE, GREY, Ax, Names, Save, Show, finish, panels, plain
 
+LOSS_INCHES, DOSE_INCHES = (4.2, 2.8), (3.0, 2.4)
 COLUMNS = ("dose", "gene", "mean", "low", "high")
-LINE, UNTREATED = "#0072B2", "#4D4D4D"  # blue of Okabe and Ito, told apart in every kind of colour blindness; grey
-PANEL_INCHES = (3.0, 2.4)
 ZERO_SHARE = 0.25  # length of the axis from dose 0 to the smallest positive dose, in lengths of the rest
 MAX_TICKS = 6
-MOST_GENES = 12  # drawn unless genes are asked for
+MOST_GENES = 12  # drawn unless genes are named
 
 
+@shared_docs
+def training_history(
+    history: Mapping[str, pd.DataFrame], *, ax: Ax = None, show: Show = None, save: Save = None
+) -> Axes:
+    """Draw training and validation loss over the epochs; a point marks the lowest validation loss.
+
+    The weights that generate are those at the end, see the user guide: generated cells improve past the lowest loss.
+
+    Parameters
+    ----------
+    history
+        The model's ``history``.
+    {figure}
+
+    Raises
+    ------
+    TypeError
+        If this is no mapping, such as the model itself.
+    ValueError
+        If the history holds no loss.
+
+    Examples
+    --------
+    >>> axis = training_history(model.history)
+    >>> axis.get_ylabel()
+    'loss (nats per molecule)'
+    """
+    if not isinstance(history, Mapping):
+        raise TypeError(f"`history` is of type {type(history).__name__}: pass `model.history` of a trained model.")
+    if "train_loss" not in history:
+        raise ValueError(f"`history` holds {list(history)} and no loss: pass `model.history` of a trained model.")
+    training = _curve(history["train_loss"])
+    (axis,) = panels(1, 1, LOSS_INCHES, ax)
+    axis.plot(training.index, training, color="#999999", label="training", linewidth=1.2)
+    if "validation_loss" in history:
+        validation = _curve(history["validation_loss"])
+        axis.plot(validation.index, validation, color=BLUE, marker=".", label="validation", linewidth=1.2)
+        axis.plot([validation.idxmin()], [validation.min()], "o", color=BLUE, markersize=7, label="lowest")
+    plain(axis, "epoch", "loss (nats per molecule)")
+    axis.legend(frameon=False, fontsize=8)
+    return finish(axis, "training_history", show, save)
+
+
+def _curve(table: pd.DataFrame) -> pd.Series:
+    """Values over the epochs in which there is one."""
+    return table.iloc[:, 0].astype(float).dropna()
+
+
+@shared_docs
 def dose_response(
     frame: pd.DataFrame,
-    genes: Sequence[str] | None = None,
+    genes: Names = None,
     *,
     ncols: int = 4,
     dose_unit: str | None = None,
-    ax: Axes | None = None,
-    show: bool | None = None,
+    ax: Ax = None,
+    show: Show = None,
     save: Save = None,
 ) -> list[Axes]:
     """Draw mean expression against dose, with its interval, a panel a gene.
@@ -43,16 +92,10 @@ def dose_response(
     genes
         Gene or genes to draw, in this order. ``None`` draws the 12 whose mean changes most between two doses, from the
         largest change down, or if the table has no more, all in its order.
-    ncols
-        Panels a row.
+    {ncols}
     dose_unit
         Unit of the doses, for the label of the axis; by default ``frame.attrs["dose_unit"]``, the registered one.
-    ax
-        Where to draw, if there is one gene; ``None`` makes a figure.
-    show
-        Whether to show the figure; by default ``scanpy.settings.autoshow``.
-    save
-        ``True`` or text saves to ``scanpy.settings.figdir`` as scanpy does; a :class:`~pathlib.Path` to that file.
+    {drawn}
 
     Returns
     -------
@@ -73,7 +116,7 @@ def dose_response(
     'IFIT1'
     """
     chosen = _check(frame, genes)
-    axes = panels(len(chosen), ncols, PANEL_INCHES, ax)
+    axes = panels(len(chosen), ncols, DOSE_INCHES, ax)
     for axis, gene in zip(axes, chosen, strict=True):
         _draw(axis, frame[frame["gene"] == gene].sort_values("dose"))
         axis.set_title(gene)
@@ -84,8 +127,7 @@ def dose_response(
             axis.set_ylabel("mean log expression")
         if position >= len(axes) - ncols:
             axis.set_xlabel(label)
-    finish(axes, "dose_response", show, save)
-    return axes
+    return finish(axes, "dose_response", show, save)
 
 
 def _check(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
@@ -121,12 +163,12 @@ def _most_changed(frame: pd.DataFrame, genes: list[str]) -> list[str]:
 def _draw(axis: Axes, curve: pd.DataFrame) -> None:
     """One gene: untreated cells as a point, the curve with its band over the positive doses."""
     untreated, treated = curve[curve["dose"] == 0], curve[curve["dose"] > 0]
-    axis.fill_between(treated["dose"], treated["low"], treated["high"], color=LINE, alpha=0.25, linewidth=0)
-    axis.plot(treated["dose"], treated["mean"], color=LINE, marker="o", markersize=4)
+    axis.fill_between(treated["dose"], treated["low"], treated["high"], color=BLUE, alpha=0.25, linewidth=0)
+    axis.plot(treated["dose"], treated["mean"], color=BLUE, marker="o", markersize=4)
     for row in untreated.itertuples():
-        axis.axhline(row.mean, color=UNTREATED, linewidth=1, linestyle=":")
-        axis.vlines(0, row.low, row.high, color=UNTREATED, linewidth=1.5)
-        axis.plot([0], [row.mean], color=UNTREATED, marker="o", markersize=4)
+        axis.axhline(row.mean, color=GREY, linewidth=1, linestyle=":")
+        axis.vlines(0, row.low, row.high, color=GREY, linewidth=1.5)
+        axis.plot([0], [row.mean], color=GREY, marker="o", markersize=4)
     if len(treated):
         _scale(axis, treated["dose"].to_numpy(), with_zero=len(untreated) > 0)
     axis.spines[["top", "right"]].set_visible(False)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.decomposition import PCA
 
+from scdiffgen._shared_docs import shared_docs
+
 PER_CELL = 1e4
 
 
@@ -31,6 +33,7 @@ class PathCoordinates(NamedTuple):
     explained: NDArray[np.float64]
 
 
+@shared_docs
 def path_coordinates(path: AnnData, adata: AnnData, layer: str | None = None, n_components: int = 2) -> PathCoordinates:
     """Place the states of generated cells among the principal components of measured ones.
 
@@ -39,8 +42,7 @@ def path_coordinates(path: AnnData, adata: AnnData, layer: str | None = None, n_
 
     Parameters
     ----------
-    path
-        From :meth:`scdiffgen.model.TokenDiffusion.get_generation_path`.
+    {path}
     adata
         Measured cells with the genes of the path.
     layer
@@ -71,9 +73,8 @@ def path_coordinates(path: AnnData, adata: AnnData, layer: str | None = None, n_
     measured = adata[:, path.var_names]
     pca = PCA(n_components, svd_solver="randomized", random_state=0)
     cells = pca.fit_transform(_log_normalised(measured.X if layer is None else measured.layers[layer]))
-    return PathCoordinates(
-        cells, pca.transform(_log_normalised(path.layers["expected"])), pca.explained_variance_ratio_
-    )
+    states = pca.transform(_log_normalised(path.layers["expected"]))
+    return PathCoordinates(cells, states, pca.explained_variance_ratio_)
 
 
 def _log_normalised(counts: np.ndarray | sparse.spmatrix) -> NDArray[np.float64]:

@@ -1,19 +1,28 @@
-"""Gene sets whose genes a token moves together."""
+"""Gene sets whose genes a token moves together, from wherever a user has the sets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 
+from scdiffgen._names import as_names
+from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import token_loadings
-from scdiffgen.tl._gene_sets import GeneSets, gene_set_table
+
+GeneSets: TypeAlias = Mapping[str, Iterable[str]] | pd.DataFrame | str | Path
+
+SHIPPED = {"GO_BP": "GO_Biological_Process_2023", "KEGG": "KEGG_2021_Human"}  # files of blitzgsea
 
 
+@shared_docs
 def enrich_tokens(
     tokens: AnnData | pd.DataFrame,
     gene_sets: GeneSets = "GO_BP",
@@ -31,8 +40,7 @@ def enrich_tokens(
 
     Parameters
     ----------
-    tokens
-        Cells with stored tokens, or loadings ``(genes, tokens)`` with the genes as index.
+    {loadings}
     gene_sets
         A mapping from sets to genes; a table with the columns ``source`` (the set), ``target`` (a gene) and perhaps
         ``weight``; a path to a GMT file; or ``"GO_BP"`` or ``"KEGG"``, human sets that need no download. Genes are
@@ -100,3 +108,39 @@ def _decoupler() -> ModuleType:
         return import_module("decoupler")
     except ImportError as error:
         raise ImportError("`enrich_tokens` needs decoupler: `pip install 'scdiffgen[enrichment]'`.") from error
+
+
+def gene_set_table(gene_sets: GeneSets) -> pd.DataFrame:
+    """Gene sets as a table with the columns ``source`` (the set), ``target`` (a gene) and ``weight``."""
+    if isinstance(gene_sets, pd.DataFrame):
+        return _checked(gene_sets)
+    if not isinstance(gene_sets, Mapping):
+        gene_sets = read_gmt(_shipped_file(str(gene_sets)) if gene_sets in SHIPPED else Path(gene_sets))
+    pairs = [(name, gene) for name, genes in gene_sets.items() for gene in dict.fromkeys(as_names(genes))]
+    return pd.DataFrame(pairs, columns=["source", "target"]).assign(weight=1.0)
+
+
+def read_gmt(path: Path) -> dict[str, list[str]]:
+    """Read a GMT file: a line a set, with its name, a description and its genes between tabs."""
+    if not path.is_file():
+        raise ValueError(f"`gene_sets` is {str(path)!r}, which is neither a file nor one of {list(SHIPPED)}.")
+    lines = (line.rstrip().split("\t") for line in path.read_text().splitlines() if "\t" in line)
+    return {name: [gene for gene in genes if gene] for name, _, *genes in lines}
+
+
+def _checked(table: pd.DataFrame) -> pd.DataFrame:
+    absent = [column for column in ("source", "target") if column not in table]
+    if absent:
+        raise ValueError(f"`gene_sets` lacks the columns {absent}: pass a set in `source` and a gene in `target`.")
+    table = table if "weight" in table else table.assign(weight=1.0)
+    return table[["source", "target", "weight"]].drop_duplicates(["source", "target"])
+
+
+def _shipped_file(name: str) -> Path:
+    """Where blitzgsea has its gene sets; it is not imported, only its files are read."""
+    found = find_spec("blitzgsea")
+    if found is None or found.origin is None:
+        raise ImportError(
+            f"The gene sets {name!r} come with blitzgsea: `pip install 'scdiffgen[enrichment]'`, or pass your own."
+        )
+    return Path(found.origin).parent / "data" / SHIPPED[name]

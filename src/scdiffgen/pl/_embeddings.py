@@ -1,0 +1,246 @@
+"""Cells in a plane: real beside generated ones, activations of tokens, and the way of a cell from empty to full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from textwrap import fill, wrap
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from matplotlib.axes import Axes
+from scanpy.plotting.palettes import default_20, default_102
+
+from scdiffgen import metrics
+from scdiffgen._names import check_column
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
+from scdiffgen.pl import _group_style as groups
+from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, figure_of, finish, panels, unticked
+from scdiffgen.tl import path_coordinates
+
+INCHES = (3.1, 3.0)
+LETTER_INCHES = 0.065
+TITLE_LETTERS = 28
+
+
+@shared_docs
+def evaluation_embedding(
+    real: AnnData,
+    generated: AnnData,
+    groupby: str | None = None,
+    *,
+    basis: Literal["umap", "pca"] = "umap",
+    layer: str | None = None,
+    max_cells: int = 5000,
+    seed: int = 0,
+    ax: Ax = None,
+    show: Show = None,
+    save: Save = None,
+) -> list[Axes]:
+    """Draw real and generated cells in one UMAP, or on the first two principal components.
+
+    The first panel shows both in random order. With groups, two more show the real and the generated cells by
+    themselves, in the same place, coloured by group; more than eight groups are numbered as well. A picture shows gross
+    errors only: see :func:`scdiffgen.metrics.joint_embedding`, which places the cells.
+
+    Parameters
+    ----------
+    {sides}
+    groupby
+        Column of ``obs`` of both.
+    basis
+        ``"umap"`` or ``"pca"``.
+    {layer}
+    max_cells
+        Cells taken of each side, as many of one as of the other.
+    seed
+        Seed of the draws and of the UMAP.
+    {drawn}
+
+    Returns
+    -------
+    The axes: both sides, and with groups those of the real and of the generated cells.
+
+    Examples
+    --------
+    >>> axes = evaluation_embedding(adata[::2], adata[1::2], "cell_type", basis="pca", layer="counts")
+    >>> [axis.get_title() for axis in axes]
+    ['real and generated', 'real', 'generated']
+    """
+    places = metrics.joint_embedding(real, generated, groupby, basis=basis, layer=layer, max_cells=max_cells, seed=seed)
+    names = group_names(places)
+    axes = panels(3 if names else 1, 3, INCHES, ax)
+    if names:
+        figure = figure_of(axes)
+        figure.set_size_inches(3 * INCHES[0] + groups.legend_inches(names), INCHES[1])
+        groups.add_legend(figure, names)
+    draw_embedding(axes, places, names)
+    return finish(axes, f"evaluation_{basis}", show, save)
+
+
+def group_names(places: pd.DataFrame) -> list[str]:
+    """Groups of embedded cells, sorted; none if they have no groups."""
+    return sorted(places["group"].unique()) if "group" in places else []
+
+
+def draw_embedding(axes: Sequence[Axes], places: pd.DataFrame, names: Sequence[str]) -> None:
+    """Draw both sides into the first of the axes, and by group into the second and third if there are groups."""
+    places = places.sample(frac=1, random_state=0)  # neither side, nor any group, covers the others
+    x, y = places.columns[-2:]
+    _scatter(axes[0], places, [groups.SOURCES[source] for source in places["source"]])
+    axes[0].set_title("real and generated", fontsize=10)
+    handles = groups.dots(list(groups.SOURCES.values()), list(groups.SOURCES))
+    axes[0].legend(handles=handles, frameon=False, fontsize=8, handletextpad=0.2, loc="best")
+    colours = dict(zip(names, groups.colours(len(names)), strict=True))
+    for axis, source in zip(axes[1:], groups.SOURCES, strict=False):
+        shown = places[places["source"] == source]
+        _scatter(axis, shown, [colours[group] for group in shown["group"]])
+        axis.set_title(source, fontsize=10)
+        axis.set(xlim=axes[0].get_xlim(), ylim=axes[0].get_ylim())
+        if groups.numbered(names):
+            groups.number(axis, shown[[x, y]].to_numpy(), shown["group"].to_numpy(), names)
+    shares = [f" ({share:.0%} of variance)" for share in places.attrs.get("explained", [])] or ["", ""]
+    for axis in axes:
+        unticked(axis, f"{x}{shares[0]}", f"{y}{shares[1]}")
+        axis.spines[["top", "right"]].set_visible(False)
+
+
+def _scatter(axis: Axes, places: pd.DataFrame, colours: Sequence[groups.Colour]) -> None:
+    x, y = places.iloc[:, -2:].to_numpy().T
+    size = float(np.clip(6000 / max(len(x), 1), 2, 10))
+    axis.scatter(x, y, c=colours, s=size, alpha=0.8, linewidths=0, rasterized=True)
+
+
+@shared_docs
+def token_embedding(
+    adata: AnnData,
+    tokens: Names = None,
+    basis: str = "umap",
+    *,
+    ncols: int = 4,
+    ax: Ax = None,
+    show: Show = None,
+    save: Save = None,
+) -> list[Axes]:
+    """Draw the activation of tokens on an embedding of the cells, a panel a token.
+
+    Parameters
+    ----------
+    {stored}
+    {tokens}
+    basis
+        Embedding, as in :func:`scanpy.pl.embedding`: ``"umap"`` is ``adata.obsm["X_umap"]``.
+    {ncols}
+    {figures}
+
+    Raises
+    ------
+    ValueError
+        If there is no such embedding.
+
+    Examples
+    --------
+    >>> axes = token_embedding(adata, ["token_1"])
+    """
+    chosen, labels = chosen_tokens(adata, tokens)
+    key = basis if basis in adata.obsm else f"X_{basis}"
+    if key not in adata.obsm:
+        raise ValueError(f"`basis` is {basis!r}: choose from {list(adata.obsm)}, or run `sc.tl.umap`.")
+    axes = panels(len(chosen), ncols, (2.7, 2.4), ax)
+    activation = token_activation(adata)[chosen].to_numpy()
+    limits = np.quantile(np.abs(activation), 0.99, axis=0)
+    points = np.asarray(adata.obsm[key])[:, :2]
+    name = key.removeprefix("X_").upper() if key in ("X_umap", "X_pca", "X_tsne") else key.removeprefix("X_")
+    for axis, values, limit, label in zip(axes, activation.T, limits, labels, strict=True):
+        order = np.argsort(np.abs(values))
+        drawn = axis.scatter(
+            points[order, 0],
+            points[order, 1],
+            c=values[order],
+            s=min(12.0, 12_000 / len(points)),
+            cmap=DIVERGING,
+            vmin=-limit,
+            vmax=limit,
+            linewidths=0,
+            rasterized=True,
+        )
+        axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
+        unticked(axis, f"{name}1", f"{name}2")
+        colour_bar(drawn, axis, shrink=0.7, aspect=12)
+    return finish(axes, "token_embedding", show, save)
+
+
+@shared_docs
+def generation_path(
+    path: AnnData,
+    adata: AnnData,
+    layer: str | None = None,
+    *,
+    groupby: str | None = None,
+    ax: Ax = None,
+    show: Show = None,
+    save: Save = None,
+) -> Axes:
+    """Draw generated cells from empty to full, among measured ones, in the first two principal components.
+
+    A state stands where the full cell is that the model expects from it; see :func:`scdiffgen.tl.path_coordinates`.
+
+    Parameters
+    ----------
+    {path}
+    adata
+        Measured cells.
+    layer
+        Layer of their counts; by default ``adata.X``.
+    groupby
+        Column of ``adata.obs`` whose groups colour the measured cells, in scanpy's colours.
+    {figure}
+
+    Examples
+    --------
+    >>> path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=4, seed=0)
+    >>> axis = generation_path(path, adata, layer="counts", groupby="cell_type")
+    """
+    if groupby is not None:
+        check_column(groupby)
+    places = path_coordinates(path, adata, layer)
+    of_cells = np.full(adata.n_obs, "") if groupby is None else annotation_column(adata, groupby).astype(str).to_numpy()
+    colours = {"": "#BBBBBB"} if groupby is None else _colours(adata, groupby)
+    lines = [len(line) for name in colours for line in wrap(name, groups.LABEL_LETTERS)]
+    (axis,) = panels(1, 1, (4.2 + LETTER_INCHES * max(lines, default=0), 4.0), ax)
+    _draw_cells(axis, places.cells, of_cells, colours)
+    for cell in path.obs["cell"].unique():
+        states = (path.obs["cell"] == cell).to_numpy()
+        axis.plot(places.path[states, 0], places.path[states, 1], color="black", linewidth=0.8, zorder=2)
+    shares = 100 * path.obs["level"].to_numpy()
+    drawn = axis.scatter(places.path[:, 0], places.path[:, 1], c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
+    colour_bar(drawn, axis, "molecules present (%)", location="bottom", shrink=0.6, aspect=25, labelsize=8)
+    unticked(axis, *(f"PC{i + 1} ({places.explained[i]:.0%} of variance)" for i in range(2)))
+    return finish(axis, "generation_path", show, save)
+
+
+def _colours(adata: AnnData, groupby: str) -> dict[str, str]:
+    """Colours of the groups that there are: those that scanpy has given them, or would give them."""
+    column = adata.obs[groupby].astype("category").cat
+    palette = adata.uns.get(f"{groupby}_colors", ())
+    if len(palette) < len(column.categories):
+        palette = default_20 if len(column.categories) <= len(default_20) else default_102
+    present = set(column.codes)
+    named = enumerate(map(str, column.categories))
+    return {name: palette[code % len(palette)] for code, name in named if code in present}
+
+
+def _draw_cells(axis: Axes, places: np.ndarray, of_cells: np.ndarray, colours: Mapping[str, str]) -> None:
+    """Measured cells in pale colours by group, with a legend beside the axes if there are several."""
+    size = min(12.0, 12_000 / len(places))
+    for name, colour in colours.items():
+        x, y = places[of_cells == name].T
+        label = fill(name, groups.LABEL_LETTERS)
+        axis.scatter(x, y, s=size, color=colour, alpha=0.35, linewidths=0, label=label, rasterized=True)
+    if len(colours) > 1:
+        legend = axis.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), markerscale=2)
+        for handle in legend.legend_handles:
+            if handle is not None:
+                handle.set_alpha(1)

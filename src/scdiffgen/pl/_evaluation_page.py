@@ -1,0 +1,141 @@
+"""Everything about generated cells on one page."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Literal, cast
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from matplotlib.axes import Axes
+
+from scdiffgen import metrics
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.pl import _group_style as groups
+from scdiffgen.pl._embeddings import draw_embedding, group_names
+from scdiffgen.pl._evaluation_panels import (
+    evaluation_library_size,
+    evaluation_mean_dropout,
+    evaluation_mean_variance,
+    evaluation_roc,
+)
+from scdiffgen.pl._figure import Save, Show, finish
+from scdiffgen.pl._heat_maps import draw_correlations, evaluation_scores, scores_inches
+
+PANEL_INCHES = (3.3, 3.1)
+SLOW = ("c2st_auc_forest_pcs", "c2st_auc_forest_genes", "c2st_auc_logistic_genes", "wasserstein")
+SCORED_CELLS, RESAMPLES = 500, 50  # of each group, if the page computes the scores itself
+N_GENES = 100
+
+PANELS = {  # those that draw themselves from both sides
+    "mean_variance": evaluation_mean_variance,
+    "mean_dropout": evaluation_mean_dropout,
+    "library_size": evaluation_library_size,
+}
+BASES: tuple[Literal["umap", "pca"], ...] = ("umap", "pca")
+CORRELATIONS = ("correlation_real", "correlation_generated")
+ALONE = [[[*BASES, *CORRELATIONS]], [[*PANELS, "roc"]]]  # rows of panels, in blocks
+IN_GROUPS = [[[basis, f"{basis}_real", f"{basis}_generated"] for basis in BASES], [[*PANELS]], [["roc", *CORRELATIONS]]]
+
+
+@shared_docs
+def evaluation(
+    real: AnnData,
+    generated: AnnData,
+    train: AnnData | None = None,
+    groupby: str | None = None,
+    *,
+    scores: pd.DataFrame | None = None,
+    layer: str | None = None,
+    n_jobs: int = 1,
+    seed: int = 0,
+    show: Show = None,
+    save: Save = None,
+) -> dict[str, Axes]:
+    """Draw generated beside real cells on one page.
+
+    The page has embeddings of both, by group if there are groups; mean and variance, and mean and zeros, of the genes;
+    library sizes; how well classifiers tell generated cells; correlations of genes; and scores by group. Each is a
+    function of its own, with more options: `evaluation_embedding`, `evaluation_mean_variance`,
+    `evaluation_mean_dropout`, `evaluation_library_size`, `evaluation_roc`, `evaluation_gene_correlation`,
+    `evaluation_scores`.
+
+    Parameters
+    ----------
+    {sides}
+    {train}
+    groupby
+        Column of ``obs`` of all.
+    scores
+        From :func:`scdiffgen.metrics.evaluate`. ``None`` computes those that are fast, on at most 500 cells of each
+        group; a dash stands for scores that need more cells than a group has.
+    {layer}
+    {n_jobs}
+    seed
+        Seed of everything.
+    {shown}
+
+    Returns
+    -------
+    The axes by what they show: ``"umap"``, ``"pca"``, ``"mean_variance"``, ``"mean_dropout"``, ``"library_size"``,
+    ``"roc"``, ``"correlation_real"``, ``"correlation_generated"``, ``"scores"``; with groups also ``"umap_real"``,
+    ``"umap_generated"``, ``"pca_real"``, ``"pca_generated"``.
+
+    Examples
+    --------
+    >>> axes = evaluation(adata[::2], adata[1::2], layer="counts")
+    >>> axes["roc"].get_xlabel()
+    'false positive rate'
+    """
+    if scores is None:
+        scores = _fast_scores(real, generated, train, groupby, layer, seed)
+    metrics.relative_scores(scores)  # raises, before anything is drawn, if these are not scores that can be drawn
+    places = {b: metrics.joint_embedding(real, generated, groupby, basis=b, layer=layer, seed=seed) for b in BASES}
+    names = group_names(places["umap"])
+    axes = _page(names, scores_inches(scores))
+    for basis in BASES:
+        draw_embedding([axes[name] for name in axes if name.startswith(basis)], places[basis], names)
+    correlations = metrics.gene_correlations(real, generated, N_GENES, layer=layer)
+    draw_correlations([axes[name] for name in CORRELATIONS], correlations, with_names=False)
+    for name, panel in PANELS.items():
+        panel(real, generated, layer=layer, ax=axes[name], show=False)
+    evaluation_roc(real, generated, train, groupby, layer=layer, n_jobs=n_jobs, seed=seed, ax=axes["roc"], show=False)
+    evaluation_scores(scores, ax=axes["scores"], show=False)
+    finish(list(axes.values()), "evaluation", show, save)
+    return axes
+
+
+def _fast_scores(
+    real: AnnData, generated: AnnData, train: AnnData | None, groupby: str | None, layer: str | None, seed: int
+) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", metrics.FewCellsWarning)  # the figure shows it
+        return metrics.evaluate(
+            real,
+            generated,
+            train,
+            groupby,
+            layer=layer,
+            metrics=[name for name in metrics.EVALUATION_METRICS if name not in SLOW],
+            max_cells=SCORED_CELLS,
+            n_bootstrap=RESAMPLES,
+            seed=seed,
+        )
+
+
+def _page(names: Sequence[str], heatmap: tuple[float, float]) -> dict[str, Axes]:
+    """Empty axes by name, and the legend of the groups."""
+    blocks = IN_GROUPS if names else ALONE
+    heights = [PANEL_INCHES[1] * len(rows) for rows in blocks] + [heatmap[1]]
+    width = max(PANEL_INCHES[0] * len(blocks[0][0]) + groups.legend_inches(names), heatmap[0])
+    figure = plt.figure(figsize=(width, sum(heights)), layout="constrained")
+    *parts, last = cast("np.ndarray", figure.subfigures(len(heights), 1, height_ratios=heights))
+    axes: dict[str, Axes] = {}
+    for part, rows in zip(parts, blocks, strict=True):
+        axes |= part.subplot_mosaic(rows)
+    if names:
+        groups.add_legend(parts[0], names)
+    return axes | {"scores": last.subplots()}

@@ -1,0 +1,210 @@
+"""Real and generated cells in one plot: mean, variance and zeros of genes, library sizes, and classifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from numpy.typing import NDArray
+
+from scdiffgen import metrics
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.pl._figure import BLUE, GREEN, GREY, ORANGE, VERMILION, Ax, Save, Show, finish, panels, plain
+from scdiffgen.pl._group_style import SOURCES
+
+INCHES = (3.2, 3.0)
+N_BINS, FEWEST_GENES = 25, 5  # of a line, and of a bin
+CLASSIFIERS = {
+    "c2st_auc_forest_genes": ("forest, genes", VERMILION, "-"),
+    "c2st_auc_forest_pcs": ("forest, components", BLUE, "--"),
+    "c2st_auc_logistic_genes": ("logistic, genes", GREEN, ":"),
+}
+
+
+@shared_docs
+def evaluation_mean_variance(
+    real: AnnData, generated: AnnData, *, layer: str | None = None, ax: Ax = None, show: Show = None, save: Save = None
+) -> Axes:
+    """Draw the variance of the counts of every gene against their mean, in real and in generated cells.
+
+    Lines are medians over genes of about the same mean. Poisson counts lie on the dashed line: generated cells that
+    follow it do not vary as real cells do.
+
+    Parameters
+    ----------
+    {sides}
+    {layer}
+    {figure}
+
+    Examples
+    --------
+    >>> axis = evaluation_mean_variance(adata[::2], adata[1::2], layer="counts")
+    >>> axis.get_ylabel()
+    'variance of the counts'
+    """
+    axis = _draw_genes(metrics.gene_summary(real, generated, layer=layer), "variance", lambda mean: mean, ax)
+    axis.set_yscale("log")
+    plain(axis, "mean count", "variance of the counts")
+    return finish(axis, "evaluation_mean_variance", show, save)
+
+
+@shared_docs
+def evaluation_mean_dropout(
+    real: AnnData, generated: AnnData, *, layer: str | None = None, ax: Ax = None, show: Show = None, save: Save = None
+) -> Axes:
+    """Draw the fraction of cells without a gene against its mean count, in real and in generated cells.
+
+    Lines are medians over genes of about the same mean. Poisson counts lie on the dashed line.
+
+    Parameters
+    ----------
+    {sides}
+    {layer}
+    {figure}
+
+    Examples
+    --------
+    >>> axis = evaluation_mean_dropout(adata[::2], adata[1::2], layer="counts")
+    >>> axis.get_ylabel()
+    'fraction of cells without the gene'
+    """
+    axis = _draw_genes(
+        metrics.gene_summary(real, generated, layer=layer), "zero_fraction", lambda mean: np.exp(-mean), ax
+    )
+    plain(axis, "mean count", "fraction of cells without the gene")
+    return finish(axis, "evaluation_mean_dropout", show, save)
+
+
+def _draw_genes(genes: pd.DataFrame, statistic: str, poisson: Callable[[NDArray], NDArray], ax: Ax) -> Axes:
+    """Points and lines of both sides over the mean; a gene that a side lacks has no place on its logarithmic axis."""
+    (axis,) = panels(1, 1, INCHES, ax)
+    lines = []
+    for source, colour in SOURCES.items():
+        side = genes[source]
+        side = side[side["mean"] > 0]
+        axis.scatter(side["mean"], side[statistic], s=4, color=colour, alpha=0.35, linewidths=0, rasterized=True)
+        lines += axis.plot(*_medians(side["mean"], side[statistic]), color=colour, linewidth=2, label=source, zorder=3)
+    means = genes.xs("mean", axis=1, level="statistic").to_numpy()
+    at = np.geomspace(means[means > 0].min(), means.max(), 200) if (means > 0).any() else np.ones(1)
+    lines += axis.plot(at, poisson(at), "--", color=GREY, linewidth=1, label="Poisson", zorder=2)
+    axis.set_xscale("log")
+    axis.legend(handles=lines, frameon=False, fontsize=8)
+    return axis
+
+
+def _medians(mean: pd.Series, values: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Medians of both in bins of equally many genes, in the order of the mean."""
+    n_bins = min(N_BINS, max(1, len(mean) // FEWEST_GENES))
+    bins = np.arange(len(mean)) * n_bins // max(len(mean), 1)
+    table = pd.DataFrame({"mean": mean, "value": values}).sort_values("mean").groupby(bins).median()
+    return table["mean"].to_numpy(), table["value"].to_numpy()
+
+
+@shared_docs
+def evaluation_library_size(
+    real: AnnData, generated: AnnData, *, layer: str | None = None, ax: Ax = None, show: Show = None, save: Save = None
+) -> Axes:
+    """Draw the quantiles of the library sizes of generated cells against those of real cells.
+
+    Generated cells with the right library sizes lie on the diagonal. In the band lie 95 of 100 samples of the real
+    population that have as many cells.
+
+    Parameters
+    ----------
+    {sides}
+    {layer}
+    {figure}
+
+    Examples
+    --------
+    >>> axis = evaluation_library_size(adata[::2], adata[1::2], layer="counts")
+    >>> axis.get_xlabel()
+    'library size of real cells'
+    """
+    quantiles = metrics.library_size_quantiles(real, generated, layer=layer)
+    expected, low, high = (quantiles[name] for name in ("real", "low", "high"))
+    (axis,) = panels(1, 1, INCHES, ax)
+    axis.fill_between(expected, low, high, color=BLUE, alpha=0.25, linewidth=0, label="real cells")
+    axis.plot(expected, expected, color=BLUE, linewidth=1)
+    axis.plot(expected, quantiles["generated"], "o", color=ORANGE, markersize=3.5, label="generated cells")
+    if (quantiles.drop(columns="share") > 0).to_numpy().all():
+        axis.set(xscale="log", yscale="log")
+        _plain_ticks(axis.xaxis, axis.yaxis)
+    plain(axis, "library size of real cells", "library size of generated cells")
+    axis.legend(frameon=False, fontsize=8)
+    return finish(axis, "evaluation_library_size", show, save)
+
+
+def _plain_ticks(*axes: Axis) -> None:
+    """Plain numbers at 1, 2, 5, 10 and so on of logarithmic axes."""
+    for axis in axes:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+        axis.set_minor_locator(NullLocator())
+
+
+@shared_docs
+def evaluation_roc(
+    real: AnnData,
+    generated: AnnData,
+    train: AnnData | None = None,
+    groupby: str | None = None,
+    *,
+    layer: str | None = None,
+    max_cells: int = 2000,
+    n_trees: int = 100,
+    n_jobs: int = 1,
+    seed: int = 0,
+    ax: Ax = None,
+    show: Show = None,
+    save: Save = None,
+) -> Axes:
+    """Draw the ROC of classifiers that are trained to tell generated cells from real ones.
+
+    A line is the mean over five test folds, its band their range. Positive is generated: on the diagonal,
+    generated cells cannot be told from real ones; the nearer to the upper left corner, the easier they are told. The
+    areas are those that :func:`scdiffgen.metrics.evaluate` gives for the same arguments.
+
+    Parameters
+    ----------
+    {sides}
+    {train}
+    groupby
+        Column of ``obs`` of all; groups only say how the real cells are halved.
+    {layer}
+    max_cells
+        Cells taken of each side.
+    n_trees
+        Trees of the forests.
+    {n_jobs}
+    seed
+        Seed of halves, draws, folds and forests.
+    {figure}
+
+    Examples
+    --------
+    >>> axis = evaluation_roc(adata[::2], adata[1::2], layer="counts", n_trees=10)
+    >>> axis.get_xlabel()
+    'false positive rate'
+    """
+    curves = metrics.evaluation_roc(
+        real, generated, train, groupby, layer=layer, max_cells=max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed
+    )
+    (axis,) = panels(1, 1, INCHES, ax)
+    axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
+    for name, (title, colour, style) in CLASSIFIERS.items():
+        curve = curves[name]
+        at, found = curve.false_positive, curve.true_positive
+        axis.fill_between(at, found.min(axis=0), found.max(axis=0), color=colour, alpha=0.15, linewidth=0)
+        label = f"{title}: {curve.auc.mean():.2f}"
+        axis.plot(at, found.mean(axis=0), style, color=colour, linewidth=1.8, label=label)
+    axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
+    plain(axis, "false positive rate", "true positive rate")
+    legend = axis.legend(title="area under the curve", frameon=False, fontsize=8, loc="lower right")
+    legend.get_title().set_fontsize(8)
+    return finish(axis, "evaluation_roc", show, save)

@@ -1,0 +1,87 @@
+"""What real and generated cells, and groups of cells, look like in figures: colours, numbers and legend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from textwrap import fill
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import FigureBase
+from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
+from numpy.typing import NDArray
+
+from scdiffgen.pl._figure import BLUE, GREEN, ORANGE, VERMILION
+
+SOURCES = {"real": BLUE, "generated": ORANGE}
+OKABE_ITO = (GREEN, "#CC79A7", "#56B4E9", VERMILION, "#F0E442", "#999999", BLUE, ORANGE)
+DARKER, LIGHTER = 0.6, 0.45  # what is left of a colour that is mixed with black, and with white
+LABEL_LETTERS = 32  # of a group in one line of a legend
+ROWS, COLUMN_INCHES = 18, 2.4  # of a legend, before it takes another column
+NUMBER_SIZE = np.array([0.055, 0.05])  # room for the number of a group, in shares of the axes
+ROUNDS = 60  # of pushing numbers apart
+
+Colour = str | tuple[float, float, float]
+
+
+def colours(n_groups: int) -> list[Colour]:
+    """Colours of Okabe and Ito; then darker, then lighter ones."""
+    plain = [np.array(to_rgb(colour)) for colour in OKABE_ITO]
+    darker, lighter = [DARKER * c for c in plain], [1 - LIGHTER * (1 - c) for c in plain]
+    shades = [*plain, *darker, *lighter]
+    return [tuple(shades[i % len(shades)]) for i in range(n_groups)]
+
+
+def numbered(names: Sequence[str]) -> bool:
+    """Whether there are so many groups that colours alone do not tell them apart."""
+    return len(names) > len(OKABE_ITO)
+
+
+def dots(shades: Sequence[Colour], labels: Sequence[str]) -> list[Line2D]:
+    """Entries of a legend."""
+    return [
+        Line2D([], [], marker="o", linestyle="", markersize=5, color=colour, label=label)
+        for colour, label in zip(shades, labels, strict=True)
+    ]
+
+
+def legend_inches(names: Sequence[str]) -> float:
+    """Width of the legend of groups."""
+    return COLUMN_INCHES * -(-len(names) // ROWS)
+
+
+def add_legend(figure: FigureBase, names: Sequence[str]) -> None:
+    """List the groups beside a figure, with their numbers if they are numbered."""
+    labels = [f"{i + 1}  {name}" for i, name in enumerate(names)] if numbered(names) else names
+    figure.legend(
+        handles=dots(colours(len(names)), [fill(label, LABEL_LETTERS) for label in labels]),
+        ncols=-(-len(names) // ROWS),
+        frameon=False,
+        fontsize=7,
+        handletextpad=0.2,
+        columnspacing=1.0,
+        loc="outside right center",
+    )
+
+
+def number(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
+    """Write the number of every group at the median of its points, or near; the limits of the axes have to be set."""
+    there = [name for name in names if (groups == name).any()]
+    middles = np.array([np.median(points[groups == name], axis=0) for name in there])
+    limits = np.array([axis.get_xlim(), axis.get_ylim()])
+    outline = [withStroke(linewidth=2, foreground="white")]
+    for name, (x, y) in zip(there, _apart((middles - limits.T[0]) / np.ptp(limits, axis=1)), strict=True):
+        number = str(list(names).index(name) + 1)
+        axis.text(x, y, number, transform=axis.transAxes, fontsize=7, ha="center", va="center", path_effects=outline)
+
+
+def _apart(places: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Push numbers apart that are written over each other; ``places`` are shares of the axes."""
+    places = places + 1e-4 * np.arange(len(places))[:, None] * [1, -1]  # no two at one place
+    for _ in range(ROUNDS):
+        between = (places[:, None] - places) / NUMBER_SIZE
+        distance = np.linalg.norm(between, axis=-1, keepdims=True) + np.eye(len(places))[..., None]
+        places += 0.5 * NUMBER_SIZE * (between * np.clip(1 / distance - 1, 0, None)).sum(axis=1)
+    return np.clip(places, 0.02, 0.98)

@@ -1,0 +1,319 @@
+"""Heat maps: activations of tokens by group, attention between tokens, scores by group, correlations of genes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+import scanpy as sc
+from anndata import AnnData
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
+
+from scdiffgen import metrics
+from scdiffgen._names import check_column
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
+from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, finish, panels, shortened
+
+CELL_INCHES, SMALL_CELL_INCHES = 0.22, 0.15
+MANY_TOKENS = 32
+MOST_NUMBERS = 100  # distinct fractional numbers that are still groups
+ACTIVE = 1.0  # standard deviations over the mean from which a token counts as active
+ATTENTION_INCHES, MOST_TICKS = (2.7, 2.7), 16
+SCORE_INCHES, LETTER_INCHES = (0.5, 0.24), 0.07
+PALETTE, NO_PLACE = "Oranges", "#E8E8E8"
+DARK = 0.75  # value of the palette from which numbers are white
+ARROWS = {"lower": "↓", "higher": "↑"}
+CORRELATION_INCHES, MOST_LABELS = (4.9, 4.5), 40
+
+
+@shared_docs
+def token_heatmap(
+    adata: AnnData, groupby: str, tokens: Names = None, *, ax: Ax = None, show: Show = None, save: Save = None
+) -> Axes:
+    """Draw the mean activation of tokens (rows) in groups of cells (columns).
+
+    Parameters
+    ----------
+    {stored}
+    {token_groups}
+    {tokens}
+    {figure}
+
+    Raises
+    ------
+    TypeError
+        If ``groupby`` is not the name of one column.
+    ValueError
+        If there is no such column, it is continuous (more than 100 distinct fractional numbers), or a token is unknown.
+
+    Examples
+    --------
+    >>> axis = token_heatmap(adata, "cell_type")
+    >>> len(axis.get_yticklabels())
+    4
+    """
+    chosen, labels = chosen_tokens(adata, tokens)
+    means = token_activation(adata)[chosen].groupby(_groups(adata, groupby), observed=True).mean()
+    row = CELL_INCHES if len(chosen) <= MANY_TOKENS else SMALL_CELL_INCHES
+    longest = max(len(str(name)) for name in [*labels, *means.index])
+    size = (1.6 + CELL_INCHES * len(means) + 0.07 * longest, 0.5 + row * len(chosen) + 0.05 * longest)
+    (axis,) = panels(1, 1, size, ax)
+    limit = float(np.abs(means.to_numpy()).max())
+    image = axis.imshow(means.T, cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+    axis.set_xticks(range(len(means)), means.index, rotation=90, fontsize=8)
+    axis.set_yticks(range(len(chosen)), labels, fontsize=8 if row == CELL_INCHES else 7)
+    axis.tick_params(length=0)
+    shrink = min(1.0, 2.0 / (row * len(chosen)))
+    colour_bar(image, axis, "mean activation (s.d.)", shrink=shrink, aspect=12, labelsize=8)
+    return finish(axis, "token_heatmap", show, save)
+
+
+@shared_docs
+def token_dotplot(
+    adata: AnnData, groupby: str, tokens: Names = None, *, ax: Ax = None, show: Show = None, save: Save = None
+) -> Axes:
+    """Draw the activation of tokens (rows) in groups of cells (columns) as dots.
+
+    The colour is the mean activation of the group, the size the share of its cells in which the token is active by more
+    than one standard deviation.
+
+    Parameters
+    ----------
+    {stored}
+    {token_groups}
+    {tokens}
+    {figure}
+
+    Examples
+    --------
+    >>> axis = token_dotplot(adata, "cell_type")
+    """
+    chosen, labels = chosen_tokens(adata, tokens)
+    shown = AnnData(token_activation(adata)[chosen].to_numpy(), obs=_groups(adata, groupby).to_frame())
+    shown.var_names = _unique(labels)
+    plot = sc.pl.DotPlot(
+        shown, list(shown.var_names), groupby, expression_cutoff=ACTIVE, vcenter=0, cmap=DIVERGING, ax=ax
+    ).legend(colorbar_title="mean activation\n(s.d.)", size_title=f"cells above\n{ACTIVE:g} s.d. (%)", width=1.9)
+    plot.style(cmap=DIVERGING)
+    plot.swap_axes()
+    plot.make_figure()
+    return finish(plot.get_axes()["mainplot_ax"], "token_dotplot", show, save)
+
+
+def _groups(adata: AnnData, groupby: str) -> pd.Series:
+    """Group of every cell, as categories that are text: scanpy loses a group that is called ``False``."""
+    check_column(groupby)
+    column = annotation_column(adata, groupby)
+    if pd.api.types.is_float_dtype(column) and column.nunique() > MOST_NUMBERS:
+        raise ValueError(
+            f"`groupby` is {groupby!r}, which is continuous: it has {column.nunique()} distinct numbers. Cut it into "
+            "groups first, such as with `pandas.cut`."
+        )
+    return column.astype("category").cat.rename_categories(str)
+
+
+def _unique(labels: list[str]) -> pd.Index:
+    """Labels as names of variables: a second token of the same label says which it is."""
+    return pd.Index([f"{label} ({i + 1})" if label in labels[:i] else label for i, label in enumerate(labels)])
+
+
+@shared_docs
+def attention(
+    frame: pd.DataFrame,
+    layer: int | None = None,
+    *,
+    ncols: int = 5,
+    ax: Ax = None,
+    show: Show = None,
+    save: Save = None,
+) -> list[Axes]:
+    """Draw attention between tokens, a panel a noise level.
+
+    Parameters
+    ----------
+    frame
+        From :meth:`scdiffgen.model.TokenDiffusion.get_token_attention`.
+    layer
+        Layer to draw, from 1; by default the mean of all.
+    {ncols}
+    {figures}
+
+    Raises
+    ------
+    ValueError
+        If there is no such layer.
+
+    Examples
+    --------
+    >>> axes = attention(model.get_token_attention(adata, levels=[0.1, 1.0]))
+    >>> [axis.get_title() for axis in axes]
+    ['10% of the molecules', '100% of the molecules']
+    """
+    layers = frame.index.unique("layer")
+    if layer is not None and layer not in layers:
+        raise ValueError(f"`layer` is {layer}: choose from {list(layers)}.")
+    drawn = frame if layer is None else frame.xs(layer, level="layer", drop_level=False)
+    levels, tokens = frame.index.unique("level"), list(frame.columns)
+    axes = panels(len(levels), ncols, ATTENTION_INCHES, ax)
+    shares = drawn.groupby(["level", "token"]).mean().to_numpy()
+    ticks = np.arange(0, len(tokens), -(-len(tokens) // MOST_TICKS))
+    names = frame.attrs.get("labels", {})
+    labels = [shortened(names.get(tokens[tick], tokens[tick])) for tick in ticks]
+    for axis, level in zip(axes, levels, strict=True):
+        mean = drawn.loc[level].groupby("token").mean().loc[tokens]
+        image = axis.imshow(mean, cmap="viridis", vmin=shares.min(), vmax=shares.max(), interpolation="nearest")
+        axis.set_xticks(ticks, labels, rotation=90, fontsize=7)
+        axis.set_yticks(ticks, labels if axis is axes[0] else [""] * len(ticks), fontsize=7)
+        axis.set_title(f"{100 * level:g}% of the molecules", fontsize=9)
+        axis.tick_params(length=2)
+    axes[0].set_ylabel("query", fontsize=8)
+    axes[0].set_xlabel("key", fontsize=8)
+    colour_bar(image, axes, "attention weight", shrink=0.7, aspect=15)
+    return finish(axes, "attention", show, save)
+
+
+@shared_docs
+def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None, save: Save = None) -> Axes:
+    """Draw the scores of generated cells as a heat map of groups (rows) and metrics (columns).
+
+    The number is the score, the colour where it stands between other real cells (the ceiling) and the worse negative
+    control: light is as good as real cells, dark as bad as cells without a model; see
+    :func:`scdiffgen.metrics.relative_scores`. Grey scores have no such place: the metric does not tell the negative
+    control from real cells, often for want of cells. Arrows say where a metric is best, brackets how many cells were
+    compared.
+
+    Parameters
+    ----------
+    scores
+        From :func:`scdiffgen.metrics.evaluate`.
+    {figure}
+
+    Raises
+    ------
+    ValueError
+        If these are not the scores of `evaluate`, with the real-versus-real ceiling, a negative control and intervals.
+
+    Examples
+    --------
+    >>> from scdiffgen.metrics import evaluate
+    >>> scores = evaluate(adata[::2], adata[1::2], layer="counts", metrics=["mmd", "gene_correlation"])
+    >>> axis = evaluation_scores(scores)
+    >>> [label.get_text() for label in axis.get_xticklabels()]
+    ['mmd ↓', 'gene_correlation ↓']
+    """
+    relative = metrics.relative_scores(scores)
+    values = scores.xs("generated", level="source")[list(relative)]
+    (axis,) = panels(1, 1, scores_inches(scores), ax)
+    palette = colormaps[PALETTE].with_extremes(bad=NO_PLACE)
+    image = axis.imshow(relative, cmap=palette, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    for row, column in np.ndindex(values.shape):
+        colour = "white" if relative.iloc[row, column] > DARK else "black"
+        axis.text(column, row, _written(values.iloc[row, column]), color=colour, fontsize=6.5, ha="center", va="center")
+    axis.set_xticks(range(len(values.columns)), _metric_labels(scores), rotation=90, fontsize=8)
+    axis.set_yticks(range(len(values)), _group_labels(scores), fontsize=8)
+    axis.set_title("scores of generated cells", fontsize=10)
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    bar = colour_bar(image, axis, extend="max", aspect=12, shrink=min(1.0, 8 / len(values)))
+    bar.set_ticks([0, 1], labels=["other real\ncells", "negative\ncontrol"])
+    return finish(axis, "evaluation_scores", show, save)
+
+
+def scores_inches(scores: pd.DataFrame) -> tuple[float, float]:
+    """Size of the heat map with its labels."""
+    groups, names = _group_labels(scores), _metric_labels(scores)
+    width = 1.2 + SCORE_INCHES[0] * len(names) + LETTER_INCHES * max(map(len, groups))
+    height = 0.8 + SCORE_INCHES[1] * len(groups) + LETTER_INCHES * max(map(len, names))
+    return width, height
+
+
+def _group_labels(scores: pd.DataFrame) -> list[str]:
+    """Groups with the cells that were compared."""
+    return [f"{group} ({n:.0f})" for group, n in scores["n"].xs("generated", level="source").items()]
+
+
+def _metric_labels(scores: pd.DataFrame) -> list[str]:
+    """Metrics with where they are best."""
+    best = {name: "real" if isinstance(ideal, str) else f"{ideal:g}" for name, ideal in scores.attrs["ideal"].items()}
+    return [f"{name} {ARROWS.get(scores.attrs['direction'][name], f'→ {best[name]}')}" for name in best]
+
+
+def _written(value: float) -> str:
+    """Three digits at most, without a leading zero; a dash if the score is missing."""
+    if np.isnan(value):
+        return "–"
+    size = abs(value)
+    text = f"{value:.3f}" if size < 0.1 else f"{value:.2f}" if size < 10 else f"{value:.3g}"
+    return text.replace("0.", ".", 1) if size < 1 else text
+
+
+@shared_docs
+def evaluation_gene_correlation(
+    real: AnnData,
+    generated: AnnData,
+    n_genes: int = 40,
+    *,
+    layer: str | None = None,
+    show: Show = None,
+    save: Save = None,
+) -> list[Axes]:
+    """Draw the correlations of genes in real cells beside those in generated cells.
+
+    Genes are those of log-normalised expression that vary most in the real cells, in one order, which puts genes side
+    by side that correlate in the real cells. Blocks that are there on the left and not on the right are programmes that
+    were not learned.
+
+    Parameters
+    ----------
+    {sides}
+    n_genes
+        Number of genes; up to 40 are named.
+    {layer}
+    {shown}
+
+    Returns
+    -------
+    The axes of the real and of the generated cells.
+
+    Examples
+    --------
+    >>> axes = evaluation_gene_correlation(adata[::2], adata[1::2], layer="counts")
+    >>> [axis.get_title() for axis in axes]
+    ['real', 'generated']
+    """
+    correlations = metrics.gene_correlations(real, generated, n_genes, layer=layer)
+    axes = panels(2, 2, CORRELATION_INCHES)
+    draw_correlations(axes, correlations, with_names=len(correlations.real) <= MOST_LABELS)
+    return finish(axes, "evaluation_gene_correlation", show, save)
+
+
+def draw_correlations(axes: Sequence[Axes], correlations: metrics.GeneCorrelations, *, with_names: bool) -> None:
+    """Draw both matrices in the order of the real one, on one scale that ends at 98 % of all correlations."""
+    real = correlations.real
+    order = leaf_order(np.clip(1 - real.to_numpy(), 0, None))
+    genes = real.index[order]
+    off_diagonal = ~np.eye(len(genes), dtype=bool)
+    strengths = np.abs([matrix.to_numpy()[off_diagonal] for matrix in correlations])
+    limit = float(np.quantile(strengths, 0.98)) or 1.0
+    for axis, title, matrix in zip(axes, correlations._fields, correlations, strict=True):
+        drawn = matrix.to_numpy()[np.ix_(order, order)]
+        image = axis.imshow(drawn, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
+        axis.set_title(title, fontsize=10)
+        axis.set(xticks=[], yticks=[])
+    if with_names:
+        axes[0].set_yticks(range(len(genes)), genes, fontsize=7)
+        axes[0].tick_params(axis="y", length=0)
+    colour_bar(image, list(axes), "correlation", shrink=0.7, aspect=15, extend="both")
+
+
+def leaf_order(distance: np.ndarray) -> np.ndarray:
+    """An order that puts what is near side by side: leaves of average linkage. The diagonal is set to 0."""
+    if len(distance) < 3:
+        return np.arange(len(distance))
+    np.fill_diagonal(distance, 0)
+    return leaves_list(linkage(squareform(distance, checks=False), "average", optimal_ordering=True))

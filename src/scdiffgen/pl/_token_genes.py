@@ -1,0 +1,206 @@
+"""Genes of tokens: their loadings, which tokens share them, and what the tokens add to one gene of one cell."""
+
+from __future__ import annotations
+
+from textwrap import fill
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path as Curve
+
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen._stored_tokens import chosen_tokens, stored_about_tokens, token_labels
+from scdiffgen._stored_tokens import token_loadings as stored_loadings
+from scdiffgen.pl._figure import BLUE, DIVERGING, GREY, VERMILION, Ax, Names, Save, Show, finish, panels, shortened
+from scdiffgen.pl._heat_maps import leaf_order
+
+UP, DOWN, TOTAL = VERMILION, BLUE, GREY
+ROW_INCHES, TITLE_INCHES, BAR_INCHES, LETTER_INCHES = 0.17, 0.55, 1.7, 0.075  # of loadings
+TERM_INCHES = 0.24  # of a waterfall
+GRAPH_INCHES = 5.5
+TITLE_LETTERS = 26
+
+
+@shared_docs
+def token_loadings(
+    adata: AnnData,
+    tokens: Names = None,
+    n_genes: int = 10,
+    *,
+    ncols: int = 4,
+    ax: Ax = None,
+    show: Show = None,
+    save: Save = None,
+) -> list[Axes]:
+    """Draw the genes with the largest loadings, a panel a token.
+
+    Parameters
+    ----------
+    {stored}
+    {tokens}
+    n_genes
+        Genes of each token. Those with the largest absolute loadings are drawn, from the most positive down; names of
+        more than 30 letters lose their middle.
+    {ncols}
+    {figures}
+
+    Examples
+    --------
+    >>> axes = token_loadings(adata, ["token_2", "token_1"], n_genes=5)
+    >>> [axis.get_title() for axis in axes]
+    ['token_2', 'token_1']
+    """
+    chosen, labels = chosen_tokens(adata, tokens)
+    loadings = stored_loadings(adata)
+    largest = [loadings[token].loc[loadings[token].abs().nlargest(n_genes).index] for token in chosen]
+    longest = max(len(shortened(gene)) for drawn in largest for gene in drawn.index)
+    size = (BAR_INCHES + LETTER_INCHES * longest, TITLE_INCHES + ROW_INCHES * n_genes)
+    axes = panels(len(chosen), ncols, size, ax)
+    for axis, genes, label in zip(axes, largest, labels, strict=True):
+        drawn = genes.sort_values()
+        axis.barh(range(len(drawn)), drawn, color=[UP if value >= 0 else DOWN for value in drawn], height=0.75)
+        axis.set_yticks(range(len(drawn)), map(shortened, drawn.index), fontsize=8)
+        axis.axvline(0, color="black", linewidth=0.6)
+        axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
+        axis.spines["left"].set_visible(False)
+        _bare(axis)
+    for axis in axes[-min(ncols, len(axes)) :]:
+        axis.set_xlabel("log-rate per s.d.", fontsize=8)
+    return finish(axes, "token_loadings", show, save)
+
+
+def _bare(axis: Axes) -> None:
+    """Ticks and frame of horizontal bars."""
+    axis.tick_params(axis="x", labelsize=8)
+    axis.tick_params(axis="y", length=0)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+@shared_docs
+def token_contributions(
+    contributions: AnnData,
+    cell: str,
+    gene: str,
+    n_terms: int = 10,
+    *,
+    ax: Ax = None,
+    show: Show = None,
+    save: Save = None,
+) -> Axes:
+    """Draw how the tokens take one gene from the average cell to one cell, as a waterfall.
+
+    Parameters
+    ----------
+    contributions
+        From :meth:`scdiffgen.model.TokenDiffusion.get_token_contributions`.
+    cell
+        Name of the cell.
+    gene
+        Name of the gene.
+    n_terms
+        Terms to draw, those that add most; the others are drawn as one.
+    {figure}
+
+    Raises
+    ------
+    ValueError
+        If the cell or the gene is not among the contributions.
+
+    Examples
+    --------
+    >>> contributions = model.get_token_contributions(adata, genes=["LYZ"], indices=[0])
+    >>> axis = token_contributions(contributions, contributions.obs_names[0], "LYZ")
+    >>> axis.get_yticklabels()[0].get_text()
+    'average cell'
+    """
+    rows = _terms(contributions, cell, gene, n_terms)
+    longest = max(map(len, rows.index))
+    (axis,) = panels(1, 1, (3.2 + 0.07 * longest, 0.9 + TERM_INCHES * len(rows)), ax)
+    ends = rows.cumsum().to_numpy(copy=True)
+    starts = np.append(0, ends[:-1])
+    starts[0] = starts[-1] = min(0, float(ends.min()))  # first and last row are levels, the others are steps
+    ends[-1] = ends[-2]
+    colours = [TOTAL, *(UP if added >= 0 else DOWN for added in rows.iloc[1:-1]), TOTAL]
+    positions = np.arange(len(rows))
+    axis.barh(positions, ends - starts, left=starts, color=colours, height=0.7)
+    for position, level in zip(positions[:-1], ends[:-1], strict=True):
+        axis.plot([level, level], [position - 0.35, position + 1.35], color="black", linewidth=0.6)
+    axis.set_xlim(right=ends.max() + 0.04 * (ends.max() - starts.min()))  # a bar's start keeps no margin by itself
+    axis.set_yticks(positions, rows.index, fontsize=8)
+    axis.set_ylim(len(rows) - 0.4, -0.6)
+    axis.set_xlabel("log-rate, centred over the genes", fontsize=8)
+    axis.set_title(f"{gene} in {cell}", fontsize=10)
+    _bare(axis)
+    return finish(axis, "token_contributions", show, save)
+
+
+def _terms(contributions: AnnData, cell: str, gene: str, n_terms: int) -> pd.Series:
+    """Rows of the waterfall: the baseline, what is added, and 0 for the total, which is their sum."""
+    if cell not in contributions.obs_names:
+        raise ValueError(f"`cell` is {cell!r}, which is not in `contributions.obs_names`.")
+    if gene not in contributions.var_names:
+        raise ValueError(f"`gene` is {gene!r}, which is not in `contributions.var_names`.")
+    place = contributions.obs_names.get_loc(cell), contributions.var_names.get_loc(gene)
+    labels = token_labels(contributions)
+    terms = list(contributions.uns["terms"])
+    names = [labels.get(term, term) for term in terms]
+    added = pd.Series([contributions.layers[term][place] for term in terms], index=names)
+    order = np.argsort(-added.abs().to_numpy(), kind="stable")
+    drawn, rest = added.iloc[order[:n_terms]], added.iloc[order[n_terms:]]
+    others = pd.Series({f"{len(rest)} others": rest.sum()} if len(rest) else {}, dtype=float)
+    first = pd.Series({"average cell": contributions.var["baseline"].iloc[place[1]]})
+    return pd.concat([first, drawn, others, pd.Series({"this cell": 0.0})]).astype(float)
+
+
+@shared_docs
+def token_graph(adata: AnnData, threshold: float = 0.4, *, ax: Ax = None, show: Show = None, save: Save = None) -> Axes:
+    """Draw the similarity of tokens as a graph.
+
+    Tokens stand on a circle, similar ones side by side. A curve joins tokens whose loadings correlate: red for like,
+    blue for opposite genes, the stronger the wider. A node is the larger, the more variance its token explains.
+
+    Parameters
+    ----------
+    {stored}
+    threshold
+        Smallest absolute correlation for which a curve is drawn.
+    {figure}
+
+    Examples
+    --------
+    >>> axis = token_graph(adata, threshold=0.1)
+    >>> len(axis.texts)
+    4
+    """
+    loadings, labels = stored_loadings(adata), list(token_labels(adata).values())
+    correlations = loadings.astype(float).corr().fillna(0).to_numpy()
+    angles = np.empty(len(labels))
+    angles[leaf_order(np.clip(1 - np.abs(correlations), 0, None))] = 2 * np.pi * np.arange(len(labels)) / len(labels)
+    places = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    (axis,) = panels(1, 1, (GRAPH_INCHES, GRAPH_INCHES), ax)
+    _draw_edges(axis, places, correlations, threshold)
+    share = np.asarray(stored_about_tokens(adata)["explained"])
+    axis.scatter(places[:, 0], places[:, 1], s=20 + 500 * share, color=GREY, zorder=3)
+    for place, angle, label in zip(places, np.degrees(angles), labels, strict=True):
+        turned, side = (180, "right") if 90 < angle < 270 else (0, "left")
+        x, y = 1.06 * place
+        axis.text(x, y, label, rotation=angle + turned, rotation_mode="anchor", ha=side, va="center", fontsize=8)
+    axis.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal")
+    axis.set_axis_off()
+    return finish(axis, "token_graph", show, save)
+
+
+def _draw_edges(axis: Axes, places: np.ndarray, correlations: np.ndarray, threshold: float) -> None:
+    """Curves through the middle of the circle."""
+    palette, norm = colormaps[DIVERGING], Normalize(-1, 1)
+    for one, other in zip(*np.triu_indices(len(places), 1), strict=True):
+        strength = correlations[one, other]
+        if abs(strength) >= threshold:
+            curve = Curve([places[one], (0, 0), places[other]], [Curve.MOVETO, Curve.CURVE3, Curve.CURVE3])
+            colour, width = palette(norm(strength)), 4 * abs(strength)
+            axis.add_patch(PathPatch(curve, fill=False, edgecolor=colour, linewidth=width, alpha=0.8))

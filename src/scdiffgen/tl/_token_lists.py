@@ -1,0 +1,153 @@
+"""Tokens by name and by their genes: annotations of a user, genes of each token, and the same tokens of two models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from scipy.optimize import linear_sum_assignment
+
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen._stored_tokens import UNS_KEY, check_tokens, stored_about_tokens, token_loadings, token_names
+
+
+def annotate_tokens(adata: AnnData, names: Mapping[str, str]) -> None:
+    """Say what tokens stand for; figures then show these names.
+
+    Parameters
+    ----------
+    adata
+        Cells with stored tokens. The names are added to ``.uns["scdiffgen"]["annotation"]``, beside those given before.
+    names
+        What each token is to be called, such as ``{"token_3": "interferon response"}``.
+
+    Raises
+    ------
+    ValueError
+        If no tokens are stored, or a token is unknown.
+
+    Examples
+    --------
+    >>> annotate_tokens(adata, {"token_2": "cytotoxicity"})
+    >>> adata.uns["scdiffgen"]["annotation"]
+    {'token_2': 'cytotoxicity'}
+    """
+    stored = stored_about_tokens(adata)
+    check_tokens(list(names), token_names(adata), "names")
+    annotation = {**stored.get("annotation", {}), **{token: str(name) for token, name in names.items()}}
+    adata.uns[UNS_KEY] = {**stored, "annotation": annotation}
+
+
+@shared_docs
+def rank_token_genes(adata: AnnData, n_genes: int | None = None, key_added: str = "rank_token_genes") -> None:
+    """Rank the genes of each token by their loadings.
+
+    Loadings are changes of log-rate a standard deviation of activation, so ``logfoldchanges`` are those in base 2. They
+    are no tests: ``pvals`` and ``pvals_adj`` are NaN.
+
+    Parameters
+    ----------
+    {stored}
+    n_genes
+        Genes of each token to keep, from the largest loading on; by default all.
+    key_added
+        The result is ``adata.uns[key_added]``, in the layout of :func:`scanpy.tl.rank_genes_groups`: so
+        :func:`scanpy.get.rank_genes_groups_df` and :func:`scanpy.pl.rank_genes_groups` read it, given this key. Tokens
+        are the groups.
+
+    Raises
+    ------
+    ValueError
+        If ``n_genes`` is no whole number of at least 1, or no tokens are stored.
+
+    Examples
+    --------
+    >>> import scanpy as sc
+    >>> rank_token_genes(adata)
+    >>> sc.get.rank_genes_groups_df(adata, "token_1", key="rank_token_genes")[["names", "scores"]].shape
+    (765, 2)
+    """
+    if n_genes is not None and (not isinstance(n_genes, int | np.integer) or n_genes < 1):
+        raise ValueError(f"`n_genes` is {n_genes!r}: pass a whole number of at least 1, or None for all.")
+    loadings = token_loadings(adata)
+    order = np.argsort(-loadings.to_numpy(), axis=0, kind="stable")[:n_genes]
+    scores = np.take_along_axis(loadings.to_numpy(), order, axis=0)
+    untested = np.full(scores.shape, np.nan)
+    columns = {
+        "names": (loadings.index.to_numpy(dtype=object)[order], "O"),
+        "scores": (scores, "float32"),
+        "logfoldchanges": (scores / np.log(2), "float32"),
+        "pvals": (untested, "float64"),
+        "pvals_adj": (untested, "float64"),
+    }
+    adata.uns[key_added] = {
+        "params": {
+            "groupby": "token",
+            "reference": "average cell",
+            "method": "token_loadings",
+            "use_raw": False,
+            "layer": None,
+            "corr_method": "none",
+        }
+    } | {name: _records(values, list(loadings.columns), dtype) for name, (values, dtype) in columns.items()}
+
+
+def _records(values: np.ndarray, tokens: list[str], dtype: str) -> np.recarray:
+    """A field a token."""
+    table = pd.DataFrame(values, columns=tokens)
+    return table.to_records(index=False, column_dtypes=dict.fromkeys(tokens, dtype))
+
+
+def token_similarity(first: AnnData | pd.DataFrame, second: AnnData | pd.DataFrame) -> pd.DataFrame:
+    r"""Match the tokens of two models one to one, so that their loadings correlate best.
+
+    The matching maximises :math:`\sum_k |r_{k, \pi(k)}|` over all :math:`\pi` (the assignment problem, which
+    :func:`scipy.optimize.linear_sum_assignment` solves exactly). The sign of a correlation is reported and does not
+    matter for the matching.
+
+    Parameters
+    ----------
+    first, second
+        Cells with stored tokens, or loadings ``(genes, tokens)`` with the genes as index. Their common genes are
+        compared.
+
+    Returns
+    -------
+    A row for each token of ``first`` that has a partner, in its order: ``match``, the token of ``second``, and
+    ``correlation``. As many rows as the smaller model has tokens.
+
+    Raises
+    ------
+    ValueError
+        If fewer than 3 genes are in both.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> first = pd.DataFrame({"token_1": [3.0, 0, 1], "token_2": [0.0, 1, 5]}, index=["CD3E", "LYZ", "NKG7"])
+    >>> second = first.rename(columns={"token_1": "token_2", "token_2": "token_1"})
+    >>> token_similarity(first, second)["match"].to_dict()
+    {'token_1': 'token_2', 'token_2': 'token_1'}
+    """
+    one, other = token_loadings(first, "first"), token_loadings(second, "second")
+    genes = one.index.intersection(other.index)
+    if len(genes) < 3:
+        raise ValueError(f"`first` and `second` have {len(genes)} genes in common: pass loadings of the same genes.")
+    correlations = _correlations(one.loc[genes].to_numpy(), other.loc[genes].to_numpy())
+    rows, columns = linear_sum_assignment(np.abs(correlations), maximize=True)
+    return pd.DataFrame(
+        {"match": other.columns[columns], "correlation": correlations[rows, columns]}, index=one.columns[rows]
+    )
+
+
+def _correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Pearson correlations ``(tokens of one, tokens of other)``; 0 for a token that is constant."""
+
+    def standardised(loadings: np.ndarray) -> np.ndarray:
+        centred = loadings.astype(np.float64) - loadings.mean(0, dtype=np.float64)
+        length = np.linalg.norm(centred, axis=0)
+        return centred / np.where(length > 0, length, np.inf)
+
+    return standardised(one).T @ standardised(other)
