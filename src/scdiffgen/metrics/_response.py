@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
-from scdiffgen.metrics._input import RESPONSE, as_array
+from scdiffgen.metrics._input import RESPONSE, as_numbers
 
 N_TOP_GENES = 100
 ROUNDING = 1e-9  # changes of log expression below are rounding errors
@@ -18,10 +18,8 @@ def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
 
     Parameters
     ----------
-    real
-        Real mean expression minus a reference, (genes,).
-    predicted
-        Predicted mean expression minus the same reference, (genes,).
+    real, predicted
+        Mean expression minus one and the same reference, (genes,).
 
     Returns
     -------
@@ -44,24 +42,6 @@ def weighted_mse(real: ArrayLike, predicted: ArrayLike, statistic: ArrayLike) ->
     The weights of Mejia et al. (2025): the absolute test statistic of the real response, scaled to [0, 1] over the
     genes, squared and normalised to sum to 1. Without them a prediction of no change does well, as most genes do not
     respond.
-
-    Parameters
-    ----------
-    real
-        Real change, (genes,).
-    predicted
-        Predicted change, (genes,).
-    statistic
-        Test statistic of the real response, (genes,).
-
-    Returns
-    -------
-    The error.
-
-    Examples
-    --------
-    >>> weighted_mse([0, 2], [5, 1], statistic=[0, 3])
-    1.0
     """
     x, y = _vectors(real, predicted)
     size = np.abs(_floats(statistic, "statistic"))
@@ -70,29 +50,11 @@ def weighted_mse(real: ArrayLike, predicted: ArrayLike, statistic: ArrayLike) ->
     return float(weights @ (x - y) ** 2 / weights.sum())
 
 
-def discrimination_score(predicted: ArrayLike, real: ArrayLike, own: int) -> float:
-    """Perturbation discrimination score: how near the prediction is to its own response, among all responses.
+def discrimination_score(real: ArrayLike, predicted: ArrayLike, own: int) -> float:
+    """Perturbation discrimination score: how near the prediction is to its own response, among all (treatments, genes).
 
     1 minus the fraction of other real responses that have a larger cosine with the prediction than its own has, equal
-    ones counting half. 0.5 is chance.
-
-    Parameters
-    ----------
-    predicted
-        Predicted change, (genes,).
-    real
-        Real changes of all treatments, (treatments, genes).
-    own
-        Position of the treatment that was predicted.
-
-    Returns
-    -------
-    The score; NaN for one treatment only, or if nothing is predicted to change.
-
-    Examples
-    --------
-    >>> discrimination_score([1, 0], [[1, 1], [0, 1], [1, -2]], own=0)
-    1.0
+    ones counting half. 0.5 is chance; NaN for one treatment only, or if nothing is predicted to change.
     """
     responses, change = _floats(real, "real"), _floats(predicted, "predicted")
     if len(responses) < 2 or not change.any():
@@ -111,10 +73,8 @@ def de_overlap(real: ArrayLike, predicted: ArrayLike, *, n_top: int = N_TOP_GENE
 
     Parameters
     ----------
-    real
-        Real change, (genes,); genes are ranked by its absolute value.
-    predicted
-        Predicted change, (genes,). Genes with 0 are not ranked.
+    real, predicted
+        Changes, (genes,), ranked by their absolute values. Genes that are predicted not to change are not ranked.
     n_top
         Number of genes taken from the top of both rankings.
 
@@ -135,25 +95,7 @@ def de_overlap(real: ArrayLike, predicted: ArrayLike, *, n_top: int = N_TOP_GENE
 
 
 def de_pr_auc(significant: ArrayLike, predicted: ArrayLike) -> float:
-    """Average precision of finding the genes that respond by the absolute predicted change.
-
-    Parameters
-    ----------
-    significant
-        Whether each gene really responds, (genes,).
-    predicted
-        Predicted change, (genes,).
-
-    Returns
-    -------
-    The area under the precision-recall curve, the fraction of significant genes by chance; NaN if no gene, or every
-    gene, responds.
-
-    Examples
-    --------
-    >>> de_pr_auc([True, False, False], [-3, 1, 2])
-    1.0
-    """
+    """Average precision of finding the responding genes by the absolute predicted change; NaN if none, or all, do."""
     called, size = np.asarray(significant, dtype=bool), np.abs(_floats(predicted, "predicted"))
     if called.all() or not called.any() or not np.isfinite(size).all():
         return float("nan")
@@ -161,51 +103,13 @@ def de_pr_auc(significant: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def sign_agreement(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
-    """Fraction of the responding genes that are predicted to change in the right direction.
-
-    Parameters
-    ----------
-    real
-        Real change, (genes,).
-    predicted
-        Predicted change, (genes,); 0 is no direction and never right.
-    significant
-        Whether each gene really responds, (genes,).
-
-    Returns
-    -------
-    The fraction; NaN if no gene responds.
-
-    Examples
-    --------
-    >>> sign_agreement([1, -1, 1], [2, 1, 0], [True, True, False])
-    0.5
-    """
+    """Fraction of the responding genes predicted to change in the right direction; 0 is no direction, never right."""
     x, y = (v[np.asarray(significant, dtype=bool)] for v in _vectors(real, predicted))
     return float((np.sign(x) == np.sign(y)).mean()) if len(x) else float("nan")
 
 
 def fold_change_spearman(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
-    """Spearman correlation over the responding genes of real and predicted log fold changes.
-
-    Parameters
-    ----------
-    real
-        Real change of mean log expression, (genes,).
-    predicted
-        Predicted change, (genes,).
-    significant
-        Whether each gene really responds, (genes,).
-
-    Returns
-    -------
-    The correlation; NaN for fewer than two responding genes, or if all change alike.
-
-    Examples
-    --------
-    >>> round(fold_change_spearman([1, 2, 3], [1, 4, 9], [True, True, True]), 6)
-    1.0
-    """
+    """Spearman correlation over the responding genes of real and predicted changes; NaN if it is not defined."""
     x, y = (v[np.asarray(significant, dtype=bool)] for v in _vectors(real, predicted))
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
@@ -219,10 +123,8 @@ def fold_change_slope(real: ArrayLike, predicted: ArrayLike, significant: ArrayL
 
     Parameters
     ----------
-    real
-        Real change of mean log expression, (genes,).
-    predicted
-        Predicted change, (genes,).
+    real, predicted
+        Changes of mean log expression, (genes,).
     significant
         Whether each gene really responds, (genes,).
 
@@ -250,7 +152,7 @@ def _vectors(real: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[np.float64]
 
 
 def _floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    return as_array(values, name, RESPONSE).astype(np.float64)
+    return as_numbers(values, name, RESPONSE).astype(np.float64)
 
 
 def _ratio(numerator: float, denominator: float) -> float:
