@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
@@ -15,7 +17,7 @@ def log_normalise(
     *,
     library: NDArray | None = None,
     dtype: DTypeLike = np.float64,
-) -> NDArray | sparse.csr_matrix:
+) -> Any:
     """log(1 + counts per ``target_sum``) of ``(cells, genes)``: dense for dense, CSR for sparse, in linear memory.
 
     ``library`` ``(cells,)`` are the molecules of each cell, by default their sums; a cell without molecules stays zero.

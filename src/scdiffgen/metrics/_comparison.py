@@ -20,6 +20,7 @@ from scdiffgen.metrics._genes import gene_moments, statistics_resampled
 from scdiffgen.metrics._input import FewCellsWarning, Matrix
 from scdiffgen.metrics._manifold import N_NEIGHBOURS, overlap_resampled
 from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample
+from scdiffgen.metrics._space import ExpressionSpace
 
 CONFIDENCE = 1.96  # standard errors either way: 95 %
 TRANSPORT = "wasserstein"  # the metric that needs POT
@@ -151,11 +152,15 @@ def compare(
     return pd.DataFrame(rows, columns=[*columns, *metrics, *bounds])
 
 
-def describe(metrics: Mapping[str, Metric]) -> dict[str, Any]:
-    """Where each metric is best, as ``.attrs`` hold it."""
+def describe(
+    metrics: Mapping[str, Metric], space: ExpressionSpace, settings: Settings, more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Where each metric is best, and how samples were compared, as ``.attrs`` hold it."""
+    kept = {name: getattr(settings, name) for name in ("max_cells", "n_trees", "seed")}
     return {
         "direction": {name: metric.direction for name, metric in metrics.items()},
         "ideal": {name: metric.ideal for name, metric in metrics.items()},
+        "settings": {"n_genes": len(space.columns), "n_pcs": len(space.components), **kept, **more},
     }
 
 

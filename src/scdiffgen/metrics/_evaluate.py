@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -122,33 +123,31 @@ def evaluate(
     chosen = choose_metrics(metrics, METRICS, sources, SOURCES, "sources")
     absent = (set() if train is not None else OF_TRAIN) | (set() if groupby is not None else OF_LABELS)
     chosen = {name: metric for name, metric in chosen.items() if name not in absent}
-    options = {"other_real": other_real, "layer": layer, "n_pcs": n_pcs, "n_top_genes": n_top_genes, "seed": seed}
+    options: dict[str, Any] = {
+        "other_real": other_real,
+        "layer": layer,
+        "n_pcs": n_pcs,
+        "n_top_genes": n_top_genes,
+        "seed": seed,
+    }
     space, samples = prepare(real, generated, train, groupby, sources=sources, **options)
     with_labels, with_train = (bool(special & set(chosen)) for special in (OF_LABELS, OF_TRAIN))
     cells = to_cells(samples, space, with_labels=with_labels, with_train=with_train, seed=seed)
     if with_train and "generated" in sources and len(cells["generated"].pcs) and len(cells["reference"].pcs):
         compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
     genes = space.most_variable_genes(N_CORRELATED_GENES)
+    settings = Settings(max_cells, n_bootstrap, n_trees, n_jobs, seed, genes)
     asked = [source for source in SOURCES if source in sources]
     scores = compare(
-        _pairs(cells, asked, Settings(max_cells, n_bootstrap, n_trees, n_jobs, seed, genes)),
+        _pairs(cells, asked, settings),
         chosen,
         ["group", "source", "n"],
         intervals=n_bootstrap > 0,
         in_words=lambda keys: _groups_in_words(keys, len(asked)),
     ).set_index(["group", "source"])
-    scores.attrs = describe(chosen) | {
-        "n_cells": {name: len(sample.labels) for name, sample in samples.items()},
-        "settings": {
-            "fitted_on": "real" if train is None else "train",
-            "n_genes": len(space.columns),
-            "n_pcs": len(space.components),
-            "max_cells": max_cells,
-            "n_bootstrap": n_bootstrap,
-            "n_trees": n_trees,
-            "seed": seed,
-        },
-    }
+    more = {"fitted_on": "real" if train is None else "train", "n_bootstrap": n_bootstrap}
+    scores.attrs = describe(chosen, space, settings, more)
+    scores.attrs["n_cells"] = {name: len(sample.labels) for name, sample in samples.items()}
     return scores
 
 
@@ -191,7 +190,7 @@ def evaluation_roc(
     >>> list(evaluation_roc(real, generated, n_pcs=5, n_trees=10))
     ['c2st_auc_forest_pcs', 'c2st_auc_forest_genes', 'c2st_auc_logistic_genes']
     """
-    options = {"layer": layer, "n_pcs": n_pcs, "n_top_genes": n_top_genes, "seed": seed}
+    options: dict[str, Any] = {"layer": layer, "n_pcs": n_pcs, "n_top_genes": n_top_genes, "seed": seed}
     space, samples = prepare(real, generated, train, groupby, other_real=None, sources=(), **options)
     cells = to_cells(samples, space, with_labels=False, with_train=False, seed=seed)
     reference, judged = cells["reference"], cells["generated"]

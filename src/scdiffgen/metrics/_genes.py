@@ -120,7 +120,7 @@ def correlation_error_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) 
     dense_x, dense_y = (to_dense(m) for m in (x, y))
     upper = np.triu_indices(dense_x.shape[1], k=1)
     errors = [
-        np.abs(_correlation(dense_x, a)[upper] - _correlation(dense_y, b)[upper]).mean()
+        np.abs(correlation(dense_x, a)[upper] - correlation(dense_y, b)[upper]).mean()
         for a, b in zip(wx, wy, strict=True)
     ]
     return np.array(errors)
@@ -138,7 +138,8 @@ def _distribution(values: NDArray, weights: Weights, at: NDArray) -> NDArray[np.
     return below[:, np.searchsorted(values[order], at, side="right")] / weights.sum(axis=1, keepdims=True)
 
 
-def _correlation(expression: NDArray, weights: NDArray) -> NDArray[np.float64]:
+def correlation(expression: NDArray, weights: NDArray) -> NDArray[np.float64]:
+    """Pearson correlations of the columns under weights of the rows; a constant column correlates with none."""
     centred = expression - weights @ expression / weights.sum()
     covariance = (centred * weights[:, None]).T @ centred
     deviation = np.sqrt(np.diag(covariance))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -175,9 +175,9 @@ def as_point_pair(real: Points, generated: Points) -> tuple[NDArray, NDArray]:
     return first, second
 
 
-def to_dense(matrix: Points) -> Points:
+def to_dense(matrix: Points) -> Any:
     """Dense array of a sparse matrix; anything else stays."""
-    return matrix.toarray() if sparse.issparse(matrix) else matrix
+    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
 
 
 def _gene_positions(available: pd.Index, wanted: Sequence[str], name: str) -> NDArray[np.intp]:

@@ -246,16 +246,7 @@ def perturbation_report(
                 yield key, settings.pair(*sides, n, (seed, seed), response._replace(predicted_mean=mean))
 
     report = compare(pairs(), chosen, COLUMNS, intervals=False, in_words=_in_words)
-    report.attrs = describe(chosen) | {
-        "settings": {
-            "n_genes": len(space.columns),
-            "n_pcs": len(space.components),
-            "max_cells": max_cells,
-            "n_trees": n_trees,
-            "baselines_as_counts": baselines_as_counts,
-            "seed": seed,
-        },
-    }
+    report.attrs = describe(chosen, space, settings, {"baselines_as_counts": baselines_as_counts})
     return report
 
 

@@ -7,12 +7,11 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from numpy.typing import NDArray
 from scipy import sparse
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.metrics._comparison import CONFIDENCE
-from scdiffgen.metrics._genes import gene_moments, library_sizes
+from scdiffgen.metrics._genes import correlation, gene_moments, library_sizes
 from scdiffgen.metrics._input import CountsLike, as_count_pair, gene_names, labels_of
 from scdiffgen.metrics._resampling import subsample, unit_weights
 from scdiffgen.metrics._space import ExpressionSpace, most_variable
@@ -159,12 +158,14 @@ def gene_correlations(
     for name, matrix in zip(("real", "generated"), counts, strict=True):
         if matrix.shape[0] < 3:
             raise ValueError(f"`{name}` has {matrix.shape[0]} cells; correlations need at least 3.")
-    x, y = (log_normalise(matrix, dtype=np.float32).astype(np.float64) for matrix in counts)
-    variance = np.asarray(x.multiply(x).mean(axis=0) - np.square(x.mean(axis=0))).ravel()
+    x, y = (log_normalise(matrix, dtype=np.float32) for matrix in counts)
+    variance = gene_moments(x, unit_weights(x.shape[0]))["variance"][0]
     genes = most_variable(variance, n_genes)
     names = gene_names(real)
     labels = pd.Index(genes) if names is None else names[genes]
-    return GeneCorrelations(*(pd.DataFrame(_correlation(m[:, genes]), labels, labels) for m in (x, y)))
+    return GeneCorrelations(
+        *(pd.DataFrame(correlation(m[:, genes].toarray(), np.ones(m.shape[0])), labels, labels) for m in (x, y))
+    )
 
 
 def joint_embedding(
@@ -251,12 +252,3 @@ def _refuse_empty(n_cells: dict[str, int]) -> None:
     empty = [name for name, n in n_cells.items() if n == 0]
     if empty:
         raise ValueError(f"`{empty[0]}` has no cells.")
-
-
-def _correlation(expression: sparse.csr_matrix) -> NDArray[np.float64]:
-    """Pearson correlations of the columns, never dense but for the result."""
-    mean = np.asarray(expression.mean(axis=0)).ravel()
-    covariance = (expression.T @ expression).toarray() / expression.shape[0] - np.outer(mean, mean)
-    deviation = np.sqrt(np.clip(np.diag(covariance), 0, None))
-    scale = np.outer(deviation, deviation)
-    return np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 1e-12)
