@@ -9,11 +9,11 @@ import pytest
 from scipy import sparse
 
 from scdiffgen import metrics
-from scdiffgen.metrics._gene_tests import rank_genes
 from scdiffgen.metrics._response import (
     de_pr_auc,
     discrimination_score,
     fold_change_spearman,
+    rank_genes,
     sign_agreement,
     weighted_mse,
 )

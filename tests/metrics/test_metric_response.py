@@ -8,11 +8,11 @@ from scipy.stats import false_discovery_control, linregress, mannwhitneyu, pears
 from sklearn.metrics import average_precision_score
 
 from scdiffgen import metrics
-from scdiffgen.metrics._gene_tests import rank_genes
 from scdiffgen.metrics._response import (
     de_pr_auc,
     discrimination_score,
     fold_change_spearman,
+    rank_genes,
     sign_agreement,
     weighted_mse,
 )
@@ -126,5 +126,7 @@ def test_undefined_scores_are_nan(changes) -> None:
     assert np.isnan(metrics.de_overlap(real, predicted, n_top=50))
     assert np.isnan(discrimination_score([real], predicted, own=0))
     assert np.isnan(rank_genes(np.ones((1, 3)), np.ones((5, 3))).t).all()
+    with pytest.warns(metrics.FewCellsWarning, match="needs 2 cells, `control` has 1"):
+        assert np.isnan(rank_genes(np.ones((5, 3)), np.ones((1, 3))).t).all()
     with pytest.raises(ValueError, match="one number a gene"):
         metrics.pearson_delta(real, predicted[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -19,6 +20,7 @@ MAX_CELLS = 2000  # of transport
 MAX_ITERATIONS = 2_000_000
 INSTALL = "pip install 'scdiffgen[eval]'"
 
+squared_distances = partial(cdist, metric="sqeuclidean")  # exact zeros for equal points
 Kernel = Callable[[NDArray, NDArray], NDArray]
 
 
@@ -144,7 +146,14 @@ def frechet_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArr
     distance of two Gaussians (Dowson & Landau 1982), the "FID" of images (Heusel et al. 2017). Biased upwards in small
     samples: compare at equal numbers of cells.
     """
-    return np.array([_frechet(*_moments(x, a), *_moments(y, b)) for a, b in zip(wx, wy, strict=True)])
+    distances = []
+    for a, b in zip(wx, wy, strict=True):
+        (mean_x, cov_x), (mean_y, cov_y) = _moments(x, a), _moments(y, b)
+        values, vectors = np.linalg.eigh(cov_x)
+        root = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
+        cross = np.sqrt(np.clip(np.linalg.eigvalsh(root @ cov_y @ root), 0, None)).sum()
+        distances.append(((mean_x - mean_y) ** 2).sum() + np.trace(cov_x) + np.trace(cov_y) - 2 * cross)
+    return np.array(distances)
 
 
 def wasserstein_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
@@ -168,11 +177,6 @@ def pot() -> ModuleType:
     return ot
 
 
-def squared_distances(a: NDArray, b: NDArray) -> NDArray[np.float64]:
-    """Squared Euclidean distances, (cells of a, cells of b); exact zeros for equal points."""
-    return cdist(a, b, metric="sqeuclidean")
-
-
 def median_squared_distance(points: NDArray, *, seed: int = 0) -> float:
     """Median squared distance of different cells, over at most 2,000 of them; 1 if all cells are equal."""
     chosen = points[subsample(len(points), MEDIAN_CELLS, seed)]
@@ -185,9 +189,8 @@ def mean_of_pairs(kernel: Kernel, x: NDArray, weights: Weights, *, diagonal: flo
     """Mean of a kernel over pairs of different cells of one sample, under each row of weights, (rows,)."""
     total = _bilinear(kernel, x, x, weights, weights) - diagonal * (weights**2).sum(axis=1)
     pairs = weights.sum(axis=1) ** 2 - (weights**2).sum(axis=1)
-    return np.divide(
-        total, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0
-    )  # a resample may hold one cell only
+    # a resample may hold one cell only
+    return np.divide(total, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
 
 
 def mean_across(kernel: Kernel, x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
@@ -207,10 +210,3 @@ def _moments(points: NDArray, weights: NDArray) -> tuple[NDArray, NDArray]:
     mean = weights @ points / weights.sum()
     centred = points - mean
     return mean, (centred * weights[:, None]).T @ centred / (weights.sum() - 1)
-
-
-def _frechet(mean_x: NDArray, cov_x: NDArray, mean_y: NDArray, cov_y: NDArray) -> float:
-    values, vectors = np.linalg.eigh(cov_x)
-    root = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
-    cross = np.sqrt(np.clip(np.linalg.eigvalsh(root @ cov_y @ root), 0, None)).sum()
-    return float(((mean_x - mean_y) ** 2).sum() + np.trace(cov_x) + np.trace(cov_y) - 2 * cross)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -13,18 +13,22 @@ from numpy.typing import NDArray
 from scdiffgen._names import as_names
 from scdiffgen.metrics._comparison import Cells, Key, Metric, Pair, Settings, choose_metrics, compare, describe
 from scdiffgen.metrics._evaluation_metrics import METRICS
-from scdiffgen.metrics._gene_tests import MIN_CELLS, GeneTests, rank_genes
+from scdiffgen.metrics._input import Matrix
 from scdiffgen.metrics._response import (
+    MIN_CELLS,
+    GeneTests,
     de_overlap,
     de_pr_auc,
     discrimination_score,
     fold_change_slope,
     fold_change_spearman,
+    mean_expression,
     pearson_delta,
+    rank_genes,
     sign_agreement,
     weighted_mse,
 )
-from scdiffgen.metrics._responses import Condition, Controls, HeldOut, Keys, Predicted, TrainingResponses, Vector
+from scdiffgen.metrics._responses import Condition, Controls, HeldOut, Keys, TrainingResponses, Vector
 from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics.baselines import shift_counts
 
@@ -39,6 +43,7 @@ BASELINES = (
     "dose_interpolation",
     "real_half",
 )
+Predicted: TypeAlias = tuple[Vector, NDArray[np.float64]]  # a mean, and cells in principal components
 COLUMNS = ("context", "perturbation", "dose", "prediction", "n_real", "n_predicted", "n_significant")
 
 
@@ -234,7 +239,7 @@ def perturbation_report(
             predicted = {name: answer(condition) for name, answer in answers.items()}
             predicted |= _baselines(shifts, controls, space, baselines, as_counts=baselines_as_counts, seed=seed)
             if "real_half" in baselines:
-                predicted["real_half"] = Predicted.of(held_out.others[condition], space)
+                predicted["real_half"] = _predicted(held_out.others[condition], space)
             pcs, tests = space.project(cells), rank_genes(cells, controls.expression)
             perturbed, siblings = controls.mean + shifts.get("train_mean", np.nan), held_out.responses(condition)
             response = Response(held_out.means[condition], perturbed, controls.mean, perturbed, tests, *siblings)
@@ -250,10 +255,15 @@ def perturbation_report(
     return report
 
 
+def _predicted(expression: Matrix, space: ExpressionSpace) -> Predicted:
+    """Predict by log expression of cells, (cells, genes)."""
+    return mean_expression(expression), space.project(expression)
+
+
 def _by_condition(cells: AnnData, space: ExpressionSpace, keys: Keys, name: str) -> Callable[[Condition], Predicted]:
     """The predicted cells of one method, condition by condition."""
     conditions, expression = keys.conditions(cells, name), space.expression(cells, name=name)
-    return lambda condition: Predicted.of(expression[conditions.get(condition, np.arange(0))], space)
+    return lambda condition: _predicted(expression[conditions.get(condition, np.arange(0))], space)
 
 
 def _baselines(
@@ -272,15 +282,15 @@ def _baselines(
             everywhere = np.zeros(space.n_genes)
             everywhere[space.columns] = shifts[name]
             counts = shift_counts(controls.start, everywhere, seed=seed)
-            predicted[name] = Predicted.of(space.of_counts(counts), space)
+            predicted[name] = _predicted(space.of_counts(counts), space)
         else:
             pcs = controls.start_pcs + shifts[name] @ space.components.T
-            predicted[name] = Predicted(controls.mean + shifts[name], pcs)
+            predicted[name] = controls.mean + shifts[name], pcs
     known = shifts.get("other_contexts", shifts.get("additive"))
     if known is not None and "latent_pca" in wanted:
         difference = known @ space.components.T  # components are linear: the mean difference is that of the means
         cells = space.reconstruct(space.project(controls.start_expression) + difference)
-        predicted["latent_pca"] = Predicted.of(cells, space)
+        predicted["latent_pca"] = _predicted(cells, space)
     return predicted
 
 

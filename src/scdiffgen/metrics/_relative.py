@@ -64,15 +64,10 @@ def _relative(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series
         return pd.Series(np.nan, index=groups)
     values, low, high = (scores[f"{name}{end}"].unstack("source").loc[groups] for end in ("", "_low", "_high"))
     best = values[CEILING] if ideal == CEILING else pd.Series(float(ideal), index=groups)
-    distance = _one_sided(values.sub(best, axis=0), scores.attrs["direction"][name])
-    told = low[controls].gt(high[CEILING], axis=0) | high[controls].lt(low[CEILING], axis=0)
-    told = told.where(scores["n"].unstack("source").loc[groups, controls] >= FEWEST_CELLS, False)
-    span = distance[controls].where(told).max(axis=1) - distance[CEILING]
+    away, direction = values.sub(best, axis=0), scores.attrs["direction"][name]
+    # of what is to be low or high, the other side of the best value is as good
+    distance = away.abs() if direction == "closest to" else (away if direction == "lower" else -away).clip(lower=0)
+    separate = low[controls].gt(high[CEILING], axis=0) | high[controls].lt(low[CEILING], axis=0)
+    separate = separate.where(scores["n"].unstack("source").loc[groups, controls] >= FEWEST_CELLS, False)
+    span = distance[controls].where(separate).max(axis=1) - distance[CEILING]
     return (distance[JUDGED] - distance[CEILING]).clip(lower=0) / span.where(span > 0)
-
-
-def _one_sided(away: pd.DataFrame, direction: str) -> pd.DataFrame:
-    """Distances from differences: of what is to be low or high, the other side of the best value is as good."""
-    if direction == "closest to":
-        return away.abs()
-    return (away if direction == "lower" else -away).clip(lower=0)

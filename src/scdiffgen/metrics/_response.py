@@ -1,15 +1,22 @@
-"""Scores of a predicted response, given as one number a gene: the change against control, or a test statistic."""
+"""Scores of a predicted response, one number a gene: the change against control, or a test statistic; and the tests."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import pandas as pd
+from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
-from scdiffgen.metrics._input import RESPONSE, as_numbers
+from scdiffgen.metrics._input import EXPRESSION, RESPONSE, Matrix, Points, as_features, as_numbers, enough_cells
 
 N_TOP_GENES = 100
+SIGNIFICANT = 0.05
+MIN_CELLS = 2  # of a condition
 ROUNDING = 1e-9  # changes of log expression below are rounding errors
 
 
@@ -104,13 +111,13 @@ def de_pr_auc(significant: ArrayLike, predicted: ArrayLike) -> float:
 
 def sign_agreement(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
     """Fraction of the responding genes predicted to change in the right direction; 0 is no direction, never right."""
-    x, y = (v[np.asarray(significant, dtype=bool)] for v in _vectors(real, predicted))
+    x, y = _vectors(real, predicted)[:, np.asarray(significant, dtype=bool)]
     return float((np.sign(x) == np.sign(y)).mean()) if len(x) else float("nan")
 
 
 def fold_change_spearman(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
     """Spearman correlation over the responding genes of real and predicted changes; NaN if it is not defined."""
-    x, y = (v[np.asarray(significant, dtype=bool)] for v in _vectors(real, predicted))
+    x, y = _vectors(real, predicted)[:, np.asarray(significant, dtype=bool)]
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
     return float(spearmanr(x, y).statistic)
@@ -137,18 +144,49 @@ def fold_change_slope(real: ArrayLike, predicted: ArrayLike, significant: ArrayL
     >>> fold_change_slope([1, 2, 3], [0.5, 1.0, 1.5], [True, True, True])
     0.5
     """
-    x, y = (v[np.asarray(significant, dtype=bool)] for v in _vectors(real, predicted))
+    x, y = _vectors(real, predicted)[:, np.asarray(significant, dtype=bool)]
     if len(x) < 2:
         return float("nan")
     centred = x - x.mean()
     return _ratio(centred @ (y - y.mean()), centred @ centred)
 
 
-def _vectors(real: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+class GeneTests(NamedTuple):
+    """Tests of every gene, treated against control; see `rank_genes`."""
+
+    t: NDArray[np.float64]  # Welch's, positive for genes that go up, (genes,)
+    pvalue: NDArray[np.float64]  # of the rank-sum test, adjusted over the genes, (genes,)
+
+    @property
+    def significant(self) -> NDArray[np.bool_]:
+        """Whether the adjusted p-value is below 0.05, (genes,)."""
+        return self.pvalue < SIGNIFICANT
+
+
+def rank_genes(treated: Points, control: Points) -> GeneTests:
+    """Test every gene for a difference between log expression, (cells, genes), of treated and of control cells.
+
+    Genes are called by the Wilcoxon rank-sum test with tie correction, adjusted after Benjamini & Hochberg (1995).
+    Welch's t tells how strong the response is. NaN for fewer than two cells on a side; of controls with a warning.
+    """
+    x, y = as_features(treated, "treated", EXPRESSION), as_features(control, "control", EXPRESSION)
+    if x.shape[0] < MIN_CELLS or not enough_cells("rank_genes", MIN_CELLS, control=y.shape[0]):
+        return GeneTests(*np.full((2, x.shape[1]), np.nan))
+    return GeneTests(_welch_t(x, y), _rank_sum_pvalues(x, y))
+
+
+def mean_expression(cells: Matrix) -> NDArray[np.float64]:
+    """Mean of every gene, (genes,); NaN without cells."""
+    if cells.shape[0] == 0:
+        return np.full(cells.shape[1], np.nan)
+    return np.asarray(cells.astype(np.float64).mean(axis=0)).ravel()
+
+
+def _vectors(real: ArrayLike, predicted: ArrayLike) -> NDArray[np.float64]:
     x, y = _floats(real, "real"), _floats(predicted, "predicted")
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"`real` and `predicted` must be one number a gene, got shapes {x.shape} and {y.shape}.")
-    return x, y
+    return np.stack([x, y])
 
 
 def _floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
@@ -157,3 +195,29 @@ def _floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
 
 def _ratio(numerator: float, denominator: float) -> float:
     return float(numerator / denominator) if denominator > 0 else float("nan")
+
+
+def _welch_t(treated: Matrix, control: Matrix) -> NDArray[np.float64]:
+    """Welch's t statistic of every gene, 0 where neither side varies, (genes,)."""
+    means, errors = [], []
+    for cells in (treated, control):
+        matrix = sparse.csr_matrix(cells).astype(np.float64)
+        mean = mean_expression(matrix)
+        variance = np.clip(mean_expression(matrix.multiply(matrix).tocsr()) - mean**2, 0, None)
+        means.append(mean)
+        errors.append(variance / (matrix.shape[0] - 1))
+    error = np.sqrt(errors[0] + errors[1])
+    return np.divide(means[0] - means[1], error, out=np.zeros_like(error), where=error > 1e-12)
+
+
+def _rank_sum_pvalues(treated: Matrix, control: Matrix) -> NDArray[np.float64]:
+    """Adjusted p-values by scanpy, (genes,); 1 for genes that never vary."""
+    import scanpy as sc
+
+    cells = AnnData(sparse.vstack([sparse.csr_matrix(treated), sparse.csr_matrix(control)], format="csr"))
+    cells.obs["group"] = pd.Categorical(np.repeat(["treated", "control"], [treated.shape[0], control.shape[0]]))
+    options = {"groups": ["treated"], "reference": "control", "method": "wilcoxon", "tie_correct": True}
+    with np.errstate(divide="ignore", invalid="ignore"):  # genes that never vary
+        sc.tl.rank_genes_groups(cells, "group", **options)
+    table = sc.get.rank_genes_groups_df(cells, "treated").set_index("names")
+    return table["pvals_adj"].loc[cells.var_names].to_numpy()

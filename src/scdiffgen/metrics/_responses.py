@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from scdiffgen._names import check_column
-from scdiffgen.metrics._gene_tests import mean_expression
-from scdiffgen.metrics._input import Matrix, labels_of, obs_column
+from scdiffgen.metrics._input import labels_of, obs_column
 from scdiffgen.metrics._resampling import split_halves, subsample
+from scdiffgen.metrics._response import mean_expression
 from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics.baselines import dose_shift, linear_shift, nearest_shift
 
@@ -199,15 +199,3 @@ class TrainingResponses:
         if target.dose is not None and doses:
             shifts["dose_interpolation"] = dose_shift(target.dose, [*doses], [*doses.values()])
         return shifts
-
-
-class Predicted(NamedTuple):
-    """A prediction: its mean and its cells."""
-
-    mean: Vector
-    pcs: NDArray[np.float64]  # (cells, components)
-
-    @classmethod
-    def of(cls, expression: Matrix, space: ExpressionSpace) -> Predicted:
-        """Predict by log expression of cells, (cells, genes)."""
-        return cls(mean_expression(expression), space.project(expression))

@@ -265,18 +265,13 @@ def null_shuffled(
     blocks, rows = [], []
     for c in np.unique(which):
         rows.append(np.flatnonzero(which == c))
-        blocks.append(_shuffle_genes(matrix[names == known[c]], len(rows[-1]), rng))
+        cells, chunks = matrix[names == known[c]].tocsc(), []
+        repeats = -(-len(rows[-1]) // cells.shape[0])
+        for start in range(0, cells.shape[1], CHUNK):
+            dense = cells[:, start : start + CHUNK].toarray()
+            shuffled = np.concatenate([rng.permuted(dense, axis=0) for _ in range(repeats)])
+            chunks.append(sparse.csr_matrix(shuffled[: len(rows[-1])]))
+        blocks.append(sparse.hstack(chunks, format="csr", dtype=np.float32))
     if not blocks:
         return matrix[:0]
     return sparse.vstack(blocks, format="csr")[np.argsort(np.concatenate(rows))]
-
-
-def _shuffle_genes(cells: sparse.csr_matrix, n_out: int, rng: np.random.Generator) -> sparse.csr_matrix:
-    columns = cells.tocsc()
-    repeats = -(-n_out // cells.shape[0])
-    chunks = []
-    for start in range(0, cells.shape[1], CHUNK):
-        dense = columns[:, start : start + CHUNK].toarray()
-        shuffled = [rng.permuted(dense, axis=0) for _ in range(repeats)]
-        chunks.append(sparse.csr_matrix(np.concatenate(shuffled)[:n_out]))
-    return sparse.hstack(chunks, format="csr", dtype=np.float32)
