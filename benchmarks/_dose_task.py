@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from benchmarks._dose_truth import true_mean
 from benchmarks._perturbation_settings import Settings
 from scdiffgen.datasets import simulate, true_expression
-from scdiffgen.metrics import dose_shift, pearson_delta
+from scdiffgen.metrics import pearson_delta
+from scdiffgen.metrics.baselines import dose_shift
 from scdiffgen.model import TokenDiffusion
 
 NUMBER_KINDS = ("sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet")

@@ -14,7 +14,7 @@ from scipy import sparse
 
 from benchmarks._data import LABEL, Split
 from benchmarks._external import external_files, read_external
-from scdiffgen.metrics import null_poisson, null_shuffled
+from scdiffgen.metrics.baselines import null_poisson, null_shuffled
 from scdiffgen.model import TokenDiffusion
 
 Labels = NDArray[np.str_]

@@ -139,8 +139,8 @@ def score(
     report = partial(
         perturbation_report,
         fold.real,
-        fold.control,
         train=fold.train,
+        control=fold.control,
         perturbation_key=RESPONSE,
         context_key=CONTEXT,
         control_label=CONTROL,

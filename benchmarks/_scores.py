@@ -76,9 +76,9 @@ class Scorer:
             "auc_logistic_genes": classifier_auc(*genes, classifier="logistic"),
             "zero_fraction_error": zero_fraction_error(real, counts),
             "gene_correlation_error": gene_correlation_error(
-                *genes, self.space.most_variable_genes(N_CORRELATED_GENES)
+                *genes, genes=self.space.most_variable_genes(N_CORRELATED_GENES)
             ),
-            "label_accuracy": label_accuracy(*known, pcs[1], labels, pcs[0], labels).generated,
+            "label_accuracy": label_accuracy(pcs[0], labels, pcs[1], labels, *known).generated,
         }
 
 

@@ -26,7 +26,8 @@ from benchmarks._data import DATASETS, LABEL, Split, load_split
 from benchmarks._models import Labels, Sampler, fit_scdiffgen, scdiffgen_methods
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
 from benchmarks._tables import augmentation_table
-from scdiffgen.metrics import ExpressionSpace, null_poisson
+from scdiffgen.metrics import ExpressionSpace
+from scdiffgen.metrics.baselines import null_poisson
 
 KEPT = (5, 20, 50)  # training cells that a rare label keeps
 N_STEPS = 32

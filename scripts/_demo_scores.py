@@ -12,10 +12,10 @@ from scdiffgen.metrics import (
     classifier_auc,
     label_accuracy,
     mmd,
-    null_poisson,
     split_halves,
     wasserstein,
 )
+from scdiffgen.metrics.baselines import null_poisson
 
 HOW_TO_READ = """\
   AUC                     a classifier tells the cells from real ones: 0.5 not at all, 1 always
@@ -44,7 +44,7 @@ def compare(held_out: AnnData, generated: AnnData, train: AnnData, label: str) -
     for name, (counts, labels) in candidates.items():
         chosen = subsample(labels, real_labels.value_counts())
         accuracy = label_accuracy(
-            space.pcs(known), known_labels, space.pcs(counts[chosen]), labels.iloc[chosen], space.pcs(real), real_labels
+            space.pcs(real), real_labels, space.pcs(counts[chosen]), labels.iloc[chosen], space.pcs(known), known_labels
         )
         columns[name] = compare_counts(space, real, counts[chosen]) | {"cell type recognised": accuracy.generated}
     return pd.DataFrame(columns)

@@ -22,7 +22,9 @@ def test_every_package_has_a_contract() -> None:
     assert PACKAGES - {package for contract in CONTRACTS for package in contract["source_modules"]} == set()
 
 
-@pytest.mark.parametrize("alone", ["scdiffgen.datasets", "scdiffgen.diffusion"])
-def test_what_stands_alone_sees_nothing_else_of_ours(alone: str) -> None:
+@pytest.mark.parametrize(
+    ("alone", "allowed"), [("scdiffgen.datasets", {"scdiffgen._log_normalise"}), ("scdiffgen.diffusion", set())]
+)
+def test_what_stands_alone_sees_nothing_else_of_ours(alone: str, allowed: set[str]) -> None:
     (forbidden,) = (contract["forbidden_modules"] for contract in CONTRACTS if contract["source_modules"] == [alone])
-    assert (PACKAGES | MODULES) - {alone} - set(forbidden) == set()
+    assert (PACKAGES | MODULES) - {alone} - set(forbidden) == allowed

@@ -1,16 +1,21 @@
-"""Scores of a response against scipy, scikit-learn, scanpy and scperteval."""
+"""Scores of a response against scipy, scikit-learn and scperteval."""
 
-import anndata as ad
 import numpy as np
-import pandas as pd
 import pytest
-import scanpy as sc
 from scipy import sparse
 from scipy.spatial.distance import cdist
-from scipy.stats import linregress, pearsonr, spearmanr, ttest_ind
+from scipy.stats import false_discovery_control, linregress, mannwhitneyu, pearsonr, spearmanr, ttest_ind
 from sklearn.metrics import average_precision_score
 
 from scdiffgen import metrics
+from scdiffgen.metrics._response import (
+    de_pr_auc,
+    discrimination_score,
+    fold_change_spearman,
+    rank_genes,
+    sign_agreement,
+    weighted_mse,
+)
 
 
 @pytest.fixture
@@ -31,32 +36,21 @@ def cells() -> tuple[np.ndarray, np.ndarray]:
     return treated, control
 
 
-@pytest.mark.filterwarnings("ignore:invalid value encountered in divide")  # scanpy, of the gene that never varies
-def test_called_genes_are_those_of_scanpy(cells) -> None:
+def test_called_genes_are_those_of_scipy(cells) -> None:
     treated, control = cells
-    adata = ad.AnnData(np.vstack([treated, control]))
-    adata.obs["group"] = pd.Categorical(["treated"] * 35 + ["control"] * 45)
-    sc.tl.rank_genes_groups(
-        adata, "group", groups=["treated"], reference="control", method="wilcoxon", tie_correct=True
-    )
-    expected = sc.get.rank_genes_groups_df(adata, "treated").set_index("names").loc[adata.var_names]
-    tests = metrics.rank_genes(sparse.csr_matrix(treated), sparse.csr_matrix(control))
     varying = np.arange(40) < 39
-    np.testing.assert_allclose(tests.pvalue[varying], expected["pvals_adj"].to_numpy()[varying], rtol=1e-3)
+    ranks = mannwhitneyu(treated[:, varying], control[:, varying], method="asymptotic", use_continuity=False)
+    expected = false_discovery_control(np.append(ranks.pvalue, 1.0))
+    tests = rank_genes(sparse.csr_matrix(treated), sparse.csr_matrix(control))
+    np.testing.assert_allclose(tests.pvalue, expected, rtol=1e-6)
     assert tests.pvalue[~varying] == 1
-    assert tests.significant.sum() == (expected["pvals_adj"] < 0.05).sum() > 3
-
-
-def test_genes_at_a_time_do_not_change_the_tests(cells, monkeypatch) -> None:
-    whole = metrics.rank_genes(*cells)
-    monkeypatch.setattr("scdiffgen.metrics._differential.GENES_AT_A_TIME", 7)
-    np.testing.assert_array_equal(metrics.rank_genes(*cells).pvalue, whole.pvalue)
+    assert tests.significant.sum() == (expected < 0.05).sum() > 3
 
 
 def test_t_is_that_of_scipy(cells) -> None:
     treated, control = cells
     expected = ttest_ind(treated[:, :-1], control[:, :-1], equal_var=False).statistic
-    tests = metrics.rank_genes(treated, sparse.csr_matrix(control))
+    tests = rank_genes(treated, sparse.csr_matrix(control))
     np.testing.assert_allclose(tests.t[:-1], expected, rtol=1e-4)
     assert tests.t[-1] == 0
 
@@ -65,7 +59,7 @@ def test_correlations_and_slope_are_those_of_scipy(changes) -> None:
     real, predicted = changes
     called = np.arange(50) < 20
     assert metrics.pearson_delta(real, predicted) == pytest.approx(pearsonr(real, predicted).statistic)
-    assert metrics.fold_change_spearman(real, predicted, called) == pytest.approx(
+    assert fold_change_spearman(real, predicted, called) == pytest.approx(
         spearmanr(real[called], predicted[called]).statistic
     )
     line = linregress(real[called], predicted[called])
@@ -77,9 +71,9 @@ def test_pr_auc_and_signs_follow_their_definitions(changes) -> None:
     real, predicted = changes
     called = np.arange(50) < 20
     expected = average_precision_score(called, np.abs(predicted))
-    assert metrics.de_pr_auc(called, predicted) == pytest.approx(expected)
-    assert metrics.sign_agreement(real, predicted, called) == ((real * predicted)[called] > 0).mean()
-    assert metrics.sign_agreement(real, -real, called) == 0
+    assert de_pr_auc(called, predicted) == pytest.approx(expected)
+    assert sign_agreement(real, predicted, called) == ((real * predicted)[called] > 0).mean()
+    assert sign_agreement(real, -real, called) == 0
 
 
 def test_weighted_mse_and_overlap_are_those_of_scperteval(changes) -> None:
@@ -88,7 +82,7 @@ def test_weighted_mse_and_overlap_are_those_of_scperteval(changes) -> None:
     real, predicted = changes
     statistic = 5 * real + np.random.default_rng(2).normal(size=50)
     expected = weights(statistic) @ (real - predicted) ** 2
-    assert metrics.weighted_mse(real, predicted, statistic) == pytest.approx(expected)
+    assert weighted_mse(real, predicted, statistic) == pytest.approx(expected)
 
     class Truth:
         statistic = real
@@ -104,10 +98,10 @@ def test_discrimination_is_the_rank_by_cosine(changes) -> None:
     real = rng.normal(size=(8, 50))
     predicted = real[5] + 4 * rng.normal(size=50)
     rank = np.argsort(np.argsort(cdist(predicted[None], real, metric="cosine")[0]))[5]
-    assert metrics.discrimination_score(predicted, real, own=5) == pytest.approx(1 - rank / 7)
-    assert metrics.discrimination_score(real[2], real, own=2) == 1
-    assert metrics.discrimination_score(real[2], real[[2, 2, 2, 1, 0]], own=0) == 1 - 0.5 * 2 / 4
-    chance = [metrics.discrimination_score(rng.normal(size=50), real, own=0) for _ in range(200)]
+    assert discrimination_score(real, predicted, own=5) == pytest.approx(1 - rank / 7)
+    assert discrimination_score(real, real[2], own=2) == 1
+    assert discrimination_score(real[[2, 2, 2, 1, 0]], real[2], own=0) == 1 - 0.5 * 2 / 4
+    chance = [discrimination_score(real, rng.normal(size=50), own=0) for _ in range(200)]
     assert np.mean(chance) == pytest.approx(0.5, abs=4 * np.std(chance) / np.sqrt(200))
 
 
@@ -116,22 +110,23 @@ def test_no_change_scores_nothing_rather_than_something_arbitrary(changes) -> No
     none, called = np.zeros(50), np.arange(50) < 20
     assert np.isnan(metrics.pearson_delta(real, none))
     assert np.isnan(metrics.pearson_delta(real, none + 1e-15 * real))
-    assert np.isnan(metrics.discrimination_score(none, [real, -real], own=0))
-    assert np.isnan(metrics.fold_change_spearman(real, none, called))
+    assert np.isnan(discrimination_score([real, -real], none, own=0))
+    assert np.isnan(fold_change_spearman(real, none, called))
     assert metrics.de_overlap(real, none, n_top=10) == 0
-    assert metrics.de_pr_auc(called, none) == pytest.approx(0.4)
+    assert de_pr_auc(called, none) == pytest.approx(0.4)
     assert metrics.fold_change_slope(real, none, called) == 0
 
 
 def test_undefined_scores_are_nan(changes) -> None:
     real, predicted = changes
     none = np.zeros(50, dtype=bool)
-    for score in (metrics.sign_agreement, metrics.fold_change_slope, metrics.fold_change_spearman):
+    for score in (sign_agreement, metrics.fold_change_slope, fold_change_spearman):
         assert np.isnan(score(real, predicted, none))
-    assert np.isnan(metrics.de_pr_auc(none, predicted))
+    assert np.isnan(de_pr_auc(none, predicted))
     assert np.isnan(metrics.de_overlap(real, predicted, n_top=50))
-    assert np.isnan(metrics.discrimination_score(predicted, [real], own=0))
-    with pytest.warns(metrics.FewCellsWarning, match="needs 2 cells, `treated` has 1"):
-        assert np.isnan(metrics.rank_genes(np.ones((1, 3)), np.ones((5, 3))).t).all()
+    assert np.isnan(discrimination_score([real], predicted, own=0))
+    assert np.isnan(rank_genes(np.ones((1, 3)), np.ones((5, 3))).t).all()
+    with pytest.warns(metrics.FewCellsWarning, match="needs 2 cells, `control` has 1"):
+        assert np.isnan(rank_genes(np.ones((5, 3)), np.ones((1, 3))).t).all()
     with pytest.raises(ValueError, match="one number a gene"):
         metrics.pearson_delta(real, predicted[1:])

@@ -11,7 +11,7 @@ from sklearn.manifold import trustworthiness
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from scdiffgen import metrics
-from scdiffgen.metrics._classifiers import cross_validated_scores
+from scdiffgen.metrics._classifiers import cross_validated_scores, roc_of_folds
 
 GENES = [f"g{i}" for i in range(30)]
 
@@ -128,8 +128,9 @@ def test_a_umap_keeps_neighbours_and_repeats_itself(real, generated) -> None:
 def test_curves_are_those_of_scikit_learn() -> None:
     x, y = np.random.default_rng(2).normal(size=(2, 60, 3))
     y = y + 0.7
-    found = metrics.classifier_roc(x, y, n_trees=10)
-    for fold, area, curve in zip(cross_validated_scores(x, y, "forest", n_trees=10), *found[:0:-1], strict=True):
+    folds = cross_validated_scores(x.astype(np.float32), y.astype(np.float32), "forest", n_trees=10)
+    found = roc_of_folds(folds)
+    for fold, area, curve in zip(folds, *found[:0:-1], strict=True):
         truth = np.repeat([0, 1], [len(fold.real), len(fold.generated)])
         scores = np.concatenate([fold.real_scores, fold.generated_scores])
         assert area == pytest.approx(roc_auc_score(truth, scores))
@@ -195,7 +196,7 @@ def test_a_null_that_cannot_be_told_from_real_cells_is_no_measure() -> None:
 
 def test_real_cells_stand_at_the_limit_and_nulls_at_the_null() -> None:
     train, real, other, fresh = (simulate(300, seed) for seed in (1, 2, 3, 4))
-    drawn = metrics.null_poisson(train, train.obs["kind"], real.obs["kind"])
+    drawn = metrics.baselines.null_poisson(train, train.obs["kind"], real.obs["kind"])
     null = ad.AnnData(drawn, obs=real.obs, var=real.var)
     options = {"groupby": "kind", "other_real": other, "metrics": ["mmd", "gene_correlation", "library_size_ks"]}
     for judged, low, high in ((fresh, -0.01, 0.3), (null, 0.7, 1.3)):
@@ -219,7 +220,7 @@ def test_real_cells_stand_at_the_limit_and_nulls_at_the_null() -> None:
         (lambda x, y: metrics.joint_embedding(x, y[:9]), ValueError, "needs 10 cells of each side; there are 9"),
         (lambda x, y: metrics.joint_embedding(x, y, "donor"), ValueError, "`real` has no obs column 'donor'"),
         (lambda x, y: metrics.joint_embedding(x.X, y.X, "kind"), TypeError, "`real` is a csr_matrix without labels"),
-        (lambda x, y: metrics.classifier_roc(x.X, y.X[:4]), ValueError, "`generated` has 4 cells to compare"),
+        (lambda x, y: metrics.evaluation_roc(x, y[:4]), ValueError, "`generated` has 4 cells to compare"),
         (lambda x, y: metrics.evaluation_roc(x[:8], y), ValueError, "`real` has 2 cells to compare"),
         (lambda x, y: metrics.relative_scores(pd.DataFrame({"mmd": [1.0]})), ValueError, "not what `metrics.evaluate`"),
         (

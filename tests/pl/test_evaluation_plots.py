@@ -221,7 +221,7 @@ def test_library_sizes_are_drawn_quantile_by_quantile(real, generated) -> None:
 
 def test_the_curves_have_the_areas_that_the_legend_says(real, generated) -> None:
     worse = generated.copy()
-    worse.X = sparse.csr_matrix(metrics.null_shuffled(generated, ["all"] * 120, ["all"] * 120))
+    worse.X = sparse.csr_matrix(metrics.baselines.null_shuffled(generated, ["all"] * 120, ["all"] * 120))
     options = {"n_trees": 20, "seed": 2}
     scores = metrics.evaluate(
         real, worse, metrics=["c2st_auc_forest_pcs", "c2st_auc_forest_genes"], sources=["generated"], **options

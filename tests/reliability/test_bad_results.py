@@ -33,7 +33,7 @@ def judge(spoil: Callable[[AnnData], Any] = nothing, **options: Any) -> Callable
 
 def report(**options: Any) -> Callable[[AnnData], Any]:
     given = {"perturbation_key": "guide", "control_label": "ctrl", "metrics": "pearson_delta", "n_pcs": 2, **options}
-    return lambda c: metrics.perturbation_report(c, c, {}, c, **given)
+    return lambda c: metrics.perturbation_report(c, {}, c, c, **given)
 
 
 def with_tokens(cells: AnnData, *, both: bool = False) -> AnnData:
@@ -81,14 +81,18 @@ JUDGING = [
             "mmd": lambda c: metrics.mmd(c, c),
             "energy_distance": lambda c: metrics.energy_distance(c, c),
             "wasserstein": lambda c: metrics.wasserstein(c, c),
-            "frechet_distance": lambda c: metrics.frechet_distance(c, c),
-            "one_nn_accuracy": lambda c: metrics.one_nn_accuracy(c, c),
+            "manifold_precision_recall": lambda c: metrics.manifold_precision_recall(c, c),
             "classifier_auc": lambda c: metrics.classifier_auc(c, c),
-            "classifier_roc": lambda c: metrics.classifier_roc(c, c),
         }.items()
     ],
-    Bad("cells as expression", lambda c: metrics.rank_genes(c, c), "`treated`", "AnnData", "(cells, genes)", TypeError),
-    Bad("cells to shift", lambda c: metrics.shift_expression(c, [0]), "`control`", "AnnData", "(cells, gen", TypeError),
+    Bad(
+        "cells as expression",
+        lambda c: metrics.gene_correlation_error(c, c),
+        "`real`",
+        "AnnData",
+        "(cells, genes)",
+        TypeError,
+    ),
     Bad("cells as a change", lambda c: metrics.pearson_delta(c, c), "`real`", "AnnData", "(genes,)", TypeError),
     Bad("a table of words", lambda c: metrics.mmd(c.to_df().astype(str), c.X), "`real`", "type ", "X_pca", TypeError),
     Bad(
@@ -180,14 +184,14 @@ JUDGING = [
     Bad("points that are NaN", lambda c: metrics.mmd(c.X * np.nan, c.X), "`real`", "720 values", "NaN or infinite"),
     Bad(
         "labels of other cells",
-        lambda c: metrics.null_poisson(c, ["a"], ["a"]),
+        lambda c: metrics.baselines.null_poisson(c, ["a"], ["a"]),
         "`labels`",
         "(1,)",
         "each of the 60 cells",
     ),
     Bad(
         "a null of a label unseen",
-        lambda c: metrics.null_poisson(c, c.obs["cell_type"], ["z"]),
+        lambda c: metrics.baselines.null_poisson(c, c.obs["cell_type"], ["z"]),
         "`labels_out`",
         "z",
         "Known labels: a, b",

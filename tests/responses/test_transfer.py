@@ -10,7 +10,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
-from scdiffgen.metrics import dose_shift
+from scdiffgen.metrics.baselines import dose_shift
 from scdiffgen.responses import Pseudobulks, ResponseTransfer, TreatmentCodes, distinct_groups, in_frequent_treatments
 from scdiffgen.responses._feature_regression import PENALTIES
 

@@ -12,35 +12,38 @@ from sklearn.base import ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import auc, roc_curve
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scdiffgen.metrics._input import FEATURES, Points, as_numbers, enough_cells, to_dense
+from scdiffgen.metrics._input import Matrix, Points, as_features, enough_cells, to_dense
 from scdiffgen.metrics._resampling import Weights, unit_weights
 
 ClassifierKind: TypeAlias = Literal["forest", "logistic"]
+Features: TypeAlias = Literal["pcs", "expression"]  # of cells, as classifiers see them
 N_FOLDS = 5
 N_TREES = 200
 MIN_LEAF = 5  # cells in a leaf: finds small differences as well as pure leaves do, at less cost
 PENALTY = 0.01  # inverse strength of the L2 penalty on standardised features: many genes, few cells
 MAX_ITERATIONS = 200
+N_POINTS = 201  # of a curve
 DENSE_ENTRIES = 50_000_000  # a forest is fitted to a dense copy up to this size (200 MB): about twice as fast
 
 
 class LabelAccuracy(NamedTuple):
-    """Accuracy of a classifier of real training cells, on generated cells and on held-out real cells.
-
-    Parameters
-    ----------
-    generated
-        Fraction of generated cells classified as the label that they were generated for.
-    real
-        Fraction of held-out real cells classified as their label.
-    """
+    """Fractions of generated and of held-out real cells classified as their label; see `label_accuracy`."""
 
     generated: float
     real: float
+
+
+class ClassifierRoc(NamedTuple):
+    """Receiver operating characteristic of a cross-validated classifier."""
+
+    false_positive: NDArray[np.float64]  # shares of the real cells taken for generated ones, (points,); 0 stands twice
+    true_positive: NDArray[np.float64]  # shares of the generated cells found at each of these, (folds, points)
+    auc: NDArray[np.float64]  # area under the curve of each fold, (folds,)
 
 
 def classifier_auc(
@@ -59,17 +62,13 @@ def classifier_auc(
 
     Parameters
     ----------
-    real
-        Real cells, (cells, features): principal components or expression, dense or sparse.
-    generated
-        Generated cells, (cells, features).
+    real, generated
+        Cells, (cells, features): principal components or expression, dense or sparse.
     classifier
         ``"forest"``: random forest with leaves of five cells or more; ``"logistic"``: logistic regression on features
         scaled to unit variance, with L2 penalty ``C = 0.01``.
-    n_trees
-        Trees of the forest.
-    n_jobs
-        Threads of the forest.
+    n_trees, n_jobs
+        Trees and threads of the forest.
     seed
         Seed of folds and forest.
 
@@ -80,8 +79,7 @@ def classifier_auc(
     Examples
     --------
     >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> x, y = rng.normal(size=(2, 100, 3))
+    >>> x, y = np.random.default_rng(0).normal(size=(2, 100, 3))
     >>> classifier_auc(x, y + 10.0, n_trees=20)
     1.0
     """
@@ -93,56 +91,58 @@ def classifier_auc(
 
 
 def label_accuracy(
-    train: Points,
-    train_labels: ArrayLike,
-    generated: Points,
-    generated_labels: ArrayLike,
     real: Points,
     real_labels: ArrayLike,
+    generated: Points,
+    generated_labels: ArrayLike,
+    train: Points,
+    train_labels: ArrayLike,
     *,
-    classifier: ClassifierKind = "logistic",
-    n_trees: int = N_TREES,
-    n_jobs: int = 1,
     seed: int = 0,
 ) -> LabelAccuracy:
-    """Accuracy of a classifier of real training cells on generated cells, beside its accuracy on held-out real cells.
+    """Accuracy of a logistic classifier of real training cells on generated cells, and on held-out real cells.
 
     The second number is what the first is to be compared with: generated cells that are classified much better than
     real ones are too typical.
 
     Parameters
     ----------
-    train, train_labels
-        Real training cells, (cells, features), and their labels.
+    real, real_labels
+        Held-out real cells, (cells, features), and their labels.
     generated, generated_labels
         Generated cells and the labels they were generated for.
-    real, real_labels
-        Held-out real cells and their labels.
-    classifier
-        ``"logistic"`` or ``"forest"``, as in `classifier_auc`.
-    n_trees
-        Trees of the forest.
-    n_jobs
-        Threads of the forest.
+    train, train_labels
+        Real training cells and their labels.
     seed
-        Seed of the forest.
+        Seed of the classifier.
 
     Returns
     -------
-    The two accuracies.
+    The accuracies ``generated`` and ``real``.
 
     Examples
     --------
     >>> import numpy as np
     >>> x = np.r_[np.zeros((20, 2)), np.ones((20, 2))]
-    >>> label_accuracy(x, ["a"] * 20 + ["b"] * 20, x[:4], list("aaab"), x[:2], list("aa"))
+    >>> label_accuracy(x[:2], list("aa"), x[:4], list("aaab"), x, ["a"] * 20 + ["b"] * 20)
     LabelAccuracy(generated=0.75, real=1.0)
     """
-    model = fit_labels(train, train_labels, classifier, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+    model = fit_labels(train, train_labels, seed=seed)
     return LabelAccuracy(
         float(label_hits(model, generated, generated_labels, "generated").mean()),
         float(label_hits(model, real, real_labels, "real").mean()),
     )
+
+
+def roc_of_folds(folds: list[FoldScores]) -> ClassifierRoc:
+    """Curves of a cross-validated classifier, one for each test fold: scores of different fits are never compared."""
+    at, found, areas = np.linspace(0, 1, N_POINTS), [], []
+    for fold in folds:
+        is_generated = np.repeat([0, 1], [len(fold.real_scores), len(fold.generated_scores)])
+        false, true, _ = roc_curve(is_generated, np.concatenate([fold.real_scores, fold.generated_scores]))
+        found.append(np.concatenate([[0.0], np.interp(at, false, true)]))
+        areas.append(auc(false, true))
+    return ClassifierRoc(np.concatenate([[0.0], at]), np.array(found), np.array(areas))
 
 
 def make_classifier(kind: ClassifierKind, *, n_trees: int, n_jobs: int, seed: int) -> ClassifierMixin:
@@ -156,22 +156,14 @@ def make_classifier(kind: ClassifierKind, *, n_trees: int, n_jobs: int, seed: in
     raise ValueError(f"`classifier`={kind!r} is not known. Pass 'forest' or 'logistic'.")
 
 
-def fit_labels(
-    train: Points,
-    labels: ArrayLike,
-    kind: ClassifierKind,
-    *,
-    n_trees: int = N_TREES,
-    n_jobs: int = 1,
-    seed: int = 0,
-) -> ClassifierMixin:
-    """Fit a classifier of labels to real training cells."""
+def fit_labels(train: Points, labels: ArrayLike, *, seed: int = 0) -> ClassifierMixin:
+    """Fit a logistic classifier of labels to real training cells."""
     features, names = as_features(train, "train"), np.asarray(labels).astype(str)
     if len(names) != features.shape[0]:
         raise ValueError(f"`train_labels` has {len(names)} labels for {features.shape[0]} cells.")
     if len(np.unique(names)) < 2:
         raise ValueError(f"`train_labels` has one label only ({names[0]!r}); a classifier needs two.")
-    return _fit(make_classifier(kind, n_trees=n_trees, n_jobs=n_jobs, seed=seed), features, names)
+    return _fit(make_classifier("logistic", n_trees=N_TREES, n_jobs=1, seed=seed), features, names)
 
 
 def label_hits(model: ClassifierMixin, cells: Points, labels: ArrayLike, name: str) -> NDArray[np.float64]:
@@ -194,8 +186,8 @@ class FoldScores(NamedTuple):
 
 
 def cross_validated_scores(
-    x: NDArray | sparse.csr_matrix,
-    y: NDArray | sparse.csr_matrix,
+    x: Matrix,
+    y: Matrix,
     kind: ClassifierKind,
     *,
     n_trees: int = N_TREES,
@@ -237,21 +229,7 @@ def weighted_auc(negative: NDArray, positive: NDArray, wn: Weights, wp: Weights)
     return np.divide(wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
 
 
-def as_features(cells: Points, name: str, way_out: str = FEATURES) -> NDArray[np.float32] | sparse.csr_matrix:
-    """Features of cells as float32, dense stays dense and sparse CSR."""
-    if sparse.issparse(cells):
-        features = sparse.csr_matrix(cells).astype(np.float32)
-        values = features.data
-    else:
-        features = values = as_numbers(cells, name, way_out).astype(np.float32, copy=False)
-    if features.ndim != 2:
-        raise ValueError(f"`{name}` must be (cells, features), got shape {features.shape}.")
-    if not np.isfinite(values).all():
-        raise ValueError(f"`{name}` holds values that are NaN or infinite.")
-    return features
-
-
-def _fit(model: ClassifierMixin, features: NDArray | sparse.csr_matrix, target: NDArray) -> ClassifierMixin:
+def _fit(model: ClassifierMixin, features: Matrix, target: NDArray) -> ClassifierMixin:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the iteration limit is part of the definition
         return model.fit(features, target)

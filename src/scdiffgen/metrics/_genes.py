@@ -8,58 +8,32 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from scdiffgen.metrics._classifiers import as_features
-from scdiffgen.metrics._input import EXPRESSION, CountsLike, Points, as_count_pair, enough_cells, to_dense
+from scdiffgen.metrics._input import (
+    EXPRESSION,
+    CountsLike,
+    Matrix,
+    Points,
+    as_count_pair,
+    as_features,
+    enough_cells,
+    to_dense,
+)
 from scdiffgen.metrics._resampling import Weights, unit_weights
 
-STATISTICS = ("mean", "variance", "zero_fraction")
+MOMENTS = ("mean", "variance", "zero_fraction")
+STATISTICS = tuple(f"{moment}_{kind}" for moment in MOMENTS for kind in ("slope", "correlation"))
 GeneMoments: TypeAlias = dict[str, NDArray[np.float64]]  # one (rows, genes) array a statistic
 
 
-def gene_statistics(real: Points, generated: Points) -> dict[str, float]:
-    """Agreement over genes of mean, variance and fraction of zeros: slope and Pearson correlation.
-
-    The slope is that of the least-squares line of generated on real, 1 if all genes are right. Correlations of means
-    are no evidence of quality: independent Poisson counts score .99.
-
-    Parameters
-    ----------
-    real
-        Expression of real cells, (cells, genes).
-    generated
-        Expression of generated cells, (cells, genes).
-
-    Returns
-    -------
-    ``{"mean_slope": ..., "mean_correlation": ..., "variance_slope": ..., "variance_correlation": ...,
-    "zero_fraction_slope": ..., "zero_fraction_correlation": ...}``; NaN, with a warning, for fewer than two cells on
-    a side.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = np.random.default_rng(0).gamma(np.arange(1.0, 20.0), size=(100, 19))
-    >>> round(gene_statistics(x, 2 * x)["variance_slope"], 6)
-    4.0
-    """
-    x, y = _expression_pair(real, generated)
-    if not enough_cells("gene_statistics", 2, real=x.shape[0], generated=y.shape[0]):
-        return {f"{s}_{kind}": float("nan") for s in STATISTICS for kind in ("slope", "correlation")}
-    moments = gene_moments(x, unit_weights(x.shape[0])), gene_moments(y, unit_weights(y.shape[0]))
-    return {name: float(values[0]) for name, values in statistics_resampled(*moments).items()}
-
-
-def gene_correlation_error(real: Points, generated: Points, genes: ArrayLike | None = None) -> float:
+def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike | None = None) -> float:
     """Mean absolute error of the gene-gene correlation matrix, over pairs of different genes.
 
     A gene that does not vary in a sample correlates with no other there.
 
     Parameters
     ----------
-    real
-        Expression of real cells, (cells, genes).
-    generated
-        Expression of generated cells, (cells, genes).
+    real, generated
+        Expression, (cells, genes).
     genes
         Positions of the genes compared, usually ``space.most_variable_genes(200)``; ``None`` compares all.
 
@@ -75,7 +49,9 @@ def gene_correlation_error(real: Points, generated: Points, genes: ArrayLike | N
     >>> round(gene_correlation_error(x, x * [1, -1]), 6)
     2.0
     """
-    x, y = _expression_pair(real, generated)
+    x, y = as_features(real, "real", EXPRESSION), as_features(generated, "generated", EXPRESSION)
+    if x.shape[1] != y.shape[1]:
+        raise ValueError(f"`real` has {x.shape[1]} genes and `generated` {y.shape[1]}. Map both through one space.")
     if not enough_cells("gene_correlation_error", 3, real=x.shape[0], generated=y.shape[0]):
         return float("nan")
     columns = np.arange(x.shape[1]) if genes is None else np.asarray(genes)
@@ -88,10 +64,8 @@ def library_size_ks(real: CountsLike, generated: CountsLike, *, layer: str | Non
 
     Parameters
     ----------
-    real
-        Real counts, (cells, genes).
-    generated
-        Generated counts over the same genes; AnnData objects are aligned by name.
+    real, generated
+        Counts, (cells, genes), over the same genes; AnnData objects are aligned by name.
     layer
         Layer of AnnData objects that holds the counts.
 
@@ -116,7 +90,7 @@ def library_sizes(counts: sparse.csr_matrix) -> NDArray[np.float64]:
     return np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
 
 
-def gene_moments(expression: NDArray | sparse.csr_matrix, weights: Weights) -> GeneMoments:
+def gene_moments(expression: Matrix, weights: Weights) -> GeneMoments:
     """Mean, variance and fraction of zeros of every gene under each row of weights."""
     matrix = sparse.csr_matrix(expression).astype(np.float64)
     total = weights.sum(axis=1, keepdims=True)
@@ -127,24 +101,26 @@ def gene_moments(expression: NDArray | sparse.csr_matrix, weights: Weights) -> G
 
 
 def statistics_resampled(real: GeneMoments, generated: GeneMoments) -> dict[str, NDArray[np.float64]]:
-    """`gene_statistics` for each row of moments, (rows,) each."""
+    """Agreement over genes of mean, variance and fraction of zeros: least-squares slope and Pearson correlation.
+
+    One value a row of moments; 1 if all genes are right. Correlations of means are no evidence of quality: independent
+    Poisson counts score .99.
+    """
     scores = {}
-    for statistic in STATISTICS:
-        x, y = (side[statistic] - side[statistic].mean(axis=1, keepdims=True) for side in (real, generated))
+    for moment in MOMENTS:
+        x, y = (side[moment] - side[moment].mean(axis=1, keepdims=True) for side in (real, generated))
         cross, square_x, square_y = (x * y).sum(axis=1), (x * x).sum(axis=1), (y * y).sum(axis=1)
-        scores[f"{statistic}_slope"] = _ratio(cross, square_x)
-        scores[f"{statistic}_correlation"] = _ratio(cross, np.sqrt(square_x * square_y))
+        scores[f"{moment}_slope"] = _ratio(cross, square_x)
+        scores[f"{moment}_correlation"] = _ratio(cross, np.sqrt(square_x * square_y))
     return scores
 
 
-def correlation_error_resampled(
-    x: NDArray | sparse.csr_matrix, y: NDArray | sparse.csr_matrix, wx: Weights, wy: Weights
-) -> NDArray[np.float64]:
+def correlation_error_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """`gene_correlation_error` under each row of weights, (rows,)."""
     dense_x, dense_y = (to_dense(m) for m in (x, y))
     upper = np.triu_indices(dense_x.shape[1], k=1)
     errors = [
-        np.abs(_correlation(dense_x, a)[upper] - _correlation(dense_y, b)[upper]).mean()
+        np.abs(correlation(dense_x, a)[upper] - correlation(dense_y, b)[upper]).mean()
         for a, b in zip(wx, wy, strict=True)
     ]
     return np.array(errors)
@@ -162,7 +138,8 @@ def _distribution(values: NDArray, weights: Weights, at: NDArray) -> NDArray[np.
     return below[:, np.searchsorted(values[order], at, side="right")] / weights.sum(axis=1, keepdims=True)
 
 
-def _correlation(expression: NDArray, weights: NDArray) -> NDArray[np.float64]:
+def correlation(expression: NDArray, weights: NDArray) -> NDArray[np.float64]:
+    """Pearson correlations of the columns under weights of the rows; a constant column correlates with none."""
     centred = expression - weights @ expression / weights.sum()
     covariance = (centred * weights[:, None]).T @ centred
     deviation = np.sqrt(np.diag(covariance))
@@ -171,12 +148,3 @@ def _correlation(expression: NDArray, weights: NDArray) -> NDArray[np.float64]:
 
 def _ratio(numerator: NDArray, denominator: NDArray) -> NDArray[np.float64]:
     return np.divide(numerator, denominator, out=np.zeros_like(denominator, dtype=float), where=denominator > 1e-12)
-
-
-def _expression_pair(
-    real: Points, generated: Points
-) -> tuple[NDArray | sparse.csr_matrix, NDArray | sparse.csr_matrix]:
-    x, y = as_features(real, "real", EXPRESSION), as_features(generated, "generated", EXPRESSION)
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(f"`real` has {x.shape[1]} genes and `generated` {y.shape[1]}. Map both through one space.")
-    return x, y

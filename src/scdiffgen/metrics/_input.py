@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -16,6 +16,7 @@ from scdiffgen._names import check_column
 
 CountsLike: TypeAlias = AnnData | NDArray | sparse.spmatrix | sparse.sparray
 Points: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray
+Matrix: TypeAlias = NDArray | sparse.csr_matrix
 
 # what to pass instead
 COUNTS = "pass an AnnData, or an array or sparse matrix (cells, genes)."
@@ -29,37 +30,31 @@ class FewCellsWarning(UserWarning):
     """A metric got fewer cells than it needs and is reported as NaN."""
 
 
+def enough_cells(metric: str, needed: int, **n_cells: int) -> bool:
+    """Whether every side has at least ``needed`` cells; warns and returns False otherwise."""
+    for side, n in n_cells.items():
+        if n < needed:
+            warnings.warn(f"{metric} needs {needed} cells, `{side}` has {n}: NaN.", FewCellsWarning, stacklevel=3)
+            return False
+    return True
+
+
 def as_counts(
     counts: CountsLike, *, layer: str | None = None, genes: Sequence[str] | None = None, name: str = "counts"
 ) -> sparse.csr_matrix:
-    """Check counts and return them as CSR matrix of float32.
+    """Check counts and return them as CSR matrix of float32; messages call them ``name``.
 
-    Parameters
-    ----------
-    counts
-        Molecules, (cells, genes).
-    layer
-        Layer of an AnnData that holds the counts; ``None`` is ``.X``. An AnnData without layers, as generated cells
-        are, is read from ``.X``.
-    genes
-        Names and order of the columns to return. An AnnData is aligned by ``var_names``; a matrix without names must
-        have this many columns and is taken to be in this order.
-    name
-        What messages call the argument.
-
-    Raises
-    ------
-    ValueError
-        If values are missing, negative or not whole numbers, or genes are absent.
+    An AnnData without layers, as generated cells are, is read from ``.X``. With ``genes``, an AnnData is aligned to
+    them by ``var_names``; a matrix must have as many columns and is taken to be in this order.
     """
-    if isinstance(counts, AnnData) and not _names(counts.layers):
+    if isinstance(counts, AnnData) and not _layers(counts):
         layer = None
     matrix = _matrix(counts, layer, name)
     _check_values(matrix.data, layer, name)
     if genes is None:
         return matrix
     if isinstance(counts, AnnData):
-        return matrix[:, gene_positions(counts.var_names, genes, name)]
+        return matrix[:, _gene_positions(counts.var_names, genes, name)]
     if matrix.shape[1] != len(genes):
         raise ValueError(
             f"`{name}` has {matrix.shape[1]} genes, expected {len(genes)}. Pass the same genes in the same order, "
@@ -69,18 +64,17 @@ def as_counts(
 
 
 def as_count_pair(
-    real: CountsLike, generated: CountsLike, *, layer: str | None = None
+    real: CountsLike, generated: CountsLike, *, layer: str | None = None, names: tuple[str, str] = ("real", "generated")
 ) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
     """Check the counts of two sides and bring the second to the genes of the first, by name where there are names."""
-    names = gene_names(real)
-    if names is None and isinstance(generated, AnnData):
+    genes = gene_names(real)
+    if genes is None and isinstance(generated, AnnData):
         raise TypeError(
-            "`generated` is an AnnData, but `real` is a matrix without gene names. Pass both as AnnData objects, "
-            "which are aligned by name, or both as matrices."
+            f"`{names[1]}` is an AnnData, but `{names[0]}` is a matrix without gene names. Pass both as AnnData "
+            "objects, which are aligned by name, or both as matrices."
         )
-    first = as_counts(real, layer=layer, genes=names, name="real")
-    genes = [str(i) for i in range(first.shape[1])] if names is None else names
-    return first, as_counts(generated, layer=layer, genes=genes, name="generated")
+    first = as_counts(real, layer=layer, genes=genes, name=names[0])
+    return first, as_counts(generated, layer=layer, genes=names_or_numbers(genes, first.shape[1]), name=names[1])
 
 
 def gene_names(counts: CountsLike) -> pd.Index | None:
@@ -88,19 +82,9 @@ def gene_names(counts: CountsLike) -> pd.Index | None:
     return counts.var_names if isinstance(counts, AnnData) else None
 
 
-def gene_positions(available: pd.Index, wanted: Sequence[str], name: str) -> NDArray[np.intp]:
-    """Columns of ``available`` that hold ``wanted``, in the order of ``wanted``."""
-    if not available.is_unique:
-        raise ValueError(
-            f"`{name}` has repeated gene names (first: {available[available.duplicated()][0]!r}). "
-            "Call `.var_names_make_unique()` first."
-        )
-    positions = available.get_indexer(pd.Index(wanted))
-    absent = [str(gene) for gene, position in zip(wanted, positions, strict=True) if position < 0]
-    if absent:
-        shown = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
-        raise ValueError(f"`{name}` lacks {len(absent)} of {len(wanted)} genes: {shown}. Pass the same genes.")
-    return positions
+def names_or_numbers(genes: pd.Index | None, n_genes: int) -> pd.Index:
+    """Names of genes, or where they have none their numbers."""
+    return pd.Index([str(i) for i in range(n_genes)]) if genes is None else genes
 
 
 def labels_of(cells: CountsLike, key: str, name: str, argument: str = "groupby") -> NDArray:
@@ -108,45 +92,76 @@ def labels_of(cells: CountsLike, key: str, name: str, argument: str = "groupby")
     check_column(key, argument)
     if not isinstance(cells, AnnData):
         raise TypeError(f"`{name}` is a {type(cells).__name__} without labels. Pass an AnnData with obs[{key!r}].")
-    if key not in cells.obs:
-        raise ValueError(f"`{name}` has no obs column {key!r}; it has {list(cells.obs.columns)}.")
-    column = cells.obs[key]
+    column = obs_column(cells, key, name)
     if column.isna().any():
         raise ValueError(f"obs[{key!r}] of `{name}` is missing for {int(column.isna().sum())} cells. Drop them.")
     return column.astype(str).to_numpy(dtype=object)
 
 
-def as_array(values: object, name: str, way_out: str) -> NDArray:
-    """Array of what is one for NumPy; anything else is refused at once, with a way out.
+def obs_column(cells: AnnData, key: str, name: str) -> pd.Series:
+    """Column of ``obs``; an absent one is named."""
+    if key not in cells.obs:
+        raise ValueError(f"`{name}` has no obs column {key!r}; it has {list(cells.obs.columns)}.")
+    return cells.obs[key]
 
-    NumPy itself takes an AnnData for a sequence of cells of sequences, and searches them for minutes.
-    """
-    if isinstance(values, Sequence) or hasattr(values, "__array__"):
-        return np.asarray(values)
-    raise TypeError(f"`{name}` is of type {type(values).__name__}: {way_out}")
+
+def as_labels(labels: ArrayLike, n_cells: int, name: str) -> NDArray[np.str_]:
+    """Check that there is one label a cell, and return them as strings."""
+    array = np.asarray(labels).astype(str)
+    if array.shape != (n_cells,):
+        raise ValueError(f"`{name}` has shape {array.shape}, expected one label for each of the {n_cells} cells.")
+    return array
+
+
+def label_positions(labels: ArrayLike, known: NDArray[np.str_], n_cells: int, name: str) -> NDArray[np.intp]:
+    """Position of each label among the sorted known ones; an unknown label is named."""
+    wanted = as_labels(labels, n_cells, name)
+    positions = np.clip(np.searchsorted(known, wanted), 0, len(known) - 1)
+    unknown = np.unique(wanted[known[positions] != wanted])
+    if len(unknown):
+        raise ValueError(
+            f"`{name}` has {len(unknown)} labels without training cells: {', '.join(unknown[:5])}. "
+            f"Known labels: {', '.join(known[:10])}."
+        )
+    return positions
+
+
+def label_sums(
+    matrix: sparse.csr_matrix, labels: ArrayLike, name: str
+) -> tuple[NDArray[np.str_], NDArray[np.float64], NDArray[np.int64]]:
+    """Sort the labels out: their names, the sum of the rows of each, (labels, genes), and numbers of cells."""
+    known, which = np.unique(as_labels(labels, matrix.shape[0], name), return_inverse=True)
+    one_hot = sparse.csr_matrix((np.ones(len(which)), (which, np.arange(len(which)))), shape=(len(known), len(which)))
+    return known, (one_hot @ matrix.astype(np.float64)).toarray(), np.bincount(which, minlength=len(known))
 
 
 def as_numbers(values: object, name: str, way_out: str) -> NDArray:
-    """Array of numbers; anything else is refused."""
-    array = as_array(values, name, way_out)
+    """Array of numbers; NumPy itself takes an AnnData for cells of sequences, and searches them for minutes."""
+    if not (isinstance(values, Sequence) or hasattr(values, "__array__")):
+        raise TypeError(f"`{name}` is of type {type(values).__name__}: {way_out}")
+    array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"`{name}` holds values of type {array.dtype}, no numbers: {way_out}")
     return array
 
 
-def to_dense(matrix: Points, name: str = "matrix", way_out: str = POINTS) -> NDArray:
-    """Dense array of numbers of a matrix that may be sparse."""
-    return as_numbers(matrix.toarray() if hasattr(matrix, "toarray") else matrix, name, way_out)
+def as_features(
+    cells: Points, name: str, way_out: str = FEATURES, *, dtype: type[np.floating] = np.float32
+) -> NDArray | sparse.csr_matrix:
+    """Checked features of cells, dense stays dense and sparse CSR."""
+    if sparse.issparse(cells):
+        features = sparse.csr_matrix(cells).astype(dtype)
+    else:
+        features = as_numbers(cells, name, way_out).astype(dtype, copy=False)
+    if features.ndim != 2:
+        raise ValueError(f"`{name}` has shape {features.shape}: {way_out}")
+    _refuse_infinite(features.data if sparse.issparse(features) else features, name)
+    return features
 
 
 def as_points(points: Points, name: str) -> NDArray[np.float64]:
     """Coordinates of cells, (cells, dimensions), as a checked dense array."""
-    array = to_dense(points, name).astype(np.float64)
-    if array.ndim != 2:
-        raise ValueError(f"`{name}` must be (cells, dimensions), got shape {array.shape}.")
-    if not np.isfinite(array).all():
-        raise ValueError(f"`{name}` holds {int((~np.isfinite(array)).sum())} values that are NaN or infinite.")
-    return array
+    return as_features(to_dense(points), name, POINTS, dtype=np.float64)
 
 
 def as_point_pair(real: Points, generated: Points) -> tuple[NDArray, NDArray]:
@@ -160,19 +175,29 @@ def as_point_pair(real: Points, generated: Points) -> tuple[NDArray, NDArray]:
     return first, second
 
 
-def enough_cells(metric: str, needed: int, **n_cells: int) -> bool:
-    """Whether every side has at least ``needed`` cells; warns and returns False otherwise."""
-    for side, n in n_cells.items():
-        if n < needed:
-            warnings.warn(f"{metric} needs {needed} cells, `{side}` has {n}: NaN.", FewCellsWarning, stacklevel=3)
-            return False
-    return True
+def to_dense(matrix: Points) -> Any:
+    """Dense array of a sparse matrix; anything else stays."""
+    return matrix.toarray() if hasattr(matrix, "toarray") else matrix
+
+
+def _gene_positions(available: pd.Index, wanted: Sequence[str], name: str) -> NDArray[np.intp]:
+    if not available.is_unique:
+        raise ValueError(
+            f"`{name}` has repeated gene names (first: {available[available.duplicated()][0]!r}). "
+            "Call `.var_names_make_unique()` first."
+        )
+    positions = available.get_indexer(pd.Index(wanted))
+    absent = [str(gene) for gene, position in zip(wanted, positions, strict=True) if position < 0]
+    if absent:
+        shown = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
+        raise ValueError(f"`{name}` lacks {len(absent)} of {len(wanted)} genes: {shown}. Pass the same genes.")
+    return positions
 
 
 def _matrix(counts: CountsLike, layer: str | None, name: str) -> sparse.csr_matrix:
     if isinstance(counts, AnnData):
         if layer is not None and layer not in counts.layers:
-            raise ValueError(f"`layer`={layer!r} is not a layer of `{name}`; it has {_names(counts.layers)}.")
+            raise ValueError(f"`layer`={layer!r} is not a layer of `{name}`; it has {_layers(counts)}.")
         values = counts.X if layer is None else counts.layers[layer]
         if values is None:
             raise ValueError(f"`{name}` has no .X. Pass layer= with the layer that holds the counts.")
@@ -181,7 +206,7 @@ def _matrix(counts: CountsLike, layer: str | None, name: str) -> sparse.csr_matr
     if hasattr(values, "to_memory"):  # an AnnData that is backed by a file
         values = values.to_memory()
     if not sparse.issparse(values):
-        values = as_array(values, name, COUNTS)
+        values = as_numbers(values, name, COUNTS)
         if values.ndim != 2:
             raise ValueError(f"`{name}` must be (cells, genes), got shape {values.shape}.")
     # csr_matrix(values, dtype=...) would share its indices with `values`, and sorting them would break `values`
@@ -190,14 +215,19 @@ def _matrix(counts: CountsLike, layer: str | None, name: str) -> sparse.csr_matr
     return matrix
 
 
-def _names(layers: Iterable[str | None]) -> list[str]:
-    """Names of layers; anndata 0.13 lists ``.X`` among them, as ``None``."""
-    return [key for key in layers if key is not None]
+def _layers(cells: AnnData) -> list[str]:
+    """Names of the layers; anndata 0.13 lists ``.X`` among them, as ``None``."""
+    keys: Iterable[str | None] = cells.layers
+    return [key for key in keys if key is not None]
+
+
+def _refuse_infinite(values: NDArray, name: str) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(f"`{name}` holds {int((~np.isfinite(values)).sum())} values that are NaN or infinite.")
 
 
 def _check_values(values: NDArray, layer: str | None, name: str) -> None:
-    if not np.isfinite(values).all():
-        raise ValueError(f"`{name}` holds {int((~np.isfinite(values)).sum())} values that are NaN or infinite.")
+    _refuse_infinite(values, name)
     if (values < 0).any():
         raise ValueError(
             f"`{name}` holds {int((values < 0).sum())} negative values (first: {values[values < 0][0]:g}). "

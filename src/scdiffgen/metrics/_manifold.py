@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import pairwise_distances_argmin
+from sklearn.neighbors import KDTree
 
-from scdiffgen.metrics._distances import CHUNK, squared_distances
 from scdiffgen.metrics._input import Points, as_point_pair, as_points, enough_cells
-from scdiffgen.metrics._resampling import subsample
+from scdiffgen.metrics._resampling import Weights, unit_weights, weighted_mean
 
 N_NEIGHBOURS = 5
 CLOSEST = 0.01  # "too close" to a training cell: closer than this fraction of held-out real cells
@@ -24,19 +24,7 @@ class CopyWarning(UserWarning):
 
 
 class ManifoldScores(NamedTuple):
-    """Overlap of two clouds of cells; see `manifold_precision_recall`.
-
-    Parameters
-    ----------
-    precision
-        Fraction of generated cells in the ball of some real cell.
-    recall
-        Fraction of real cells in the ball of some generated cell.
-    density
-        Mean number of real balls that a generated cell lies in, over the number of neighbours; may exceed 1.
-    coverage
-        Fraction of real cells whose ball holds a generated cell.
-    """
+    """Overlap of two clouds of cells; see `manifold_precision_recall`."""
 
     precision: float
     recall: float
@@ -45,56 +33,11 @@ class ManifoldScores(NamedTuple):
 
 
 class Novelty(NamedTuple):
-    """Distances to the nearest training cell; see `novelty`.
-
-    Parameters
-    ----------
-    ratio
-        Median distance of generated cells over that of held-out cells.
-    too_close
-        Fraction of generated cells closer to a training cell than 99 % of held-out cells are.
-    n_copies
-        Number of generated cells on top of a training cell.
-    """
+    """Distances to the nearest training cell; see `novelty`."""
 
     ratio: float
     too_close: float
     n_copies: int
-
-
-def one_nn_accuracy(real: Points, generated: Points, *, seed: int = 0) -> float:
-    """Leave-one-out accuracy of the nearest neighbour at telling generated cells from real ones.
-
-    0.5 is perfect; 1: clouds that do not mix; below 0.5: generated cells that sit on real ones (Lopez-Paz & Oquab
-    2017). The larger side is subsampled to the size of the smaller, so that 0.5 is what one population gives. A cell
-    whose nearest cells of both sides are equally far counts half.
-
-    Parameters
-    ----------
-    real
-        Real cells, (cells, dimensions).
-    generated
-        Generated cells, (cells, dimensions).
-    seed
-        Seed of the subsample.
-
-    Returns
-    -------
-    The accuracy; NaN, with a warning, for fewer than two cells on a side.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = np.arange(4.0)[:, None]
-    >>> one_nn_accuracy(x, x + 100)
-    1.0
-    """
-    x, y = as_point_pair(real, generated)
-    if not enough_cells("one_nn_accuracy", 2, real=len(x), generated=len(y)):
-        return float("nan")
-    n = min(len(x), len(y))
-    hits = one_nn_hits(x[subsample(len(x), n, seed)], y[subsample(len(y), n, seed + 1)])
-    return float(np.concatenate(hits).mean())
 
 
 def manifold_precision_recall(real: Points, generated: Points, *, n_neighbours: int = N_NEIGHBOURS) -> ManifoldScores:
@@ -102,16 +45,14 @@ def manifold_precision_recall(real: Points, generated: Points, *, n_neighbours: 
 
     A ball round a cell reaches to its k-th nearest cell of the same side. *Precision*: generated cells in the ball of
     some real cell; *recall*: real cells in the ball of some generated cell (Kynkaanniemi et al. 2019, NeurIPS).
-    *Density*: mean number of real balls a generated cell lies in, over k; *coverage*: real cells whose ball holds a
-    generated cell (Naeem et al. 2020, ICML). Compare with other real cells at the same number of cells: the values for
-    one population depend on it.
+    *Density*: mean number of real balls a generated cell lies in, over k, which may exceed 1; *coverage*: real cells
+    whose ball holds a generated cell (Naeem et al. 2020, ICML). Compare with other real cells at the same number of
+    cells: the values for one population depend on it.
 
     Parameters
     ----------
-    real
-        Real cells, (cells, dimensions).
-    generated
-        Generated cells, (cells, dimensions).
+    real, generated
+        Cells, (cells, dimensions).
     n_neighbours
         The k of the balls.
 
@@ -129,26 +70,18 @@ def manifold_precision_recall(real: Points, generated: Points, *, n_neighbours: 
     x, y = as_point_pair(real, generated)
     if not enough_cells("manifold_precision_recall", n_neighbours + 1, real=len(x), generated=len(y)):
         return ManifoldScores(*[float("nan")] * 4)
-    balls = ball_counts(x, y, n_neighbours)
-    return ManifoldScores(
-        float((balls.real_balls > 0).mean()),
-        float((balls.generated_balls > 0).mean()),
-        float(balls.real_balls.mean() / n_neighbours),
-        float(balls.covered.mean()),
-    )
+    scores = overlap_resampled(x, y, unit_weights(len(x)), unit_weights(len(y)), n_neighbours)
+    return ManifoldScores(**{name: float(rows[0]) for name, rows in scores.items()})
 
 
-def novelty(train: Points, generated: Points, held_out: Points) -> Novelty:
+def novelty(real: Points, generated: Points, train: Points) -> Novelty:
     """Distance of generated cells to their nearest training cell, against that of held-out real cells.
 
     Parameters
     ----------
-    train
-        Training cells, (cells, dimensions).
-    generated
-        Generated cells, (cells, dimensions).
-    held_out
-        Real cells that were not trained on, of the same composition, (cells, dimensions).
+    real, generated, train
+        Real cells that were not trained on, generated cells of the same composition, and training cells, (cells,
+        dimensions) each.
 
     Returns
     -------
@@ -172,11 +105,11 @@ def novelty(train: Points, generated: Points, held_out: Points) -> Novelty:
     >>> novelty(x, y, z).n_copies
     0
     """
-    cells, new = as_point_pair(train, generated)
-    other = as_points(held_out, "held_out")
-    if not enough_cells("novelty", 1, train=len(cells), generated=len(new), held_out=len(other)):
+    held_out, new = as_point_pair(real, generated)
+    cells = as_points(train, "train")
+    if not enough_cells("novelty", 1, train=len(cells), generated=len(new), real=len(held_out)):
         return Novelty(float("nan"), float("nan"), 0)
-    found, expected = nearest_distances(cells, new), nearest_distances(cells, other)
+    found, expected = nearest_distances(cells, new), nearest_distances(cells, held_out)
     return compare_novelty(found, expected)
 
 
@@ -210,43 +143,33 @@ def nearest_distances(reference: NDArray, cells: NDArray) -> NDArray[np.float64]
 
 
 def one_nn_hits(x: NDArray, y: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Whether each cell's nearest other cell is of its own side: 1, 0, or 0.5 in a tie; for x and for y."""
-    own_x, own_y = _neighbour_distances(x, 1), _neighbour_distances(y, 1)
+    """Whether each cell's nearest other cell is of its own side: 1, 0, or 0.5 in a tie; for x and for y.
+
+    The mean is the leave-one-out accuracy of the nearest neighbour (Lopez-Paz & Oquab 2017): 0.5 is perfect; 1: clouds
+    that do not mix; below 0.5: generated cells that sit on real ones.
+    """
+    own_x, own_y = _neighbour_distances(KDTree(x), 1), _neighbour_distances(KDTree(y), 1)
     return _hits(own_x, nearest_distances(y, x)), _hits(own_y, nearest_distances(x, y))
 
 
-class BallCounts(NamedTuple):
-    """How the balls of two sides contain each other's cells."""
-
-    real_balls: NDArray[np.int64]  # number of real balls each generated cell lies in, (generated,)
-    generated_balls: NDArray[np.int64]  # number of generated balls each real cell lies in, (real,)
-    covered: NDArray[np.bool_]  # whether each real ball holds a generated cell, (real,)
-
-
-def ball_counts(x: NDArray, y: NDArray, k: int) -> BallCounts:
-    """Count, for real cells x and generated cells y, who lies in whose k-nearest-neighbour ball."""
-    radius_x, radius_y = _neighbour_distances(x, k) ** 2, _neighbour_distances(y, k) ** 2
-    real_balls = np.zeros(len(y), dtype=np.int64)
-    generated_balls, covered = np.zeros(len(x), dtype=np.int64), np.zeros(len(x), dtype=bool)
-    for start in range(0, len(x), CHUNK):
-        rows = slice(start, start + CHUNK)
-        squared = squared_distances(x[rows], y)
-        in_real = squared <= radius_x[rows, None]
-        real_balls += in_real.sum(axis=0)
-        covered[rows] = in_real.any(axis=1)
-        generated_balls[rows] = (squared <= radius_y[None, :]).sum(axis=1)
-    return BallCounts(real_balls, generated_balls, covered)
+def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights, k: int) -> dict[str, NDArray[np.float64]]:
+    """`manifold_precision_recall` of real cells x and generated cells y under each row of weights, (rows,) each."""
+    real, generated = KDTree(x), KDTree(y)  # its distances are exact, so that copies are at 0
+    in_real = generated.query_radius(x, _neighbour_distances(real, k))  # generated cells in the ball of each real cell
+    in_generated = real.query_radius(y, _neighbour_distances(generated, k))
+    real_balls = np.bincount(np.concatenate(in_real), minlength=len(y))
+    return {
+        "precision": weighted_mean(real_balls > 0, wy),
+        "recall": weighted_mean(np.bincount(np.concatenate(in_generated), minlength=len(x)) > 0, wx),
+        "density": weighted_mean(real_balls / k, wy),
+        "coverage": weighted_mean(np.array([len(inside) > 0 for inside in in_real]), wx),
+    }
 
 
 def _hits(own: NDArray, other: NDArray) -> NDArray[np.float64]:
     return (own < other) + 0.5 * (own == other)
 
 
-def _neighbour_distances(points: NDArray, k: int) -> NDArray[np.float64]:
+def _neighbour_distances(cells: KDTree, k: int) -> NDArray[np.float64]:
     """Distance of every cell to its k-th nearest other cell of the same side, (cells,)."""
-    nearest = []
-    for start in range(0, len(points), CHUNK):
-        squared = squared_distances(points[start : start + CHUNK], points)
-        np.fill_diagonal(squared[:, start:], np.inf)
-        nearest.append(np.partition(squared, k - 1, axis=1)[:, k - 1])
-    return np.sqrt(np.concatenate(nearest))
+    return cells.query(cells.data, k + 1)[0][:, -1]

@@ -5,27 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from scdiffgen.metrics._comparison import OF_TRAIN
-from scdiffgen.metrics._prepare import NULLS
+from scdiffgen.metrics._evaluation_metrics import OF_TRAIN
+from scdiffgen.metrics._real_cells import CONTROLS
 
-LIMIT, JUDGED = "other_real", "generated"
+CEILING, JUDGED = "other_real", "generated"
 FEWEST_CELLS = 10
 
 
 def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
-    """Where generated cells stand between the limit and the nulls, metric by metric.
+    """Where generated cells stand between the real-versus-real ceiling and the negative controls, metric by metric.
 
     A score is turned into its distance from the best value of the metric; 0 is the distance of other real cells, 1
-    that of the worse null. Better than other real cells is 0, worse than the null above 1.
+    that of the worse control. Better than other real cells is 0, worse than the control above 1.
 
-    NaN where that means nothing: the intervals of the nulls overlap with that of other real cells, so that the metric
-    does not tell them apart with these cells; fewer than ten cells were compared, too few for an interval; a score is
-    missing; or the metric is one of novelty, for nulls do not copy.
+    NaN where that means nothing: the intervals of the controls overlap with that of other real cells, so that the
+    metric does not tell them apart with these cells; fewer than ten cells were compared, too few for an interval; a
+    score is missing; or the metric is one of novelty, for negative controls do not copy.
 
     Parameters
     ----------
     scores
-        From `evaluate`, with the sources ``"generated"`` and ``"other_real"`` and a null, and with intervals.
+        From `evaluate`, with intervals and the sources ``"generated"``, ``"other_real"`` and a negative control.
 
     Returns
     -------
@@ -48,31 +48,26 @@ def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
     if scores.index.names != ["group", "source"] or not {"ideal", "direction"} <= set(scores.attrs):
         raise ValueError("`scores` is not what `metrics.evaluate` returns, with its index and its `.attrs`.")
     sources = scores.index.unique("source")
-    nulls = [name for name in NULLS if name in sources]
-    lacking = [name for name in (JUDGED, LIMIT) if name not in sources] + ["null_poisson"] * (not nulls)
+    controls = [name for name in CONTROLS if name in sources]
+    lacking = [name for name in (JUDGED, CEILING) if name not in sources] + ["null_poisson"] * (not controls)
     if lacking:
         raise ValueError(f"`scores` lacks the source {lacking[0]!r}; it has {list(sources)}. Compute it as well.")
     lacking = [f"{name}_low" for name in scores.attrs["ideal"] if f"{name}_low" not in scores]
     if lacking:
         raise ValueError(f"`scores` lacks the intervals ({lacking[0]!r}): call `evaluate` with `n_bootstrap` above 1.")
-    return pd.DataFrame({name: _relative(scores, name, nulls) for name in scores.attrs["ideal"]})
+    return pd.DataFrame({name: _relative(scores, name, controls) for name in scores.attrs["ideal"]})
 
 
-def _relative(scores: pd.DataFrame, name: str, nulls: list[str]) -> pd.Series:
+def _relative(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series:
     groups, ideal = scores.index.unique("group"), scores.attrs["ideal"][name]
     if name in OF_TRAIN:
         return pd.Series(np.nan, index=groups)
     values, low, high = (scores[f"{name}{end}"].unstack("source").loc[groups] for end in ("", "_low", "_high"))
-    best = values[LIMIT] if ideal == LIMIT else pd.Series(float(ideal), index=groups)
-    distance = _one_sided(values.sub(best, axis=0), scores.attrs["direction"][name])
-    told = low[nulls].gt(high[LIMIT], axis=0) | high[nulls].lt(low[LIMIT], axis=0)
-    told = told.where(scores["n"].unstack("source").loc[groups, nulls] >= FEWEST_CELLS, False)
-    span = distance[nulls].where(told).max(axis=1) - distance[LIMIT]
-    return (distance[JUDGED] - distance[LIMIT]).clip(lower=0) / span.where(span > 0)
-
-
-def _one_sided(away: pd.DataFrame, direction: str) -> pd.DataFrame:
-    """Distances from differences: of what is to be low or high, the other side of the best value is as good."""
-    if direction == "closest to":
-        return away.abs()
-    return (away if direction == "lower" else -away).clip(lower=0)
+    best = values[CEILING] if ideal == CEILING else pd.Series(float(ideal), index=groups)
+    away, direction = values.sub(best, axis=0), scores.attrs["direction"][name]
+    # of what is to be low or high, the other side of the best value is as good
+    distance = away.abs() if direction == "closest to" else (away if direction == "lower" else -away).clip(lower=0)
+    separate = low[controls].gt(high[CEILING], axis=0) | high[controls].lt(low[CEILING], axis=0)
+    separate = separate.where(scores["n"].unstack("source").loc[groups, controls] >= FEWEST_CELLS, False)
+    span = distance[controls].where(separate).max(axis=1) - distance[CEILING]
+    return (distance[JUDGED] - distance[CEILING]).clip(lower=0) / span.where(span > 0)

@@ -1,7 +1,8 @@
-"""Bootstrap by weights: a resample counts how often each cell was drawn, and every metric takes such weights.
+"""How cells are drawn: halves, subsamples, and the bootstrap by weights.
 
-The first row of weights is all ones, the data as they are, so one pass gives the estimate and its resamples. Pairs of
-copies of one cell are no pairs of different cells: the metrics leave them out, which keeps U-statistics unbiased.
+A resample counts how often each cell was drawn, and every metric takes such weights. The first row of weights is all
+ones, the data as they are, so one pass gives the estimate and its resamples. Pairs of copies of one cell are no pairs
+of different cells: the metrics leave them out, which keeps U-statistics unbiased.
 """
 
 from __future__ import annotations
@@ -10,9 +11,44 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 Weights: TypeAlias = NDArray[np.float64]  # (1 + resamples, cells); the first row is ones
+Seed: TypeAlias = int | Sequence[int]
+
+
+def split_halves(labels: ArrayLike, *, seed: int = 0) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Split cells at random into two halves of the same composition: what one scores on the other is the ceiling.
+
+    Parameters
+    ----------
+    labels
+        Label of every cell, (cells,); pass one label for all to split without regard to it.
+    seed
+        Seed of the split.
+
+    Returns
+    -------
+    Positions of the first and of the second half, sorted. The odd cell of a label goes to either half in turn.
+
+    Examples
+    --------
+    >>> first, second = split_halves(["a", "a", "b", "b"])
+    >>> len(first), len(second)
+    (2, 2)
+    """
+    names = np.asarray(labels).astype(str)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(names))
+    order = order[np.argsort(names[order], kind="stable")]  # random within labels, labels side by side
+    return np.sort(order[0::2]), np.sort(order[1::2])
+
+
+def subsample(n: int, max_cells: int, seed: Seed) -> NDArray[np.intp]:
+    """Positions of at most ``max_cells`` of n cells, in order, drawn without replacement."""
+    if n <= max_cells:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, size=max_cells, replace=False))
 
 
 def unit_weights(n: int) -> Weights:
@@ -25,13 +61,6 @@ def bootstrap_weights(n: int, n_resamples: int, rng: np.random.Generator) -> Wei
     if n == 0:
         return np.ones((1 + n_resamples, 0))
     return np.vstack([np.ones(n), rng.multinomial(n, np.full(n, 1 / n), size=n_resamples)])
-
-
-def subsample(n: int, max_cells: int, seed: int | Sequence[int]) -> NDArray[np.intp]:
-    """Positions of at most ``max_cells`` of n cells, in order, drawn without replacement."""
-    if n <= max_cells:
-        return np.arange(n)
-    return np.sort(np.random.default_rng(seed).choice(n, size=max_cells, replace=False))
 
 
 def weighted_mean(values: NDArray, weights: Weights) -> NDArray[np.float64]:

@@ -1,15 +1,22 @@
-"""Scores of a predicted response, given as one number a gene: the change against control, or a test statistic."""
+"""Scores of a predicted response, one number a gene: the change against control, or a test statistic; and the tests."""
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+import pandas as pd
+from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
-from scdiffgen.metrics._input import RESPONSE, as_array
+from scdiffgen.metrics._input import EXPRESSION, RESPONSE, Matrix, Points, as_features, as_numbers, enough_cells
 
 N_TOP_GENES = 100
+SIGNIFICANT = 0.05
+MIN_CELLS = 2  # of a condition
 ROUNDING = 1e-9  # changes of log expression below are rounding errors
 
 
@@ -18,10 +25,8 @@ def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
 
     Parameters
     ----------
-    real
-        Real mean expression minus a reference, (genes,).
-    predicted
-        Predicted mean expression minus the same reference, (genes,).
+    real, predicted
+        Mean expression minus one and the same reference, (genes,).
 
     Returns
     -------
@@ -44,24 +49,6 @@ def weighted_mse(real: ArrayLike, predicted: ArrayLike, statistic: ArrayLike) ->
     The weights of Mejia et al. (2025): the absolute test statistic of the real response, scaled to [0, 1] over the
     genes, squared and normalised to sum to 1. Without them a prediction of no change does well, as most genes do not
     respond.
-
-    Parameters
-    ----------
-    real
-        Real change, (genes,).
-    predicted
-        Predicted change, (genes,).
-    statistic
-        Test statistic of the real response, (genes,).
-
-    Returns
-    -------
-    The error.
-
-    Examples
-    --------
-    >>> weighted_mse([0, 2], [5, 1], statistic=[0, 3])
-    1.0
     """
     x, y = _vectors(real, predicted)
     size = np.abs(_floats(statistic, "statistic"))
@@ -70,29 +57,11 @@ def weighted_mse(real: ArrayLike, predicted: ArrayLike, statistic: ArrayLike) ->
     return float(weights @ (x - y) ** 2 / weights.sum())
 
 
-def discrimination_score(predicted: ArrayLike, real: ArrayLike, own: int) -> float:
-    """Perturbation discrimination score: how near the prediction is to its own response, among all responses.
+def discrimination_score(real: ArrayLike, predicted: ArrayLike, own: int) -> float:
+    """Perturbation discrimination score: how near the prediction is to its own response, among all (treatments, genes).
 
     1 minus the fraction of other real responses that have a larger cosine with the prediction than its own has, equal
-    ones counting half. 0.5 is chance.
-
-    Parameters
-    ----------
-    predicted
-        Predicted change, (genes,).
-    real
-        Real changes of all treatments, (treatments, genes).
-    own
-        Position of the treatment that was predicted.
-
-    Returns
-    -------
-    The score; NaN for one treatment only, or if nothing is predicted to change.
-
-    Examples
-    --------
-    >>> discrimination_score([1, 0], [[1, 1], [0, 1], [1, -2]], own=0)
-    1.0
+    ones counting half. 0.5 is chance; NaN for one treatment only, or if nothing is predicted to change.
     """
     responses, change = _floats(real, "real"), _floats(predicted, "predicted")
     if len(responses) < 2 or not change.any():
@@ -111,10 +80,8 @@ def de_overlap(real: ArrayLike, predicted: ArrayLike, *, n_top: int = N_TOP_GENE
 
     Parameters
     ----------
-    real
-        Real change, (genes,); genes are ranked by its absolute value.
-    predicted
-        Predicted change, (genes,). Genes with 0 are not ranked.
+    real, predicted
+        Changes, (genes,), ranked by their absolute values. Genes that are predicted not to change are not ranked.
     n_top
         Number of genes taken from the top of both rankings.
 
@@ -135,25 +102,7 @@ def de_overlap(real: ArrayLike, predicted: ArrayLike, *, n_top: int = N_TOP_GENE
 
 
 def de_pr_auc(significant: ArrayLike, predicted: ArrayLike) -> float:
-    """Average precision of finding the genes that respond by the absolute predicted change.
-
-    Parameters
-    ----------
-    significant
-        Whether each gene really responds, (genes,).
-    predicted
-        Predicted change, (genes,).
-
-    Returns
-    -------
-    The area under the precision-recall curve, the fraction of significant genes by chance; NaN if no gene, or every
-    gene, responds.
-
-    Examples
-    --------
-    >>> de_pr_auc([True, False, False], [-3, 1, 2])
-    1.0
-    """
+    """Average precision of finding the responding genes by the absolute predicted change; NaN if none, or all, do."""
     called, size = np.asarray(significant, dtype=bool), np.abs(_floats(predicted, "predicted"))
     if called.all() or not called.any() or not np.isfinite(size).all():
         return float("nan")
@@ -161,52 +110,14 @@ def de_pr_auc(significant: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def sign_agreement(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
-    """Fraction of the responding genes that are predicted to change in the right direction.
-
-    Parameters
-    ----------
-    real
-        Real change, (genes,).
-    predicted
-        Predicted change, (genes,); 0 is no direction and never right.
-    significant
-        Whether each gene really responds, (genes,).
-
-    Returns
-    -------
-    The fraction; NaN if no gene responds.
-
-    Examples
-    --------
-    >>> sign_agreement([1, -1, 1], [2, 1, 0], [True, True, False])
-    0.5
-    """
-    x, y = (v[np.asarray(significant, dtype=bool)] for v in _vectors(real, predicted))
+    """Fraction of the responding genes predicted to change in the right direction; 0 is no direction, never right."""
+    x, y = _vectors(real, predicted)[:, np.asarray(significant, dtype=bool)]
     return float((np.sign(x) == np.sign(y)).mean()) if len(x) else float("nan")
 
 
 def fold_change_spearman(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
-    """Spearman correlation over the responding genes of real and predicted log fold changes.
-
-    Parameters
-    ----------
-    real
-        Real change of mean log expression, (genes,).
-    predicted
-        Predicted change, (genes,).
-    significant
-        Whether each gene really responds, (genes,).
-
-    Returns
-    -------
-    The correlation; NaN for fewer than two responding genes, or if all change alike.
-
-    Examples
-    --------
-    >>> round(fold_change_spearman([1, 2, 3], [1, 4, 9], [True, True, True]), 6)
-    1.0
-    """
-    x, y = (v[np.asarray(significant, dtype=bool)] for v in _vectors(real, predicted))
+    """Spearman correlation over the responding genes of real and predicted changes; NaN if it is not defined."""
+    x, y = _vectors(real, predicted)[:, np.asarray(significant, dtype=bool)]
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
     return float(spearmanr(x, y).statistic)
@@ -219,10 +130,8 @@ def fold_change_slope(real: ArrayLike, predicted: ArrayLike, significant: ArrayL
 
     Parameters
     ----------
-    real
-        Real change of mean log expression, (genes,).
-    predicted
-        Predicted change, (genes,).
+    real, predicted
+        Changes of mean log expression, (genes,).
     significant
         Whether each gene really responds, (genes,).
 
@@ -235,23 +144,80 @@ def fold_change_slope(real: ArrayLike, predicted: ArrayLike, significant: ArrayL
     >>> fold_change_slope([1, 2, 3], [0.5, 1.0, 1.5], [True, True, True])
     0.5
     """
-    x, y = (v[np.asarray(significant, dtype=bool)] for v in _vectors(real, predicted))
+    x, y = _vectors(real, predicted)[:, np.asarray(significant, dtype=bool)]
     if len(x) < 2:
         return float("nan")
     centred = x - x.mean()
     return _ratio(centred @ (y - y.mean()), centred @ centred)
 
 
-def _vectors(real: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+class GeneTests(NamedTuple):
+    """Tests of every gene, treated against control; see `rank_genes`."""
+
+    t: NDArray[np.float64]  # Welch's, positive for genes that go up, (genes,)
+    pvalue: NDArray[np.float64]  # of the rank-sum test, adjusted over the genes, (genes,)
+
+    @property
+    def significant(self) -> NDArray[np.bool_]:
+        """Whether the adjusted p-value is below 0.05, (genes,)."""
+        return self.pvalue < SIGNIFICANT
+
+
+def rank_genes(treated: Points, control: Points) -> GeneTests:
+    """Test every gene for a difference between log expression, (cells, genes), of treated and of control cells.
+
+    Genes are called by the Wilcoxon rank-sum test with tie correction, adjusted after Benjamini & Hochberg (1995).
+    Welch's t tells how strong the response is. NaN for fewer than two cells on a side; of controls with a warning.
+    """
+    x, y = as_features(treated, "treated", EXPRESSION), as_features(control, "control", EXPRESSION)
+    if x.shape[0] < MIN_CELLS or not enough_cells("rank_genes", MIN_CELLS, control=y.shape[0]):
+        return GeneTests(*np.full((2, x.shape[1]), np.nan))
+    return GeneTests(_welch_t(x, y), _rank_sum_pvalues(x, y))
+
+
+def mean_expression(cells: Matrix) -> NDArray[np.float64]:
+    """Mean of every gene, (genes,); NaN without cells."""
+    if cells.shape[0] == 0:
+        return np.full(cells.shape[1], np.nan)
+    return np.asarray(cells.astype(np.float64).mean(axis=0)).ravel()
+
+
+def _vectors(real: ArrayLike, predicted: ArrayLike) -> NDArray[np.float64]:
     x, y = _floats(real, "real"), _floats(predicted, "predicted")
     if x.shape != y.shape or x.ndim != 1:
         raise ValueError(f"`real` and `predicted` must be one number a gene, got shapes {x.shape} and {y.shape}.")
-    return x, y
+    return np.stack([x, y])
 
 
 def _floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    return as_array(values, name, RESPONSE).astype(np.float64)
+    return as_numbers(values, name, RESPONSE).astype(np.float64)
 
 
 def _ratio(numerator: float, denominator: float) -> float:
     return float(numerator / denominator) if denominator > 0 else float("nan")
+
+
+def _welch_t(treated: Matrix, control: Matrix) -> NDArray[np.float64]:
+    """Welch's t statistic of every gene, 0 where neither side varies, (genes,)."""
+    means, errors = [], []
+    for cells in (treated, control):
+        matrix = sparse.csr_matrix(cells).astype(np.float64)
+        mean = mean_expression(matrix)
+        variance = np.clip(mean_expression(matrix.multiply(matrix).tocsr()) - mean**2, 0, None)
+        means.append(mean)
+        errors.append(variance / (matrix.shape[0] - 1))
+    error = np.sqrt(errors[0] + errors[1])
+    return np.divide(means[0] - means[1], error, out=np.zeros_like(error), where=error > 1e-12)
+
+
+def _rank_sum_pvalues(treated: Matrix, control: Matrix) -> NDArray[np.float64]:
+    """Adjusted p-values by scanpy, (genes,); 1 for genes that never vary."""
+    import scanpy as sc
+
+    cells = AnnData(sparse.vstack([sparse.csr_matrix(treated), sparse.csr_matrix(control)], format="csr"))
+    cells.obs["group"] = pd.Categorical(np.repeat(["treated", "control"], [treated.shape[0], control.shape[0]]))
+    options = {"groups": ["treated"], "reference": "control", "method": "wilcoxon", "tie_correct": True}
+    with np.errstate(divide="ignore", invalid="ignore"):  # genes that never vary
+        sc.tl.rank_genes_groups(cells, "group", **options)
+    table = sc.get.rank_genes_groups_df(cells, "treated").set_index("names")
+    return table["pvals_adj"].loc[cells.var_names].to_numpy()

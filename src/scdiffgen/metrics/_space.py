@@ -15,18 +15,8 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from scdiffgen.metrics._input import CountsLike, as_counts, gene_names
-
-TARGET_SUM = 1e4
-
-
-def normalise(counts: sparse.csr_matrix, target_sum: float = TARGET_SUM) -> sparse.csr_matrix:
-    """log(1 + counts per ``target_sum``) of checked counts; a cell without molecules stays zero."""
-    total = np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
-    scale = np.divide(target_sum, total, out=np.zeros_like(total), where=total > 0)
-    expression = sparse.csr_matrix(sparse.diags(scale) @ counts).astype(np.float32)
-    np.log1p(expression.data, out=expression.data)
-    return expression
+from scdiffgen._log_normalise import log_normalise
+from scdiffgen.metrics._input import CountsLike, Matrix, as_counts, gene_names, names_or_numbers
 
 
 @dataclass(frozen=True)
@@ -39,10 +29,8 @@ class ExpressionSpace:
 
     Parameters
     ----------
-    genes
-        Names of the genes counts are aligned to; ``None`` when fitted on a matrix without names.
-    n_genes
-        Number of genes of the counts.
+    genes, n_genes
+        Names of the genes that counts are aligned to, ``None`` when fitted on a matrix without names; their number.
     columns
         Genes kept in expression and components, positions in the counts, (kept,).
     mean, variance
@@ -51,6 +39,16 @@ class ExpressionSpace:
         Principal axes, (components, kept).
     layer
         Layer of AnnData objects that holds the counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
+    >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
+    >>> space.counts(cells).shape, space.expression(cells).shape, space.pcs(cells).shape
+    ((200, 50), (200, 20), (200, 5))
+    >>> space.reconstruct(space.project(space.expression(cells))).shape, space.most_variable_genes(3).shape
+    ((200, 20), (3,))
     """
 
     genes: pd.Index | None
@@ -98,10 +96,8 @@ class ExpressionSpace:
         Examples
         --------
         >>> import numpy as np
-        >>> counts = np.random.default_rng(0).poisson(2.0, size=(200, 50))
-        >>> space = ExpressionSpace.fit(counts, n_pcs=5)
-        >>> space.pcs(counts).shape
-        (200, 5)
+        >>> ExpressionSpace.fit(np.random.default_rng(0).poisson(2.0, size=(200, 50))).components.shape
+        (30, 50)
         """
         for name, value, least in (("n_pcs", n_pcs, 1), ("n_top_genes", n_top_genes, 2)):
             if value is not None and (not isinstance(value, int | np.integer) or value < least):
@@ -109,11 +105,11 @@ class ExpressionSpace:
         matrix = as_counts(counts, layer=layer, name="counts")
         if matrix.shape[0] < 3 or matrix.shape[1] < 3:
             raise ValueError(f"`counts` has shape {matrix.shape}; a space needs at least 3 cells and 3 genes.")
-        expression = normalise(matrix)
+        expression = log_normalise(matrix, dtype=np.float32)
         mean, variance = (np.asarray(a, dtype=np.float64) for a in mean_variance_axis(expression, axis=0))
         columns = np.arange(matrix.shape[1])
         if n_top_genes is not None:
-            columns = np.sort(np.argsort(-variance, kind="stable")[:n_top_genes])
+            columns = most_variable(variance, n_top_genes)
         kept = expression[:, columns]
         pca = PCA(min(n_pcs, kept.shape[0] - 1, kept.shape[1] - 1), svd_solver="arpack", random_state=seed)
         pca.fit(kept.astype(np.float64))
@@ -122,129 +118,39 @@ class ExpressionSpace:
         )
 
     def counts(self, counts: CountsLike, *, name: str = "counts") -> sparse.csr_matrix:
-        """Check counts and align them to the genes of the space, all of them, (cells, genes).
-
-        Parameters
-        ----------
-        counts
-            Counts; an AnnData is aligned by gene name.
-        name
-            What messages call the argument.
-
-        Raises
-        ------
-        ValueError
-            If values are missing, negative or not whole numbers, genes are absent or repeated, the number of genes of a
-            matrix is another, or there is no such layer.
-        TypeError
-            If ``counts`` is an AnnData, but the space was fitted on a matrix without gene names.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
-        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
-        >>> space.counts(cells).shape
-        (200, 50)
-        """
+        """Check counts and align them to all genes of the space, (cells, genes); messages call them ``name``."""
         if self.genes is None and isinstance(counts, AnnData):
             raise TypeError(
                 f"`{name}` is an AnnData, but the space was fitted on a matrix without gene names. "
                 "Fit the space on an AnnData, or pass a matrix."
             )
-        genes = [str(i) for i in range(self.n_genes)] if self.genes is None else self.genes
-        return as_counts(counts, layer=self.layer, genes=genes, name=name)
+        return as_counts(counts, layer=self.layer, genes=names_or_numbers(self.genes, self.n_genes), name=name)
 
     def expression(self, counts: CountsLike, *, name: str = "counts") -> sparse.csr_matrix:
-        """Log-normalised expression of the kept genes, (cells, kept), sparse.
+        """Log-normalised expression of the kept genes, (cells, kept), sparse; messages call the counts ``name``."""
+        return self.of_counts(self.counts(counts, name=name))
 
-        Parameters
-        ----------
-        counts
-            Counts; an AnnData is aligned by gene name.
-        name
-            What messages call the argument.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
-        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
-        >>> space.expression(cells).shape
-        (200, 20)
-        """
-        return normalise(self.counts(counts, name=name))[:, self.columns]
+    def of_counts(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
+        """Log-normalised expression of the kept genes, (cells, kept), of counts that are checked and aligned."""
+        return log_normalise(counts, dtype=np.float32)[:, self.columns]
 
     def pcs(self, counts: CountsLike, *, name: str = "counts") -> NDArray[np.float64]:
-        """Principal components, centred on the training mean, (cells, components).
-
-        Parameters
-        ----------
-        counts
-            Counts; an AnnData is aligned by gene name.
-        name
-            What messages call the argument.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
-        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
-        >>> space.pcs(cells).shape
-        (200, 5)
-        """
+        """Principal components, centred on the training mean, (cells, components)."""
         return self.project(self.expression(counts, name=name))
 
-    def project(self, expression: sparse.csr_matrix | NDArray) -> NDArray[np.float64]:
-        """Principal components of expression over the kept genes, (cells, components).
-
-        Parameters
-        ----------
-        expression
-            Log-normalised expression, (cells, kept).
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
-        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
-        >>> bool((space.project(space.expression(cells)) == space.pcs(cells)).all())
-        True
-        """
+    def project(self, expression: Matrix) -> NDArray[np.float64]:
+        """Principal components, (cells, components), of expression of the kept genes, (cells, kept)."""
         return np.asarray(expression @ self.components.T - self.mean @ self.components.T, dtype=np.float64)
 
     def reconstruct(self, pcs: NDArray) -> NDArray[np.float64]:
-        """Expression of the kept genes from principal components, (cells, kept), dense.
-
-        Parameters
-        ----------
-        pcs
-            Principal components, (cells, components).
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
-        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
-        >>> space.reconstruct(space.pcs(cells)).shape
-        (200, 20)
-        """
+        """Expression of the kept genes, (cells, kept), dense, from principal components, (cells, components)."""
         return np.asarray(pcs @ self.components + self.mean, dtype=np.float64)
 
     def most_variable_genes(self, n: int) -> NDArray[np.intp]:
-        """Positions among the kept genes of the ``n`` with the largest variance in the training cells.
+        """Positions among the kept genes of the ``n`` with the largest variance in the training cells."""
+        return most_variable(self.variance, n)
 
-        Parameters
-        ----------
-        n
-            Number of genes; all kept genes if there are fewer.
 
-        Examples
-        --------
-        >>> import numpy as np
-        >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
-        >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
-        >>> space.most_variable_genes(3).shape
-        (3,)
-        """
-        return np.sort(np.argsort(-self.variance, kind="stable")[:n])
+def most_variable(variance: NDArray[np.float64], n: int) -> NDArray[np.intp]:
+    """Positions of the ``n`` genes with the largest variance, in order."""
+    return np.sort(np.argsort(-variance, kind="stable")[:n])

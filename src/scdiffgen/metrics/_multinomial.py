@@ -9,24 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from scdiffgen.metrics._genes import library_sizes
-from scdiffgen.metrics._groups import label_sums, positions_of_labels
-from scdiffgen.metrics._input import CountsLike, as_counts, gene_names
+from scdiffgen.metrics._input import CountsLike, as_count_pair, label_positions, label_sums
 
-SMOOTHING = 1.0
+SMOOTHING = 1.0  # molecules added to every gene of every label, so that no gene is impossible
 
 
 class MultinomialNLL(NamedTuple):
-    """Negative log-likelihood of held-out cells; see `multinomial_nll`.
-
-    Parameters
-    ----------
-    per_molecule
-        Cross-entropy per molecule, in nats, over all cells.
-    per_cell
-        Mean over cells, in nats, with the multinomial coefficient.
-    cells
-        Of every cell, in nats, with the multinomial coefficient, (cells,).
-    """
+    """Negative log-likelihood of held-out cells; see `multinomial_nll`."""
 
     per_molecule: float
     per_cell: float
@@ -34,40 +23,32 @@ class MultinomialNLL(NamedTuple):
 
 
 def multinomial_nll(
-    counts: CountsLike,
-    labels: ArrayLike,
+    real: CountsLike,
+    real_labels: ArrayLike,
     train: CountsLike,
     train_labels: ArrayLike,
     *,
-    smoothing: float = SMOOTHING,
     layer: str | None = None,
 ) -> MultinomialNLL:
     r"""Negative log-likelihood of held-out cells under a multinomial at the mean of their label.
 
     The distribution over genes of label c is :math:`\pi_{cg} = (N_{cg} + s) / \sum_h (N_{ch} + s)`, with the molecules
-    :math:`N_{cg}` of gene g over the training cells of the label and ``smoothing`` s. A cell x of L molecules has
+    :math:`N_{cg}` of gene g over the training cells of the label and s = 1 molecule more. A cell x of L molecules has
     :math:`-\log p(x | L, c) = -\sum_g x_g \log \pi_{cg} - \log (L! / \prod_g x_g!)`.
 
     Parameters
     ----------
-    counts
-        Held-out counts, (cells, genes).
-    labels
-        Their labels, (cells,).
-    train
-        Training counts over the same genes, (cells, genes).
-    train_labels
-        Their labels, (cells,).
-    smoothing
-        Molecules added to every gene of every label; more than 0, so that no gene is impossible.
+    real, real_labels
+        Held-out counts, (cells, genes), and their labels.
+    train, train_labels
+        Training counts over the same genes, and their labels.
     layer
         Layer of AnnData objects that holds the counts.
 
     Returns
     -------
     per_molecule
-        Cross-entropy per molecule, :math:`-\sum x \log \pi / \sum x` over all cells and genes: compares with the
-        cross-entropy of a missing molecule.
+        Cross-entropy per molecule, in nats, over all cells: compares with the cross-entropy of a missing molecule.
     per_cell
         Mean over cells of :math:`-\log p(x | L, c)`, with the multinomial coefficient: compares with a model's bound.
     cells
@@ -76,26 +57,20 @@ def multinomial_nll(
     Raises
     ------
     ValueError
-        If a label has no training cells, or ``smoothing`` is not positive.
+        If a label has no training cells.
 
     Examples
     --------
     >>> import numpy as np
-    >>> train = np.array([[1, 1], [8, 8]])
-    >>> nll = multinomial_nll(np.array([[1, 1]]), ["a"], train, ["a", "a"])
+    >>> nll = multinomial_nll(np.array([[1, 1]]), ["a"], np.array([[1, 1], [8, 8]]), ["a", "a"])
     >>> bool(np.isclose(nll.per_molecule, np.log(2))), bool(np.isclose(nll.per_cell, np.log(2)))
     (True, True)
     """
-    if not smoothing > 0:
-        raise ValueError(f"`smoothing`={smoothing} must be positive, or genes unseen in training have no likelihood.")
-    fitted = as_counts(train, layer=layer, name="train")
-    genes = gene_names(train)
-    names = [str(i) for i in range(fitted.shape[1])] if genes is None else genes
-    held_out = as_counts(counts, layer=layer, genes=names, name="counts")
+    fitted, held_out = as_count_pair(train, real, layer=layer, names=("train", "real"))
     known, sums, _ = label_sums(fitted, train_labels, "train_labels")
-    smoothed = sums + smoothing
+    smoothed = sums + SMOOTHING
     log_pi = np.log(smoothed) - np.log(smoothed.sum(axis=1, keepdims=True))
-    which = positions_of_labels(labels, known, held_out.shape[0], "labels")
+    which = label_positions(real_labels, known, held_out.shape[0], "real_labels")
     rows = np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr))
     molecules = held_out.data.astype(np.float64)
     surprise = -molecules * log_pi[which[rows], held_out.indices]

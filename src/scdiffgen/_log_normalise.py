@@ -1,0 +1,35 @@
+"""The package's one log-normalisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+from scipy import sparse
+
+TARGET_SUM = 1e4
+
+
+def log_normalise(
+    counts: NDArray | sparse.spmatrix | sparse.sparray,
+    target_sum: float = TARGET_SUM,
+    *,
+    library: NDArray | None = None,
+    dtype: DTypeLike = np.float64,
+) -> Any:
+    """log(1 + counts per ``target_sum``) of ``(cells, genes)``: dense for dense, CSR for sparse, in linear memory.
+
+    ``library`` ``(cells,)`` are the molecules of each cell, by default their sums; a cell without molecules stays zero.
+    Counts are scaled in double precision and rounded to ``dtype`` before the logarithm.
+    """
+    if not sparse.issparse(counts):
+        counts = np.asarray(counts)
+    total = counts.sum(axis=1, dtype=np.float64) if library is None else library
+    total = np.asarray(total, dtype=np.float64).ravel()
+    scale = np.divide(target_sum, total, out=np.zeros_like(total), where=total > 0)
+    if not sparse.issparse(counts):
+        return np.log1p((counts * scale[:, None]).astype(dtype))
+    expression = sparse.csr_matrix(sparse.diags(scale) @ counts).astype(dtype)
+    np.log1p(expression.data, out=expression.data)
+    return expression

@@ -1,0 +1,201 @@
+"""Perturbation responses that were held out: which cells have them, and what training cells predict of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from numpy.typing import NDArray
+from scipy import sparse
+
+from scdiffgen._names import check_column
+from scdiffgen.metrics._input import labels_of, obs_column
+from scdiffgen.metrics._resampling import split_halves, subsample
+from scdiffgen.metrics._response import mean_expression
+from scdiffgen.metrics._space import ExpressionSpace
+from scdiffgen.metrics.baselines import dose_shift, linear_shift, nearest_shift
+
+ONE_CONTEXT = "all"
+Vector = NDArray[np.float64]  # (genes,)
+
+
+class Condition(NamedTuple):
+    """A treatment in a context; ``"B+A"`` and ``"A+B"`` are one, and the control is ``""``."""
+
+    context: str
+    perturbation: str
+    dose: float | None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The parts of a combination; none for the control."""
+        return tuple(self.perturbation.split("+")) if self.perturbation else ()
+
+    def __str__(self) -> str:
+        """Name the condition as messages do."""
+        dose = "" if self.dose is None else f" at {self.dose:g}"
+        where = "" if self.context == ONE_CONTEXT else f" in {self.context}"
+        return f"{self.perturbation or 'control'}{dose}{where}"
+
+
+class Keys(NamedTuple):
+    """Columns of ``obs`` that tell the condition of a cell, and the name of the control."""
+
+    perturbation: str
+    context: str | None
+    dose: str | None
+    control: str
+
+    def contexts(self, cells: AnnData, name: str) -> NDArray:
+        """Context of every cell; without a key, one for all."""
+        if self.context is None:
+            return np.full(cells.n_obs, ONE_CONTEXT, dtype=object)
+        return labels_of(cells, self.context, name, "context_key")
+
+    def conditions(self, cells: AnnData, name: str) -> dict[Condition, NDArray[np.intp]]:
+        """Positions of the cells of every condition; of controls, doses are not looked at."""
+        raw = labels_of(cells, self.perturbation, name, "perturbation_key")
+        names = {text: self._canonical(text) for text in np.unique(raw.astype(str))}
+        perturbations = np.array([names[text] for text in raw], dtype=object)
+        doses = self._doses(cells, name, treated=perturbations != "")
+        frame = pd.DataFrame({"context": self.contexts(cells, name), "perturbation": perturbations, "dose": doses})
+        groups = frame.groupby(["context", "perturbation", "dose"], sort=True, dropna=False).indices
+        return {Condition(c, p, None if np.isnan(d) else float(d)): np.asarray(at) for (c, p, d), at in groups.items()}
+
+    def _canonical(self, perturbation: str) -> str:
+        """Sort the parts of a combination and leave out controls."""
+        return "+".join(sorted(part.strip() for part in perturbation.split("+") if part.strip() != self.control))
+
+    def _doses(self, cells: AnnData, name: str, *, treated: NDArray[np.bool_]) -> Vector:
+        if self.dose is None:
+            return np.full(cells.n_obs, np.nan)
+        check_column(self.dose, "dose_key")
+        column = obs_column(cells, self.dose, name)
+        doses = pd.to_numeric(column, errors="coerce").to_numpy(dtype=np.float64)
+        wrong = treated & ~(doses >= 0)
+        if wrong.any():
+            raise ValueError(
+                f"obs[{self.dose!r}] of `{name}` is no dose for {int(wrong.sum())} treated cells (first: "
+                f"{column.iloc[int(np.argmax(wrong))]!r}). Give every treated cell one number, 0 or more."
+            )
+        return np.where(treated, doses, np.nan)
+
+
+class Controls(NamedTuple):
+    """Real control cells of a context: the mean of all, and the cells that baselines start from."""
+
+    mean: Vector
+    expression: sparse.csr_matrix  # of all, (cells, genes)
+    start: sparse.csr_matrix  # counts of some, over all genes, (cells, genes)
+    start_expression: sparse.csr_matrix
+    start_pcs: NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Log expression of the two halves of every held-out condition, and the controls of every context."""
+
+    references: Mapping[Condition, sparse.csr_matrix]  # the half that predictions are compared with, (cells, genes)
+    means: Mapping[Condition, Vector]  # of that half
+    others: Mapping[Condition, sparse.csr_matrix]  # the other half, the ceiling
+    controls: Mapping[str, Controls]
+
+    @classmethod
+    def fit(
+        cls, real: AnnData, control: AnnData, space: ExpressionSpace, keys: Keys, *, max_cells: int, seed: int
+    ) -> HeldOut:
+        """Halve the conditions and summarise the controls; control cells in ``real`` are left out."""
+        expression = space.expression(real, name="real")
+        conditions = {c: rows for c, rows in keys.conditions(real, "real").items() if c.parts}
+        if not conditions:
+            raise ValueError(
+                f"`real` has no perturbed cells: obs[{keys.perturbation!r}] is {keys.control!r} throughout."
+            )
+        contexts, wanted = keys.contexts(control, "control"), sorted({c.context for c in conditions})
+        lacking = sorted(set(wanted) - set(contexts))
+        if lacking:
+            raise ValueError(f"`control` has no cells in {', '.join(lacking)}, where `real` has perturbed cells.")
+        counts = space.counts(control, name="control")
+        references, others = {}, {}
+        for condition, rows in conditions.items():
+            first, second = split_halves(np.zeros(len(rows)), seed=seed)
+            references[condition], others[condition] = expression[rows[first]], expression[rows[second]]
+        controls = {}
+        for context in wanted:
+            of_context = counts[contexts == context]
+            start, cells = subsample(of_context.shape[0], max_cells, seed), space.of_counts(of_context)
+            pcs = space.project(cells[start])
+            controls[context] = Controls(mean_expression(cells), cells, of_context[start], cells[start], pcs)
+        return cls(references, {c: mean_expression(cells) for c, cells in references.items()}, others, controls)
+
+    def responses(self, condition: Condition) -> tuple[NDArray[np.float64], int]:
+        """Changes of all conditions of the context, (conditions, genes), and which of them is this one."""
+        siblings = [c for c in self.references if c.context == condition.context and self.references[c].shape[0]]
+        control = self.controls[condition.context].mean
+        changes = np.array([self.means[c] - control for c in siblings])
+        return changes, siblings.index(condition) if condition in siblings else -1
+
+
+@dataclass(frozen=True)
+class TrainingResponses:
+    """Mean expression of every training condition and of the controls of every context."""
+
+    means: Mapping[Condition, Vector]
+    controls: Mapping[str, Vector]
+    genes: tuple[str, ...]  # names, or none
+
+    @classmethod
+    def fit(cls, train: AnnData, space: ExpressionSpace, keys: Keys, held_out: HeldOut) -> TrainingResponses:
+        """Average the training cells; contexts without controls among them take the held-out controls."""
+        expression = space.expression(train, name="train")
+        means = {c: mean_expression(expression[rows]) for c, rows in keys.conditions(train, "train").items()}
+        controls = {context: cells.mean for context, cells in held_out.controls.items()}
+        controls |= {c.context: mean for c, mean in means.items() if not c.parts}
+        perturbed = {c: mean for c, mean in means.items() if c.parts}
+        lacking = sorted({c.context for c in perturbed} - set(controls))
+        if lacking:
+            raise ValueError(
+                f"`train` has perturbed but no control cells in {', '.join(lacking)}, so that no change is defined. "
+                f"Controls have obs[{keys.perturbation!r}] == {keys.control!r}; pass `control_label` if that is wrong."
+            )
+        leaked = [str(condition) for condition in held_out.references if condition in perturbed]
+        if leaked:
+            raise ValueError(
+                f"`train` holds {len(leaked)} of {len(held_out.references)} conditions of `real`: "
+                f"{', '.join(leaked[:5])}. Score conditions that were held out whole; 'A+B' and 'B+A' are one."
+            )
+        genes = () if space.genes is None else tuple(str(gene) for gene in space.genes[space.columns])
+        return cls(perturbed, controls, genes)
+
+    def shift(self, condition: Condition) -> Vector:
+        """Change of mean expression against the controls of the context."""
+        return self.means[condition] - self.controls[condition.context]
+
+    def baselines(self, target: Condition, control: Vector) -> dict[str, Vector]:
+        """Every baseline change that applies to a target, whose control cells have the mean ``control``."""
+        here = [c for c in self.means if c.context == target.context]
+        elsewhere = [c for c in self.means if c[1:] == target[1:]]  # the target itself is held out
+        shifts = {"no_change": np.zeros_like(control)}
+        if self.means:
+            shifts["train_mean"] = np.mean([self.shift(c) for c in here or self.means], axis=0)
+        if elsewhere:
+            known = [self.shift(c) for c in elsewhere]
+            shifts["other_contexts"] = np.mean(known, axis=0)
+            shifts["nearest_context"] = nearest_shift(control, [self.controls[c.context] for c in elsewhere], known)
+        singles = {c.perturbation: self.shift(c) for c in here if len(c.parts) == 1 and c.dose == target.dose}
+        if len(target.parts) > 1 and set(target.parts) <= set(singles):
+            shifts["additive"] = np.sum([singles[part] for part in target.parts], axis=0)
+        at = {gene: i for i, gene in enumerate(self.genes)}
+        of_genes = [c for c in here if set(c.parts) <= set(at)]
+        if set(target.parts) <= set(at) and len(of_genes) > 1:
+            positions = [[at[gene] for gene in c.parts] for c in of_genes]
+            means, wanted = [self.means[c] for c in of_genes], [at[gene] for gene in target.parts]
+            shifts["linear"] = linear_shift(means, self.controls[target.context], positions, wanted)
+        doses = {c.dose: self.shift(c) for c in here if c.perturbation == target.perturbation and c.dose}
+        if target.dose is not None and doses:
+            shifts["dose_interpolation"] = dose_shift(target.dose, [*doses], [*doses.values()])
+        return shifts
