@@ -16,12 +16,12 @@ from scvi.dataloaders import AnnDataLoader
 from scdiffgen.conditions import Condition, conditions_from_batch, request_table
 from scdiffgen.data import (
     Manager,
-    condition_columns,
     condition_specs,
     encode_conditions,
     registered_conditions,
     write_conditions,
 )
+from scdiffgen.data._request import condition_columns
 
 EVERYTHING: dict[str, Any] = {
     "labels_key": "cell_type",

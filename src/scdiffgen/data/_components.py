@@ -1,35 +1,18 @@
-"""Kinds of perturbations: which parts of a treatment are knock-outs, which are drugs, told by their columns."""
+"""Components of treatments: which parts are knock-outs, which are drugs, known by their columns."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-
 
 def components_of_columns(names: Sequence[AbstractSet[str]]) -> list[int]:
-    """Number the kinds of perturbations: columns that share a name hold the same kind.
+    """The component of each column by the names in it, numbered in their order: columns that share a name share it.
 
     So a column of knock-outs and a column of drugs are two components, ``drug_1`` and ``drug_2`` are one.
-
-    Parameters
-    ----------
-    names
-        The perturbations in each column.
-
-    Returns
-    -------
-    The component of each column, numbered in the order of the columns.
-
-    Examples
-    --------
-    >>> components_of_columns([{"KLF1"}, {"drugA", "drugB"}, {"drugB"}])
-    [0, 1, 1]
     """
     components = list(range(len(names)))
     for one, other in combinations(range(len(names)), 2):
@@ -40,24 +23,7 @@ def components_of_columns(names: Sequence[AbstractSet[str]]) -> list[int]:
 
 
 def component_of_name(columns: Sequence[AbstractSet[str]], components: Sequence[int]) -> dict[str, int]:
-    """The component of each perturbation; of one in columns of several components, that of the first.
-
-    Parameters
-    ----------
-    columns
-        The perturbations in each column.
-    components
-        The component of each column.
-
-    Returns
-    -------
-    Components by name.
-
-    Examples
-    --------
-    >>> component_of_name([{"KLF1"}, {"drugA"}], [0, 1])["drugA"]
-    1
-    """
+    """The component of each perturbation; of one in columns of several components, that of the first."""
     component: dict[str, int] = {}
     for names, number in zip(columns, components, strict=True):
         for name in names:
@@ -66,27 +32,7 @@ def component_of_name(columns: Sequence[AbstractSet[str]], components: Sequence[
 
 
 def components_of_names(names: Sequence[str], known: Mapping[str, int], vectors: np.ndarray | None) -> np.ndarray:
-    """The component of each perturbation; of one that no column has, that of the nearest by feature vector.
-
-    Parameters
-    ----------
-    names
-        The perturbations.
-    known
-        Components by name.
-    vectors
-        (names, features); None if all components are known.
-
-    Returns
-    -------
-    (names,) int64 components.
-
-    Examples
-    --------
-    >>> vectors = np.array([[1.0, 0.0], [0.0, 2.0], [0.0, 3.0]])
-    >>> components_of_names(["KLF1", "drugA", "drugB"], {"KLF1": 0, "drugA": 1}, vectors)
-    array([0, 1, 1])
-    """
+    """The component ``(names,)`` int64 of each perturbation; of one that no column has, that of the nearest vector."""
     components = np.array([known.get(name, -1) for name in names], dtype=np.int64)
     has_one = np.flatnonzero(components >= 0)
     for row in np.flatnonzero(components < 0):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import h5py
 import numpy as np
 import zarr
 from anndata.abc import CSCDataset, CSRDataset
 from scipy import sparse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 History = Literal["divided", "scaled", "log-normalised", "normalised", "estimated"]
 
@@ -42,30 +40,9 @@ class CountReport:
 
 
 def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
-    """Look at the values of a matrix.
+    """Look at the values of a matrix: an array, a SciPy sparse one, a data set on disk, or a lazy array of Dask.
 
-    Parameters
-    ----------
-    matrix
-        (cells, genes) array, SciPy sparse matrix or array, dataset on disk (``h5py.Dataset``, ``zarr.Array`` or one of
-        AnnData's sparse datasets), or a lazy array of Dask.
-    whole
-        Whether all of a matrix that is not in memory is read; otherwise blocks spread over it.
-
-    Returns
-    -------
-    How many values are negative, fractional or not finite, the first of them, and the cells without a molecule.
-
-    Raises
-    ------
-    TypeError
-        If it is none of these, or holds no numbers.
-
-    Examples
-    --------
-    >>> report = check_counts(np.array([[1.0, 0.5], [0.0, 0.0]]))
-    >>> report.n_fractional, report.first, report.empty_cells.tolist()
-    (1, (0, 1, 0.5), [1])
+    Of a matrix that is not in memory all is read if ``whole``, otherwise blocks spread over it.
     """
     report = CountReport()
     totals, looked_at = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[0], dtype=bool)
@@ -81,22 +58,7 @@ def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
 
 
 def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]:
-    """Cut a matrix in blocks along the direction in which it is stored.
-
-    Parameters
-    ----------
-    matrix, whole
-        (cells, genes), as for :func:`check_counts`.
-
-    Yields
-    ------
-    First row, first column, and the block, in memory.
-
-    Examples
-    --------
-    >>> [(row, column, block.shape) for row, column, block in blocks(np.zeros((3, 2)))]
-    [(0, 0, (3, 2))]
-    """
+    """First row, first column and values of blocks, cut along the direction in which a matrix is stored."""
     lazy = hasattr(matrix, "compute")
     in_memory = isinstance(matrix, np.ndarray) or sparse.issparse(matrix)
     if not (in_memory or lazy or isinstance(matrix, h5py.Dataset | zarr.Array | CSRDataset | CSCDataset)):
