@@ -21,7 +21,7 @@ from scdiffgen.data import (
     registered_conditions,
     write_conditions,
 )
-from scdiffgen.data._request import condition_columns
+from scdiffgen.data._registered import condition_columns
 
 EVERYTHING: dict[str, Any] = {
     "labels_key": "cell_type",

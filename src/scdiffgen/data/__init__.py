@@ -1,10 +1,7 @@
 """Registering cells: what scvi-tools' fields lack, and a user's conditions in the codes of the registered cells."""
 
-from scdiffgen.data._category_fields import CategoricalCovariatesField, StrictCategoricalObsField
 from scdiffgen.data._counts_field import CountsField
-from scdiffgen.data._extend import add_perturbations, add_texts, unseen_texts
 from scdiffgen.data._feature_vectors import feature_table, sparse_combinations
-from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._manager import Manager, MuDataManager, forget_copied_setup
 from scdiffgen.data._modality_counts import (
     ModalityCountsField,
@@ -15,27 +12,27 @@ from scdiffgen.data._modality_counts import (
     modality_names,
 )
 from scdiffgen.data._open_cells import open_cells
-from scdiffgen.data._registry import Registry, field_state, required_state
-from scdiffgen.data._request import (
+from scdiffgen.data._registered import (
+    add_perturbations,
+    add_texts,
     categories_of_condition,
     condition_specs,
     encode_conditions,
     registered_conditions,
     unseen_in_training,
+    unseen_texts,
     write_conditions,
 )
+from scdiffgen.data._registry import Registry, field_state, required_state
 from scdiffgen.data._setup_arguments import SetupArguments
 
 __all__ = [
-    "CategoricalCovariatesField",
     "CountsField",
-    "HierarchyField",
     "Manager",
     "ModalityCountsField",
     "MuDataManager",
     "Registry",
     "SetupArguments",
-    "StrictCategoricalObsField",
     "add_perturbations",
     "add_texts",
     "categories_of_condition",

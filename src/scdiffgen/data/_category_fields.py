@@ -32,7 +32,6 @@ class CategoricalCovariatesField(ColumnsField):
     argument = "categorical_covariate_keys"
 
     def read(self, cells: AnnData | MuData) -> list[pd.Series]:
-        """The columns, which hold no missing values."""
         columns = [obs_column(cells, key, self.argument) for key in self.columns]
         for column in columns:
             _raise_if_no_labels(column, self.argument)
@@ -43,20 +42,25 @@ class CategoricalCovariatesField(ColumnsField):
         return self.pack([categories_of(column, self.argument) for column in values])
 
     def code(self, values: list[pd.Series], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
-        """Positions among the categories."""
-        encoded = [
-            self._encode(column, categories, extend=extend)
-            for column, categories in zip(values, self.categories(state).values(), strict=True)
-        ]
-        return np.stack([codes for codes, _ in encoded], axis=1), self.pack([extended for _, extended in encoded])
+        codes, extended = [], []
+        for column, known in zip(values, self.categories(state).values(), strict=True):
+            positions, unseen = look_up(column, known)
+            if len(unseen) and not extend:
+                raise ValueError(
+                    f"`{self.argument}={column.name!r}`: {counted(len(unseen), 'unseen category', 'unseen categories')}"
+                    f" ({listed(unseen)}); the registered ones are {listed(known)}.{did_you_mean(unseen[0], known)} "
+                    "Leave these cells out, rename the category, or teach it to a trained model (`load_query_data`)."
+                )
+            # never numbers turned to text
+            dtype = known.dtype if not len(unseen) or known.dtype == unseen.dtype else np.dtype(object)
+            codes.append(positions)
+            extended.append(np.concatenate([known.astype(dtype), unseen.astype(dtype)]))
+        return np.stack(codes, axis=1), self.pack(extended)
 
     def pack(self, categories: Sequence[np.ndarray]) -> State:
         """The state as scvi-tools keeps it."""
-        return {
-            "field_keys": list(self.columns),
-            "mappings": list(categories),
-            "n_cats_per_key": [len(each) for each in categories],
-        }
+        counts = [len(each) for each in categories]
+        return {"field_keys": list(self.columns), "mappings": list(categories), "n_cats_per_key": counts}
 
     @classmethod
     def categories(cls, state: State) -> dict[str, np.ndarray]:
@@ -66,39 +70,32 @@ class CategoricalCovariatesField(ColumnsField):
         return {str(name): np.asarray(categories) for name, categories in zip(state["field_keys"], each, strict=True)}
 
     @classmethod
-    def rows(cls, state: State) -> Iterable[Sequence[str]]:  # type: ignore[override]
-        """Columns and categories."""
+    def rows(cls, state: State) -> Iterable[Sequence[str]]:
         for name, categories in cls.categories(state).items():
             for code, category in enumerate(categories):
                 yield f"adata.obs[{name!r}]" if code == 0 else "", str(category), str(code)
 
     @classmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
-        """A condition for each column."""
         n_features = state["features"].shape[1] if "features" in state else 0
+        counts = [(name, len(each)) for name, each in cls.categories(state).items()]
         return [
-            ConditionSpec(
-                name, "category", registry_key=key, column=column, n_categories=len(each), n_features=n_features
-            )
-            for column, (name, each) in enumerate(cls.categories(state).items())
+            ConditionSpec(name, "category", registry_key=key, column=column, n_categories=n, n_features=n_features)
+            for column, (name, n) in enumerate(counts)
         ]
 
     @classmethod
     def code_request(cls, table: pd.DataFrame, state: State) -> np.ndarray:
-        """Positions among the categories, and what is missing."""
-        columns = [(requested_column(table, name), categories) for name, categories in cls.categories(state).items()]
-        return np.stack([_encode_requested(column, categories) for column, categories in columns], axis=1)
-
-    def _encode(self, column: pd.Series, categories: np.ndarray, *, extend: bool) -> tuple[np.ndarray, np.ndarray]:
-        codes, unseen = look_up(column, categories)
-        if len(unseen) and not extend:
-            raise ValueError(
-                f"`{self.argument}={column.name!r}`: {counted(len(unseen), 'unseen category', 'unseen categories')} "
-                f"({listed(unseen)}); the registered ones are {listed(categories)}."
-                f"{did_you_mean(unseen[0], categories)} Leave these cells out, rename the category, or teach it to a "
-                "trained model (`load_query_data`)."
-            )
-        return codes, _appended(categories, unseen)
+        codes = []
+        for name, known in cls.categories(state).items():
+            positions, unseen = look_up(requested_column(table, name), known)
+            if len(unseen):
+                raise ValueError(
+                    f"Condition {name!r}: {listed(unseen)} was not registered; the registered categories are "
+                    f"{listed(known)}.{did_you_mean(unseen[0], known)}"
+                )
+            codes.append(positions)
+        return np.stack(codes, axis=1)
 
 
 class StrictCategoricalObsField(CategoricalCovariatesField):
@@ -112,7 +109,6 @@ class StrictCategoricalObsField(CategoricalCovariatesField):
         self.argument = argument
 
     def read(self, cells: AnnData | MuData) -> list[pd.Series]:
-        """The column."""
         if self.columns == [self.attr_key]:
             return [pd.Series(0, index=cells.obs_names, name=self.attr_key)]
         return super().read(cells)
@@ -123,16 +119,13 @@ class StrictCategoricalObsField(CategoricalCovariatesField):
 
     @classmethod
     def categories(cls, state: State) -> dict[str, np.ndarray]:
-        """The categories by the name of the column."""
         return {state["original_key"]: np.asarray(state["categorical_mapping"])}
 
     @classmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
-        """One condition, or none."""
         return [] if state["original_key"] == f"_scvi_{key}" else super().specs(key, state)
 
     def write(self, cells: AnnData | MuData, codes: np.ndarray) -> None:
-        """Keep the codes beside the cells."""
         cells.obs[self.attr_key] = codes[:, 0]
 
 
@@ -182,27 +175,10 @@ def look_up(column: pd.Series, categories: np.ndarray) -> tuple[np.ndarray, np.n
     return with_missing[values.cat.codes.to_numpy()].astype(np.int64), unseen
 
 
-def _encode_requested(column: pd.Series, categories: np.ndarray) -> np.ndarray:
-    codes, unseen = look_up(column, categories)
-    if len(unseen):
-        raise ValueError(
-            f"Condition {column.name!r}: {listed(unseen)} was not registered; the registered categories are "
-            f"{listed(categories)}.{did_you_mean(unseen[0], categories)}"
-        )
-    return codes
-
-
-def _appended(categories: np.ndarray, unseen: np.ndarray) -> np.ndarray:
-    if not len(unseen):
-        return categories
-    dtype = categories.dtype if categories.dtype == unseen.dtype else np.dtype(object)  # never numbers turned to text
-    return np.concatenate([categories.astype(dtype), unseen.astype(dtype)])
-
-
 def _raise_if_no_labels(column: pd.Series, argument: str) -> None:
     """Raise if entries are missing, or are containers, dates or intervals, which could not be requested afterwards."""
     way_out = "Give these cells a category of their own (for example 'unknown'), or leave them out."
-    raise_if_missing(column.isna().to_numpy(dtype=bool), column.index, f"`{argument}={column.name!r}`", way_out)
+    raise_if_missing([column], f"`{argument}={column.name!r}`", way_out)
     categorical = isinstance(column.dtype, pd.CategoricalDtype)
     entries = pd.Series(column.cat.categories) if categorical else column
     dates = entries.dtype.kind in "mM"

@@ -12,7 +12,7 @@ from anndata import AnnData
 from mudata import MuData
 
 from scdiffgen._messages import and_others, did_you_mean, listed
-from scdiffgen.conditions import Code, NumberTransform, PerturbationSyntax, Treatment
+from scdiffgen.conditions import Code, PerturbationSyntax, Treatment
 from scdiffgen.data._columns_field import State, entries_of, obs_column, raise_if_missing
 
 DOSE = "dose"  # also understood in a request where the registered column has another name
@@ -28,11 +28,8 @@ class Treatments(NamedTuple):
     def parts(self) -> pd.DataFrame:
         """Name and dose of each part of each distinct treatment, and how many cells have it."""
         n_cells = np.bincount(self.codes, minlength=len(self.distinct))
-        rows = [
-            (name, dose, n)
-            for treatment, n in zip(self.distinct, n_cells, strict=True)
-            for name, dose in (treatment or {}).items()
-        ]
+        pairs = zip(self.distinct, n_cells, strict=True)
+        rows = [(name, dose, n) for treatment, n in pairs for name, dose in (treatment or {}).items()]
         return pd.DataFrame(rows, columns=["name", "dose", "n_cells"])
 
     @property
@@ -44,11 +41,6 @@ class Treatments(NamedTuple):
     def n_slots(self) -> int:
         """Size of the largest combination."""
         return max((len(treatment) for treatment in self.distinct if treatment), default=0)
-
-    @property
-    def doses(self) -> np.ndarray:
-        """Doses of the parts of all cells."""
-        return np.repeat(self.parts["dose"].to_numpy(np.float64), self.parts["n_cells"])
 
     def dose_ranges(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Smallest and largest dose of each of some parts, NaN where there is none."""
@@ -72,25 +64,27 @@ def read_treatments(
 ) -> Treatments:
     """Read one column with entries such as ``"A+B"``, or several with a part each, where a missing entry is no part."""
     entries = [obs_column(cells, column, "perturbation_key") for column in columns]
-    missing = np.all([column.isna().to_numpy(dtype=bool) for column in entries], axis=0)
-    way_out = f"If they are controls, write {syntax.control[0]!r} there."
-    raise_if_missing(missing, entries[0].index, named(columns), way_out)
+    raise_if_missing(entries, named(columns), f"If they are controls, write {syntax.control[0]!r} there.")
     doses = [obs_column(cells, column, "dose_key") for column in dose_columns]
     rows = list(zip(*(entries_of(column) for column in [*entries, *doses]), strict=True))
     code_of_row: dict[tuple[object, ...], int] = {}
-    distinct: list[Treatment | None] = []
+    distinct: list[Treatment] = []
     codes = np.zeros(len(rows), dtype=np.int64)
     for cell, row in enumerate(rows):
         if row not in code_of_row:
             names, dose_entries = row[: len(columns)], row[len(columns) :]
             try:
-                distinct.append(_registered_treatment(names, dose_entries, syntax))
+                treatment = _treatment(names, dose_entries or [None] * len(names), syntax) or {}
+                without = [name for name, dose in treatment.items() if math.isnan(dose)]
+                if dose_columns and without:
+                    raise ValueError(f"{without[0]!r} has no dose; give one (0 is a dose), or leave out `dose_key`")
             except ValueError as error:
                 shown = " and ".join(map(repr, names))
                 at_dose = f" at dose {' and '.join(map(repr, dose_entries))}" if dose_entries else ""
                 where = f"in cell {cells.obs_names[cell]!r}{and_others(rows.count(row) - 1, 'cell')}"
                 raise ValueError(f"{named(columns)}: {shown}{at_dose} {where}: {error}.") from None
-            code_of_row[row] = len(distinct) - 1
+            code_of_row[row] = len(distinct)
+            distinct.append(treatment)
         codes[cell] = code_of_row[row]
     return Treatments(distinct, codes)
 
@@ -147,14 +141,6 @@ def named(columns: Sequence[str]) -> str:
     return f"`perturbation_key={(columns[0] if len(columns) == 1 else list(columns))!r}`"
 
 
-def _registered_treatment(names: Sequence[Any], doses: Sequence[Any], syntax: PerturbationSyntax) -> Treatment | None:
-    treatment = _treatment(names, doses or [None] * len(names), syntax)
-    without = [name for name, dose in (treatment or {}).items() if math.isnan(dose)]
-    if doses and without:
-        raise ValueError(f"{without[0]!r} has no dose; give one (0 is a dose), or leave out `dose_key`")
-    return treatment
-
-
 def _treatment(names: Sequence[Any], doses: Sequence[Any], syntax: PerturbationSyntax) -> Treatment | None:
     """The treatment of a row; None if it is missing."""
     given = [dose for dose in doses if dose is not None]
@@ -198,13 +184,11 @@ def _check_part(name: str, dose: float, ids: Mapping[str, int], state: State) ->
             f"{did_you_mean(name, ids)} {way_out}"
         )
     if state["dose_columns"] and math.isnan(dose):
-        raise ValueError(f"{name!r} has no dose. Give one in {DOSE!r}; {_registered_doses(name, ids[name], state)}.")
-
-
-def _registered_doses(name: str, code: int, state: State) -> str:
-    transform = NumberTransform(**state["dose_transform"])
-    unit = f" {transform.unit}" if transform.unit else ""
-    low, high = state["dose_min"][code], state["dose_max"][code]
-    if math.isnan(low):
-        low, high, name = np.nanmin(state["dose_min"]), np.nanmax(state["dose_max"]), "the perturbations"
-    return f"the registered doses of {name} are {low:g} to {high:g}{unit}"
+        unit = f" {state['dose_transform']['unit']}" if state["dose_transform"]["unit"] else ""
+        whose, low, high = name, state["dose_min"][ids[name]], state["dose_max"][ids[name]]
+        if math.isnan(low):
+            whose, low, high = "the perturbations", np.nanmin(state["dose_min"]), np.nanmax(state["dose_max"])
+        raise ValueError(
+            f"{name!r} has no dose. Give one in {DOSE!r}; "
+            f"the registered doses of {whose} are {low:g} to {high:g}{unit}."
+        )

@@ -54,9 +54,9 @@ class ColumnsField(BaseAnnDataField):
     def code(self, values: Any, state: State, *, extend: bool) -> tuple[np.ndarray, State]:
         """Codes ``(cells, columns)``, and the state with what was unseen appended if ``extend``, or else raise."""
 
-    @staticmethod
+    @classmethod
     @abstractmethod
-    def rows(state: State) -> Iterable[Sequence[str]]:
+    def rows(cls, state: State) -> Iterable[Sequence[str]]:
         """The state as rows below ``titles``."""
 
     @classmethod
@@ -120,7 +120,13 @@ class ColumnsField(BaseAnnDataField):
 def obs_column(cells: AnnData | MuData, key: str, argument: str) -> pd.Series:
     """The column of ``.obs`` that a user names by an argument."""
     if key not in cells.obs.columns:
-        _raise_if_of_modality(cells, key, argument)
+        modality, _, own = str(key).rpartition(":")
+        for name, part in getattr(cells, "mod", {}).items():
+            if modality in ("", name) and own in part.obs.columns:
+                raise KeyError(
+                    f"`{argument}={key!r}` is a column of the modality {name!r}, and not of `mdata.obs`. "
+                    f"Write `mdata.obs[{own!r}] = mdata[{name!r}].obs[{own!r}]` first."
+                )
         raise KeyError(f"`{argument}`: {unknown_name('column of `adata.obs`', key, list(cells.obs.columns))}")
     column = cells.obs[key]
     if isinstance(column, pd.DataFrame):
@@ -133,13 +139,14 @@ def requested_column(table: pd.DataFrame, name: str) -> pd.Series:
     return table[name] if name in table else pd.Series(np.nan, index=table.index, name=name)
 
 
-def raise_if_missing(missing: np.ndarray, cells: pd.Index, place: str, way_out: str) -> None:
-    """Raise if any of the cells has no value; ``place`` is the argument as the user wrote it."""
+def raise_if_missing(columns: Sequence[pd.Series], place: str, way_out: str) -> None:
+    """Raise if a cell has a value in none of the columns; ``place`` is the argument as the user wrote it."""
+    missing = np.all([column.isna().to_numpy(dtype=bool) for column in columns], axis=0)
     if missing.any():
-        n = int(missing.sum())
+        n, first = int(missing.sum()), columns[0].index[missing.argmax()]
         raise ValueError(
-            f"{place}: {counted(n, 'cell')} of {len(cells):,} {'has' if n == 1 else 'have'} no value "
-            f"(first: cell {cells[missing.argmax()]!r}). {way_out}"
+            f"{place}: {counted(n, 'cell')} of {len(missing):,} {'has' if n == 1 else 'have'} no value "
+            f"(first: cell {first!r}). {way_out}"
         )
 
 
@@ -167,15 +174,3 @@ def numbers(column: pd.Series, argument: str) -> np.ndarray:
                 f"{and_others(int(bad.sum()) - 1, 'cell')} is {fault}. Give finite numbers, or NaN where it is unknown."
             )
     return values
-
-
-def _raise_if_of_modality(cells: AnnData | MuData, key: str, argument: str) -> None:
-    modality, _, own = str(key).rpartition(":")
-    having = [
-        name for name, part in getattr(cells, "mod", {}).items() if modality in ("", name) and own in part.obs.columns
-    ]
-    if having:
-        raise KeyError(
-            f"`{argument}={key!r}` is a column of the modality {having[0]!r}, and not of `mdata.obs`. "
-            f"Write `mdata.obs[{own!r}] = mdata[{having[0]!r}].obs[{own!r}]` first."
-        )

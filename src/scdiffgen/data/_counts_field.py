@@ -14,7 +14,7 @@ from scvi import settings
 from scvi.data.fields import LayerField
 
 from scdiffgen._messages import counted, did_you_mean, listed
-from scdiffgen.data._counts import LARGEST_LIBRARY, CountReport, alike_indices, check_counts, has_mixed_indices
+from scdiffgen.data._counts import LARGEST_LIBRARY, CountReport, alike_indices, check_counts
 
 logger = logging.getLogger(__name__)
 
@@ -42,10 +42,7 @@ class CountsField(LayerField):
         self._may_be_empty = may_be_empty
 
     def validate_field(self, adata: AnnData) -> None:
-        """Raise if the data are no counts; change nothing.
-
-        Of a large matrix that is not in memory some blocks are looked at; :meth:`check_the_rest` reads all of it.
-        """
+        """Raise if the data are no counts, of which only some blocks are looked at if they are not in memory."""
         if self.attr_key is not None and self.attr_key not in adata.layers:
             layers = [name for name in adata.layers if name is not None]
             raise KeyError(
@@ -101,7 +98,7 @@ class CountsField(LayerField):
         if sparse.issparse(matrix) and not isinstance(matrix, sparse.csr_matrix):
             logger.info("%s is replaced by a CSR matrix with the same values.", self._place)
             self._replace(adata, sparse.csr_matrix(matrix))
-        elif sparse.issparse(matrix) and has_mixed_indices(matrix):
+        elif sparse.issparse(matrix) and alike_indices(matrix) is not matrix:
             self._replace(adata, alike_indices(matrix))
         elif isinstance(matrix, np.ndarray) and not matrix.flags["C_CONTIGUOUS"]:
             self._replace(adata, np.ascontiguousarray(matrix))

@@ -68,8 +68,7 @@ def features_of(names: Sequence[str], features: pd.DataFrame, key: str) -> np.nd
 def sparse_combinations(new: np.ndarray, known: np.ndarray) -> np.ndarray:
     """Coefficients ``(new, known)`` of few known vectors whose sum comes near each new one; all zero if none does.
 
-    Orthogonal matching pursuit: Pati, Rezaiifar & Krishnaprasad 1993, "Orthogonal matching pursuit: recursive function
-    approximation with applications to wavelet decomposition".
+    Orthogonal matching pursuit: Pati, Rezaiifar & Krishnaprasad 1993, Asilomar Conference on Signals.
     """
     new, known = np.asarray(new, dtype=np.float64), np.asarray(known, dtype=np.float64)
     lengths = np.linalg.norm(known, axis=1)
@@ -82,8 +81,7 @@ def sparse_combinations(new: np.ndarray, known: np.ndarray) -> np.ndarray:
         length = np.linalg.norm(vector)
         if not np.abs(atoms.T @ vector).max() > NEGLIGIBLE * length:
             continue
-        with warnings.catch_warnings():
-            # Given as soon as the sum is exact.
+        with warnings.catch_warnings():  # of which one is given as soon as the sum is exact
             warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
             found = orthogonal_mp(atoms, vector / length, n_nonzero_coefs=min(N_ATOMS, *atoms.shape))
         found[np.abs(found) < NEGLIGIBLE] = 0.0

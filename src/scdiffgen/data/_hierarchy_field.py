@@ -31,11 +31,9 @@ class HierarchyField(ColumnsField):
     argument = "hierarchy_keys"
 
     def read(self, cells: AnnData | MuData) -> list[Path]:
-        """The path of each cell."""
-        return paths_of([obs_column(cells, key, self.argument) for key in self.columns], self.argument)
+        return _paths([obs_column(cells, key, self.argument) for key in self.columns], self.argument)
 
     def fit(self, values: list[Path]) -> State:
-        """Columns, and nodes in the order of their ids."""
         return {"columns": list(self.columns), "nodes": nodes_of(values)}
 
     def code(self, values: list[Path], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
@@ -43,15 +41,14 @@ class HierarchyField(ColumnsField):
         nodes = _nodes(state)
         known = set(nodes)
         unseen = [node for node in nodes_of(values) if node not in known]
-        if unseen and not extend:
-            self._report(unseen, [node[0] for node in nodes if len(node) == 1])
         if extend:
             nodes += unseen
+        elif unseen:
+            self._report(unseen, [node[0] for node in nodes if len(node) == 1])
         return encode_paths(values, nodes, len(self.columns)), {**state, "nodes": nodes}
 
-    @staticmethod
-    def rows(state: State) -> Iterable[Sequence[str]]:
-        """Levels and nodes."""
+    @classmethod
+    def rows(cls, state: State) -> Iterable[Sequence[str]]:
         return [
             (f"adata.obs[{state['columns'][len(node) - 1]!r}]", " > ".join(map(str, node)), str(code))
             for code, node in enumerate(state["nodes"])
@@ -59,13 +56,11 @@ class HierarchyField(ColumnsField):
 
     @classmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
-        """One condition with a slot for each level."""
         n_nodes, n_levels = len(state["nodes"]), len(state["columns"])
         return [ConditionSpec(NAME, "hierarchy", registry_key=key, n_categories=n_nodes, n_slots=n_levels)]
 
     @classmethod
     def request_columns(cls, name: str, state: State) -> list[str]:
-        """The levels."""
         return list(state["columns"])
 
     @classmethod
@@ -98,25 +93,18 @@ class HierarchyField(ColumnsField):
         )
 
 
-def paths_of(levels: Sequence[pd.Series], argument: str) -> list[Path]:
+def _paths(levels: Sequence[pd.Series], argument: str) -> list[Path]:
     """The path of each cell from columns with the root first; missing entries at the lower end shorten it."""
     root = levels[0]
-    raise_if_missing(
-        root.isna().to_numpy(dtype=bool),
-        root.index,
-        f"`{argument}`, column {root.name!r}",
-        "Only levels below the root may be missing.",
-    )
+    raise_if_missing([root], f"`{argument}`, column {root.name!r}", "Only levels below the root may be missing.")
     paths = []
     for cell, entries in enumerate(zip(*(entries_of(level) for level in levels), strict=True)):
         depth = entries.index(None) if None in entries else len(entries)
-        if any(entry is not None for entry in entries[depth:]):
-            below = next(
-                level.name for level, entry in zip(levels[depth:], entries[depth:], strict=True) if entry is not None
-            )
+        below = [level.name for level, entry in zip(levels, entries, strict=True) if entry is not None][depth:]
+        if below:
             raise ValueError(
-                f"`{argument}`: cell {root.index[cell]!r} has a {below!r} but no {levels[depth].name!r} above it. Give "
-                "the levels from the root down without a gap."
+                f"`{argument}`: cell {root.index[cell]!r} has a {below[0]!r} but no {levels[depth].name!r} above it. "
+                "Give the levels from the root down without a gap."
             )
         paths.append(entries[:depth])
     return paths

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy, deepcopy
 from typing import Any
@@ -18,13 +18,15 @@ from scvi.data.fields import BaseAnnDataField
 from scdiffgen._messages import counted, did_you_mean, listed
 from scdiffgen.data._counts import blocks
 from scdiffgen.data._counts_field import CountsField
-from scdiffgen.data._modality_counts import counts_keys, modality_names, rows_in
+from scdiffgen.data._modality_counts import counts_keys, modality_names
 from scdiffgen.data._registry import Registry
 
 _TRANSFER_OPTIONS = ("allow_missing_labels", "extend_categories")
 _KEPT_BY_TRANSFER = ("model_name", "setup_method_name", "setup_args")
 _UUID = "_scvi_uuid"
 _PREFIX = "_scvi_"
+
+Snapshot = tuple[pd.DataFrame, dict[str, Any], dict[str | None, Any]]
 
 
 class Manager(AnnDataManager):
@@ -86,7 +88,17 @@ class MuDataManager(Manager):
         """Register all fields, or none of them if one raises or a cell has no molecule of any modality."""
         with unchanged_on_error(adata):
             super().register_fields(adata, source_registry, **transfer_kwargs)
-            self._raise_if_empty()
+            total = np.zeros(adata.n_obs)
+            for key in counts_keys(self):
+                for row, _, block in blocks(self.get_from_registry(key)):
+                    total[row : row + block.shape[0]] += np.asarray(block.sum(axis=1)).ravel()
+            empty = adata.obs_names[total == 0]
+            if len(empty):
+                raise ValueError(
+                    f"{counted(len(empty), 'cell')} without a molecule of any modality "
+                    f"({listed(modality_names(self))}): {listed(empty)}. Keep the others, "
+                    "`mdata = mdata[cells_with_molecules].copy()`."
+                )
 
     def get_from_registry(self, registry_key: str) -> Any:
         """What was registered, a row a cell: also where a modality has cells in another order, or lacks some."""
@@ -96,7 +108,7 @@ class MuDataManager(Manager):
         cells = self.adata.obs_names
         if modality not in self.adata.mod or not self.adata.mod[modality].n_obs:
             return sparse.csr_matrix((len(cells), counts_keys(self)[registry_key]), dtype=np.float32)
-        rows = rows_in(self.adata.mod[modality], cells)
+        rows = self.adata.mod[modality].obs_names.get_indexer(cells)  # -1 for a cell that lacks the modality
         counts = super().get_from_registry(registry_key)
         in_order = np.array_equal(rows, np.arange(counts.shape[0]))
         in_memory = isinstance(counts, np.ndarray | sparse.csr_matrix)
@@ -106,19 +118,6 @@ class MuDataManager(Manager):
                 "read them into memory, `mudata.read_h5mu(path)`."
             )
         return counts if in_order else _with_empty_rows(sparse.csr_matrix(counts), rows)
-
-    def _raise_if_empty(self) -> None:
-        """Raise if cells have no molecules."""
-        total = np.zeros(self.adata.n_obs)
-        for key in counts_keys(self):
-            for row, _, block in blocks(self.get_from_registry(key)):
-                total[row : row + block.shape[0]] += np.asarray(block.sum(axis=1)).ravel()
-        empty = self.adata.obs_names[total == 0]
-        if len(empty):
-            raise ValueError(
-                f"{counted(len(empty), 'cell')} without a molecule of any modality ({listed(modality_names(self))}): "
-                f"{listed(empty)}. Keep the others, `mdata = mdata[cells_with_molecules].copy()`."
-            )
 
 
 def forget_copied_setup(adata: AnnData | MuData, managers: Mapping[str, AnnDataManager]) -> None:
@@ -146,10 +145,14 @@ def unchanged_on_error(data: AnnData | MuData) -> Iterator[None]:
         raise
 
 
-def _snapshot(data: AnnData | MuData) -> tuple[pd.DataFrame, dict[str, Any], dict[str | None, Any]]:
+def _written(keys: Iterable[Any]) -> list[Any]:
+    return [key for key in keys if str(key).startswith(_PREFIX)]
+
+
+def _snapshot(data: AnnData | MuData) -> Snapshot:
     """What the fields may write: columns of `obs`, entries of `obsm`, and matrices, which are not copied."""
-    obs = data.obs[[column for column in data.obs.columns if str(column).startswith(_PREFIX)]].copy()
-    obsm = {key: data.obsm[key] for key in data.obsm.keys() if key.startswith(_PREFIX)}
+    obs = data.obs[_written(data.obs.columns)].copy()
+    obsm = {key: data.obsm[key] for key in _written(data.obsm.keys())}
     matrices: dict[str | None, Any] = {}
     if not isinstance(data, MuData):
         matrices = {key: matrix for key, matrix in data.layers.items() if key is not None}
@@ -158,16 +161,13 @@ def _snapshot(data: AnnData | MuData) -> tuple[pd.DataFrame, dict[str, Any], dic
     return obs, obsm, matrices
 
 
-def _restore(data: AnnData | MuData, kept: tuple[pd.DataFrame, dict[str, Any], dict[str | None, Any]]) -> None:
-    obs, obsm, matrices = kept
-    for column in [column for column in data.obs.columns if str(column).startswith(_PREFIX)]:
-        del data.obs[column]
-    for column in obs.columns:
-        data.obs[column] = obs[column]
-    for key in [key for key in data.obsm.keys() if key.startswith(_PREFIX)]:
-        del data.obsm[key]
-    for key, values in obsm.items():
-        data.obsm[key] = values
+def _restore(data: AnnData | MuData, kept: Snapshot) -> None:
+    *annotation, matrices = kept
+    for current, before in zip((data.obs, data.obsm), annotation, strict=True):
+        for key in _written(current.keys()):
+            del current[key]
+        for key in before:
+            current[key] = before[key]
     for layer, matrix in matrices.items():
         current = data.X if layer is None else data.layers[layer]
         if current is not matrix and layer is None:

@@ -7,8 +7,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from anndata import AnnData
 from mudata import MuData
 from scvi.data import AnnDataManager
 from scvi.data.fields import BaseMuDataWrapperClass
@@ -110,11 +108,6 @@ def check_modalities(
         twice = mdata.obs_names[mdata.obs_names.duplicated()].unique()
         raise ValueError(f"`mdata.obs_names` are not unique: {listed(twice)} occur more than once. Rename these cells.")
     return names
-
-
-def rows_in(modality: AnnData, cells: pd.Index) -> np.ndarray:
-    """Row ``(cells,)`` of each cell in a modality; -1 for a cell that lacks it."""
-    return modality.obs_names.get_indexer(cells)
 
 
 def _registry_keys(modalities: Sequence[str]) -> dict[str, str]:

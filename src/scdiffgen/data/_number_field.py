@@ -21,7 +21,6 @@ class ContinuousCovariatesField(ColumnsField):
     argument = "continuous_covariate_keys"
 
     def read(self, cells: AnnData | MuData) -> np.ndarray:
-        """Numbers ``(cells, columns)``."""
         columns = [obs_column(cells, key, self.argument) for key in self.columns]
         return np.stack([numbers(column, self.argument) for column in columns], axis=1)
 
@@ -35,7 +34,6 @@ class ContinuousCovariatesField(ColumnsField):
         return {"columns": list(self.columns), "means": means, "scales": scales}
 
     def code(self, values: np.ndarray, state: State, *, extend: bool) -> tuple[np.ndarray, State]:
-        """The numbers in single precision; transforms stay as they were fitted."""
         return values.astype(np.float32), state
 
     @staticmethod
@@ -48,8 +46,7 @@ class ContinuousCovariatesField(ColumnsField):
         return {name: NumberTransform("standardise", mean, scale) for name, mean, scale in fitted}
 
     @classmethod
-    def rows(cls, state: State) -> Iterable[Sequence[str]]:  # type: ignore[override]
-        """Columns and transforms."""
+    def rows(cls, state: State) -> Iterable[Sequence[str]]:
         return [
             (f"adata.obs[{name!r}]", each.kind, f"{each.mean:g}", f"{each.scale:g}")
             for name, each in cls.transforms(state).items()
@@ -57,7 +54,6 @@ class ContinuousCovariatesField(ColumnsField):
 
     @classmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
-        """A condition for each column."""
         return [
             ConditionSpec(name, "number", registry_key=key, column=column, has_values=True, transform=transform)
             for column, (name, transform) in enumerate(cls.transforms(state).items())
@@ -65,6 +61,5 @@ class ContinuousCovariatesField(ColumnsField):
 
     @classmethod
     def code_request(cls, table: pd.DataFrame, state: State) -> np.ndarray:
-        """Numbers ``(rows, columns)``."""
         columns = [numbers(requested_column(table, name), "conditions") for name in state["columns"]]
         return np.stack(columns, axis=1).astype(np.float32)

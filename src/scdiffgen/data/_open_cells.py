@@ -70,8 +70,15 @@ def open_cells(
     uns = ad.io.read_elem(opened[0]["uns"]) if "uns" in opened[0] else {}
     if len(files) == 1:
         return AnnData(X=matrices[0], obs=cells[0], var=genes[0], uns=uns)
-    for path, own in zip(files[1:], genes[1:], strict=True):
-        _raise_if_genes_differ(genes[0].index, own.index, files[0], path)
+    first = genes[0].index
+    for path, own in zip(files, genes, strict=True):
+        if not first.equals(own.index):
+            lacking = first.difference(own.index)
+            how = f"{path} lacks {listed(lacking)}" if len(lacking) else "their order, or further genes"
+            raise ValueError(
+                f"`paths`: the genes of {files[0]} and {path} differ: {how}. Write files with the same genes in the "
+                "same order, such as by `anndata.read_h5ad(path)[:, genes].write_h5ad(...)`."
+            )
     return AnnData(X=StackedRows(matrices), obs=_joined(cells, files), var=genes[0], uns=uns)
 
 
@@ -92,17 +99,6 @@ def _matrix(file: Any, path: Path, layer: str | None) -> Any:
         raise ValueError(f"`paths`: {path} has no X. Name the layer that holds the counts, `layer=`.")
     stored = file["X"] if layer is None else file["layers"][layer]
     return stored if isinstance(stored, h5py.Dataset | zarr.Array) else ad.io.sparse_dataset(stored)
-
-
-def _raise_if_genes_differ(first: pd.Index, other: pd.Index, one: Any, two: Any) -> None:
-    if first.equals(other):
-        return
-    lacking = first.difference(other)
-    how = f"{two} lacks {listed(lacking)}" if len(lacking) else "their order, or further genes"
-    raise ValueError(
-        f"`paths`: the genes of {one} and {two} differ: {how}. Write files with the same genes in the same "
-        "order, such as by `anndata.read_h5ad(path)[:, genes].write_h5ad(...)`."
-    )
 
 
 def _joined(cells: Sequence[pd.DataFrame], files: Sequence[Any]) -> pd.DataFrame:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict
-from typing import Any, NamedTuple
+from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,18 +27,13 @@ from scdiffgen.data._cell_treatments import (
     written_as_registered,
 )
 from scdiffgen.data._columns_field import ColumnsField, State
-from scdiffgen.data._components import component_of_name, components_of_columns, components_of_names
 from scdiffgen.data._feature_vectors import features_of, read_features
 
 NAME = "perturbation"  # of the condition if its parts stand in several columns
 
 
-class PerturbedCells(NamedTuple):
-    """What was done to the cells, the names that each column holds, and where feature vectors may be."""
-
-    treatments: Treatments
-    by_column: list[set[str]]
-    uns: Mapping[str, Any]
+PerturbedCells = tuple[Treatments, list[set[str]], Mapping[str, Any]]
+"""What was done to the cells, the names that each column holds, and where feature vectors may be."""
 
 
 class PerturbationField(ColumnsField):
@@ -54,8 +51,8 @@ class PerturbationField(ColumnsField):
         registry_key: str,
         columns: Sequence[str],
         syntax: PerturbationSyntax,
-        *,
         dose_columns: Sequence[str] = (),
+        *,
         dose_unit: str | None = None,
         features_key: str | None = None,
     ) -> None:
@@ -66,11 +63,10 @@ class PerturbationField(ColumnsField):
         self.features_key = features_key
 
     def read(self, cells: AnnData | MuData) -> PerturbedCells:
-        """Perturbations and doses."""
         treatments = read_treatments(cells, self.columns, self.dose_columns, self.syntax)
         several = len(self.columns) > 1
         by_column = names_by_column(cells, self.columns, self.syntax) if several else [set(treatments.names)]
-        return PerturbedCells(treatments, by_column, cells.uns)
+        return treatments, by_column, cells.uns
 
     def fit(self, values: PerturbedCells) -> State:
         """Names in the order of their ids, their doses, components and features, and how they are written."""
@@ -80,7 +76,8 @@ class PerturbationField(ColumnsField):
         column_components = components_of_columns(by_column)
         known = component_of_name(by_column, column_components)
         dose_min, dose_max = treatments.dose_ranges(names)
-        transform = NumberTransform.fit(treatments.doses, "log1p", self.dose_unit) if self.dose_columns else None
+        doses = np.repeat(treatments.parts["dose"].to_numpy(np.float64), treatments.parts["n_cells"])
+        transform = NumberTransform.fit(doses, "log1p", self.dose_unit) if self.dose_columns else None
         return {
             "columns": self.columns,
             "dose_columns": self.dose_columns,
@@ -97,9 +94,8 @@ class PerturbationField(ColumnsField):
         }
 
     def code(self, values: PerturbedCells, state: State, *, extend: bool) -> tuple[np.ndarray, State]:
-        """Ids and doses."""
-        known = set(state["names"])
-        unseen = [name for name in values.treatments.names if name not in known]
+        treatments, known = values[0], set(state["names"])
+        unseen = [name for name in treatments.names if name not in known]
         if unseen and not extend:
             raise ValueError(
                 f"{named(self.columns)}: {counted(len(unseen), 'unseen perturbation')} ({listed(unseen)}); the "
@@ -108,12 +104,11 @@ class PerturbationField(ColumnsField):
             )
         if unseen:
             state = self._extended(values, state, unseen)
-        n_slots = max(state["n_slots"], values.treatments.n_slots)
-        return values.treatments.coded(state["names"], n_slots), {**state, "n_slots": n_slots}
+        n_slots = max(state["n_slots"], treatments.n_slots)
+        return treatments.coded(state["names"], n_slots), {**state, "n_slots": n_slots}
 
-    @staticmethod
-    def rows(state: State) -> Iterable[Sequence[str]]:
-        """Names and ranges of doses."""
+    @classmethod
+    def rows(cls, state: State) -> Iterable[Sequence[str]]:
         source = ", ".join(f"adata.obs[{column!r}]" for column in state["columns"])
         ranges = zip(state["names"], state["dose_min"], state["dose_max"], strict=True)
         for code, (name, low, high) in enumerate(ranges):
@@ -122,7 +117,6 @@ class PerturbationField(ColumnsField):
 
     @classmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
-        """One condition."""
         return [
             ConditionSpec(
                 name=_name(state),
@@ -140,19 +134,16 @@ class PerturbationField(ColumnsField):
 
     @classmethod
     def request_columns(cls, name: str, state: State) -> list[str]:
-        """Columns of perturbations and of doses."""
         doses = [*state["dose_columns"], DOSE] if state["dose_columns"] else []
         return list(dict.fromkeys([name, *state["columns"], *doses]))
 
     @classmethod
     def code_request(cls, table: pd.DataFrame, state: State) -> np.ndarray:
-        """Ids and doses, in as many slots as registered or as the largest combination needs."""
         treatments = requested_treatments(table, _name(state), state)
         return treatments.coded(state["names"], max(state["n_slots"], treatments.n_slots))
 
     @classmethod
     def as_registered(cls, table: pd.DataFrame, state: State) -> pd.DataFrame:
-        """The table with doses in the registered column."""
         return written_as_registered(table, _name(state), state)
 
     def _names_and_features(self, names: Sequence[str], uns: Mapping[str, Any]) -> tuple[list[str], np.ndarray | None]:
@@ -165,15 +156,14 @@ class PerturbationField(ColumnsField):
         return every, features_of(every, table, self.features_key)
 
     def _extended(self, values: PerturbedCells, state: State, unseen: Sequence[str]) -> State:
-        components = component_of_name(values.by_column, state["column_components"])
+        treatments, by_column, uns = values
+        of_name = component_of_name(by_column, state["column_components"])
+        components = {name: of_name[name] for name in unseen}
         vectors = None
         if self.features_key is not None:
-            vectors = features_of(unseen, read_features(values.uns, self.features_key, self.syntax), self.features_key)
+            vectors = features_of(unseen, read_features(uns, self.features_key, self.syntax), self.features_key)
         place = f"`perturbation_features_key={self.features_key!r}`"
-        extended = extended_perturbations(state, unseen, vectors, place, {name: components[name] for name in unseen})
-        for bound, doses in zip(("dose_min", "dose_max"), values.treatments.dose_ranges(unseen), strict=True):
-            extended[bound][-len(unseen) :] = doses
-        return extended
+        return extended_perturbations(state, unseen, vectors, place, components, treatments.dose_ranges(unseen))
 
     def _check_controls(self, treatments: Treatments) -> None:
         if not treatments.names:
@@ -196,10 +186,11 @@ def extended_perturbations(
     vectors: np.ndarray | None,
     place: str,
     components: Mapping[str, int] | None = None,
-) -> dict[str, Any]:
-    """Append perturbations to a state; ids of the known ones stay, and doses of the new ones are unknown.
+    dose_ranges: tuple[np.ndarray, np.ndarray] | None = None,
+) -> State:
+    """Append perturbations to a state, in which ids of the known ones stay; ``place`` says where vectors were given.
 
-    Where a component is unknown, it is that of the nearest feature vector; ``place`` says where these were given.
+    Where a component is unknown, it is that of the nearest feature vector.
     """
     features = state["features"]
     if vectors is not None:
@@ -211,15 +202,42 @@ def extended_perturbations(
         features = np.concatenate([features, vectors])
     every = [*state["names"], *names]
     known = {**dict(zip(state["names"], state["components"], strict=True)), **(components or {})}
-    unknown = np.full(len(names), np.nan)
+    lowest, highest = dose_ranges or [np.full(len(names), np.nan)] * 2
     return {
         **state,
         "names": np.array(every, dtype=object),
         "features": features,
         "components": components_of_names(every, known, features),
-        "dose_min": np.concatenate([state["dose_min"], unknown]),
-        "dose_max": np.concatenate([state["dose_max"], unknown]),
+        "dose_min": np.concatenate([state["dose_min"], lowest]),
+        "dose_max": np.concatenate([state["dose_max"], highest]),
     }
+
+
+def components_of_columns(names: Sequence[AbstractSet[str]]) -> list[int]:
+    """The component of each column by the names in it: ``drug_1`` and ``drug_2`` are one if they share a name."""
+    components = list(range(len(names)))
+    for one, other in combinations(range(len(names)), 2):
+        if names[one] & names[other]:
+            kept, merged = sorted((components[one], components[other]))
+            components = [kept if component == merged else component for component in components]
+    return [sorted(set(components)).index(component) for component in components]
+
+
+def component_of_name(columns: Sequence[AbstractSet[str]], components: Sequence[int]) -> dict[str, int]:
+    """The component of each perturbation; of one in columns of several components, that of the first."""
+    last_first = reversed(list(zip(columns, components, strict=True)))
+    return {name: component for names, component in last_first for name in names}
+
+
+def components_of_names(names: Sequence[str], known: Mapping[str, int], vectors: np.ndarray | None) -> np.ndarray:
+    """The component ``(names,)`` int64 of each perturbation; of one that no column has, that of the nearest vector."""
+    components = np.array([known.get(name, -1) for name in names], dtype=np.int64)
+    has_one = np.flatnonzero(components >= 0)
+    for row in np.flatnonzero(components < 0):
+        assert vectors is not None  # a name comes from a column, or with a vector
+        nearest = np.square(vectors[has_one] - vectors[row]).sum(axis=1).argmin()
+        components[row] = components[has_one[nearest]]
+    return components
 
 
 def _name(state: State) -> str:

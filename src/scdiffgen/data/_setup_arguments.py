@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scvi.data.fields import BaseAnnDataField
@@ -39,25 +39,30 @@ class SetupArguments:
 
     def fields(self) -> list[BaseAnnDataField]:
         """The fields of the counts and of the conditions."""
-        _check_name(self.layer, "layer")
-        return [CountsField(REGISTRY_KEYS.X, self.layer), *self.condition_fields()]
+        conditions = self.condition_fields()
+        return [CountsField(REGISTRY_KEYS.X, self.layer), *conditions]
 
     def condition_fields(self) -> list[BaseAnnDataField]:
         """The fields of the conditions: labels and batch always (one category where no column is named)."""
         labels, batch, text = self.labels_key, self.batch_key, self.text_key
-        for argument, name in (("labels_key", labels), ("batch_key", batch), ("text_key", text)):
-            _check_name(name, argument)
-        hierarchy = _column_list(self.hierarchy_keys, "hierarchy_keys")
-        categorical = _column_list(self.categorical_covariate_keys, "categorical_covariate_keys")
-        continuous = _column_list(self.continuous_covariate_keys, "continuous_covariate_keys")
-        perturbation = _one_or_more(self.perturbation_key, "perturbation_key")
-        doses = _one_or_more(self.dose_key, "dose_key")
+        for argument in ("layer", "labels_key", "batch_key", "text_key"):
+            name = getattr(self, argument)
+            if name is not None and not isinstance(name, str):
+                raise TypeError(f"`{argument}` is {name!r}: pass one name, as text.")
+        hierarchy = _names(self.hierarchy_keys, "hierarchy_keys")
+        categorical = _names(self.categorical_covariate_keys, "categorical_covariate_keys")
+        continuous = _names(self.continuous_covariate_keys, "continuous_covariate_keys")
+        perturbation = _names(self.perturbation_key, "perturbation_key", may_be_one=True)
+        doses = _names(self.dose_key, "dose_key", may_be_one=True)
         self._raise_if_incomplete(perturbation, doses)
         single = [key for key in (labels, batch, text) if key is not None]
-        _raise_if_repeated(
-            [*single, *hierarchy, *categorical, *continuous, *perturbation, *doses],
-            reserved=_reserved_names(hierarchy, perturbation, doses),
-        )
+        reserved = {
+            N_CELLS: True,
+            "hierarchy": bool(hierarchy),
+            "perturbation": len(perturbation) > 1,
+            DOSE: bool(doses) and DOSE not in doses,
+        }
+        _raise_if_repeated([*single, *hierarchy, *categorical, *continuous, *perturbation, *doses], reserved)
         fields: list[BaseAnnDataField] = [
             StrictCategoricalObsField(REGISTRY_KEYS.LABELS, labels, argument="labels_key"),
             StrictCategoricalObsField(REGISTRY_KEYS.BATCH, batch, argument="batch_key"),
@@ -71,55 +76,32 @@ class SetupArguments:
         if text is not None:
             fields.append(TextField(REGISTRY_KEYS.TEXT, text, argument="text_key"))
         if perturbation:
-            fields.append(self._perturbation_field(perturbation, doses))
+            syntax = PerturbationSyntax(tuple(_names(self.control, "control", may_be_one=True)), self.perturbation_sep)
+            how = {"dose_unit": self.dose_unit, "features_key": self.perturbation_features_key}
+            fields.append(PerturbationField(REGISTRY_KEYS.PERTURBATION, perturbation, syntax, doses, **how))
         return fields
 
-    def _perturbation_field(self, columns: list[str], dose_columns: list[str]) -> PerturbationField:
-        return PerturbationField(
-            REGISTRY_KEYS.PERTURBATION,
-            columns,
-            PerturbationSyntax(tuple(_one_or_more(self.control, "control")), self.perturbation_sep),
-            dose_columns=dose_columns,
-            dose_unit=self.dose_unit,
-            features_key=self.perturbation_features_key,
-        )
-
     def _raise_if_incomplete(self, perturbation: list[str], doses: list[str]) -> None:
-        if not perturbation:
-            for argument, value in (
-                ("dose_key", doses),
-                ("perturbation_features_key", self.perturbation_features_key),
-            ):
-                if value:
-                    raise ValueError(f"`{argument}={value!r}` needs `perturbation_key`, the column of what was done.")
+        features_key = self.perturbation_features_key
+        for argument, value in (("dose_key", doses), ("perturbation_features_key", features_key)):
+            if value and not perturbation:
+                raise ValueError(f"`{argument}={value!r}` needs `perturbation_key`, the column of what was done.")
         if self.dose_unit is not None and not doses:
             raise ValueError(f"`dose_unit={self.dose_unit!r}` needs `dose_key`, the column of doses.")
         if doses and len(doses) != len(perturbation):
+            n_columns = counted(len(doses), "column")
             raise ValueError(
-                f"`dose_key` names {counted(len(doses), 'column')} ({listed(doses)}), `perturbation_key` "
-                f"{len(perturbation)} ({listed(perturbation)}). Name a column of doses for each column of "
-                "perturbations."
+                f"`dose_key` names {n_columns} ({listed(doses)}), `perturbation_key` {len(perturbation)} "
+                f"({listed(perturbation)}). Name a column of doses for each column of perturbations."
             )
 
 
-def _check_name(name: str | None, argument: str) -> None:
-    if name is not None and not isinstance(name, str):
-        raise TypeError(f"`{argument}` is {name!r}: pass one name, as text.")
-
-
-def _column_list(keys: Sequence[str] | None, argument: str) -> list[str]:
-    if isinstance(keys, str):
+def _names(keys: str | Sequence[str] | None, argument: str, *, may_be_one: bool = False) -> list[str]:
+    """Names of columns or controls, of which there may be none; a text is one name where the argument takes one."""
+    if isinstance(keys, str) and not may_be_one:
         raise TypeError(f"`{argument}={keys!r}` must be a list of columns: write `{argument}=[{keys!r}]`.")
-    return _names(keys, argument)
-
-
-def _one_or_more(keys: str | Sequence[str] | None, argument: str) -> list[str]:
-    return [keys] if isinstance(keys, str) else _names(keys, argument)
-
-
-def _names(keys: Sequence[str] | None, argument: str) -> list[str]:
-    if keys is None:
-        return []
+    if keys is None or isinstance(keys, str):
+        return [] if keys is None else [keys]
     names = list(keys) if isinstance(keys, Iterable) else [keys]
     for name in names:
         if not isinstance(name, str):
@@ -127,21 +109,12 @@ def _names(keys: Sequence[str] | None, argument: str) -> list[str]:
     return names
 
 
-def _reserved_names(hierarchy: list[str], perturbation: list[str], doses: list[str]) -> list[str]:
-    """What a user's table calls other things than one column of ``.obs``."""
-    reserved = {
-        N_CELLS: True,
-        "hierarchy": bool(hierarchy),
-        "perturbation": len(perturbation) > 1,
-        DOSE: bool(doses) and DOSE not in doses,
-    }
-    return [name for name, is_reserved in reserved.items() if is_reserved]
-
-
-def _raise_if_repeated(columns: list[str], reserved: list[str]) -> None:
-    repeated = [column for column, n in Counter([*columns, *reserved]).items() if n > 1]
+def _raise_if_repeated(columns: list[str], reserved: Mapping[str, bool]) -> None:
+    """Raise if a name stands for two things; those ``reserved`` are no column's name in a user's table."""
+    others = [name for name, is_reserved in reserved.items() if is_reserved]
+    repeated = [name for name, n in Counter([*columns, *others]).items() if n > 1]
     if repeated:
         raise ValueError(
             f"{listed(repeated)} would stand for more than one condition. Name each column once, and rename columns "
-            f"that are called {listed(reserved)}."
+            f"that are called {listed(others)}."
         )

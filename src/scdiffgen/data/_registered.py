@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from scvi.data import AnnDataManager
 
-from scdiffgen._messages import unknown_name
+from scdiffgen._messages import listed, unknown_name
 from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen._text import embed_texts
 from scdiffgen.conditions import N_CELLS, Code, Condition, Conditions, ConditionSpec, conditions_from_batch
 from scdiffgen.data._category_fields import CategoricalCovariatesField, StrictCategoricalObsField, TextField
+from scdiffgen.data._cell_treatments import syntax_of
 from scdiffgen.data._columns_field import ColumnsField
+from scdiffgen.data._feature_vectors import feature_table
 from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._number_field import ContinuousCovariatesField
-from scdiffgen.data._perturbation_field import PerturbationField
-from scdiffgen.data._registry import Registry, field_state, required_state
+from scdiffgen.data._perturbation_field import PerturbationField, extended_perturbations
+from scdiffgen.data._registry import Registry, field_state, required_state, with_state
 
 FIELDS: dict[str, type[ColumnsField]] = {
     REGISTRY_KEYS.LABELS: StrictCategoricalObsField,
@@ -98,7 +101,11 @@ def unseen_in_training(
     compared = [spec for spec in specs if not spec.is_number]
     if not compared:
         return Unseen({}, np.zeros(requested.n_cells, dtype=bool))
-    codes = [_same_width(_codes(requested[spec.name], spec), _codes(trained[spec.name], spec)) for spec in compared]
+    codes = []
+    for spec in compared:
+        both = requested[spec.name], trained[spec.name]
+        n_slots = max(condition.ids.shape[1] for condition in both)
+        codes.append([_codes(condition, spec, n_slots) for condition in both])
     parts = {
         spec.name: np.asarray(np.isin(target, [*np.unique(known), *Code], invert=True).any(axis=1))
         for spec, (target, known) in zip(compared, codes, strict=True)
@@ -108,6 +115,42 @@ def unseen_in_training(
     rows = np.hstack([target for target, _ in codes])
     left_open = (rows == Code.MISSING) | (prefix & (rows == Code.ABSENT))
     return Unseen(parts, _are_new(rows, left_open, np.unique(np.hstack([known for _, known in codes]), axis=0)))
+
+
+def add_perturbations(registry: Registry, vectors: Mapping[str, Any] | pd.DataFrame) -> Registry:
+    """A registry with further perturbations, by their feature vectors."""
+    state = field_state(registry, REGISTRY_KEYS.PERTURBATION)
+    if state is None or state["features"] is None:
+        raise ValueError(
+            "No feature vectors of perturbations are registered: pass `perturbation_key` and "
+            "`perturbation_features_key` to `setup_anndata`."
+        )
+    table = feature_table(vectors, "`vectors`", syntax_of(state))
+    known = [name for name in table.index if name in set(state["names"])]
+    if known:
+        raise ValueError(f"`vectors`: {listed(known)} are registered already. Leave them out.")
+    extended = extended_perturbations(state, list(table.index), table.to_numpy(dtype=np.float32), "`vectors`")
+    return with_state(registry, REGISTRY_KEYS.PERTURBATION, extended, len(extended["names"]))
+
+
+def add_texts(registry: Registry, texts: Sequence[str]) -> Registry:
+    """A registry with further descriptions, which are embedded."""
+    state = field_state(registry, REGISTRY_KEYS.TEXT)
+    if state is None:
+        raise ValueError("No descriptions are registered: pass `text_key` to `setup_anndata`.")
+    categories = np.array([*state["categorical_mapping"], *texts], dtype=object)
+    features = np.concatenate([state["features"], embed_texts(texts)])
+    extended = {**state, "categorical_mapping": categories, "features": features}
+    return with_state(registry, REGISTRY_KEYS.TEXT, extended, len(categories))
+
+
+def unseen_texts(registry: Registry, table: pd.DataFrame) -> list[str]:
+    """Descriptions in a user's table that are not registered, each once; none if no descriptions are registered."""
+    state = field_state(registry, REGISTRY_KEYS.TEXT)
+    if state is None or state.get("original_key") not in table:
+        return []
+    requested = dict.fromkeys(entry for entry in table[state["original_key"]] if isinstance(entry, str))
+    return [text for text in requested if text not in set(state["categorical_mapping"])]
 
 
 def _keys(specs: Sequence[ConditionSpec]) -> list[str]:
@@ -125,18 +168,8 @@ def _are_new(rows: np.ndarray, left_open: np.ndarray, known_rows: np.ndarray) ->
     return are_new
 
 
-def _codes(condition: Condition[np.ndarray], spec: ConditionSpec) -> np.ndarray:
-    """Codes of the parts ``(rows, slots)``, in descending order but on a path."""
-    codes = Conditions({spec.name: condition}, len(condition.given)).codes([spec])
+def _codes(condition: Condition[np.ndarray], spec: ConditionSpec, n_slots: int) -> np.ndarray:
+    """Codes of the parts ``(rows, n_slots)``, in descending order but on a path."""
+    widened = Conditions({spec.name: condition.widened(n_slots)}, len(condition.given))
+    codes = widened.codes([spec])
     return codes if spec.is_path else -np.sort(-codes, axis=1)
-
-
-def _same_width(requested: np.ndarray, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Give two sets of rows the same number of slots."""
-    width = max(requested.shape[1], known.shape[1])
-    return _widened(requested, width), _widened(known, width)
-
-
-def _widened(codes: np.ndarray, width: int) -> np.ndarray:
-    fill = np.where(codes[:, :1] == Code.MISSING, Code.MISSING, Code.ABSENT)
-    return np.hstack([codes, np.repeat(fill, width - codes.shape[1], axis=1)])
