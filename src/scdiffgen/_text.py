@@ -17,36 +17,10 @@ _vectors: dict[str, np.ndarray] = {}
 
 
 def embed_texts(texts: Iterable[str]) -> np.ndarray:
-    """Embed descriptions with the sentence encoder all-MiniLM-L6-v2.
+    """Vectors ``(texts, 384)`` float32 of length one by all-MiniLM-L6-v2, which reads about 250 words of each.
 
-    Nothing is downloaded: the encoder is a Python package. Each distinct text is encoded once in a process.
-
-    Parameters
-    ----------
-    texts
-        Descriptions, of about 250 words at most; what goes beyond is not read.
-
-    Returns
-    -------
-    (texts, 384) float32, each row of length one; texts of similar meaning have a large inner product.
-
-    Raises
-    ------
-    ImportError
-        If the encoder is not installed.
-    TypeError
-        If a description is not a string.
-
-    References
-    ----------
-    Reimers & Gurevych 2019, "Sentence-BERT: sentence embeddings using Siamese BERT-networks"; Wang et al. 2020,
-    "MiniLM: deep self-attention distillation for task-agnostic compression of pre-trained transformers".
-
-    Examples
-    --------
-    >>> vectors = embed_texts(["a naive T cell", "a hepatocyte"])  # doctest: +SKIP
-    >>> vectors.shape  # doctest: +SKIP
-    (2, 384)
+    Nothing is downloaded: the encoder is a Python package. Each distinct text is encoded once in a process. Reimers &
+    Gurevych 2019, "Sentence-BERT"; Wang et al. 2020, "MiniLM".
     """
     texts = list(texts)
     for row, text in enumerate(texts):
