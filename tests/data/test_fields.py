@@ -40,7 +40,7 @@ def test_conditions_come_in_one_order(cells: ad.AnnData, register: Callable[...,
     assert condition_specs(register(cells, **EVERYTHING).registry) == specs
 
 
-def test_nothing_asked_for_is_no_condition(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
+def test_nothing_requested_is_no_condition(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     manager = register(cells)
     assert condition_specs(manager) == []
     assert set(manager.data_registry) == {"X", "labels", "batch"}
