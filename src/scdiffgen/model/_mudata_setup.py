@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data import (
     MuDataManager,
+    SetupArguments,
     check_modalities,
-    fields_for,
     forget_copied_setup,
     modality_fields,
 )
@@ -82,23 +81,11 @@ class MuDataSetup(ModelBase):
         setup_method_args = cls._get_setup_method_args(**locals())
         check_mudata(mdata, may_be_view=False)
         names = check_modalities(mdata, modalities, layers, transfer=kwargs.get("source_registry") is not None)
-        setup_method_args["setup_args"] |= {"modalities": names, "layers": dict(layers or {})}
+        setup_args = setup_method_args["setup_args"]
+        setup_args |= {"modalities": names, "layers": dict(layers or {})}
         forget_copied_setup(mdata, cls._setup_adata_manager_store)
-        fields = fields_for(
-            labels_key=labels_key,
-            batch_key=batch_key,
-            perturbation_key=perturbation_key,
-            control=control,
-            perturbation_sep=perturbation_sep,
-            dose_key=dose_key,
-            dose_unit=dose_unit,
-            hierarchy_keys=hierarchy_keys,
-            categorical_covariate_keys=categorical_covariate_keys,
-            continuous_covariate_keys=continuous_covariate_keys,
-            text_key=text_key,
-            perturbation_features_key=perturbation_features_key,
-        )
-        conditions = [field for field in fields if field.registry_key != REGISTRY_KEYS.X]
+        of_conditions = {key: value for key, value in setup_args.items() if key not in ("modalities", "layers")}
+        conditions = SetupArguments(**of_conditions).condition_fields()
         manager = MuDataManager([*modality_fields(names, layers or {}), *conditions], setup_method_args)
         manager.register_fields(mdata, **kwargs)
         cls.register_manager(manager)

@@ -15,9 +15,9 @@ from scdiffgen.data import (
     CountsField,
     Manager,
     ModalityCountsField,
+    SetupArguments,
     condition_specs,
     counts_keys,
-    fields_for,
     forget_copied_setup,
     required_state,
 )
@@ -249,21 +249,7 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         setup_method_args = cls._get_setup_method_args(**locals())
         check_cells(adata, may_be_view=False)
         forget_copied_setup(adata, cls._setup_adata_manager_store)
-        fields = fields_for(
-            layer=layer,
-            labels_key=labels_key,
-            batch_key=batch_key,
-            perturbation_key=perturbation_key,
-            control=control,
-            perturbation_sep=perturbation_sep,
-            dose_key=dose_key,
-            dose_unit=dose_unit,
-            hierarchy_keys=hierarchy_keys,
-            categorical_covariate_keys=categorical_covariate_keys,
-            continuous_covariate_keys=continuous_covariate_keys,
-            text_key=text_key,
-            perturbation_features_key=perturbation_features_key,
-        )
+        fields = SetupArguments(**setup_method_args["setup_args"]).fields()
         manager = Manager(fields=fields, setup_method_args=setup_method_args)
         manager.register_fields(adata, **kwargs)
         cls.register_manager(manager)

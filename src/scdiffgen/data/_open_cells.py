@@ -14,9 +14,10 @@ import numpy as np
 import pandas as pd
 import zarr
 from anndata import AnnData
+from anndata.abc import CSRDataset
+from scipy import sparse
 
 from scdiffgen._messages import did_you_mean, listed
-from scdiffgen.data._stacked_rows import StackedRows
 
 FILE_COLUMN = "file"
 
@@ -69,8 +70,15 @@ def open_cells(
     uns = ad.io.read_elem(opened[0]["uns"]) if "uns" in opened[0] else {}
     if len(files) == 1:
         return AnnData(X=matrices[0], obs=cells[0], var=genes[0], uns=uns)
-    for path, own in zip(files[1:], genes[1:], strict=True):
-        _raise_if_genes_differ(genes[0].index, own.index, files[0], path)
+    first = genes[0].index
+    for path, own in zip(files, genes, strict=True):
+        if not first.equals(own.index):
+            lacking = first.difference(own.index)
+            how = f"{path} lacks {listed(lacking)}" if len(lacking) else "their order, or further genes"
+            raise ValueError(
+                f"`paths`: the genes of {files[0]} and {path} differ: {how}. Write files with the same genes in the "
+                "same order, such as by `anndata.read_h5ad(path)[:, genes].write_h5ad(...)`."
+            )
     return AnnData(X=StackedRows(matrices), obs=_joined(cells, files), var=genes[0], uns=uns)
 
 
@@ -93,17 +101,6 @@ def _matrix(file: Any, path: Path, layer: str | None) -> Any:
     return stored if isinstance(stored, h5py.Dataset | zarr.Array) else ad.io.sparse_dataset(stored)
 
 
-def _raise_if_genes_differ(first: pd.Index, other: pd.Index, one: Any, two: Any) -> None:
-    if first.equals(other):
-        return
-    lacking = first.difference(other)
-    how = f"{two} lacks {listed(lacking)}" if len(lacking) else "their order, or further genes"
-    raise ValueError(
-        f"`paths`: the genes of {one} and {two} differ: {how}. Write files with the same genes in the same "
-        "order, such as by `anndata.read_h5ad(path)[:, genes].write_h5ad(...)`."
-    )
-
-
 def _joined(cells: Sequence[pd.DataFrame], files: Sequence[Any]) -> pd.DataFrame:
     """Annotation of the cells of all files; categories are those of all."""
     stems = [Path(file).stem for file in files]
@@ -113,3 +110,42 @@ def _joined(cells: Sequence[pd.DataFrame], files: Sequence[Any]) -> pd.DataFrame
     unique = pd.Index(every).is_unique
     annotated = {name: AnnData(obs=obs) for name, obs in zip(names, cells, strict=True)}
     return ad.concat(annotated, join="outer", label=FILE_COLUMN, index_unique=None if unique else "-").obs
+
+
+class StackedRows(CSRDataset):
+    """Rows of several matrices ``(cells, genes)`` with the same genes, read when they are needed."""
+
+    backend = "hdf5"
+
+    def __init__(self, matrices: Sequence[h5py.Dataset | zarr.Array | CSRDataset]) -> None:
+        self._matrices = list(matrices)
+        self._starts = np.cumsum([0, *(matrix.shape[0] for matrix in matrices)])
+        self.shape = (int(self._starts[-1]), int(matrices[0].shape[1]))
+        self.dtype = np.result_type(*(matrix.dtype for matrix in matrices))
+
+    def __getitem__(self, index: Any) -> sparse.csr_matrix:
+        """Read rows, by a slice, positions or a mask; of them, columns in the same way."""
+        rows, columns = index if isinstance(index, tuple) else (index, slice(None))
+        if isinstance(rows, slice):
+            positions = np.arange(self.shape[0])[rows]
+        else:
+            positions = np.atleast_1d(np.asarray(rows))
+            positions = np.flatnonzero(positions) if positions.dtype == bool else positions % self.shape[0]
+        return self._read(positions)[:, columns]
+
+    def to_memory(self) -> sparse.csr_matrix:
+        """Read all rows."""
+        return self[:]
+
+    def _read(self, positions: np.ndarray) -> sparse.csr_matrix:
+        """Rows at some positions, of which the span within each file is read at once."""
+        file_of = np.searchsorted(self._starts, positions, side="right") - 1
+        parts, places = [sparse.csr_matrix((0, self.shape[1]), dtype=self.dtype)], []
+        for file in np.unique(file_of):
+            place = np.flatnonzero(file_of == file)
+            within = positions[place] - self._starts[file]
+            span = self._matrices[file][int(within.min()) : int(within.max()) + 1]
+            parts.append(sparse.csr_matrix(span, dtype=self.dtype)[within - within.min()])
+            places.append(place)
+        stacked = sparse.vstack(parts, format="csr")
+        return stacked[np.argsort(np.concatenate(places))] if len(places) > 1 else stacked

@@ -2,82 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.linear_model import orthogonal_mp
 
 from scdiffgen._messages import and_others, did_you_mean, listed, unknown_name
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from scdiffgen.conditions import PerturbationSyntax
+from scdiffgen.conditions import PerturbationSyntax
 
 _ARGUMENT = "perturbation_features_key"
 
+N_ATOMS = 5  # known perturbations that a new one is made of, at most
+NEGLIGIBLE = 1e-6  # cosine, or coefficient of a vector of length 1, that is rounding: feature vectors are float32
+
 
 def read_features(uns: Mapping[str, Any], key: str, syntax: PerturbationSyntax) -> pd.DataFrame:
-    """Read the feature vectors that the user stored.
-
-    Parameters
-    ----------
-    uns
-        ``adata.uns``.
-    key
-        Where in it: a mapping from names to vectors, or a DataFrame with names as index.
-    syntax
-        How perturbations are written; vectors of controls are left out.
-
-    Returns
-    -------
-    (perturbations, features) float32, indexed by name.
-
-    Raises
-    ------
-    KeyError
-        If there is no such key.
-    ValueError
-        If it holds no vectors, vectors of several lengths, values that are not finite, or a vector of a combination.
-
-    Examples
-    --------
-    >>> from scdiffgen.conditions import PerturbationSyntax
-    >>> read_features({"genes": {"A": [1, 2], "B": [3, 4]}}, "genes", PerturbationSyntax()).shape
-    (2, 2)
-    """
+    """The feature vectors in ``adata.uns``, as :func:`feature_table`."""
     if key not in uns:
         raise KeyError(f"`{_ARGUMENT}`: {unknown_name('key of `adata.uns`', key, list(uns))}")
     return feature_table(uns[key], f"`{_ARGUMENT}={key!r}`", syntax)
 
 
 def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.DataFrame:
-    """Bring feature vectors that a user gives in the form of a table.
+    """A user's vectors ``(perturbations, features)`` float32 by name, those of controls left out.
 
-    Parameters
-    ----------
-    stored
-        A mapping from names to vectors, or a DataFrame with names as index.
-    place
-        Where the user gave them; named in messages.
-    syntax
-        How perturbations are written; vectors of controls are left out.
-
-    Returns
-    -------
-    (perturbations, features) float32, indexed by name.
-
-    Raises
-    ------
-    ValueError
-        As :func:`read_features`.
-
-    Examples
-    --------
-    >>> from scdiffgen.conditions import PerturbationSyntax
-    >>> feature_table({"A": [1, 2], "control": [0, 0]}, "`vectors`", PerturbationSyntax()).index.tolist()
-    ['A']
+    They are given as a mapping from names to vectors or as a data frame; ``place`` says where, in messages.
     """
     vectors = _vectors(stored, place)
     vectors = {name: vector for name, vector in vectors.items() if name not in syntax.control}
@@ -103,31 +55,7 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
 
 
 def features_of(names: Sequence[str], features: pd.DataFrame, key: str) -> np.ndarray:
-    """The vectors of given perturbations.
-
-    Parameters
-    ----------
-    names
-        Perturbations.
-    features
-        (perturbations, features) as read.
-    key
-        Where they were read; named in messages.
-
-    Returns
-    -------
-    (names, features) float32.
-
-    Raises
-    ------
-    ValueError
-        If one of them has no vector.
-
-    Examples
-    --------
-    >>> features_of(["B"], pd.DataFrame([[1.0], [3.0]], index=["A", "B"]), "genes")
-    array([[3.]], dtype=float32)
-    """
+    """The vectors ``(names, features)`` float32 of some perturbations, each of which must have one."""
     missing = [name for name in names if name not in features.index]
     if missing:
         raise ValueError(
@@ -135,6 +63,30 @@ def features_of(names: Sequence[str], features: pd.DataFrame, key: str) -> np.nd
             f"({listed(missing)}).{did_you_mean(missing[0], features.index)} Every perturbation in the data needs one."
         )
     return features.loc[list(names)].to_numpy(dtype=np.float32, copy=True)
+
+
+def sparse_combinations(new: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Coefficients ``(new, known)`` of few known vectors whose sum comes near each new one; all zero if none does.
+
+    Orthogonal matching pursuit: Pati, Rezaiifar & Krishnaprasad 1993, Asilomar Conference on Signals.
+    """
+    new, known = np.asarray(new, dtype=np.float64), np.asarray(known, dtype=np.float64)
+    lengths = np.linalg.norm(known, axis=1)
+    usable = np.flatnonzero(lengths)
+    coefficients = np.zeros((len(new), len(known)))
+    if not len(usable):
+        return coefficients
+    atoms = (known[usable] / lengths[usable, None]).T
+    for row, vector in enumerate(new):
+        length = np.linalg.norm(vector)
+        if not np.abs(atoms.T @ vector).max() > NEGLIGIBLE * length:
+            continue
+        with warnings.catch_warnings():  # of which one is given as soon as the sum is exact
+            warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
+            found = orthogonal_mp(atoms, vector / length, n_nonzero_coefs=min(N_ATOMS, *atoms.shape))
+        found[np.abs(found) < NEGLIGIBLE] = 0.0
+        coefficients[row, usable] = found * length / lengths[usable]
+    return coefficients
 
 
 def _vectors(stored: Any, place: str) -> dict[str, np.ndarray]:
