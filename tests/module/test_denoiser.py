@@ -15,7 +15,7 @@ from torch import Tensor
 from scdiffgen.conditions import Condition
 from scdiffgen.diffusion import Thinned, molecule_loss, thin
 from scdiffgen.module import ThinningModule
-from scdiffgen.nn._options import ConditioningKind
+from scdiffgen.nn import ConditioningKind
 
 KINDS = get_args(ConditioningKind)
 Make = Callable[..., ThinningModule]

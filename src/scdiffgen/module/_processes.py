@@ -17,7 +17,7 @@ PROCESSES: dict[str, type[DiffusionModule]] = {
 def process_module(process: str | GaussianOptions) -> tuple[type[DiffusionModule], GaussianOptions | None]:
     """The module of a process, given by its name or by its options, and the options if there are any."""
     for module in PROCESSES.values():
-        if module.options_cls is not None and type(process) is module.options_cls:
+        if isinstance(process, GaussianOptions) and type(process) is module.options_cls:
             return module, process
     if not isinstance(process, str) or process not in PROCESSES:
         raise ValueError(
