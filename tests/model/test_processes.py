@@ -27,7 +27,7 @@ def adata() -> AnnData:
 @pytest.fixture(scope="module")
 def model(adata: AnnData) -> Iterator[TokenDiffusion]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PROCESSES, MultinomialModule.process, MultinomialModule)
+        patch.setitem(PROCESSES, MultinomialModule.process_name, MultinomialModule)
         TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
         scvi.settings.seed = 0
         model = TokenDiffusion(adata, process="multinomial", **SMALL)

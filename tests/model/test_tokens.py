@@ -42,7 +42,7 @@ def log_rates(model: TokenDiffusion, adata: AnnData) -> np.ndarray:
     library = model.module.library(counts)
     with torch.no_grad():
         whole = Thinned(counts, torch.zeros_like(counts.values()), library, library)
-        rates = model.module.ema_denoiser(whole, conditions).log_rates
+        rates = model.module.ema_denoiser.bind(conditions, len(library))(counts, library).log_rates
     return (rates - rates.mean(1, keepdim=True)).numpy()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ from parts import category, chosen, unconditional
 from torch import Tensor
 
 from scdiffgen.conditions import Condition, Conditions
-from scdiffgen.diffusion import Thinned, molecule_loss, thin
-from scdiffgen.module import ThinningModule
+from scdiffgen.diffusion import Thinned, UrnPrediction, molecule_loss, thin
+from scdiffgen.module import Denoiser, ThinningModule
 from scdiffgen.nn import ConditioningKind
 
 KINDS = get_args(ConditioningKind)
@@ -26,10 +26,15 @@ def thinned() -> Thinned:
     return thin(COUNTS, torch.full((4,), 0.5), torch.Generator().manual_seed(0))
 
 
+def predicted(denoiser: Denoiser, conditions: Conditions, **options: Any) -> UrnPrediction:
+    corrupted = thinned()
+    return denoiser.bind(conditions, 4, **options)(corrupted.state, corrupted.library)
+
+
 def log_odds(module: ThinningModule, conditions: Conditions) -> Tensor:
     """Log-rates against those of the first gene, the molecules there left aside."""
     with torch.no_grad():
-        log_rates = module.denoiser(thinned(), conditions).log_rates
+        log_rates = predicted(module.denoiser, conditions).log_rates
     return log_rates - log_rates[:, :1]
 
 
@@ -83,34 +88,31 @@ def test_embedded_interventions_are_not_blind(make_module: Make, conditions: Con
 
 def test_the_scale_of_an_effect_multiplies_its_scores(make_module: Make, conditions: Conditions) -> None:
     denoiser = make_module(intervention="effect").denoiser
-    corrupted = thinned()
-    embedded = denoiser.embed_conditions(conditions, 4)
 
     def odds(scale: float) -> Tensor:
-        cell = (corrupted.state, corrupted.n_molecules, corrupted.library)
-        log_rates = denoiser.predict(*cell, embedded, conditions, scale).log_rates
+        log_rates = predicted(denoiser, conditions, effect_scale=scale).log_rates
         return (log_rates - log_rates[:, :1]).detach()
 
     torch.testing.assert_close(odds(2.5) - odds(0.0), 2.5 * (odds(1.0) - odds(0.0)), rtol=1e-3, atol=1e-5)
 
 
-def test_effects_learn_from_the_teaching_cells_alone(make_module: Make, conditions: Conditions) -> None:
-    denoiser, corrupted = make_module(intervention="effect").denoiser, thinned()
+def test_effects_learn_from_the_cells_that_train_them_alone(make_module: Make, conditions: Conditions) -> None:
+    denoiser = make_module(intervention="effect").denoiser
 
-    def gradients(chosen: Tensor, teaching: Tensor | None) -> dict[str, Tensor]:
+    def gradients(chosen: Tensor, trains_effects: Tensor | None) -> dict[str, Tensor]:
         denoiser.zero_grad()
-        losses = molecule_loss(denoiser(corrupted, conditions, teaching), corrupted)
+        losses = molecule_loss(predicted(denoiser, conditions, trains_effects=trains_effects), thinned())
         losses[chosen].sum().backward()
         return {n: w.grad.clone() for n, w in denoiser.named_parameters() if w.grad is not None}
 
-    teaching = torch.tensor([True, False, False, True])
+    trains_effects = torch.tensor([True, False, False, True])
     of_all, masked = (
         gradients(torch.ones(4, dtype=torch.bool), None),
-        gradients(torch.ones(4, dtype=torch.bool), teaching),
+        gradients(torch.ones(4, dtype=torch.bool), trains_effects),
     )
-    of_teachers = gradients(teaching, None)
+    of_trainers = gradients(trains_effects, None)
     for name, gradient in masked.items():
-        expected = of_teachers if name.startswith("effects.") else of_all
+        expected = of_trainers if name.startswith("effects.") else of_all
         torch.testing.assert_close(gradient, expected[name], rtol=1e-4, atol=1e-6, msg=name)
 
 
@@ -151,9 +153,8 @@ def test_every_parameter_learns_within_three_steps(
     assert (dead, broken) == ([], [])
 
 
-def _loss(denoiser: torch.nn.Module, conditions: Conditions) -> Tensor:
-    corrupted = thinned()
-    return molecule_loss(denoiser(corrupted, conditions), corrupted).sum()
+def _loss(denoiser: Denoiser, conditions: Conditions) -> Tensor:
+    return molecule_loss(predicted(denoiser, conditions), thinned()).sum()
 
 
 def test_the_base_starts_from_cells_without_an_intervention(make_module: Make, conditions: Conditions) -> None:

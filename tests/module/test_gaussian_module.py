@@ -156,12 +156,12 @@ def test_weights_of_the_genes_say_where_the_tokens_lead_the_data(
     def logs(bias: Tensor) -> Tensor:
         with torch.no_grad():
             module.ema_denoiser.network.readout.bias.copy_(bias)
-            denoise = module.bind(conditions, 4, 1.0)(module.library(cells))
+            denoise = module.ema_denoiser.bind(conditions, 4)(module.library(cells))
             return denoise(module.to_vector(cells), time) * module.scale
 
     weights = module.gene_weights()[0, 0]
-    said = module.ema_denoiser.network.readout.loadings()[0, 0]
-    moved = logs(said) - logs(torch.zeros(N_GENES))
+    trained = module.ema_denoiser.network.readout.loadings()[0, 0]
+    moved = logs(trained) - logs(torch.zeros(N_GENES))
     cosine = torch.nn.functional.cosine_similarity(moved, weights.expand_as(moved))
     torch.testing.assert_close(cosine, torch.ones(4))
 

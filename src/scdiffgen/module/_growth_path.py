@@ -1,4 +1,4 @@
-"""Growing cells with every state on the way kept."""
+"""Sampling cells with every state on the way kept."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from scdiffgen.diffusion import MoleculePrediction, MoleculePredictor, grow_mole
 def growth_path(
     predictor: MoleculePredictor, library: Tensor, n_genes: int, n_steps: int, generator: torch.Generator | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Grow cells from nothing: all states, and at each the full cell that is expected, ``(cells, states, genes)``.
+    """Sample cells from nothing: all states, and at each the full cell that is expected, ``(cells, states, genes)``.
 
-    The expected cell is the molecules there, plus the missing ones in their predicted shares. Arguments as in
-    :func:`~scdiffgen.diffusion.grow_molecules`.
+    The expected cell is the molecules there, plus the missing ones in their predicted shares.
     """
     states: list[Tensor] = []
     expected: list[Tensor] = []
