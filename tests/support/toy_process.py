@@ -59,7 +59,7 @@ class MultinomialModule(DiffusionModule):
         return Multinomial()
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> LinearShares:
-        return LinearShares(self.n_vars, self.specs, self.size, self.options, self.intervention, features)
+        return LinearShares(self.n_vars, self.specs, self.size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         with torch.no_grad():

@@ -1,6 +1,6 @@
 """A process, a denoiser and conditions wired together: a page for each process; and what is read from tokens."""
 
-from ._denoiser import ConditionedDenoiser, Denoiser, InterventionKind
+from ._denoiser import ConditionedDenoiser, Denoiser
 from ._diffusion_module import DiffusionModule
 from ._gaussian_module import GaussianModule
 from ._growth_path import growth_path
@@ -21,7 +21,6 @@ __all__ = [
     "GaussianModule",
     "GaussianOptions",
     "HiddenMoments",
-    "InterventionKind",
     "JointThinningModule",
     "LatentModule",
     "LatentOptions",

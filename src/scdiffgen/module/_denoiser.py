@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,6 @@ from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import MoleculePrediction, MoleculePredictor, UrnPrediction, row_sums
 from scdiffgen.nn import (
     ConditionEmbedder,
-    ConditionOptions,
     EffectNetwork,
     GeneScores,
     InputKind,
@@ -23,8 +22,6 @@ from scdiffgen.nn import (
 )
 
 from ._processes import Predictor
-
-InterventionKind = Literal["effect", "embedding"]
 
 
 class ConditionedDenoiser(nn.Module):
@@ -36,26 +33,19 @@ class ConditionedDenoiser(nn.Module):
     network: Any  # of the identity
 
     def __init__(
-        self,
-        n_vars: int,
-        specs: Sequence[ConditionSpec],
-        size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
-        features: Mapping[str, Tensor],
+        self, n_vars: int, specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
     ) -> None:
         super().__init__()
-        self.effect_names = [s.name for s in specs if s.role == "intervention" and intervention == "effect"]
+        has_effects = size.options.intervention == "effect"  # otherwise interventions are embedded as the identity is
+        self.effect_names = [spec.name for spec in specs if spec.is_intervention and has_effects]
         embedded = [spec for spec in specs if spec.name not in self.effect_names]
         dim = size.conditioning_dim
         of_embedded = {name: vectors for name, vectors in features.items() if name not in self.effect_names}
-        self.embed = ConditionEmbedder(embedded, dim, options, features=of_embedded)
-        self.combine = (
-            UniversalCombination(len(embedded), dim, kind=options.combine) if size.conditioning == "adaln" else None
-        )
+        self.embed = ConditionEmbedder(embedded, dim, size.options, features=of_embedded)
+        self.combine = UniversalCombination(len(embedded), dim) if size.options.conditioning == "adaln" else None
         self.network = self.make_network(n_vars, size)
         self.effects = nn.ModuleList(
-            EffectNetwork(spec, n_vars, size, options, features.get(spec.name), self.input_type)
+            EffectNetwork(spec, n_vars, size, features.get(spec.name), self.input_type)
             for spec in specs
             if spec.name in self.effect_names
         )

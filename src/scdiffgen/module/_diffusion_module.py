@@ -18,10 +18,10 @@ from scvi.module.base import BaseModuleClass, LossOutput
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
-from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize
+from scdiffgen.nn import AdditiveReadout, NetworkSize
 
 from ._count_batches import counts_from_batch
-from ._denoiser import ConditionedDenoiser, InterventionKind
+from ._denoiser import ConditionedDenoiser
 from ._processes import GuidanceScale, Predictor, Process, Rng
 
 
@@ -47,8 +47,6 @@ class DiffusionModule(BaseModuleClass):
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
         withhold_rate: float = 0.1,
-        options: ConditionOptions | None = None,
-        intervention: InterventionKind = "effect",
         features: Mapping[str, Tensor] | None = None,
         process_options: Any = None,
     ) -> None:
@@ -57,9 +55,8 @@ class DiffusionModule(BaseModuleClass):
         self.n_vars = n_vars
         self.size = size
         self.withhold_rate = withhold_rate
-        self.process_options = self._checked(process_options)
+        self.process_options = self.options_cls() if self.options_cls and process_options is None else process_options
         self.process = self.make_process()
-        self.options, self.intervention = options or ConditionOptions(), intervention
         self.denoiser = self.make_denoiser(features or {})
         self.ema_denoiser = deepcopy(self.denoiser).requires_grad_(requires_grad=False)
 
@@ -237,20 +234,6 @@ class DiffusionModule(BaseModuleClass):
     def library(self, counts: Tensor) -> Tensor:
         """Library sizes ``(cells,)`` of CSR counts."""
         return self.denoiser.library(counts)
-
-    @classmethod
-    def _checked(cls, options: Any) -> Any:
-        if options is None:
-            return None if cls.options_cls is None else cls.options_cls()
-        if cls.options_cls is None:
-            raise ValueError(
-                f"`process_options` is {options!r}, but process {cls.process_name!r} has none: leave it out."
-            )
-        if not isinstance(options, cls.options_cls):
-            raise ValueError(
-                f"`process_options` is {options!r}: process {cls.process_name!r} takes a `{cls.options_cls.__name__}`."
-            )
-        return options
 
 
 def loss_output(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:

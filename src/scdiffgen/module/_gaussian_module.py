@@ -29,9 +29,7 @@ class GaussianModule(VectorModule):
     def make_denoiser(self, features: Mapping[str, Tensor]) -> VectorDenoiser:
         """Predict data, noise or velocity."""
         self.standardise_by(self.n_vars)
-        return VectorDenoiser(
-            self.n_vars, self.specs, self.size, self.options, self.intervention, features, self.process
-        )
+        return VectorDenoiser(self.n_vars, self.specs, self.size, features, self.process)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         """Take mean and standard deviation of each gene; a gene without variance keeps its unit."""

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import BlockPrediction, Blocks, Thinned, with_values, without_blocks
-from scdiffgen.nn import ConditionOptions, GeneScores, NetworkSize, PriorLimit
+from scdiffgen.nn import GeneScores, NetworkSize, PriorLimit
 
-from ._denoiser import Denoiser, InterventionKind
+from ._denoiser import Denoiser
 from ._processes import BlockThinning
 from ._thinning_module import ThinningModule
 
@@ -29,16 +29,10 @@ class JointDenoiser(Denoiser):
     """Predict the missing molecules of each modality."""
 
     def __init__(
-        self,
-        blocks: Blocks,
-        specs: Sequence[ConditionSpec],
-        size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
-        features: Mapping[str, Tensor],
+        self, blocks: Blocks, specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
     ) -> None:
         size = replace(size, n_levels=len(blocks.sizes))
-        super().__init__(sum(blocks.sizes), specs, size, options, intervention, features)
+        super().__init__(sum(blocks.sizes), specs, size, features)
         self.blocks = blocks
         self.limit = PriorLimit(blocks.sizes)
 
@@ -71,7 +65,7 @@ class JointThinningModule(ThinningModule):
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> JointDenoiser:
         """Predict the missing molecules of each modality."""
-        return JointDenoiser(self.blocks, self.specs, self.size, self.options, self.intervention, features)
+        return JointDenoiser(self.blocks, self.specs, self.size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         """As in the base class; and limit the strength of the priors of modalities that are measured deeply."""

@@ -11,10 +11,9 @@ from scvi.module.base import LossOutput
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
-from scdiffgen.nn import ConditionOptions, NetworkSize, ReadoutOptions, TokenAutoencoder
+from scdiffgen.nn import NetworkSize, ReadoutOptions, TokenAutoencoder
 
 from ._count_batches import gene_frequencies
-from ._denoiser import InterventionKind
 from ._diffusion_module import loss_output
 from ._process_options import LatentOptions
 from ._processes import GaussianDiffusion, Rng
@@ -32,14 +31,12 @@ class LatentDenoiser(VectorDenoiser):
         n_vars: int,
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
         features: Mapping[str, Tensor],
         process: GaussianDiffusion,
     ) -> None:
         latent = cast("LatentOptions", process.options)
-        inner = replace(size, readout=ReadoutOptions(), encoder="mlp")
-        super().__init__(size.n_tokens * latent.latent_dim, specs, inner, options, intervention, features, process)
+        inner = replace(size, options=replace(size.options, readout=ReadoutOptions(), encoder="mlp"))
+        super().__init__(size.n_tokens * latent.latent_dim, specs, inner, features, process)
         self.autoencoder = TokenAutoencoder(n_vars, size, latent.latent_dim, latent.likelihood, latent.tokens)
 
 
@@ -61,14 +58,12 @@ class LatentModule(VectorModule):
         """Autoencoder, and denoiser of tokens."""
         if self.size.nested_tokens:
             raise ValueError("`nested_tokens` does not go with `process='latent'`, which generates all tokens at once.")
-        readout = self.size.readout.kind
+        readout = self.size.options.readout.kind
         if readout != "additive":
             raise ValueError(f"`readout` is {readout!r}, but that of `process='latent'` is always additive.")
         self.standardise_by(self.size.n_tokens * self.process_options.latent_dim)
         self.register_buffer("stage", torch.tensor(0))
-        return LatentDenoiser(
-            self.n_vars, self.specs, self.size, self.options, self.intervention, features, self.process
-        )
+        return LatentDenoiser(self.n_vars, self.specs, self.size, features, self.process)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         """Start from the average cell."""

@@ -13,7 +13,7 @@ CounterfactualKind = Literal["noise", "inversion"]
 
 @dataclass(frozen=True)
 class GaussianOptions:
-    """Settings of ``process="gaussian"``.
+    """Settings of ``process="gaussian"``, passed in place of the name.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class GaussianOptions:
     >>> adata = scdiffgen.datasets.pbmc68k()
     >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     >>> options = scdiffgen.model.GaussianOptions(prediction="v", loss_space="v", sampler="heun")
-    >>> model = scdiffgen.model.TokenDiffusion(adata, process="gaussian", process_options=options)
+    >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """
 
     prediction: PredictionKind = "x0"
@@ -66,7 +66,9 @@ class GaussianOptions:
 
 @dataclass(frozen=True)
 class LatentOptions(GaussianOptions):
-    """Settings of ``process="latent"``: those of :class:`GaussianOptions`, for the tokens, and of the autoencoder.
+    """Settings of ``process="latent"``, passed in place of the name.
+
+    They are those of :class:`GaussianOptions`, for the tokens, and of the autoencoder.
 
     Parameters
     ----------
@@ -90,7 +92,7 @@ class LatentOptions(GaussianOptions):
     >>> adata = scdiffgen.datasets.pbmc68k()
     >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     >>> options = scdiffgen.model.LatentOptions(likelihood="poisson", latent_dim=4)
-    >>> model = scdiffgen.model.TokenDiffusion(adata, process="latent", process_options=options)
+    >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """
 
     likelihood: LikelihoodKind = "nb"

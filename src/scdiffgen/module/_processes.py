@@ -11,43 +11,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import (
-    SCHEDULES,
-    SOLVERS,
-    TIME_MIN,
-    BlockPrediction,
-    Blocks,
-    Denoise,
-    Level,
-    MoleculePredictor,
-    Thinned,
-    add_noise,
-    block_levels,
-    block_likelihood_bound,
-    block_loss,
-    carry_over,
-    couple_molecules,
-    ddim,
-    error_weight,
-    gaussian_loss,
-    grow_blocks,
-    grow_molecules,
-    guide,
-    guide_denoisers,
-    likelihood_bound,
-    molecule_loss,
-    noise_times,
-    row_sums,
-    sampler,
-    split_thinned,
-    thin,
-    thin_blocks,
-    thin_to,
-    thinning_levels,
-    time_grid,
-    time_of_signal,
-    to_clean,
-)
+from scdiffgen import diffusion
+from scdiffgen.diffusion import BlockPrediction, Blocks, Denoise, Level, MoleculePredictor, Thinned
 
 from ._process_options import GaussianOptions
 
@@ -77,41 +42,43 @@ class Thinning:
 
     def corrupt(self, counts: Tensor, generator: Rng = None) -> Thinned:
         """Thin CSR cells to levels drawn for training."""
-        return thin(counts, thinning_levels(row_sums(counts, counts.values()), generator), generator)
+        return diffusion.thin(
+            counts, diffusion.thinning_levels(diffusion.row_sums(counts, counts.values()), generator), generator
+        )
 
     def keep(self, counts: Tensor, share: float | Tensor, generator: Rng = None) -> Thinned:
         """Thin CSR cells to a share of their molecules, the same for all or one a cell ``(cells,)``."""
-        return thin(counts, torch.as_tensor(share, device=counts.device).expand(len(counts)), generator)
+        return diffusion.thin(counts, torch.as_tensor(share, device=counts.device).expand(len(counts)), generator)
 
     def keep_any_number(self, counts: Tensor, generator: Rng = None) -> Thinned:
         """Keep a uniform number of molecules of each CSR cell, from none to all but one, as :meth:`bound` needs it."""
-        library = row_sums(counts, counts.values())
+        library = diffusion.row_sums(counts, counts.values())
         uniform = torch.rand(library.shape, generator=generator, device=library.device)
-        return thin_to(counts, (uniform * library).long(), generator)
+        return diffusion.thin_to(counts, (uniform * library).long(), generator)
 
     def score(self, prediction: Any, thinned: Thinned) -> Tensor:
         """Cross-entropy ``(cells,)`` of a missing molecule, in nats."""
-        return molecule_loss(prediction, thinned)
+        return diffusion.molecule_loss(prediction, thinned)
 
     def bound(self, prediction: Any, thinned: Thinned, counts: Tensor) -> Tensor:
         """One draw ``(cells,)`` of the bound on ``-log p(cell | library size)``, in nats."""
-        return likelihood_bound(molecule_loss(prediction, thinned), counts)
+        return diffusion.likelihood_bound(diffusion.molecule_loss(prediction, thinned), counts)
 
     def draw(
         self, predictor: MoleculePredictor, start: Tensor, library: Tensor, *, n_steps: int, generator: Rng = None
     ) -> Tensor:
         """Add molecules to dense cells until they have ``library`` of them."""
-        return grow_molecules(predictor, library, start, n_steps=n_steps, generator=generator)
+        return diffusion.grow_molecules(predictor, library, start, n_steps=n_steps, generator=generator)
 
     def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
         """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones."""
-        return couple_molecules(counts, log_prob, log_prob + change, generator)
+        return diffusion.couple_molecules(counts, log_prob, log_prob + change, generator)
 
     def guide(
         self, unconditional: MoleculePredictor, conditional: Sequence[MoleculePredictor], scales: Sequence[float]
     ) -> MoleculePredictor:
         """Guide the distribution of the next molecule, in its logarithm."""
-        return guide(unconditional, conditional, scales)
+        return diffusion.guide(unconditional, conditional, scales)
 
 
 class BlockThinning(Thinning):
@@ -123,30 +90,30 @@ class BlockThinning(Thinning):
     def corrupt(self, counts: Tensor, generator: Rng = None) -> Thinned:
         """Thin each modality to a level of its own."""
         library = self.blocks.sums(counts, counts.values())
-        return thin_blocks(counts, block_levels(library, generator), self.blocks, generator)
+        return diffusion.thin_blocks(counts, diffusion.block_levels(library, generator), self.blocks, generator)
 
     def keep(self, counts: Tensor, share: float | Tensor, generator: Rng = None) -> Thinned:
         """Thin CSR cells to a share of their molecules, of every modality."""
-        return split_thinned(super().keep(counts, share, generator), self.blocks)
+        return diffusion.split_thinned(super().keep(counts, share, generator), self.blocks)
 
     def keep_any_number(self, counts: Tensor, generator: Rng = None) -> Thinned:
         """Keep a uniform number of the molecules of all modalities together."""
-        return split_thinned(super().keep_any_number(counts, generator), self.blocks)
+        return diffusion.split_thinned(super().keep_any_number(counts, generator), self.blocks)
 
     def score(self, prediction: BlockPrediction, thinned: Thinned) -> Tensor:
         """Mean cross-entropy ``(cells,)`` over the modalities of which molecules are missing."""
         missing = (thinned.library > thinned.n_molecules).float()
-        return (block_loss(prediction, thinned) * missing).sum(1) / missing.sum(1).clamp(min=1)
+        return (diffusion.block_loss(prediction, thinned) * missing).sum(1) / missing.sum(1).clamp(min=1)
 
     def bound(self, prediction: BlockPrediction, thinned: Thinned, counts: Tensor) -> Tensor:
         """One draw ``(cells,)`` of the bound on ``-log p(cell | library sizes)``, in nats."""
-        return block_likelihood_bound(prediction, thinned, counts)
+        return diffusion.block_likelihood_bound(prediction, thinned, counts)
 
     def draw(
         self, predictor: MoleculePredictor, start: Tensor, library: Tensor, *, n_steps: int, generator: Rng = None
     ) -> Tensor:
         """Add molecules to dense cells until each modality has ``library`` ``(cells, modalities)`` of them."""
-        return grow_blocks(predictor, library, start, self.blocks, n_steps=n_steps, generator=generator)
+        return diffusion.grow_blocks(predictor, library, start, self.blocks, n_steps=n_steps, generator=generator)
 
     def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
         """Move dense cells, each modality by itself."""
@@ -171,46 +138,48 @@ class GaussianDiffusion:
 
     def level(self, time: Tensor) -> Level:
         """How much signal and noise there is at some times."""
-        return SCHEDULES[self.options.schedule](time)
+        return diffusion.SCHEDULES[self.options.schedule](time)
 
     def corrupt(self, vector: Tensor, generator: Rng = None) -> Noisy:
         """Add noise at times drawn for training."""
-        time = noise_times(len(vector), generator, vector.device)
+        time = diffusion.noise_times(len(vector), generator, vector.device)
         return Noisy(vector, self._with_noise(vector, time, generator), time)
 
     def clean(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
         """Vectors without noise from the data, noise or velocity that the network predicts."""
-        return to_clean(predicted, self.options.prediction, noisy, level)
+        return diffusion.to_clean(predicted, self.options.prediction, noisy, level)
 
     def score(self, predicted: Tensor, noisy: Noisy) -> Tensor:
         """Weighted squared error ``(cells,)`` of predicted vectors without noise."""
-        weight = error_weight(self.options.loss_space, self.options.weighting, self.level(noisy.time))
-        return gaussian_loss(predicted, noisy.clean, weight)
+        weight = diffusion.error_weight(self.options.loss_space, self.options.weighting, self.level(noisy.time))
+        return diffusion.gaussian_loss(predicted, noisy.clean, weight)
 
     def draw(self, denoise: Denoise, noisy: Tensor, start: float, *, n_steps: int, generator: Rng = None) -> Tensor:
         """Free vectors of their noise, in ``n_steps`` of which the last takes away what is left."""
-        run = sampler(self.options.sampler, generator)
-        times = time_grid(n_steps, start, TIME_MIN, noisy.device)
+        run = diffusion.sampler(self.options.sampler, generator)
+        times = diffusion.time_grid(n_steps, start, diffusion.TIME_MIN, noisy.device)
         return denoise(run(denoise, noisy, times, self.level), times[-1])
 
     def redraw(self, vector: Tensor, share: float, denoise: Denoise, *, n_steps: int, generator: Rng = None) -> Tensor:
         """Add random noise until a ``share`` of the variance is left, and take it away again."""
-        start = time_of_signal(vector.new_tensor(share), self.level)
+        start = diffusion.time_of_signal(vector.new_tensor(share), self.level)
         noisy = self._with_noise(vector, start, generator)
         return self.draw(denoise, noisy, float(start), n_steps=n_steps, generator=generator)
 
     def invert(self, vector: Tensor, share: float, source: Denoise, target: Denoise, *, n_steps: int) -> Tensor:
         """Follow the probability flow of the source to the cells' own noise, and that of the target back."""
-        start = time_of_signal(vector.new_tensor(share), self.level)
-        run = SOLVERS.get(self.options.sampler, ddim)
-        return carry_over(run, source, target, vector, start=start, n_steps=n_steps, schedule=self.level)
+        start = diffusion.time_of_signal(vector.new_tensor(share), self.level)
+        run = diffusion.SOLVERS.get(self.options.sampler, diffusion.ddim)
+        return diffusion.carry_over(run, source, target, vector, start=start, n_steps=n_steps, schedule=self.level)
 
     def guide(
         self, unconditional: VectorPredictor, conditional: Sequence[VectorPredictor], scales: Sequence[float]
     ) -> VectorPredictor:
         """Guide the expected vector, along the line between two of them."""
-        return lambda library: guide_denoisers(unconditional(library), [each(library) for each in conditional], scales)
+        return lambda library: diffusion.guide_denoisers(
+            unconditional(library), [each(library) for each in conditional], scales
+        )
 
     def _with_noise(self, vector: Tensor, time: Tensor, generator: Rng) -> Tensor:
         noise = torch.randn(vector.shape, generator=generator, device=vector.device)
-        return add_noise(vector, noise, self.level(time))
+        return diffusion.add_noise(vector, noise, self.level(time))

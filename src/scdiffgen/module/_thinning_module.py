@@ -34,7 +34,7 @@ class ThinningModule(DiffusionModule):
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> Denoiser:
         """Predict the missing molecules."""
-        return Denoiser(self.n_vars, self.specs, self.size, self.options, self.intervention, features)
+        return Denoiser(self.n_vars, self.specs, self.size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         """Start from the average cell to which nothing was done.

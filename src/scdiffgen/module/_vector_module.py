@@ -12,9 +12,9 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import TIME_MAX, Denoise
-from scdiffgen.nn import ConditionOptions, NetworkSize, ScoreNetwork
+from scdiffgen.nn import NetworkSize, ScoreNetwork
 
-from ._denoiser import ConditionedDenoiser, InterventionKind
+from ._denoiser import ConditionedDenoiser
 from ._diffusion_module import DiffusionModule, loss_output
 from ._process_options import GaussianOptions
 from ._processes import GaussianDiffusion, GuidanceScale, Rng, VectorPredictor
@@ -38,12 +38,10 @@ class VectorDenoiser(ConditionedDenoiser):
         length: int,
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
         features: Mapping[str, Tensor],
         process: GaussianDiffusion,
     ) -> None:
-        super().__init__(length, specs, size, options, intervention, features)
+        super().__init__(length, specs, size, features)
         self.process = process
 
     def make_network(self, n_vars: int, size: NetworkSize) -> ScoreNetwork:
