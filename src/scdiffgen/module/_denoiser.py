@@ -22,6 +22,7 @@ from scdiffgen.nn import (
 )
 
 from ._processes import Predictor
+from ._token_order import TOKEN_AXES, permute_weights
 
 
 class ConditionedDenoiser(nn.Module):
@@ -112,6 +113,10 @@ class ConditionedDenoiser(nn.Module):
             self.effect_of(name).extend_features(vectors)
         else:
             self.embed.extend_features(name, vectors, components)
+
+    def sort_tokens(self, order: Tensor) -> None:
+        """Permute the tokens: the ``order[k]``-th becomes the ``k``-th."""
+        permute_weights(self, order, TOKEN_AXES)
 
     def embed_conditions(self, conditions: Conditions[Tensor], n_cells: int) -> Tensor:
         """Vectors of everything but the effects.

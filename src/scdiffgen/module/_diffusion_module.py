@@ -120,6 +120,11 @@ class DiffusionModule(BaseModuleClass):
         readout = self.ema_denoiser.network.readout
         return readout.loadings() if isinstance(readout, AdditiveReadout) else None
 
+    def sort_tokens(self, order: Sequence[int]) -> None:
+        """Permute the tokens: the ``order[k]``-th becomes the ``k``-th; the inverse permutation undoes it bitwise."""
+        for denoiser in self.denoisers:
+            denoiser.sort_tokens(torch.as_tensor(order))
+
     # Training.
 
     @property

@@ -17,6 +17,7 @@ from ._count_batches import gene_frequencies
 from ._diffusion_module import loss_output
 from ._process_options import LatentOptions
 from ._processes import GaussianDiffusion, Rng
+from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
 from ._vector_module import Encoded, VectorDenoiser, VectorModule
 
 TOKENS, LIBRARY = "latent tokens", "latent library"
@@ -38,6 +39,12 @@ class LatentDenoiser(VectorDenoiser):
         inner = replace(size, options=replace(size.options, readout=ReadoutOptions(), encoder="mlp"))
         super().__init__(size.n_tokens * latent.latent_dim, specs, inner, features, process)
         self.autoencoder = TokenAutoencoder(n_vars, size, latent.latent_dim, latent.likelihood, latent.tokens)
+
+    def sort_tokens(self, order: Tensor) -> None:
+        """Permute the tokens of the autoencoder, which are the genes of the network; its own tokens stay."""
+        permute_weights(self.autoencoder, order, TOKEN_AXES)
+        permute_weights(self.network, order, GENE_AXES)
+        permute_weights(self.effects, order, GENE_AXES)
 
 
 class LatentModule(VectorModule):
@@ -73,6 +80,12 @@ class LatentModule(VectorModule):
         )
         for denoiser in self.denoisers:
             denoiser.autoencoder.readout.initialise_bias(frequencies)
+
+    def sort_tokens(self, order: Sequence[int]) -> None:
+        """Permute the tokens, and their means and scales; the noise of a seed then falls on other tokens."""
+        super().sort_tokens(order)
+        for moments in (self.mean, self.scale):
+            permute_tokens(moments, torch.as_tensor(order))
 
     # Two stages.
 

@@ -11,6 +11,7 @@ from ._network import ScoreNetwork, TokenNetwork
 from ._options import ConditioningKind, InputKind, InterventionKind, NetworkOptions, NetworkSize, ReadoutOptions
 from ._prior_limit import PriorLimit
 from ._readout import AdditiveReadout
+from ._readout_kinds import PerceptronReadout
 from ._sets import PartEmbedding
 from ._transformer import Attention
 from ._trunk import TokenTrunk
@@ -34,6 +35,7 @@ __all__ = [
     "NetworkOptions",
     "NetworkSize",
     "PartEmbedding",
+    "PerceptronReadout",
     "PriorLimit",
     "ReadoutOptions",
     "ScoreNetwork",
