@@ -28,7 +28,7 @@ def thinned() -> Thinned:
 
 def predicted(denoiser: Denoiser, conditions: Conditions, **options: Any) -> UrnPrediction:
     corrupted = thinned()
-    return denoiser.bind(conditions, 4, **options)(corrupted.state, corrupted.library)
+    return denoiser.bind(conditions, **options)(corrupted.state, corrupted.library)
 
 
 def log_odds(module: ThinningModule, conditions: Conditions) -> Tensor:

@@ -156,7 +156,7 @@ def test_weights_of_the_genes_say_where_the_tokens_lead_the_data(
     def logs(bias: Tensor) -> Tensor:
         with torch.no_grad():
             module.ema_denoiser.network.readout.bias.copy_(bias)
-            denoise = module.ema_denoiser.bind(conditions, 4)(module.library(cells))
+            denoise = module.ema_denoiser.bind(conditions)(module.library(cells))
             return denoise(module.to_vector(cells), time) * module.scale
 
     weights = module.gene_weights()[0, 0]

@@ -82,8 +82,8 @@ def test_the_second_stage_has_standardised_tokens_and_looks_at_no_count(tokens: 
     module, cached = begun(tokens=tokens)
     assert "X" not in cached
     cells, conditions = module.unpack(cached)
-    torch.testing.assert_close(cells.vector.mean(0), torch.zeros(module.length), atol=1e-5, rtol=0)
-    torch.testing.assert_close(cells.vector.std(0), torch.ones(module.length))
+    torch.testing.assert_close(cells.vector.mean(0), torch.zeros(len(module.mean)), atol=1e-5, rtol=0)
+    torch.testing.assert_close(cells.vector.std(0), torch.ones(len(module.mean)))
     torch.testing.assert_close(cells.vector, module.to_vector(csr(COUNTS)))
     again = module.unpack(BATCH)
     assert torch.equal(conditions["cell_type"].ids, again[1]["cell_type"].ids)

@@ -90,7 +90,7 @@ def test_nothing_but_the_order_of_the_tokens_changes(
         hidden = made.hidden(COUNTS, conditions)
         torch.testing.assert_close(permuted.hidden(COUNTS, conditions), hidden[:, ORDER], **close)
     if kind == "latent":  # noise falls on the numbers of the tokens
-        drawn = torch.randn(4, made.length, generator=seeded())
+        drawn = torch.randn(4, len(made.mean), generator=seeded())
         in_new_order = drawn.unflatten(1, (4, -1))[:, ORDER].flatten(1)
         for time in (0.1, 0.5, 0.9):
             predicted, again = (

@@ -25,8 +25,8 @@ class LinearShares(ConditionedDenoiser):
     def make_network(self, n_vars: int, size: NetworkSize) -> nn.Linear:
         return nn.Linear(size.conditioning_dim, n_vars)
 
-    def bind(self, conditions: Conditions[Tensor], n_cells: int, *effects: Any) -> Predictor:
-        return lambda: self.network(self.embed_conditions(conditions, n_cells)).log_softmax(1)
+    def bind(self, conditions: Conditions[Tensor], *effects: Any) -> Predictor:
+        return lambda: self.network(self.embed_conditions(conditions, conditions.n_cells)).log_softmax(1)
 
 
 class Multinomial:
@@ -75,7 +75,7 @@ class MultinomialModule(DiffusionModule):
         return self._score(self.ema_denoiser, counts, conditions)
 
     def _score(self, denoiser: LinearShares, counts: Tensor, conditions: Conditions[Tensor]) -> LossOutput:
-        losses = self.process.score(denoiser.bind(conditions, len(counts))(), counts.to_dense())
+        losses = self.process.score(denoiser.bind(conditions)(), counts.to_dense())
         return LossOutput(loss=losses.mean(), n_obs_minibatch=len(counts))
 
     def draw(
@@ -90,7 +90,7 @@ class MultinomialModule(DiffusionModule):
 
     @torch.no_grad()
     def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
-        return self.ema_denoiser.bind(conditions, len(counts))().exp()
+        return self.ema_denoiser.bind(conditions)().exp()
 
     @torch.no_grad()
     def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:

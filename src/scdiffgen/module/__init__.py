@@ -3,12 +3,11 @@
 from ._denoiser import ConditionedDenoiser, Denoiser
 from ._diffusion_module import DiffusionModule
 from ._gaussian_module import GaussianModule
-from ._growth_path import growth_path
 from ._joint_thinning_module import JointThinningModule
 from ._latent_module import LatentModule
 from ._process_options import GaussianOptions, LatentOptions
 from ._process_registry import PROCESSES, joint_module, process_module
-from ._processes import Predictor, Process
+from ._processes import Predictor, Process, growth_path
 from ._thinning_module import ThinningModule
 from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis
 from ._token_readings import activation_gradient, attention_weights, contributions, encoder_weights

@@ -59,11 +59,7 @@ class ConditionedDenoiser(nn.Module):
 
     @abstractmethod
     def bind(
-        self,
-        conditions: Conditions[Tensor],
-        n_cells: int,
-        effect_scale: float = 1.0,
-        trains_effects: Tensor | None = None,
+        self, conditions: Conditions[Tensor], effect_scale: float = 1.0, trains_effects: Tensor | None = None
     ) -> Predictor:
         """Fix the conditions, for training and for sampling alike; effects are multiplied by ``effect_scale``.
 
@@ -145,14 +141,10 @@ class Denoiser(ConditionedDenoiser):
         return TokenNetwork(n_vars, size)
 
     def bind(
-        self,
-        conditions: Conditions[Tensor],
-        n_cells: int,
-        effect_scale: float = 1.0,
-        trains_effects: Tensor | None = None,
+        self, conditions: Conditions[Tensor], effect_scale: float = 1.0, trains_effects: Tensor | None = None
     ) -> MoleculePredictor:
         """Fix the conditions: the predictor takes the molecules there, dense or CSR, and the library sizes."""
-        embedded = self.embed_conditions(conditions, n_cells)
+        embedded = self.embed_conditions(conditions, conditions.n_cells)
 
         def predict(state: Tensor, library: Tensor) -> MoleculePrediction:
             there = state if state.layout == torch.sparse_csr else state.to_sparse_csr()

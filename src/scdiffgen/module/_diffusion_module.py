@@ -224,8 +224,8 @@ class DiffusionModule(BaseModuleClass):
         effect_scale = self.effect_scale(guidance_scale)
         rest = conditions.without({name for names, _ in scales for name in names})
         guided = [rest.replace(conditions.only(names)) for names, _ in scales]
-        conditional = [self.ema_denoiser.bind(given, n_cells, effect_scale) for given in guided]
-        unconditional = self.ema_denoiser.bind(rest, n_cells, effect_scale)
+        conditional = [self.ema_denoiser.bind(given, effect_scale) for given in guided]
+        unconditional = self.ema_denoiser.bind(rest, effect_scale)
         if not conditional:
             return unconditional
         return self.process.guide(unconditional, conditional, [scale for _, scale in scales])

@@ -28,7 +28,8 @@ class GaussianModule(VectorModule):
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> VectorDenoiser:
         """Predict data, noise or velocity."""
-        self.standardise_by(self.n_vars)
+        self.register_buffer("mean", torch.zeros(self.n_vars))
+        self.register_buffer("scale", torch.ones(self.n_vars))
         return VectorDenoiser(self.n_vars, self.specs, self.size, features, self.process)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
@@ -56,7 +57,7 @@ class GaussianModule(VectorModule):
     def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """Shares of the genes ``(cells, genes)`` in cells that are taken for slightly noisy."""
         library = self.library(counts)
-        denoise = self.ema_denoiser.bind(conditions, len(library))(library)
+        denoise = self.ema_denoiser.bind(conditions)(library)
         return self._shares(denoise(self.to_vector(counts), torch.tensor(TIME_MIN, device=library.device)))
 
     @torch.no_grad()

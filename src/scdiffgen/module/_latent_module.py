@@ -18,7 +18,7 @@ from ._diffusion_module import loss_output
 from ._process_options import LatentOptions
 from ._processes import GaussianDiffusion, Rng
 from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
-from ._vector_module import Encoded, VectorDenoiser, VectorModule
+from ._vector_module import Cells, Encoded, VectorDenoiser, VectorModule
 
 TOKENS, LIBRARY = "latent tokens", "latent library"
 """Keys under which a cached minibatch holds what was computed of its counts."""
@@ -68,7 +68,9 @@ class LatentModule(VectorModule):
         readout = self.size.options.readout.kind
         if readout != "additive":
             raise ValueError(f"`readout` is {readout!r}, but that of `process='latent'` is always additive.")
-        self.standardise_by(self.size.n_tokens * self.process_options.latent_dim)
+        length = self.size.n_tokens * self.process_options.latent_dim
+        self.register_buffer("mean", torch.zeros(length))
+        self.register_buffer("scale", torch.ones(length))
         self.register_buffer("stage", torch.tensor(0))
         return LatentDenoiser(self.n_vars, self.specs, self.size, features, self.process)
 
@@ -111,7 +113,7 @@ class LatentModule(VectorModule):
             self.scale.copy_(cached[TOKENS].std(0).clamp(min=1e-4))
             self.stage.fill_(1)
 
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Tensor | Encoded, Conditions[Tensor]]:
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Cells, Conditions[Tensor]]:
         """Counts, or what was computed of them, and conditions."""
         if TOKENS not in batch:
             return super().unpack(batch)
@@ -119,16 +121,14 @@ class LatentModule(VectorModule):
         vector = (tensors[TOKENS] - self.mean) / self.scale
         return Encoded(vector, tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
 
-    def loss(self, cells: Tensor | Encoded, conditions: Conditions[Tensor]) -> LossOutput:
+    def loss(self, cells: Cells, conditions: Conditions[Tensor]) -> LossOutput:
         """Loss of counts in the first stage (nats per molecule), of tokens in the second."""
         if isinstance(cells, Tensor) and not self.stage:
             return loss_output(self._reconstruction(self.denoiser.autoencoder, cells))
         return super().loss(cells, conditions)
 
     @torch.no_grad()
-    def validation_loss(
-        self, cells: Tensor | Encoded, conditions: Conditions[Tensor], generator: torch.Generator
-    ) -> LossOutput:
+    def validation_loss(self, cells: Cells, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
         """The same of the averaged networks, no condition dropped, at the given randomness; tokens at their mean."""
         if isinstance(cells, Tensor) and not self.stage:
             return loss_output(self._reconstruction(self.ema_denoiser.autoencoder, cells, draw=False))

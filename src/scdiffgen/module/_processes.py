@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from scdiffgen import diffusion
-from scdiffgen.diffusion import BlockPrediction, Blocks, Denoise, Level, MoleculePredictor, Thinned
+from scdiffgen.diffusion import BlockPrediction, Blocks, Denoise, Level, MoleculePrediction, MoleculePredictor, Thinned
 
 from ._process_options import GaussianOptions
 
@@ -79,6 +79,29 @@ class Thinning:
     ) -> MoleculePredictor:
         """Guide the distribution of the next molecule, in its logarithm."""
         return diffusion.guide(unconditional, conditional, scales)
+
+
+@torch.no_grad()
+def growth_path(
+    predictor: MoleculePredictor, library: Tensor, n_genes: int, n_steps: int, generator: Rng = None
+) -> tuple[Tensor, Tensor]:
+    """Sample cells from nothing: all states, and at each the full cell that is expected, ``(cells, states, genes)``.
+
+    The expected cell is the molecules there, plus the missing ones in their predicted shares.
+    """
+    states: list[Tensor] = []
+    expected: list[Tensor] = []
+
+    def recording(state: Tensor, library: Tensor) -> MoleculePrediction:
+        prediction = predictor(state, library)
+        missing = (library - state.sum(1)).clamp(min=0)[:, None]
+        states.append(state.clone())
+        expected.append(state + missing * prediction.log_prob(state).exp())
+        return prediction
+
+    empty = library.new_zeros(len(library), n_genes)
+    full = diffusion.grow_molecules(recording, library, empty, n_steps=n_steps, generator=generator)
+    return torch.stack([*states, full], dim=1), torch.stack([*expected, full], dim=1)
 
 
 class BlockThinning(Thinning):

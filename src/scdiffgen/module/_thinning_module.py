@@ -54,7 +54,7 @@ class ThinningModule(DiffusionModule):
         """Cross-entropy of the missing molecules, in nats per molecule; penalties on the read-out are added."""
         conditions, trains_effects = self.drop_conditions(conditions)
         thinned = self.corrupt(counts)
-        predict = self.denoiser.bind(conditions, len(counts), trains_effects=trains_effects)
+        predict = self.denoiser.bind(conditions, trains_effects=trains_effects)
         cross_entropy = self.process.score(predict(thinned.state, thinned.library), thinned)
         return loss_output(cross_entropy, self.denoiser.network.readout.penalty())
 
@@ -62,7 +62,7 @@ class ThinningModule(DiffusionModule):
     def validation_loss(self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
         """The same of the averaged network, no condition dropped, at the given randomness."""
         thinned = self.process.corrupt(counts, generator)
-        predict = self.ema_denoiser.bind(conditions, len(counts))
+        predict = self.ema_denoiser.bind(conditions)
         return loss_output(self.process.score(predict(thinned.state, thinned.library), thinned))
 
     def corrupt(self, counts: Tensor) -> Thinned:
@@ -73,7 +73,7 @@ class ThinningModule(DiffusionModule):
     def nll_bound(self, counts: Tensor, conditions: Conditions[Tensor], generator: Rng = None) -> Tensor:
         """One unbiased draw ``(cells,)`` of the bound on ``-log p(cell | library, conditions)``, in nats."""
         thinned = self.process.keep_any_number(counts, generator)
-        predict = self.ema_denoiser.bind(conditions, len(counts))
+        predict = self.ema_denoiser.bind(conditions)
         return self.process.bound(predict(thinned.state, thinned.library), thinned, counts)
 
     # Sampling.
@@ -142,7 +142,7 @@ class ThinningModule(DiffusionModule):
     @torch.no_grad()
     def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         """Expected expression ``(cells, genes)`` of whole cells: the distribution over genes of one more molecule."""
-        predict = self.ema_denoiser.bind(conditions, len(counts))
+        predict = self.ema_denoiser.bind(conditions)
         return predict(counts, self.library(counts)).log_prob(counts.to_dense()).exp()
 
     @torch.no_grad()

@@ -35,7 +35,7 @@ def contributions(denoiser: Denoiser, counts: Tensor, conditions: Conditions[Ten
     weights = (weights - weights.mean(2, keepdim=True))[:, :, genes]
     hidden = readout.hidden(denoiser.network.tokens(counts, library, library, embedded))
     added = denoiser.effect_scores(counts, library, library, conditions)
-    log_rates = denoiser.bind(conditions, len(library))(counts, library).log_rates
+    log_rates = denoiser.bind(conditions)(counts, library).log_rates
     return Contributions(
         total=_centred(log_rates)[:, genes],
         tokens=torch.einsum("ctr,trg->ctg", hidden, weights),
@@ -90,7 +90,7 @@ def _weighing_encoder(denoiser: Denoiser) -> CountEncoder | LinearEncoder:
 def attention_weights(denoiser: Denoiser, thinned: Thinned, conditions: Conditions[Tensor]) -> Tensor:
     """Attention of each token (rows) to each, mean over the heads: ``(layers, cells, tokens, tokens)``."""
     with _recorded(denoiser) as weights:
-        denoiser.bind(conditions, len(thinned.library))(thinned.state, thinned.library)
+        denoiser.bind(conditions)(thinned.state, thinned.library)
     n_tokens = len(denoiser.network.trunk.positions)  # what stands behind them are conditions
     return torch.stack(weights)[:, :, :n_tokens, :n_tokens]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import torch
 from scvi.module.base import LossOutput
@@ -25,6 +25,10 @@ class Encoded(NamedTuple):
 
     vector: Tensor  # (cells, length)
     library: Tensor  # (cells,)
+
+
+Cells: TypeAlias = Tensor | Encoded
+"""CSR counts ``(cells, genes)``, or what is known of them."""
 
 
 class VectorDenoiser(ConditionedDenoiser):
@@ -49,19 +53,15 @@ class VectorDenoiser(ConditionedDenoiser):
         return ScoreNetwork(n_vars, size, self.input_type)
 
     def bind(
-        self,
-        conditions: Conditions[Tensor],
-        n_cells: int,
-        effect_scale: float = 1.0,
-        trains_effects: Tensor | None = None,
+        self, conditions: Conditions[Tensor], effect_scale: float = 1.0, trains_effects: Tensor | None = None
     ) -> VectorPredictor:
         """Fix the conditions: the predictor takes library sizes, and gives a function of noisy vectors and times."""
-        embedded = self.embed_conditions(conditions, n_cells)
+        embedded = self.embed_conditions(conditions, conditions.n_cells)
 
         def predictor(library: Tensor) -> Denoise:
             def denoise(noisy: Tensor, time: Tensor) -> Tensor:
                 level = self.process.level(time)
-                log_level = (level.log_snr / 2).flatten().expand(n_cells)  # of one time, or one a cell
+                log_level = (level.log_snr / 2).flatten().expand(conditions.n_cells)  # of one time, or one a cell
                 predicted = self.network.read(noisy, log_level, library, embedded).scores
                 added = self.effect_scores(noisy, log_level, library, conditions, trains_effects)
                 for score in added.values():
@@ -96,33 +96,21 @@ class VectorModule(DiffusionModule):
     def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
         """Whole counts ``(cells, genes)`` of vectors, with about ``library`` ``(cells,)`` molecules."""
 
-    @property
-    def length(self) -> int:
-        """Length of a vector."""
-        return self.denoiser.network.n_genes
-
-    def standardise_by(self, length: int) -> None:
-        """Make room for the mean and the standard deviation of each of the vectors' numbers."""
-        self.register_buffer("mean", torch.zeros(length))
-        self.register_buffer("scale", torch.ones(length))
-
-    def loss(self, cells: Tensor | Encoded, conditions: Conditions[Tensor]) -> LossOutput:
+    def loss(self, cells: Cells, conditions: Conditions[Tensor]) -> LossOutput:
         """Weighted squared error of the vectors that are predicted; penalties on the read-out are added."""
         conditions, trains_effects = self.drop_conditions(conditions)
         errors = self._errors(self.denoiser, cells, conditions, trains_effects=trains_effects)
         return loss_output(errors, self.denoiser.network.readout.penalty())
 
     @torch.no_grad()
-    def validation_loss(
-        self, cells: Tensor | Encoded, conditions: Conditions[Tensor], generator: torch.Generator
-    ) -> LossOutput:
+    def validation_loss(self, cells: Cells, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
         """The same of the averaged network, no condition dropped, at the given randomness."""
         return loss_output(self._errors(self.ema_denoiser, cells, conditions, generator))
 
     def _errors(
         self,
         denoiser: VectorDenoiser,
-        cells: Tensor | Encoded,
+        cells: Cells,
         conditions: Conditions[Tensor],
         generator: Rng = None,
         trains_effects: Tensor | None = None,
@@ -130,13 +118,13 @@ class VectorModule(DiffusionModule):
         """Corrupt vectors, predict them without noise, and score the prediction ``(cells,)``."""
         vector, library = (self.to_vector(cells), self.library(cells)) if isinstance(cells, Tensor) else cells
         noisy = self.process.corrupt(vector, generator)
-        denoise = denoiser.bind(conditions, len(vector), trains_effects=trains_effects)(library)
+        denoise = denoiser.bind(conditions, trains_effects=trains_effects)(library)
         return self.process.score(denoise(noisy.state, noisy.time), noisy)
 
     @torch.no_grad()
     def draw(self, predictor: VectorPredictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
         """Draw cells of about ``library`` ``(cells,)`` molecules from noise: dense ``(cells, genes)``."""
-        noise = torch.randn(len(library), self.length, generator=generator, device=library.device)
+        noise = torch.randn(len(library), len(self.mean), generator=generator, device=library.device)
         vector = self.process.draw(predictor(library), noise, TIME_MAX, n_steps=n_steps, generator=generator)
         return self.to_counts(vector, library, generator)
 
