@@ -63,9 +63,7 @@ def test_cells_are_drawn_from_the_multinomial(n_steps: int, make_multinomial: Ma
 def test_growing_starts_from_what_is_there(make_multinomial: Make) -> None:
     start = torch.tensor(np.random.default_rng(0).poisson(3, (20, 5))).float()
     library = start.sum(1) + 10
-    module = make_multinomial(SHARES)
-    predictor = module.predictor(unconditional(20), 20)
-    cells = module.draw(predictor, library, start=start, n_steps=4, generator=seeded())
+    cells = make_multinomial(SHARES).generate(unconditional(20), library, start=start, n_steps=4, generator=seeded())
     assert (cells >= start).all()
     torch.testing.assert_close(cells.sum(1), library)
 

@@ -165,9 +165,8 @@ class Generation(TrainingMemory):
         deeper = []
         for counts, conditions in cells:
             library = (module.library(counts) * factor).round()
-            predictor, start = module.predictor(conditions, len(counts)), counts.to_dense()
-            drawn = module.draw(predictor, library, start=start, n_steps=n_steps, generator=generator)
-            deeper.append(whole_counts(drawn))
+            grown = module.generate(conditions, library, start=counts.to_dense(), n_steps=n_steps, generator=generator)
+            deeper.append(whole_counts(grown))
         return new_cells(cells.in_order(deeper), cells.obs(), self._gene_names())
 
     def _complete(self, conditions: Conditions[np.ndarray], generator: torch.Generator) -> Conditions[np.ndarray]:

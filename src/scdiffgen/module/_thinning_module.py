@@ -78,6 +78,21 @@ class ThinningModule(DiffusionModule):
 
     # Sampling.
 
+    @torch.no_grad()
+    def generate(
+        self,
+        conditions: Conditions[Tensor],
+        library: Tensor,
+        *,
+        start: Tensor | None = None,
+        guidance_scale: GuidanceScale = 1.0,
+        n_steps: int,
+        generator: Rng = None,
+    ) -> Tensor:
+        """Add molecules to ``start`` (nothing) under given conditions: dense ``(cells, genes)``."""
+        predictor = self.predictor(conditions, len(library), guidance_scale)
+        return self.draw(predictor, library, start=start, n_steps=n_steps, generator=generator)
+
     def draw(
         self,
         predictor: MoleculePredictor,
