@@ -221,7 +221,7 @@ class Contest:
                 epochs = max(round(epochs * allowed["seconds"] / taken["seconds"]), 2)
         model, training = self.fit(contenders[name], epochs)
         nll = None
-        if model.module.process == "thinning":
+        if model.module.process_name == "thinning":
             nll = likelihoods(model, self.split, seed=seed)["scdiffgen"]
         return ProcessPart(name, budget, seed, *rest, training, nll, self.rows(name, model))
 

@@ -27,7 +27,7 @@ def adata() -> AnnData:
 @pytest.fixture(scope="module")
 def model(adata: AnnData) -> Iterator[TokenDiffusion]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PROCESSES, MultinomialModule.process, MultinomialModule)
+        patch.setitem(PROCESSES, MultinomialModule.process_name, MultinomialModule)
         TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
         scvi.settings.seed = 0
         model = TokenDiffusion(adata, process="multinomial", **SMALL)
@@ -73,7 +73,7 @@ def test_what_a_process_cannot_do_is_said(model: TokenDiffusion, call: str) -> N
 
 @pytest.mark.parametrize("process", list(PROCESSES))
 def test_processes_are_called_by_their_names(process: str) -> None:
-    assert issubclass(PROCESSES[process], DiffusionModule) and PROCESSES[process].process == process
+    assert issubclass(PROCESSES[process], DiffusionModule) and PROCESSES[process].process_name == process
 
 
 def test_seeds_leave_the_global_randomness_alone(model: TokenDiffusion) -> None:

@@ -12,7 +12,6 @@ from anndata import AnnData
 from sklearn.decomposition import PCA
 
 import scdiffgen
-from scdiffgen.diffusion import Thinned
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.nn import Attention
 
@@ -41,8 +40,7 @@ def log_rates(model: TokenDiffusion, adata: AnnData) -> np.ndarray:
     counts, conditions = model.module.unpack(next(iter(loader)))
     library = model.module.library(counts)
     with torch.no_grad():
-        whole = Thinned(counts, torch.zeros_like(counts.values()), library, library)
-        rates = model.module.ema_denoiser(whole, conditions).log_rates
+        rates = model.module.ema_denoiser.bind(conditions)(counts, library).log_rates
     return (rates - rates.mean(1, keepdim=True)).numpy()
 
 

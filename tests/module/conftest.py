@@ -16,8 +16,7 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.module import ThinningModule
-from scdiffgen.nn import NetworkOptions
-from scdiffgen.nn._options import ConditioningKind, InterventionKind
+from scdiffgen.nn import ConditioningKind, InterventionKind, NetworkOptions
 
 
 @pytest.fixture

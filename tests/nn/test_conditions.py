@@ -9,9 +9,8 @@ import torch
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
 from scdiffgen.nn import NetworkOptions
 from scdiffgen.nn._categories import CATEGORY_EMBEDDINGS
-from scdiffgen.nn._condition_embedder import ConditionEmbedder, UniversalCombination, clear_padding
+from scdiffgen.nn._condition_embedder import POOLINGS, ConditionEmbedder, UniversalCombination, clear_padding
 from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
-from scdiffgen.nn._sets import POOLINGS
 
 DIM = 12
 CELL_TYPE = ConditionSpec("cell_type", "category", n_categories=4)

@@ -42,7 +42,7 @@ class ModelBase(UnsupervisedTrainingMixin, BaseModelClass):
         if not isinstance(self.module, ThinningModule):
             raise ValueError(
                 f"`{asked}` needs a process that takes molecules away, and the process of this model is "
-                f"{self.module.process!r}: make and train one with `process='thinning'`."
+                f"{self.module.process_name!r}: make and train one with `process='thinning'`."
             )
         return self.module
 

@@ -81,7 +81,7 @@ def start_as_combinations(module: DiffusionModule, name: str, combinations: np.n
         is_effect = name in denoiser.effect_names
         part = denoiser.effect_of(name) if is_effect else denoiser.embed.embedders[denoiser.embed.names.index(name)]
         embedding = next(inner for inner in part.modules() if isinstance(inner, PartEmbedding)).categories
-        coefficients = torch.from_numpy(combinations).to(denoiser.not_told)
+        coefficients = torch.from_numpy(combinations).to(denoiser.missing)
         if isinstance(embedding, TableEmbedding):
             _combine(embedding.weight, coefficients)
         half_dose = getattr(part, "half_dose", None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
@@ -34,7 +34,7 @@ def network_size(
     """The named size, with whatever is given in place of its own numbers."""
     if preset not in PRESETS:
         raise ValueError(f"`preset` is {preset!r}: choose one of {list(PRESETS)}.")
-    given = {
+    given: dict[str, Any] = {
         "n_tokens": n_tokens,
         "token_dim": token_dim,
         "n_layers": n_layers,

@@ -161,7 +161,7 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         conditions = ", ".join(spec.name for spec in specs) or "none"
         self._model_summary_string = (
             f"TokenDiffusion on {' + '.join(map(str, n_vars.values()))} genes: {size.n_tokens} tokens of "
-            f"{size.token_dim}, {size.n_layers} layers, process {make.process!r}, conditions: {conditions}"
+            f"{size.token_dim}, {size.n_layers} layers, process {make.process_name!r}, conditions: {conditions}"
         )
         self.learned_interventions_: dict[str, np.ndarray] = {}  # ids of those that training cells had, ever
         self.init_params_ = self._get_init_params(locals())

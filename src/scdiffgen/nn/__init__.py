@@ -2,13 +2,12 @@
 
 from ._autoencoder import LatentKind, LikelihoodKind, TokenAutoencoder
 from ._categories import TableEmbedding
-from ._condition_embedder import ConditionEmbedder, UniversalCombination
+from ._condition_embedder import ConditionEmbedder, PartEmbedding, UniversalCombination
 from ._effects import EffectNetwork
-from ._encoders import CountEncoder, LinearEncoder
-from ._network import ScoreNetwork, TokenNetwork
-from ._options import InputKind, NetworkOptions, NetworkSize, ReadoutOptions
-from ._readouts import AdditiveReadout
-from ._sets import PartEmbedding
+from ._encoders import CountEncoder, GeneAttentionEncoder, LinearEncoder
+from ._network import ScoreNetwork, TokenNetwork, TokenTrunk
+from ._options import ConditioningKind, InputKind, InterventionKind, NetworkOptions, NetworkSize, ReadoutOptions
+from ._readouts import AdditiveReadout, PerceptronReadout
 from ._transformer import Attention
 from ._urn import GeneScores, PriorLimit
 
@@ -16,21 +15,26 @@ __all__ = [
     "AdditiveReadout",
     "Attention",
     "ConditionEmbedder",
+    "ConditioningKind",
     "CountEncoder",
     "EffectNetwork",
+    "GeneAttentionEncoder",
     "GeneScores",
     "InputKind",
+    "InterventionKind",
     "LatentKind",
     "LikelihoodKind",
     "LinearEncoder",
     "NetworkOptions",
     "NetworkSize",
     "PartEmbedding",
+    "PerceptronReadout",
     "PriorLimit",
     "ReadoutOptions",
     "ScoreNetwork",
     "TableEmbedding",
     "TokenAutoencoder",
     "TokenNetwork",
+    "TokenTrunk",
     "UniversalCombination",
 ]

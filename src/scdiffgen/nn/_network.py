@@ -18,14 +18,6 @@ from ._transformer import TokenTransformer
 from ._urn import GeneScores, Urn
 
 
-def fixed_positions(size: NetworkSize) -> Float[Tensor, "tokens dim"]:
-    """Position of each token that is not learned: sines and cosines of its number, or nothing."""
-    if size.options.positions == "none":
-        return torch.zeros(size.n_tokens, size.token_dim)
-    waves = SinusoidalEmbedding(size.token_dim, min_period=2 * math.pi, max_period=2e4 * math.pi)
-    return waves(torch.arange(size.n_tokens, dtype=torch.float32))
-
-
 class Conditioning(NamedTuple):
     """What encoder, transformer and read-out are conditioned on."""
 
@@ -54,8 +46,11 @@ class TokenTrunk(nn.Module):
         self.encoder = ENCODERS[form.encoder](n_genes, size, input_kind)
         if form.positions == "learned":
             self.positions = nn.Parameter(torch.randn(size.n_tokens, size.token_dim) * 0.02)
+        elif form.positions == "sinusoidal":
+            waves = SinusoidalEmbedding(size.token_dim, min_period=2 * math.pi, max_period=2e4 * math.pi)
+            self.register_buffer("positions", waves(torch.arange(size.n_tokens, dtype=torch.float32)))
         else:
-            self.register_buffer("positions", fixed_positions(size))
+            self.register_buffer("positions", torch.zeros(size.n_tokens, size.token_dim))
         self.nested = size.nested_tokens
         self.transformer = TokenTransformer(size)
 

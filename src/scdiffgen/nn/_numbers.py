@@ -43,11 +43,9 @@ class NumberEmbedding(nn.Module, ABC):
         """Embed numbers no larger than ``LARGEST`` in magnitude."""
 
 
-def geometric_frequencies(
-    n_frequencies: int, min_period: float, max_period: float
-) -> Float[Tensor, " {n_frequencies}"]:
+def geometric_frequencies(n: int, min_period: float, max_period: float) -> Float[Tensor, " {n}"]:
     """Angular frequencies from that of ``max_period`` up to that of ``min_period``, in equal ratios."""
-    return 2 * math.pi / torch.logspace(math.log10(max_period), math.log10(min_period), n_frequencies)
+    return 2 * math.pi / torch.logspace(math.log10(max_period), math.log10(min_period), n)
 
 
 def _waves(phases: Float[Tensor, "*shape n"], dim: int) -> Float[Tensor, "*shape {dim}"]:

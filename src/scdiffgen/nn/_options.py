@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from scdiffgen._arguments import explain_unknown_arguments
@@ -210,5 +210,5 @@ def _check_whole_number(name: str, value: Any, *, at_least: int) -> None:
 
 
 def _check_dropout(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         raise ValueError(f"`dropout` is {value!r}: pass a share in [0, 1).")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -18,10 +16,6 @@ class Readout(nn.Module):
     """Scores of the genes from tokens, with a bias for each gene."""
 
     bias: nn.Parameter
-
-    @abstractmethod
-    def forward(self, tokens: Tokens) -> Genes:
-        """Scores of the genes from the tokens, all or only the first."""
 
     def penalty(self) -> Float[Tensor, ""]:
         """What the form adds to the loss."""

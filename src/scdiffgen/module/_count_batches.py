@@ -16,15 +16,7 @@ if TYPE_CHECKING:
 
 
 def counts_from_batch(tensors: Mapping[str, Tensor], keys: Sequence[str]) -> Tensor:
-    """Counts of the cells of a minibatch, as a CSR tensor ``(cells, genes)`` whichever way they were loaded.
-
-    Parameters
-    ----------
-    tensors
-        The minibatch.
-    keys
-        What the counts are called in it; those of several kinds are laid side by side.
-    """
+    """CSR counts ``(cells, genes)``, loaded dense or sparse; those of several modalities are laid side by side."""
     parts = [tensors[key] for key in keys]
     return side_by_side([part if part.layout == torch.sparse_csr else part.to_sparse_csr() for part in parts])
 
@@ -34,10 +26,10 @@ def gene_frequencies(batches: Iterable[tuple[Tensor, Tensor]], n_vars: int) -> T
 
     Batches are CSR counts and which of the cells to count ``(cells,)``; if there are none in any, all are counted.
     """
-    everywhere, chosen = np.zeros(n_vars), np.zeros(n_vars)
-    for counts, wanted in batches:
-        of_value = torch.repeat_interleave(wanted, counts.crow_indices().diff())
-        everywhere += column_sums(counts).cpu().numpy()
-        chosen += column_sums(with_values(counts, counts.values() * of_value)).cpu().numpy()
-    total = chosen if chosen.any() else everywhere
+    of_all, of_chosen = np.zeros(n_vars), np.zeros(n_vars)
+    for counts, chosen in batches:
+        of_value = torch.repeat_interleave(chosen, counts.crow_indices().diff())
+        of_all += column_sums(counts).cpu().numpy()
+        of_chosen += column_sums(with_values(counts, counts.values() * of_value)).cpu().numpy()
+    total = of_chosen if of_chosen.any() else of_all
     return torch.from_numpy((total + 0.5) / (total + 0.5).sum()).float()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import cast
 
 import torch
 from scvi.module.base import LossOutput
@@ -13,23 +13,18 @@ from torch import Tensor
 from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
 from scdiffgen.nn import NetworkSize, ReadoutOptions, TokenAutoencoder
 
-from ._batch import gene_frequencies
-from ._gaussian import ExpressionDenoiser
-from ._latent_options import LatentOptions
-from ._vector_diffusion import VectorDiffusion
+from ._count_batches import gene_frequencies
+from ._diffusion_module import loss_output
+from ._process_options import LatentOptions
+from ._processes import GaussianDiffusion, Rng
+from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
+from ._vector_module import Cells, Encoded, VectorDenoiser, VectorModule
 
 TOKENS, LIBRARY = "latent tokens", "latent library"
 """Keys under which a cached minibatch holds what was computed of its counts."""
 
 
-class Encoded(NamedTuple):
-    """Cells of which the tokens are known."""
-
-    vector: Tensor  # (cells, tokens * latent_dim), standardised
-    library: Tensor  # (cells,)
-
-
-class LatentDenoiser(ExpressionDenoiser):
+class LatentDenoiser(VectorDenoiser):
     """Autoencoder of cells, and denoiser of its tokens laid side by side, which are to it what genes are elsewhere."""
 
     def __init__(
@@ -38,54 +33,46 @@ class LatentDenoiser(ExpressionDenoiser):
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
         features: Mapping[str, Tensor],
-        process_options: LatentOptions,
+        process: GaussianDiffusion,
     ) -> None:
-        length = size.n_tokens * process_options.latent_dim
+        latent = cast("LatentOptions", process.options)
         inner = replace(size, options=replace(size.options, readout=ReadoutOptions(), encoder="mlp"))
-        super().__init__(length, specs, inner, features)
-        self.autoencoder = TokenAutoencoder(
-            n_vars, size, process_options.latent_dim, process_options.likelihood, process_options.tokens
-        )
+        super().__init__(size.n_tokens * latent.latent_dim, specs, inner, features, process)
+        self.autoencoder = TokenAutoencoder(n_vars, size, latent.latent_dim, latent.likelihood, latent.tokens)
+
+    def sort_tokens(self, order: Tensor) -> None:
+        """Permute the tokens of the autoencoder, which are the genes of the network; its own tokens stay."""
+        permute_weights(self.autoencoder, order, TOKEN_AXES)
+        permute_weights(self.network, order, GENE_AXES)
+        permute_weights(self.effects, order, GENE_AXES)
 
 
-class LatentModule(VectorDiffusion):
+class LatentModule(VectorModule):
     """Gaussian diffusion of the tokens of an autoencoder.
 
     It is trained in two stages. In the second the autoencoder stays as it is; tokens are computed once, and the counts
     are not looked at again.
     """
 
-    process = "latent"
+    process_name = "latent"
     options_cls = LatentOptions
     process_options: LatentOptions
     denoiser: LatentDenoiser
     ema_denoiser: LatentDenoiser
-    mean: Tensor
-    scale: Tensor
     stage: Tensor
 
-    def make_denoiser(
-        self,
-        n_vars: int,
-        specs: Sequence[ConditionSpec],
-        size: NetworkSize,
-        features: Mapping[str, Tensor],
-    ) -> LatentDenoiser:
+    def make_denoiser(self, features: Mapping[str, Tensor]) -> LatentDenoiser:
         """Autoencoder, and denoiser of tokens."""
-        if size.nested_tokens:
+        if self.size.nested_tokens:
             raise ValueError("`nested_tokens` does not go with `process='latent'`, which generates all tokens at once.")
-        if size.options.readout.kind != "additive":
-            kind = size.options.readout.kind
-            raise ValueError(f"`readout` is {kind!r}, but that of `process='latent'` is always additive.")
-        denoiser = LatentDenoiser(n_vars, specs, size, features, self.process_options)
-        self.register_buffer("mean", torch.zeros(denoiser.network.n_genes))
-        self.register_buffer("scale", torch.ones(denoiser.network.n_genes))
+        readout = self.size.options.readout.kind
+        if readout != "additive":
+            raise ValueError(f"`readout` is {readout!r}, but that of `process='latent'` is always additive.")
+        length = self.size.n_tokens * self.process_options.latent_dim
+        self.register_buffer("mean", torch.zeros(length))
+        self.register_buffer("scale", torch.ones(length))
         self.register_buffer("stage", torch.tensor(0))
-        return denoiser
-
-    def length(self) -> int:
-        """Length of all tokens together."""
-        return self.denoiser.network.n_genes
+        return LatentDenoiser(self.n_vars, self.specs, self.size, features, self.process)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         """Start from the average cell."""
@@ -93,8 +80,14 @@ class LatentModule(VectorDiffusion):
             ((counts, torch.ones(len(counts), dtype=torch.bool, device=counts.device)) for counts, _ in batches),
             self.n_vars,
         )
-        for denoiser in (self.denoiser, self.ema_denoiser):
+        for denoiser in self.denoisers:
             denoiser.autoencoder.readout.initialise_bias(frequencies)
+
+    def sort_tokens(self, order: Sequence[int]) -> None:
+        """Permute the tokens, and their means and scales; the noise of a seed then falls on other tokens."""
+        super().sort_tokens(order)
+        for moments in (self.mean, self.scale):
+            permute_tokens(moments, torch.as_tensor(order))
 
     # Two stages.
 
@@ -120,7 +113,7 @@ class LatentModule(VectorDiffusion):
             self.scale.copy_(cached[TOKENS].std(0).clamp(min=1e-4))
             self.stage.fill_(1)
 
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Tensor | Encoded, Conditions[Tensor]]:
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Cells, Conditions[Tensor]]:
         """Counts, or what was computed of them, and conditions."""
         if TOKENS not in batch:
             return super().unpack(batch)
@@ -128,28 +121,18 @@ class LatentModule(VectorDiffusion):
         vector = (tensors[TOKENS] - self.mean) / self.scale
         return Encoded(vector, tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
 
-    def loss(self, cells: Tensor | Encoded, conditions: Conditions[Tensor]) -> LossOutput:
+    def loss(self, cells: Cells, conditions: Conditions[Tensor]) -> LossOutput:
         """Loss of counts in the first stage (nats per molecule), of tokens in the second."""
         if isinstance(cells, Tensor) and not self.stage:
-            errors = self._reconstruction(self.denoiser.autoencoder, cells)
-        else:
-            told, teaching = self.withheld(conditions)
-            errors = self.denoising_loss(self.denoiser, *self._known(cells), told, teaching=teaching)
-        return LossOutput(loss=errors.mean(), n_obs_minibatch=len(errors))
+            return loss_output(self._reconstruction(self.denoiser.autoencoder, cells))
+        return super().loss(cells, conditions)
 
     @torch.no_grad()
-    def validation_loss(
-        self, cells: Tensor | Encoded, conditions: Conditions[Tensor], generator: torch.Generator
-    ) -> LossOutput:
-        """The same of the averaged networks, nothing withheld, at the given randomness; tokens at their mean."""
+    def validation_loss(self, cells: Cells, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
+        """The same of the averaged networks, no condition dropped, at the given randomness; tokens at their mean."""
         if isinstance(cells, Tensor) and not self.stage:
-            errors = self._reconstruction(self.ema_denoiser.autoencoder, cells, draw=False)
-        else:
-            errors = self.denoising_loss(self.ema_denoiser, *self._known(cells), conditions, generator)
-        return LossOutput(loss=errors.mean(), n_obs_minibatch=len(errors))
-
-    def _known(self, cells: Tensor | Encoded) -> Encoded:
-        return Encoded(self.to_vector(cells), self.library(cells)) if isinstance(cells, Tensor) else cells
+            return loss_output(self._reconstruction(self.ema_denoiser.autoencoder, cells, draw=False))
+        return super().validation_loss(cells, conditions, generator)
 
     def _reconstruction(self, autoencoder: TokenAutoencoder, counts: Tensor, *, draw: bool = True) -> Tensor:
         library = self.library(counts)
@@ -165,7 +148,7 @@ class LatentModule(VectorDiffusion):
         """Standardised tokens ``(cells, length)``."""
         return (self._encoded(counts) - self.mean) / self.scale
 
-    def to_counts(self, vector: Tensor, library: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
         """Counts drawn from the likelihood."""
         return self.ema_denoiser.autoencoder.sample(self._latent(vector), library, generator)
 
@@ -181,7 +164,7 @@ class LatentModule(VectorDiffusion):
 
     @torch.no_grad()
     def hidden(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
-        """What each token of whole cells says to the genes: ``(cells, tokens, readout_dim)``."""
+        """Hidden vectors of the autoencoder's read-out ``(cells, tokens, readout_dim)`` in whole cells."""
         return self.ema_denoiser.autoencoder.hidden(self.tokens(counts, conditions))
 
     def gene_weights(self) -> Tensor:
