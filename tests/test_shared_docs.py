@@ -1,0 +1,159 @@
+"""Parameters that are described once stand in every docstring that names them, each exactly once."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import scdiffgen
+from scdiffgen._shared_docs import _FIGURES, _MODEL, _TOGETHER, ENTRIES, PLACEHOLDER, shared_docs
+from scdiffgen.model import TokenDiffusion
+
+PACKAGES = (scdiffgen.datasets, scdiffgen.metrics, scdiffgen.model, scdiffgen.pl, scdiffgen.tl)
+
+
+def _public() -> Iterator[tuple[str, object]]:
+    for package in PACKAGES:
+        yield from ((f"{package.__name__}.{name}", getattr(package, name)) for name in package.__all__)
+    yield from ((name, getattr(TokenDiffusion, name)) for name in dir(TokenDiffusion) if not name.startswith("_"))
+
+
+def _functions() -> list[Callable]:
+    named = [getattr(package, name) for package in (scdiffgen.pl, scdiffgen.tl) for name in package.__all__]
+    return [function for function in named if inspect.isfunction(function)]
+
+
+def _section(docstring: str, title: str) -> list[str]:
+    """Names that head the entries of a section."""
+    lines = docstring.splitlines()
+    start = next((i + 2 for i in range(len(lines) - 1) if lines[i] == title and set(lines[i + 1]) == {"-"}), len(lines))
+    ends = [i - 1 for i in range(start + 1, len(lines)) if lines[i] and set(lines[i]) == {"-"}]
+    body = lines[start : min(ends, default=len(lines))]
+    return [name for line in body if line and not line.startswith(" ") for name in line.split(", ")]
+
+
+@shared_docs
+def _described(adata: object, silent: bool) -> None:
+    """Do something.
+
+    Parameters
+    ----------
+    {adata}
+    {silent}
+
+    Raises
+    ------
+    ValueError
+        If {silent} is in a sentence.
+    {raises_untrained}
+
+    Examples
+    --------
+    >>> {"adata": 1}
+    {'adata': 1}
+    """
+
+
+class _Holder:
+    @shared_docs
+    def method(self, silent: bool) -> None:
+        """Do something.
+
+        Parameters
+        ----------
+        {silent}
+        """
+
+    @classmethod
+    @shared_docs
+    def of_class(cls, seed: int) -> None:
+        """Do something.
+
+        Parameters
+        ----------
+        {seed}
+        """
+
+
+def test_entries_stand_where_they_are_named() -> None:
+    assert inspect.getdoc(_described) == inspect.cleandoc(
+        """
+        Do something.
+
+        Parameters
+        ----------
+        adata
+            Cells; by default those the model was made with.
+        silent
+            Whether no progress bar is shown.
+
+        Raises
+        ------
+        ValueError
+            If {silent} is in a sentence.
+        RuntimeError
+            If the model is not trained.
+
+        Examples
+        --------
+        >>> {"adata": 1}
+        {'adata': 1}
+        """
+    )
+
+
+def test_methods_are_indented_as_their_docstring() -> None:
+    documented = inspect.getdoc(_Holder.method)
+    assert documented is not None and documented.endswith("----------\nsilent\n    Whether no progress bar is shown.")
+    assert _section(inspect.getdoc(_Holder.of_class) or "", "Parameters") == ["seed"]
+
+
+def test_doctest_finds_the_examples() -> None:
+    (found,) = doctest.DocTestFinder().find(_described, "_described", globs={})
+    assert [example.source for example in found.examples] == ['{"adata": 1}\n']
+    assert doctest.DocTestRunner().run(found).failed == 0
+
+
+def test_unknown_placeholder_raises_when_the_function_is_made() -> None:
+    def misspelt(adata: object) -> None:
+        """Do something.
+
+        {adatas}
+        """
+
+    with pytest.raises(KeyError, match=r"misspelt.*\{adatas\}.*adata"):
+        shared_docs(misspelt)
+
+
+def test_without_docstrings_nothing_happens() -> None:
+    def bare() -> None: ...
+
+    assert shared_docs(bare).__doc__ is None
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_is_a_name_and_what_it_means(name: str) -> None:
+    assert re.fullmatch(r"(\w+\n( {4}\S.*\n)+)+", ENTRIES[name] + "\n")
+
+
+def test_no_line_of_the_shared_text_is_lost() -> None:
+    heads = re.findall(r"^\w.*$", _FIGURES + _MODEL, re.MULTILINE)
+    assert len(heads) == len(set(ENTRIES) - set(_TOGETHER))
+    told = "".join(ENTRIES[name] for name in ENTRIES if name not in _TOGETHER)
+    assert told.count("\n    ") == (_FIGURES + _MODEL).count("\n    ")
+
+
+@pytest.mark.parametrize(("name", "documented"), _public())
+def test_no_placeholder_is_left(name: str, documented: object) -> None:
+    assert PLACEHOLDER.search(inspect.getdoc(documented) or "") is None
+
+
+@pytest.mark.parametrize("function", _functions(), ids=lambda function: function.__name__)
+def test_every_parameter_is_described_once(function: Callable) -> None:
+    described = Counter(_section(inspect.getdoc(function) or "", "Parameters"))
+    assert described == Counter(list(inspect.signature(function).parameters))
