@@ -18,7 +18,7 @@ from benchmarks._dose_truth import true_mean
 from benchmarks._perturbation_settings import Settings
 from scdiffgen.datasets import simulate, true_expression
 from scdiffgen.metrics import dose_shift, pearson_delta
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 NUMBER_KINDS = ("sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet")
 TRAINED = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -40,7 +40,7 @@ def dose_model(adata: AnnData, kind: str, settings: Settings, seed: int) -> Toke
     TokenDiffusion.setup_anndata(
         adata, layer="counts", labels_key="cell_type", perturbation_key="perturbation", dose_key="dose"
     )
-    model = TokenDiffusion(adata, number_embedding=kind, **settings.size)
+    model = TokenDiffusion(adata, network=NetworkOptions(number_embedding=kind), **settings.size)
     model.train(max_epochs=settings.max_epochs, enable_progress_bar=False, enable_model_summary=False)
     return model
 

@@ -122,12 +122,9 @@ def test_genes_without_a_molecule_and_categories_of_one_cell_are_allowed() -> No
     [
         ({"preset": "huge"}, "`preset` is 'huge': choose one of"),
         ({"process": "thining"}, "`process` is 'thining': choose one of"),
-        ({"process_options": 3}, "`process_options` is 3, but process 'thinning' has none"),
+        ({"process": 3}, "`process` is 3: choose one of"),
         ({"withhold_rate": 1.0}, r"`withhold_rate` is 1.0: pass a share in \[0, 1\)"),
-        ({"dropout": 1.5}, "`dropout` is 1.5"),
         ({"n_tokens": 0}, "`n_tokens` is 0"),
-        ({"intervention": "none"}, "`intervention` is 'none'"),
-        ({"number_embedding": "cubic"}, "'cubic'"),
     ],
 )
 def test_models_that_cannot_be_made(arguments: dict[str, Any], message: str) -> None:

@@ -15,7 +15,7 @@ from torch.distributions import Normal, kl_divergence
 
 from scdiffgen.conditions import Condition
 from scdiffgen.module import LatentModule, LatentOptions
-from scdiffgen.nn import CountEncoder, GeneAttentionEncoder, LinearEncoder, ReadoutOptions
+from scdiffgen.nn import CountEncoder, GeneAttentionEncoder, LinearEncoder, NetworkOptions, ReadoutOptions
 
 N_GENES = 12
 COUNTS = np.random.default_rng(0).poisson(np.geomspace(0.5, 40, N_GENES), (50, N_GENES)).astype(np.float32)
@@ -48,7 +48,7 @@ def test_tokens_have_unit_scale() -> None:
 
 @pytest.mark.parametrize("encoder", ["mlp", "linear", "cross_attention"])
 def test_cells_are_read_by_the_encoder_that_was_asked_for(encoder: str) -> None:
-    size = replace(SIZE, encoder=encoder)
+    size = replace(SIZE, options=NetworkOptions(encoder=encoder))
     module = LatentModule(N_GENES, (), size, process_options=LatentOptions(latent_dim=3)).eval()
     expected = {"mlp": CountEncoder, "linear": LinearEncoder, "cross_attention": GeneAttentionEncoder}[encoder]
     assert isinstance(module.ema_denoiser.autoencoder.encoder, expected)
@@ -60,7 +60,7 @@ def test_forms_that_latent_diffusion_cannot_have_are_refused() -> None:
     with pytest.raises(ValueError, match="`nested_tokens` does not go with `process='latent'`"):
         LatentModule(N_GENES, (), replace(SIZE, nested_tokens=True))
     with pytest.raises(ValueError, match="`readout` is 'mlp', but that of `process='latent'` is always additive"):
-        LatentModule(N_GENES, (), replace(SIZE, readout=ReadoutOptions(kind="mlp")))
+        LatentModule(N_GENES, (), replace(SIZE, options=NetworkOptions(readout=ReadoutOptions(kind="mlp"))))
 
 
 def test_the_divergence_is_torchs() -> None:

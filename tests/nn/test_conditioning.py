@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from csr import csr
 from torch import Tensor, nn
 
-from scdiffgen.nn import NetworkSize, TokenNetwork
+from scdiffgen.nn import NetworkOptions, NetworkSize, TokenNetwork
 from scdiffgen.nn._number_kinds import NUMBER_EMBEDDINGS, log_count_embedding
-from scdiffgen.nn._transformer import ConditioningKind, CrossAttention, TokenTransformer
+from scdiffgen.nn._options import ConditioningKind
+from scdiffgen.nn._transformer import CrossAttention, TokenTransformer
 
 DIM, HEADS, CONDITIONING, N_GENES, N_CELLS, N_CONDITIONS = 8, 2, 6, 10, 5, 3
 SIZE = NetworkSize(
@@ -27,6 +28,10 @@ COUNTS = np.random.default_rng(0).poisson(2.0, (N_CELLS, N_GENES))
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def of_kind(kind: ConditioningKind) -> NetworkSize:
+    return replace(SIZE, options=NetworkOptions(conditioning=kind))
 
 
 def conditions_of(kind: ConditioningKind, n_conditions: int = N_CONDITIONS) -> Tensor:
@@ -86,14 +91,14 @@ def test_concatenated_conditions_are_tokens_until_the_end() -> None:
 
 @pytest.mark.parametrize("kind", IN_SEQUENCE)
 def test_the_order_of_a_sequence_of_conditions_does_not_matter(kind: ConditioningKind) -> None:
-    network, sequence = trained(TokenNetwork(N_GENES, replace(SIZE, conditioning=kind))), conditions_of(kind)
+    network, sequence = trained(TokenNetwork(N_GENES, of_kind(kind))), conditions_of(kind)
     torch.testing.assert_close(scores(network, sequence.flip(1)), scores(network, sequence), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", IN_SEQUENCE)
 @pytest.mark.parametrize("condition", range(N_CONDITIONS))
 def test_each_condition_matters_to_its_own_cell_alone(kind: ConditioningKind, condition: int) -> None:
-    network, sequence = trained(TokenNetwork(N_GENES, replace(SIZE, conditioning=kind))), conditions_of(kind)
+    network, sequence = trained(TokenNetwork(N_GENES, of_kind(kind))), conditions_of(kind)
     changed = sequence.clone()
     changed[2, condition] += 1
     moved = (scores(network, changed) - scores(network, sequence)).abs().amax(1)
@@ -103,12 +108,12 @@ def test_each_condition_matters_to_its_own_cell_alone(kind: ConditioningKind, co
 
 @pytest.mark.parametrize("kind", IN_SEQUENCE)
 def test_without_conditions_the_level_is_all_there_is(kind: ConditioningKind) -> None:
-    network = trained(TokenNetwork(N_GENES, replace(SIZE, conditioning=kind)))
+    network = trained(TokenNetwork(N_GENES, of_kind(kind)))
     assert scores(network, conditions_of(kind, n_conditions=0)).isfinite().all()
 
 
 def test_cross_attention_reads_the_level_beside_the_conditions() -> None:
-    trunk, given = TokenNetwork(N_GENES, replace(SIZE, conditioning="cross_attention")).trunk, conditions_of("concat")
+    trunk, given = TokenNetwork(N_GENES, of_kind("cross_attention")).trunk, conditions_of("concat")
     level, sequence = trunk.conditioning(torch.arange(5.0), torch.arange(5.0) + 9, given)
     torch.testing.assert_close(sequence, torch.cat([given, level[:, None]], dim=1))
     assert torch.pdist(level).min() > 1e-4
@@ -116,7 +121,7 @@ def test_cross_attention_reads_the_level_beside_the_conditions() -> None:
 
 def test_concatenating_no_conditions_is_no_conditioning() -> None:
     """The network of another kind that has the same weights, and nothing in its condition."""
-    joined = trained(TokenNetwork(N_GENES, replace(SIZE, conditioning="concat")))
+    joined = trained(TokenNetwork(N_GENES, of_kind("concat")))
     plain = TokenNetwork(N_GENES, SIZE)
     weights = {name: value for name, value in joined.state_dict().items() if "transformer.to_token" not in name}
     first = weights["trunk.join.0.weight"]
@@ -130,7 +135,7 @@ def test_concatenating_no_conditions_is_no_conditioning() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_parameter_learns_once_the_gates_are_open(kind: ConditioningKind, level: str) -> None:
     torch.manual_seed(0)
-    network = TokenNetwork(N_GENES, replace(SIZE, conditioning=kind, level_embedding=level))
+    network = TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(conditioning=kind, level_embedding=level)))
     condition = conditions_of(kind).requires_grad_()
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     target = torch.tensor(COUNTS).float().log1p()
@@ -146,7 +151,7 @@ def test_every_parameter_learns_once_the_gates_are_open(kind: ConditioningKind, 
 
 @pytest.mark.parametrize("level", NUMBER_EMBEDDINGS)
 def test_the_level_matters_from_the_empty_cell_to_millions_of_molecules(level: str) -> None:
-    network = trained(TokenNetwork(N_GENES, replace(SIZE, level_embedding=level)))
+    network = trained(TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(level_embedding=level))))
     n_molecules = torch.tensor([0.0, 1.0, 30.0, 1e3, 1e6])
     empty, library = torch.zeros(5, N_GENES), torch.full((5,), 1e6)
     found = network(empty, n_molecules, library, torch.zeros(5, CONDITIONING)).logits
@@ -163,4 +168,4 @@ def test_the_default_level_embedding_has_waves_from_half_a_unit_to_fifty_of_the_
 @pytest.mark.parametrize("name", ["conditioning", "level_embedding"])
 def test_an_unknown_kind_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=f"`{name}` is 'nonsense': pass one of"):
-        NetworkSize(**{name: "nonsense"})
+        NetworkOptions(**{name: "nonsense"})

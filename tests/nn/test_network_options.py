@@ -11,7 +11,15 @@ import torch
 from csr import csr
 from torch import Tensor, nn
 
-from scdiffgen.nn import GeneAttentionEncoder, LinearEncoder, NetworkSize, ReadoutOptions, ScoreNetwork, TokenNetwork
+from scdiffgen.nn import (
+    GeneAttentionEncoder,
+    LinearEncoder,
+    NetworkOptions,
+    NetworkSize,
+    ReadoutOptions,
+    ScoreNetwork,
+    TokenNetwork,
+)
 from scdiffgen.nn._readout_kinds import AttentionReadout, PerceptronReadout
 from scdiffgen.nn._transformer import CellAttention
 
@@ -54,7 +62,7 @@ def logits(network: TokenNetwork, counts: np.ndarray = COUNTS, condition: Tensor
 
 
 def make(**options: Any) -> TokenNetwork:
-    network = TokenNetwork(N_GENES, replace(SIZE, **options))
+    network = TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(**options)))
     random_weights(network)
     return network
 
@@ -87,7 +95,7 @@ def test_the_order_of_cells_does_not_matter(options: dict[str, Any]) -> None:
 
 @EVERY_OPTION
 def test_the_first_tokens_alone_are_those_of_a_smaller_network(options: dict[str, Any]) -> None:
-    network, cut = make(**options), TokenNetwork(N_GENES, replace(SIZE, **{**options, "n_tokens": 2}))
+    network, cut = make(**options), TokenNetwork(N_GENES, replace(SIZE, n_tokens=2, options=NetworkOptions(**options)))
     state = network.state_dict()
     cut.load_state_dict({name: state[name][tuple(map(slice, t.shape))] for name, t in cut.state_dict().items()})
     network.trunk._n_active = lambda: 2
@@ -96,7 +104,7 @@ def test_the_first_tokens_alone_are_those_of_a_smaller_network(options: dict[str
 
 @pytest.mark.parametrize("encoder", ["mlp", "linear", "cross_attention"])
 def test_every_encoder_reads_values_as_well(encoder: str) -> None:
-    network = ScoreNetwork(N_GENES, replace(SIZE, encoder=encoder), "values")
+    network = ScoreNetwork(N_GENES, replace(SIZE, options=NetworkOptions(encoder=encoder)), "values")
     random_weights(network)
 
     def scores(values: Tensor) -> Tensor:
@@ -179,7 +187,7 @@ def test_the_perceptron_sees_tokens_together() -> None:
 
 @pytest.mark.parametrize("kind", ["mlp", "cross_attention"])
 def test_read_outs_start_from_the_average_cell(kind: str) -> None:
-    network = TokenNetwork(N_GENES, replace(SIZE, readout=ReadoutOptions(kind=kind)))
+    network = TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(readout=ReadoutOptions(kind=kind))))
     shares = torch.tensor(np.random.default_rng(0).dirichlet(np.ones(N_GENES))).float()
     network.readout.initialise_bias(shares)
     nn.init.zeros_(network.readout.gene_weights)
@@ -226,11 +234,11 @@ def test_sinusoidal_positions_are_those_of_vaswani_and_none_are_nothing() -> Non
 )
 def test_unknown_options_are_named(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        NetworkSize(**wrong)
+        NetworkOptions(**wrong)
 
 
 def test_other_read_outs_have_no_further_options() -> None:
-    with pytest.raises(ValueError, match="`kind` is 'linear': choose one of"):
+    with pytest.raises(ValueError, match="`kind` is 'linear': pass one of"):
         ReadoutOptions(kind="linear")
     with pytest.raises(ValueError, match="`kind` is 'mlp', which leaves no further choice"):
         ReadoutOptions(kind="mlp", sparsity=0.1)

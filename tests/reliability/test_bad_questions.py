@@ -169,7 +169,7 @@ ASKING = [
         lambda m, c: m.get_latent_representation(c, genes=["gene1"]),
         "`genes`",
         "encoder",
-        "encoder='cross_attention'",
+        "NetworkOptions(encoder='cross_attention')",
     ),
     Bad("no doses", lambda m, _: m.dose_response(None, "A", []), "`doses`", "empty", "at least one dose"),
     Bad(

@@ -12,7 +12,7 @@ from anndata import AnnData
 from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.conditions import request_table
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 from scdiffgen.nn._number_kinds import NUMBER_EMBEDDINGS
 
 VECTORS = {"A": [1.0, 0.0, 2.0], "B": [0.0, 1.0, 1.0], "C": [1.0, 1.0, 0.0], "Z": [0.5, 0.5, 0.5]}
@@ -102,7 +102,7 @@ def fit(row: str) -> TokenDiffusion:
     adata = cells()
     TokenDiffusion.setup_anndata(adata, **setup)
     torch.manual_seed(0)
-    model = TokenDiffusion(adata, **SMALL, **options)
+    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(**options))
     model.train(max_epochs=1, batch_size=32, **QUIET)
     with torch.no_grad():
         for name, weight in model.module.named_parameters():

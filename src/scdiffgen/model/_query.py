@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 import pandas as pd
@@ -104,16 +104,16 @@ class Query(Saving):
         if registry.get("setup_method_name", "setup_anndata") != "setup_anndata":
             raise ValueError("`reference_model` was registered with MuData and cannot grow: pass one of AnnData.")
         options = deepcopy(reference.init_params_["non_kwargs"])
-        check_new_features(registry, perturbation_features, options["category_embedding"])
+        check_new_features(registry, perturbation_features, reference.module.size.options.category_embedding)
         _check_genes(reference._gene_names(), pd.Index(adata.var_names))
         counts = registry["field_registries"][REGISTRY_KEYS.X]["state_registry"]
         counts["column_names"], counts["n_vars"] = np.asarray(adata.var_names), adata.n_vars
         cls.setup_anndata(adata, source_registry=registry, extend_categories=True, **registry["setup_args"])
-        model = cls(adata, **{name: value for name, value in options.items() if name not in ("registry", "datamodule")})
+        model = cls(adata, **options)
         model.to_device(reference.device)
         if model.module.n_vars > reference.module.n_vars:
             model._thinning("load_query_data with new genes")
-        _check_hashes(reference.module, model.module, options)
+        _check_hashes(reference.module, model.module)
         model.module.load_state_dict(grown_weights(reference.module, model.module))
         for known in reference.module.specs:
             if known.role == "intervention":
@@ -167,7 +167,7 @@ def grown_weights(reference: DiffusionModule, grown: DiffusionModule) -> dict[st
                 continue
             tail = new.narrow(axis, n_old, n_new - n_old)
             if old.is_floating_point() and not name.endswith(".vectors"):
-                in_logs = grown.size.readout.nonnegative and name.endswith("readout.gene_weights")
+                in_logs = grown.size.options.readout.nonnegative and name.endswith("readout.gene_weights")
                 if old.ndim > 1 and (n_old, n_new) == n_genes and not in_logs:
                     start = torch.zeros_like(old.narrow(axis, 0, 1))
                 else:
@@ -210,9 +210,9 @@ def _check_genes(known: pd.Index, genes: pd.Index) -> None:
         )
 
 
-def _check_hashes(reference: DiffusionModule, grown: DiffusionModule, options: dict[str, Any]) -> None:
+def _check_hashes(reference: DiffusionModule, grown: DiffusionModule) -> None:
     """Raise if categories are new whose rows are shared with others."""
-    if options.get("category_embedding") != "hashed":
+    if reference.size.options.category_embedding != "hashed":
         return
     counts = [[spec.n_categories for spec in module.specs] for module in (reference, grown)]
     if counts[0] != counts[1]:

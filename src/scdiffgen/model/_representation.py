@@ -164,7 +164,8 @@ class Representation(Extension):
         indices
             Cells to take, by default all.
         genes
-            Genes to read, as if no other had been measured, for ``encoder="cross_attention"``; by default all.
+            Genes to read, as if no other had been measured; by default all. The model must have been made with
+            ``NetworkOptions(encoder="cross_attention")``.
         batch_size
             Cells a minibatch.
         silent
@@ -191,8 +192,11 @@ class Representation(Extension):
         """1 for each gene that is read, 0 for others ``(genes,)``."""
         if genes is None:
             return np.ones(len(self._gene_names()), dtype=np.float32)
-        if self.module.size.encoder != "cross_attention":
-            raise ValueError("`genes` needs an encoder that can do with any of them: `encoder='cross_attention'`.")
+        if self.module.size.options.encoder != "cross_attention":
+            raise ValueError(
+                "`genes` needs an encoder that can do with any of them: make and train a model with "
+                "`network=NetworkOptions(encoder='cross_attention')`."
+            )
         read = np.zeros(len(self._gene_names()), dtype=np.float32)
         read[self._gene_positions(genes, "genes")] = 1
         return read

@@ -24,13 +24,13 @@ from scdiffgen.data import modality_names
 from scdiffgen.io import _plain_data, all_or_nothing
 from scdiffgen.io._plain_data import as_array, as_frame, as_object_array, as_options, as_scalar
 from scdiffgen.module import GaussianOptions, LatentOptions
-from scdiffgen.nn import ReadoutOptions
+from scdiffgen.nn import NetworkOptions, ReadoutOptions
 
 from ._base import ModelBase
 from ._checks import check_accelerator, check_cells, check_mudata
 
 FILE = "model.pt"
-OPTIONS: list[Callable[..., Any]] = [GaussianOptions, LatentOptions, ReadoutOptions]
+OPTIONS: list[Callable[..., Any]] = [GaussianOptions, LatentOptions, NetworkOptions, ReadoutOptions]
 MAY_BE_CALLED: list[Callable[..., Any] | tuple[Callable[..., Any], str]] = [
     as_array,
     as_frame,

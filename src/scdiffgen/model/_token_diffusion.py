@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from scvi.utils import setup_anndata_dsp
 
+from scdiffgen._arguments import explain_unknown_arguments
 from scdiffgen.data import (
     CountsField,
     Manager,
@@ -20,18 +21,8 @@ from scdiffgen.data import (
     forget_copied_setup,
     required_state,
 )
-from scdiffgen.module import DiffusionModule, InterventionKind, joint_module, process_module
-from scdiffgen.nn import (
-    AttentionKind,
-    CategoryKind,
-    ConditioningKind,
-    ConditionOptions,
-    EncoderKind,
-    NumberKind,
-    PoolingKind,
-    PositionKind,
-    ReadoutOptions,
-)
+from scdiffgen.module import DiffusionModule, GaussianOptions, joint_module, process_module
+from scdiffgen.nn import NetworkOptions
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter
 
 from ._cells import Cells
@@ -65,6 +56,14 @@ def default_max_epochs(n_train: int, batch_size: int) -> int:
     return max(1, round(2.5 * n_train**0.8 / math.ceil(n_train / batch_size)))
 
 
+MOVED = {
+    **{field.name: f"Pass it in `network=NetworkOptions({field.name}=...)`." for field in fields(NetworkOptions)},
+    "process_options": "Pass the options in place of the name of the process, `process=GaussianOptions(...)`.",
+}
+"""Where arguments are that a user may look for in the constructor."""
+
+
+@explain_unknown_arguments(MOVED)
 class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, CriticismOfModel):
     """Conditional token diffusion on single-cell counts.
 
@@ -78,59 +77,34 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         Cells registered with :meth:`setup_anndata` or :meth:`setup_mudata`.
     preset
         Size of the network: ``"small"`` for a laptop (the default without a GPU), ``"base"`` (the default with one),
-        ``"large"`` for atlases. The arguments below override it one by one.
+        ``"large"`` for atlases. The next arguments override it one by one.
     n_tokens, token_dim
         A cell is ``n_tokens`` tokens of length ``token_dim``.
     n_layers
         Number of transformer blocks.
-    dropout
-        Share of hidden units dropped while training.
-    readout_dim
-        Length of what each token says to the genes.
-    readout
-        Form of the read-out, :class:`scdiffgen.model.ReadoutOptions`: kind, pooling over the tokens, non-negative
-        weights, penalties. By default tokens add up and nothing is penalised.
     nested_tokens
         Train so that the first tokens matter most and :meth:`truncate_tokens` may cut the model to its first few.
     withhold_rate
-        Share of cells from which each condition is withheld while training: half of the time on its own, so that any
-        subset of the conditions may be given when generating, and half of the time with all others but perturbations
-        that are effects, for guidance.
-    intervention
-        How perturbations enter the network. ``"effect"``: they add to the scores of the genes, seeing the molecules of
-        the cell but not its labels, so that responses carry over to cells never treated. ``"embedding"``: they are
-        embedded beside all other conditions.
-    conditioning
-        How conditions reach the tokens. ``"adaln"``: joined with the noise level in one vector that scales and shifts
-        the layers. ``"cross_attention"``: each is a vector that the tokens attend to. ``"concat"``: each is one more
-        token.
-    number_embedding
-        How doses and continuous covariates are embedded: ``"sinusoidal"``, ``"fourier"``, ``"direct"``, ``"learned"``,
-        ``"rotary"``, ``"hybrid"`` or ``"wavelet"``.
-    level_embedding
-        How noise level and library size are embedded, one of the same.
-    encoder
-        How genes become tokens: ``"mlp"``, ``"linear"``, or ``"cross_attention"`` over the expressed genes, which
-        can do with a part of them (:meth:`get_latent_representation`).
-    positions
-        What tells tokens apart beside the encoder: ``"learned"`` vectors, ``"sinusoidal"`` ones, or ``"none"``.
-    attention
-        Whether tokens attend to those of their own cell (``"within"``), or then also to those of the other cells of the
-        minibatch (``"across"``): what is said of a cell then depends on the cells that it comes with.
-    category_embedding
-        How categories are embedded: ``"table"``, or with fewer parameters ``"hashed"`` or ``"code"``.
-    set_pooling
-        How the perturbations of one cell are pooled with ``intervention="embedding"``: ``"attention"`` or ``"mean"``.
+        Rate of condition dropout: share of cells in which each condition is dropped while training, half of the time on
+        its own, so that any subset of the conditions may be given when generating, and half of the time with all others
+        but perturbations that are effects, for guidance.
     process
         How cells are corrupted and generated. ``"thinning"`` removes and adds molecules. ``"gaussian"`` adds noise to
-        normalised expression. ``"latent"`` does so to the tokens of an autoencoder, which is trained first.
-    process_options
-        Settings of the process: :class:`scdiffgen.model.GaussianOptions` or :class:`scdiffgen.model.LatentOptions`;
-        ``"thinning"`` has none.
+        normalised expression. ``"latent"`` does so to the tokens of an autoencoder, which is trained first. The last
+        two have settings, which are passed in place of the name: :class:`scdiffgen.model.GaussianOptions` or
+        :class:`scdiffgen.model.LatentOptions`.
+    network
+        Forms of the network that exist to be compared, such as encoder, read-out and embeddings, and its other sizes:
+        :class:`scdiffgen.model.NetworkOptions`.
     registry
         Registry of a saved model, in place of ``adata``.
-    datamodule
-        Unused; scvi-tools hands it over when it loads a model.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range or not one of the choices.
+    TypeError
+        If an argument is unknown, or of the wrong type.
 
     Examples
     --------
@@ -151,47 +125,23 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         self,
         adata: AnnData | MuData | None = None,
         preset: Preset | None = None,
+        *,
         n_tokens: int | None = None,
         token_dim: int | None = None,
         n_layers: int | None = None,
-        dropout: float | None = None,
-        readout_dim: int | None = None,
-        readout: ReadoutOptions | None = None,
         nested_tokens: bool = False,
         withhold_rate: float = 0.1,
-        intervention: InterventionKind = "effect",
-        conditioning: ConditioningKind = "adaln",
-        number_embedding: NumberKind = "sinusoidal",
-        level_embedding: NumberKind = "sinusoidal",
-        encoder: EncoderKind = "mlp",
-        positions: PositionKind = "learned",
-        attention: AttentionKind = "within",
-        category_embedding: CategoryKind = "table",
-        set_pooling: PoolingKind = "attention",
-        process: str = "thinning",
-        process_options: Any = None,
+        process: Literal["thinning", "gaussian", "latent"] | GaussianOptions = "thinning",
+        network: NetworkOptions | None = None,
         registry: dict[str, Any] | None = None,
-        datamodule: None = None,
     ) -> None:
         super().__init__(adata, registry)
         check_share("withhold_rate", withhold_rate)
-        if readout is not None and not isinstance(readout, ReadoutOptions):
-            raise TypeError(f"`readout` is {readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
+        network = NetworkOptions() if network is None else network
+        if not isinstance(network, NetworkOptions):
+            raise TypeError(f"`network` is {network!r}: pass `scdiffgen.model.NetworkOptions(...)`.")
         preset = preset or default_preset()
-        size = network_size(preset, n_tokens, token_dim, n_layers, dropout, readout_dim)
-        size = replace(
-            size,
-            readout=readout or ReadoutOptions(),
-            nested_tokens=nested_tokens,
-            conditioning=conditioning,
-            level_embedding=level_embedding,
-            encoder=encoder,
-            positions=positions,
-            attention=attention,
-        )
-        if intervention not in ("effect", "embedding"):
-            raise ValueError(f"`intervention` is {intervention!r}: choose 'effect' or 'embedding'.")
-        options = ConditionOptions(number=number_embedding, category=category_embedding, set_pooling=set_pooling)
+        size = network_size(preset, n_tokens, token_dim, n_layers, nested_tokens, network)
         specs = condition_specs(self.registry)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
@@ -199,15 +149,19 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
             if spec.n_features
         }
         n_vars = counts_keys(self.registry)
-        make = process_module(process) if len(n_vars) == 1 else joint_module(process)
-        columns: Any = n_vars["X"] if len(n_vars) == 1 else n_vars
-        self.module = make(columns, specs, size, withhold_rate, options, intervention, features, process_options)
+        make, process_options = process_module(process)
+        columns: Any = n_vars
+        if len(n_vars) > 1:
+            make = joint_module(process)
+        else:
+            columns = n_vars["X"]
+        self.module = make(columns, specs, size, withhold_rate, features, process_options)
         if len(self.module.stages()) > 1:
             self._data_splitter_cls = StagedDataSplitter
         conditions = ", ".join(spec.name for spec in specs) or "none"
         self._model_summary_string = (
             f"TokenDiffusion on {' + '.join(map(str, n_vars.values()))} genes: {size.n_tokens} tokens of "
-            f"{size.token_dim}, {size.n_layers} layers, process {process!r}, conditions: {conditions}"
+            f"{size.token_dim}, {size.n_layers} layers, process {make.process!r}, conditions: {conditions}"
         )
         self.learned_interventions_: dict[str, np.ndarray] = {}  # ids of those that training cells had, ever
         self.init_params_ = self._get_init_params(locals())

@@ -27,7 +27,7 @@ from ._cells import Cells
 BASIS_CELLS = 20_000
 NOT_ADDITIVE = (
     "The tokens of this model do not add up to the scores of the genes, so they have no loadings and activations: make "
-    "and train one with `readout=ReadoutOptions(kind='additive')`."
+    "and train one with `network=NetworkOptions(readout=ReadoutOptions())`."
 )
 GRADIENT_CELLS = 2_000
 LoadingMethod = Literal["readout", "encoder", "gradient"]
@@ -252,7 +252,7 @@ class Tokens(ModelBase):
 
     def _require_sum(self) -> None:
         """Raise if tokens do not add up in the log-rates."""
-        pooling = self.module.size.readout.pooling
+        pooling = self.module.size.options.readout.pooling
         if pooling != "sum":
             raise ValueError(f"The tokens are pooled by {pooling!r}, so log-rates are no sum over them.")
 

@@ -1,6 +1,6 @@
 """The processes, one on a page each."""
 
-from ._denoiser import ConditionedDenoiser, Denoiser, InterventionKind
+from ._denoiser import ConditionedDenoiser, Denoiser
 from ._gaussian import GaussianModule
 from ._gaussian_options import GaussianOptions
 from ._joint import JointThinningModule
@@ -21,7 +21,6 @@ __all__ = [
     "GaussianModule",
     "GaussianOptions",
     "HiddenMoments",
-    "InterventionKind",
     "JointThinningModule",
     "LatentModule",
     "LatentOptions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, cast
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,6 @@ from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import Thinned, UrnPrediction, row_sums
 from scdiffgen.nn import (
     ConditionEmbedder,
-    ConditionOptions,
     EffectNetwork,
     GeneScores,
     InputKind,
@@ -21,8 +20,6 @@ from scdiffgen.nn import (
     TokenNetwork,
     UniversalCombination,
 )
-
-InterventionKind = Literal["effect", "embedding"]
 
 
 class ConditionedDenoiser(nn.Module):
@@ -35,12 +32,9 @@ class ConditionedDenoiser(nn.Module):
     specs
         The registered conditions.
     size
-        Widths and depths of the network.
-    options
-        How conditions are embedded.
-    intervention
-        ``"effect"``: interventions add to the scores of the genes, blind to the identity of the cell
-        (:class:`~scdiffgen.nn.EffectNetwork`). ``"embedding"``: they are embedded beside the identity.
+        Sizes and form of the network. ``size.options.intervention`` is ``"effect"``: interventions add to the scores
+        of the genes, blind to the identity of the cell (:class:`~scdiffgen.nn.EffectNetwork`); or ``"embedding"``: they
+        are embedded beside the identity.
     features
         Feature vectors ``(categories, n_features)`` of the conditions that have them.
     """
@@ -53,22 +47,19 @@ class ConditionedDenoiser(nn.Module):
         n_vars: int,
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
         features: Mapping[str, Tensor],
     ) -> None:
         super().__init__()
-        self.effect_names = [s.name for s in specs if s.role == "intervention" and intervention == "effect"]
+        are_effects = size.options.intervention == "effect"
+        self.effect_names = [spec.name for spec in specs if spec.role == "intervention" and are_effects]
         embedded = [spec for spec in specs if spec.name not in self.effect_names]
         dim = size.conditioning_dim
         of_embedded = {name: vectors for name, vectors in features.items() if name not in self.effect_names}
-        self.embed = ConditionEmbedder(embedded, dim, options, features=of_embedded)
-        self.combine = (
-            UniversalCombination(len(embedded), dim, kind=options.combine) if size.conditioning == "adaln" else None
-        )
+        self.embed = ConditionEmbedder(embedded, dim, size.options, features=of_embedded)
+        self.combine = UniversalCombination(len(embedded), dim) if size.options.conditioning == "adaln" else None
         self.network = self.make_network(n_vars, size)
         self.effects = nn.ModuleList(
-            EffectNetwork(spec, n_vars, size, options, features.get(spec.name), self.reads)
+            EffectNetwork(spec, n_vars, size, features.get(spec.name), self.reads)
             for spec in specs
             if spec.name in self.effect_names
         )
@@ -125,8 +116,8 @@ class ConditionedDenoiser(nn.Module):
     def embed_conditions(self, conditions: Conditions[Tensor], n_cells: int) -> Tensor:
         """Vectors of everything but the effects.
 
-        One vector a cell ``(cells, conditioning_dim)``; or, unless ``size.conditioning`` is ``"adaln"``, one for each
-        condition ``(cells, conditions, conditioning_dim)``.
+        One vector a cell ``(cells, conditioning_dim)``; or, unless ``size.options.conditioning`` is ``"adaln"``,
+        one for each condition ``(cells, conditions, conditioning_dim)``.
         """
         vectors = self.embed({n: c for n, c in conditions.items() if n not in self.effect_names}, n_cells)
         withheld = vectors.new_ones(n_cells, len(self.effect_names), 1)

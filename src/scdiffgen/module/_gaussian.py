@@ -12,9 +12,8 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import TIME_MIN
-from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize, ScoreNetwork
+from scdiffgen.nn import AdditiveReadout, NetworkSize, ScoreNetwork
 
-from ._denoiser import InterventionKind
 from ._gaussian_options import GaussianOptions
 from ._vector_diffusion import VectorDenoiser, VectorDiffusion
 
@@ -53,14 +52,12 @@ class GaussianModule(VectorDiffusion):
         n_vars: int,
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
         features: Mapping[str, Tensor],
     ) -> ExpressionDenoiser:
         """Predict data, noise or velocity."""
         self.register_buffer("mean", torch.zeros(n_vars))
         self.register_buffer("scale", torch.ones(n_vars))
-        return ExpressionDenoiser(n_vars, specs, size, options, intervention, features)
+        return ExpressionDenoiser(n_vars, specs, size, features)
 
     def length(self) -> int:
         """Number of genes."""

@@ -12,7 +12,7 @@ CounterfactualKind = Literal["noise", "inversion"]
 
 @dataclass(frozen=True)
 class GaussianOptions:
-    """Settings of ``process="gaussian"``.
+    """Settings of ``process="gaussian"``, passed in place of the name.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class GaussianOptions:
     >>> adata = scdiffgen.datasets.pbmc68k()
     >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     >>> options = scdiffgen.model.GaussianOptions(prediction="v", loss_space="v", sampler="heun")
-    >>> model = scdiffgen.model.TokenDiffusion(adata, process="gaussian", process_options=options)
+    >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """
 
     prediction: PredictionKind = "x0"

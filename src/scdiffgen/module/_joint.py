@@ -30,9 +30,9 @@ from scdiffgen.diffusion import (
     with_values,
     without_blocks,
 )
-from scdiffgen.nn import ConditionOptions, GeneScores, NetworkSize, PriorLimit
+from scdiffgen.nn import GeneScores, NetworkSize, PriorLimit
 
-from ._denoiser import Denoiser, InterventionKind
+from ._denoiser import Denoiser
 from ._thinning import ThinningModule, loss_output
 
 DEEP = 10
@@ -47,12 +47,10 @@ class JointDenoiser(Denoiser):
         blocks: Blocks,
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
         features: Mapping[str, Tensor],
     ) -> None:
         size = replace(size, n_levels=len(blocks.sizes))
-        super().__init__(sum(blocks.sizes), specs, size, options, intervention, features)
+        super().__init__(sum(blocks.sizes), specs, size, features)
         self.blocks = blocks
         self.limit = PriorLimit(blocks.sizes)
 
@@ -91,12 +89,10 @@ class JointThinningModule(ThinningModule):
         n_vars: int,
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
         features: Mapping[str, Tensor],
     ) -> JointDenoiser:
         """Predict the missing molecules of each kind."""
-        return JointDenoiser(self.blocks, specs, size, options, intervention, features)
+        return JointDenoiser(self.blocks, specs, size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         """As in the base class; and limit what the tokens' opinion counts for in kinds that are measured deeply."""

@@ -11,10 +11,9 @@ from scvi.module.base import LossOutput
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
-from scdiffgen.nn import ConditionOptions, NetworkSize, ReadoutOptions, TokenAutoencoder
+from scdiffgen.nn import NetworkSize, ReadoutOptions, TokenAutoencoder
 
 from ._batch import gene_frequencies
-from ._denoiser import InterventionKind
 from ._gaussian import ExpressionDenoiser
 from ._latent_options import LatentOptions
 from ._vector_diffusion import VectorDiffusion
@@ -38,14 +37,12 @@ class LatentDenoiser(ExpressionDenoiser):
         n_vars: int,
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
         features: Mapping[str, Tensor],
         process_options: LatentOptions,
     ) -> None:
         length = size.n_tokens * process_options.latent_dim
-        inner = replace(size, readout=ReadoutOptions(), encoder="mlp")
-        super().__init__(length, specs, inner, options, intervention, features)
+        inner = replace(size, options=replace(size.options, readout=ReadoutOptions(), encoder="mlp"))
+        super().__init__(length, specs, inner, features)
         self.autoencoder = TokenAutoencoder(
             n_vars, size, process_options.latent_dim, process_options.likelihood, process_options.tokens
         )
@@ -72,16 +69,15 @@ class LatentModule(VectorDiffusion):
         n_vars: int,
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
         features: Mapping[str, Tensor],
     ) -> LatentDenoiser:
         """Autoencoder, and denoiser of tokens."""
         if size.nested_tokens:
             raise ValueError("`nested_tokens` does not go with `process='latent'`, which generates all tokens at once.")
-        if size.readout.kind != "additive":
-            raise ValueError(f"`readout` is {size.readout.kind!r}, but that of `process='latent'` is always additive.")
-        denoiser = LatentDenoiser(n_vars, specs, size, options, intervention, features, self.process_options)
+        if size.options.readout.kind != "additive":
+            kind = size.options.readout.kind
+            raise ValueError(f"`readout` is {kind!r}, but that of `process='latent'` is always additive.")
+        denoiser = LatentDenoiser(n_vars, specs, size, features, self.process_options)
         self.register_buffer("mean", torch.zeros(denoiser.network.n_genes))
         self.register_buffer("scale", torch.ones(denoiser.network.n_genes))
         self.register_buffer("stage", torch.tensor(0))

@@ -12,7 +12,9 @@ from ._gaussian_options import GaussianOptions
 
 @dataclass(frozen=True)
 class LatentOptions(GaussianOptions):
-    """Settings of ``process="latent"``: those of :class:`GaussianOptions`, for the tokens, and of the autoencoder.
+    """Settings of ``process="latent"``, passed in place of the name.
+
+    They are those of :class:`GaussianOptions`, for the tokens, and of the autoencoder.
 
     Parameters
     ----------
@@ -36,7 +38,7 @@ class LatentOptions(GaussianOptions):
     >>> adata = scdiffgen.datasets.pbmc68k()
     >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     >>> options = scdiffgen.model.LatentOptions(likelihood="poisson", latent_dim=4)
-    >>> model = scdiffgen.model.TokenDiffusion(adata, process="latent", process_options=options)
+    >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """
 
     likelihood: LikelihoodKind = "nb"

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
 from scdiffgen.diffusion import row_sums
-from scdiffgen.nn import ConditionOptions, NetworkSize
+from scdiffgen.nn import NetworkSize
 
 from ._batch import counts_from_batch
-from ._denoiser import ConditionedDenoiser, InterventionKind
+from ._denoiser import ConditionedDenoiser
 
 Predictor = Callable[..., Any]
 """A network whose conditions are bound; what it takes and returns is between it and its process."""
@@ -37,19 +37,15 @@ class DiffusionModule(BaseModuleClass):
     specs
         The registered conditions.
     size
-        Widths and depths of the network.
+        Sizes and form of the network.
     withhold_rate
         Share of cells from which each condition is withheld while training, so that any subset of the conditions may be
         given when generating. In half of the cases all that are embedded are withheld together: what guidance compares
         with.
-    options
-        How conditions are embedded.
-    intervention
-        How interventions enter: ``"effect"`` or ``"embedding"``, see :class:`ConditionedDenoiser`.
     features
         Feature vectors ``(categories, n_features)`` of the conditions that have them.
     process_options
-        Settings of the process, of the class ``options_cls``.
+        Settings of the process, of the class ``options_cls``; by default its defaults.
     """
 
     process: ClassVar[str]
@@ -70,8 +66,6 @@ class DiffusionModule(BaseModuleClass):
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
         withhold_rate: float = 0.1,
-        options: ConditionOptions | None = None,
-        intervention: InterventionKind = "effect",
         features: Mapping[str, Tensor] | None = None,
         process_options: Any = None,
     ) -> None:
@@ -80,10 +74,8 @@ class DiffusionModule(BaseModuleClass):
         self.n_vars = n_vars
         self.size = size
         self.withhold_rate = withhold_rate
-        self.process_options = self._checked(process_options)
-        self.denoiser = self.make_denoiser(
-            n_vars, specs, size, options or ConditionOptions(), intervention, features or {}
-        )
+        self.process_options = self.options_cls() if self.options_cls and process_options is None else process_options
+        self.denoiser = self.make_denoiser(n_vars, specs, size, features or {})
         self.ema_denoiser = deepcopy(self.denoiser).requires_grad_(requires_grad=False)
 
     # What a process must provide.
@@ -94,8 +86,6 @@ class DiffusionModule(BaseModuleClass):
         n_vars: int,
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
         features: Mapping[str, Tensor],
     ) -> ConditionedDenoiser:
         """Everything that is trained."""
@@ -265,15 +255,3 @@ class DiffusionModule(BaseModuleClass):
     def library(self, counts: Tensor) -> Tensor:
         """Library sizes ``(cells,)`` of CSR counts."""
         return row_sums(counts, counts.values())
-
-    @classmethod
-    def _checked(cls, options: Any) -> Any:
-        if options is None:
-            return None if cls.options_cls is None else cls.options_cls()
-        if cls.options_cls is None:
-            raise ValueError(f"`process_options` is {options!r}, but process {cls.process!r} has none: leave it out.")
-        if not isinstance(options, cls.options_cls):
-            raise ValueError(
-                f"`process_options` is {options!r}: process {cls.process!r} takes a `{cls.options_cls.__name__}`."
-            )
-        return options

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ._gaussian import GaussianModule
+from ._gaussian_options import GaussianOptions
 from ._joint import JointThinningModule
 from ._latent import LatentModule
 from ._process import DiffusionModule
@@ -13,16 +14,22 @@ PROCESSES: dict[str, type[DiffusionModule]] = {
 }
 
 
-def process_module(process: str) -> type[DiffusionModule]:
-    """The module of a process by its name."""
-    if process not in PROCESSES:
-        raise ValueError(f"`process` is {process!r}: choose one of {list(PROCESSES)}.")
-    return PROCESSES[process]
+def process_module(process: str | GaussianOptions) -> tuple[type[DiffusionModule], GaussianOptions | None]:
+    """The module of a process, given by its name or by its options, and the options if there are any."""
+    for module in PROCESSES.values():
+        if module.options_cls is not None and type(process) is module.options_cls:
+            return module, process
+    if not isinstance(process, str) or process not in PROCESSES:
+        raise ValueError(
+            f"`process` is {process!r}: choose one of {list(PROCESSES)}, or pass `GaussianOptions(...)` or "
+            "`LatentOptions(...)`."
+        )
+    return PROCESSES[process], None
 
 
-def joint_module(process: str) -> type[JointThinningModule]:
-    """The module of a process for molecules of several kinds; only thinning has one."""
-    if process_module(process) is not ThinningModule:
+def joint_module(process: str | GaussianOptions) -> type[JointThinningModule]:
+    """The module of a process for several modalities; only thinning has one."""
+    if process_module(process)[0] is not ThinningModule:
         raise ValueError(
             f"`process` is {process!r}, but several modalities need one that takes molecules away: 'thinning'."
         )

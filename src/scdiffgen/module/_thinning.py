@@ -23,10 +23,10 @@ from scdiffgen.diffusion import (
     thin_to,
     thinning_levels,
 )
-from scdiffgen.nn import AdditiveReadout, ConditionOptions, NetworkSize
+from scdiffgen.nn import AdditiveReadout, NetworkSize
 
 from ._batch import gene_frequencies
-from ._denoiser import Denoiser, InterventionKind
+from ._denoiser import Denoiser
 from ._process import DiffusionModule
 
 N_READINGS, N_READ = 8, 4
@@ -45,12 +45,10 @@ class ThinningModule(DiffusionModule):
         n_vars: int,
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
         features: Mapping[str, Tensor],
     ) -> Denoiser:
         """Predict the missing molecules."""
-        return Denoiser(n_vars, specs, size, options, intervention, features)
+        return Denoiser(n_vars, specs, size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
         """Start from the average cell to which nothing was done.

@@ -1,46 +1,39 @@
 """Networks: they know no diffusion and no AnnData."""
 
 from ._autoencoder import LatentKind, TokenAutoencoder
-from ._categories import CategoryKind, TableEmbedding
+from ._categories import TableEmbedding
 from ._conditions import ConditionEmbedder, UniversalCombination
 from ._effects import EffectNetwork
-from ._embedders import ConditionOptions
-from ._encoder import CountEncoder, InputKind, LinearEncoder
+from ._encoder import CountEncoder, LinearEncoder
 from ._gene_attention import GeneAttentionEncoder
 from ._likelihood import CountLikelihood, LikelihoodKind
 from ._network import ScoreNetwork, TokenNetwork
-from ._number_kinds import NumberKind
+from ._options import ConditioningKind, InputKind, InterventionKind, NetworkOptions, NetworkSize, ReadoutOptions
 from ._prior_limit import PriorLimit
 from ._readout import AdditiveReadout
-from ._readout_options import ReadoutOptions
-from ._sets import PartEmbedding, PoolingKind
-from ._transformer import Attention, AttentionKind, ConditioningKind
-from ._trunk import EncoderKind, NetworkSize, PositionKind, TokenTrunk
+from ._sets import PartEmbedding
+from ._transformer import Attention
+from ._trunk import TokenTrunk
 from ._urn import GeneScores, Urn
 
 __all__ = [
     "AdditiveReadout",
     "Attention",
-    "AttentionKind",
-    "CategoryKind",
     "ConditionEmbedder",
-    "ConditionOptions",
     "ConditioningKind",
     "CountEncoder",
     "CountLikelihood",
     "EffectNetwork",
-    "EncoderKind",
     "GeneAttentionEncoder",
     "GeneScores",
     "InputKind",
+    "InterventionKind",
     "LatentKind",
     "LikelihoodKind",
     "LinearEncoder",
+    "NetworkOptions",
     "NetworkSize",
-    "NumberKind",
     "PartEmbedding",
-    "PoolingKind",
-    "PositionKind",
     "PriorLimit",
     "ReadoutOptions",
     "ScoreNetwork",

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from ._likelihood import CountLikelihood, LikelihoodKind
 from ._number_kinds import log_count_embedding
+from ._options import NetworkSize
 from ._readout import AdditiveReadout
-from ._trunk import ENCODERS, NetworkSize
+from ._trunk import ENCODERS
 
 LatentKind = Literal["unit_scale", "kl"]
 
@@ -57,11 +58,11 @@ class TokenAutoencoder(nn.Module):
         super().__init__()
         dim = size.conditioning_dim
         self.kind = kind
-        self.embed_library = log_count_embedding(size.level_embedding, dim)
-        self.encoder = ENCODERS[size.encoder](n_genes, size, "counts")
+        self.embed_library = log_count_embedding(size.options.level_embedding, dim)
+        self.encoder = ENCODERS[size.options.encoder](n_genes, size, "counts")
         self.to_latent = nn.Linear(size.token_dim, 2 * latent_dim if kind == "kl" else latent_dim)
         self.from_latent = nn.Sequential(nn.Linear(latent_dim, size.token_dim), nn.SiLU())
-        self.readout = AdditiveReadout(n_genes, size.n_tokens, size.token_dim, size.readout_dim, size.readout)
+        self.readout = AdditiveReadout(n_genes, size.n_tokens, size.token_dim, size.readout_dim, size.options.readout)
         self.zeros = (
             AdditiveReadout(n_genes, size.n_tokens, size.token_dim, size.readout_dim) if likelihood == "zinb" else None
         )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-CategoryKind = Literal["table", "hashed", "code"]
+from ._options import CategoryKind
 
 _WORD = 2**32 - 1
 

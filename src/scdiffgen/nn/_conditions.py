@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from scdiffgen.conditions import Condition, ConditionSpec
 
-from ._embedders import CombinationKind, ConditionOptions, condition_embedder
+from ._embedders import condition_embedder
 from ._features import FeatureEmbedding
+from ._options import NetworkOptions
 from ._sets import ComponentPooling
 
 
@@ -65,12 +66,12 @@ class ConditionEmbedder(nn.Module):
         self,
         specs: Sequence[ConditionSpec],
         dim: int,
-        options: ConditionOptions | None = None,
+        options: NetworkOptions | None = None,
         *,
         features: Mapping[str, Tensor] | None = None,
     ) -> None:
         super().__init__()
-        options = options or ConditionOptions()
+        options = options or NetworkOptions()
         self.names = [spec.name for spec in specs]
         self.embedders = nn.ModuleList(condition_embedder(spec, dim, options) for spec in specs)
         self.null = nn.Parameter(torch.randn(len(specs), dim) * dim**-0.5)
@@ -157,23 +158,13 @@ class ConditionEmbedder(nn.Module):
 
 
 class UniversalCombination(nn.Module):
-    """Combine the vectors of all conditions into one.
+    """Combine the vectors of all conditions into one: concatenated, then a perceptron; zero of no conditions."""
 
-    Parameters
-    ----------
-    n_conditions
-        Number of registered conditions; with none, the result is zero.
-    dim
-        Length of each vector and of the result.
-    kind
-        ``"mlp"`` (concatenate, then a perceptron) or ``"sum"``.
-    """
-
-    def __init__(self, n_conditions: int, dim: int, *, kind: CombinationKind = "mlp") -> None:
+    def __init__(self, n_conditions: int, dim: int) -> None:
         super().__init__()
         self.mlp = (
             nn.Sequential(nn.Flatten(), nn.Linear(n_conditions * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
-            if kind == "mlp" and n_conditions
+            if n_conditions
             else None
         )
 

@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from scdiffgen.conditions import Condition, ConditionSpec
 
 from ._conditions import clear_padding
-from ._embedders import ConditionOptions, embed_parts
+from ._embedders import embed_parts
 from ._encoder import InputKind
 from ._features import FeatureEmbedding
-from ._trunk import NetworkSize, TokenTrunk
+from ._options import NetworkSize
+from ._trunk import TokenTrunk
 
 EFFECT_READOUT_DIM = 8
 
@@ -39,8 +40,6 @@ class EffectNetwork(nn.Module):
         Number of genes.
     size
         Size of the base network; the effects get half of its tokens' length and layers.
-    options
-        How interventions and doses are embedded.
     features
         Feature vectors ``(categories, n_features)`` of the interventions, where they have them.
     reads
@@ -52,15 +51,15 @@ class EffectNetwork(nn.Module):
         spec: ConditionSpec,
         n_genes: int,
         size: NetworkSize,
-        options: ConditionOptions,
         features: Tensor | None = None,
         reads: InputKind = "counts",
     ) -> None:
         super().__init__()
+        # Each pass has one vector to be conditioned on, that of an intervention; the rows of a pass are interventions.
+        options = replace(size.options, conditioning="adaln", attention="within")
         size = replace(
             size,
-            conditioning="adaln",  # each pass has one vector to be conditioned on, that of an intervention
-            attention="within",  # the rows of a pass are interventions
+            options=options,
             token_dim=max(size.token_dim // (2 * size.n_heads), 1) * size.n_heads,
             n_layers=max(size.n_layers // 2, 1),
             n_hidden=max(size.n_hidden // 2, 1),

@@ -2,56 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
-
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
 
-from ._categories import CATEGORY_EMBEDDINGS, CategoryKind, TableEmbedding, category_embedding
+from ._categories import TableEmbedding, category_embedding
 from ._features import FeatureEmbedding
-from ._number_kinds import NUMBER_EMBEDDINGS, NumberKind, number_embedding
+from ._number_kinds import number_embedding
 from ._numbers import NumberEmbedding
-from ._sets import POOLINGS, ComponentPooling, DosedPartEmbedding, PartEmbedding, PoolingKind, SetEmbedder
-
-CombinationKind = Literal["mlp", "sum"]
-
-
-@dataclass(frozen=True)
-class ConditionOptions:
-    """How conditions are embedded.
-
-    Parameters
-    ----------
-    number
-        Embedding of numbers and doses, a name in ``NUMBER_EMBEDDINGS``.
-    category
-        Embedding of categories and perturbations that have no feature vectors, a name in ``CATEGORY_EMBEDDINGS``.
-    set_pooling
-        ``"attention"`` or ``"mean"`` over the perturbations of a cell.
-    combine
-        One vector of those of all conditions: ``"mlp"`` (concatenated, through a perceptron) or ``"sum"``.
-    """
-
-    number: NumberKind = "sinusoidal"
-    category: CategoryKind = "table"
-    set_pooling: PoolingKind = "attention"
-    combine: CombinationKind = "mlp"
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        known: dict[str, Sequence[str]] = {
-            "number": list(NUMBER_EMBEDDINGS),
-            "category": list(CATEGORY_EMBEDDINGS),
-            "set_pooling": list(POOLINGS),
-            "combine": ["mlp", "sum"],
-        }
-        for name, kinds in known.items():
-            if getattr(self, name) not in kinds:
-                raise ValueError(f"`{name}` is {getattr(self, name)!r}. Pass one of {kinds}.")
+from ._options import NetworkOptions
+from ._sets import POOLINGS, ComponentPooling, DosedPartEmbedding, PartEmbedding, SetEmbedder
 
 
 class CategoryEmbedder(nn.Module):
@@ -125,23 +86,23 @@ class HierarchyEmbedder(nn.Module):
         return self.categories(parts.ids).masked_fill(~parts.mask[..., None], 0.0).sum(dim=1)
 
 
-def embed_categories(spec: ConditionSpec, dim: int, options: ConditionOptions) -> nn.Module:
+def embed_categories(spec: ConditionSpec, dim: int, options: NetworkOptions) -> nn.Module:
     """Embed the ids of a condition: by feature vectors where it has them, otherwise as the options say."""
     if spec.n_features:
         return FeatureEmbedding(spec.n_features, dim)
-    return category_embedding(options.category, spec.n_categories, dim)
+    return category_embedding(options.category_embedding, spec.n_categories, dim)
 
 
-def embed_parts(spec: ConditionSpec, dim: int, options: ConditionOptions) -> PartEmbedding:
+def embed_parts(spec: ConditionSpec, dim: int, options: NetworkOptions) -> PartEmbedding:
     """Embed each part of a set, with its dose where it has one."""
     categories = embed_categories(spec, dim, options)
     if not spec.has_values:
         return PartEmbedding(categories, dim)
-    return DosedPartEmbedding(categories, dim, number_embedding(options.number, dim), spec.transform)
+    return DosedPartEmbedding(categories, dim, number_embedding(options.number_embedding, dim), spec.transform)
 
 
 def condition_embedder(
-    spec: ConditionSpec, dim: int, options: ConditionOptions
+    spec: ConditionSpec, dim: int, options: NetworkOptions
 ) -> CategoryEmbedder | NumberEmbedder | SetEmbedder | HierarchyEmbedder:
     """Make the embedder of one condition: ``Condition`` to ``(cells, dim)``.
 
@@ -162,7 +123,7 @@ def condition_embedder(
         If there are components, but not one for each category.
     """
     if spec.kind == "number":
-        return NumberEmbedder(number_embedding(options.number, dim), spec.transform)
+        return NumberEmbedder(number_embedding(options.number_embedding, dim), spec.transform)
     if spec.kind == "category":
         return CategoryEmbedder(embed_categories(spec, dim, options))
     if spec.kind == "hierarchy":

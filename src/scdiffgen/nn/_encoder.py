@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-InputKind = Literal["counts", "values"]
+from ._options import InputKind
 
 
 class GeneEncoder(nn.Module, ABC):

@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ._encoder import GeneEncoder, InputKind
+from ._encoder import GeneEncoder
 from ._number_kinds import ExpressionEmbedding
+from ._options import InputKind
 
 
 class GeneAttentionEncoder(GeneEncoder):

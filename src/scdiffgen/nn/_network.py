@@ -7,15 +7,15 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from ._encoder import InputKind
+from ._options import InputKind, NetworkSize
 from ._readout import AdditiveReadout
 from ._readout_kinds import AttentionReadout, JointReadout, PerceptronReadout
-from ._trunk import NetworkSize, TokenTrunk
+from ._trunk import TokenTrunk
 from ._urn import GeneScores, Urn
 
 READOUTS: dict[str, Callable[[int, NetworkSize], AdditiveReadout | JointReadout]] = {
     "additive": lambda n_genes, size: AdditiveReadout(
-        n_genes, size.n_tokens, size.token_dim, size.readout_dim, size.readout
+        n_genes, size.n_tokens, size.token_dim, size.readout_dim, size.options.readout
     ),
     "mlp": lambda n_genes, size: PerceptronReadout(n_genes, size.n_tokens, size.token_dim, size.n_hidden),
     "cross_attention": lambda n_genes, size: AttentionReadout(n_genes, size.token_dim, size.n_heads),
@@ -46,7 +46,7 @@ class ScoreNetwork(nn.Module):
         super().__init__()
         self.n_genes = n_genes
         self.trunk = TokenTrunk(n_genes, size, reads)
-        self.readout = READOUTS[size.readout.kind](n_genes, size)
+        self.readout = READOUTS[size.options.readout.kind](n_genes, size)
 
     @property
     def additive_readout(self) -> AdditiveReadout:

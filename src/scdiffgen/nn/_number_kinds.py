@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float, Num
 from torch import Tensor, nn
 
 from ._magnitudes import MagnitudeEmbedding, OrderEmbedding
 from ._numbers import DirectEmbedding, FourierEmbedding, NumberEmbedding, SinusoidalEmbedding
+from ._options import NumberKind
 from ._rotary import RotaryEmbedding
 from ._wavelets import WaveletEmbedding
-
-NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet"]
 
 
 class HybridEmbedding(NumberEmbedding):

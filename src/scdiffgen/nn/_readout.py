@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ._readout_options import ReadoutOptions
+from ._options import ReadoutOptions
 
 
 class AdditiveReadout(nn.Module):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,8 +11,6 @@ from torch import Tensor, nn
 from scdiffgen.conditions import Condition, NumberTransform
 
 from ._numbers import NumberEmbedding
-
-PoolingKind = Literal["attention", "mean"]
 
 
 class PartEmbedding(nn.Module):

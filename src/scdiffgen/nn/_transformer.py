@@ -6,14 +6,11 @@ The noise level always modulates the blocks. Conditions do, too (``"adaln"``), o
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-ConditioningKind = Literal["adaln", "cross_attention", "concat"]
-AttentionKind = Literal["within", "across"]
+from ._options import AttentionKind, ConditioningKind
 
 
 def modulate(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:

@@ -3,101 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, get_args
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from ._encoder import CountEncoder, GeneEncoder, InputKind, LinearEncoder
+from ._encoder import CountEncoder, GeneEncoder, LinearEncoder
 from ._gene_attention import GeneAttentionEncoder
-from ._number_kinds import NUMBER_EMBEDDINGS, NumberKind, log_count_embedding
+from ._number_kinds import log_count_embedding
 from ._numbers import SinusoidalEmbedding
-from ._readout_options import ReadoutOptions
-from ._transformer import AttentionKind, ConditioningKind, TokenTransformer
-
-EncoderKind = Literal["mlp", "linear", "cross_attention"]
-PositionKind = Literal["learned", "sinusoidal", "none"]
-
-
-@dataclass(frozen=True)
-class NetworkSize:
-    """Size and form of the network.
-
-    Parameters
-    ----------
-    n_tokens, token_dim
-        A cell is ``n_tokens`` tokens of length ``token_dim``.
-    n_layers, n_heads
-        Transformer blocks, and attention heads in each.
-    n_hidden
-        Width of the encoder's hidden layer.
-    readout_dim
-        Length of what each token says to the genes.
-    conditioning_dim
-        Length of the conditioning vector.
-    dropout
-        Share of hidden units dropped while training.
-    readout
-        Form of the read-out.
-    nested_tokens
-        Train on random numbers of leading tokens, in half of the minibatches: so the first tokens matter most, and the
-        network works with its first few alone (nested dropout, :cite:p:`rippel2014nested`).
-    conditioning
-        How conditions reach the tokens: ``"adaln"``, ``"cross_attention"`` or ``"concat"``.
-    level_embedding
-        How noise level and library size are embedded, a name in ``NUMBER_EMBEDDINGS``.
-    encoder
-        How genes become tokens: ``"mlp"``, ``"linear"``, or ``"cross_attention"`` over the expressed genes.
-    positions
-        What tells tokens apart beside the encoder: ``"learned"`` vectors, ``"sinusoidal"`` ones, or ``"none"``.
-    attention
-        Whether tokens attend to those of their own cell (``"within"``), or then also to those of the other cells of the
-        minibatch (``"across"``): a cell then depends on the cells it comes with.
-    n_levels
-        Noise levels, and library sizes, of a cell: one for each kind of molecules.
-    """
-
-    n_tokens: int = 8
-    token_dim: int = 64
-    n_layers: int = 2
-    n_heads: int = 2
-    n_hidden: int = 256
-    readout_dim: int = 8
-    conditioning_dim: int = 128
-    dropout: float = 0.1
-    readout: ReadoutOptions = field(default_factory=ReadoutOptions)
-    nested_tokens: bool = False
-    conditioning: ConditioningKind = "adaln"
-    level_embedding: NumberKind = "sinusoidal"
-    encoder: EncoderKind = "mlp"
-    positions: PositionKind = "learned"
-    attention: AttentionKind = "within"
-    n_levels: int = 1
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        for name in ("n_tokens", "token_dim", "n_heads", "n_hidden", "readout_dim", "conditioning_dim"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` is {getattr(self, name)}: pass a positive integer.")
-        if self.n_layers < 0:
-            raise ValueError(f"`n_layers` is {self.n_layers}: pass 0 or more.")
-        if self.token_dim % self.n_heads:
-            raise ValueError(f"`token_dim` ({self.token_dim}) must be a multiple of `n_heads` ({self.n_heads}).")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"`dropout` is {self.dropout}: pass a share in [0, 1).")
-        known: dict[str, Sequence[str]] = {
-            "conditioning": get_args(ConditioningKind),
-            "level_embedding": list(NUMBER_EMBEDDINGS),
-            "encoder": get_args(EncoderKind),
-            "positions": get_args(PositionKind),
-            "attention": get_args(AttentionKind),
-        }
-        for name, kinds in known.items():
-            if getattr(self, name) not in kinds:
-                raise ValueError(f"`{name}` is {getattr(self, name)!r}: pass one of {list(kinds)}.")
-
+from ._options import InputKind, NetworkSize
+from ._transformer import TokenTransformer
 
 ENCODERS: dict[str, Callable[[int, NetworkSize, InputKind], GeneEncoder]] = {
     "mlp": lambda n_genes, size, reads: CountEncoder(
@@ -114,7 +31,7 @@ ENCODERS: dict[str, Callable[[int, NetworkSize, InputKind], GeneEncoder]] = {
 
 def fixed_positions(size: NetworkSize) -> Tensor:
     """Position of each token ``(tokens, dim)`` that is not learned: sines and cosines of its number, or nothing."""
-    if size.positions == "none":
+    if size.options.positions == "none":
         return torch.zeros(size.n_tokens, size.token_dim)
     waves = SinusoidalEmbedding(size.token_dim, min_period=2 * math.pi, max_period=2e4 * math.pi)
     return waves(torch.arange(size.n_tokens, dtype=torch.float32))
@@ -147,19 +64,19 @@ class TokenTrunk(nn.Module):
         super().__init__()
         dim = size.conditioning_dim
         self.reads = reads
-        self.kind = size.conditioning
-        self.embed_level = log_count_embedding(size.level_embedding, dim)
-        self.embed_library = log_count_embedding(size.level_embedding, dim)
+        self.kind = size.options.conditioning
+        self.embed_level = log_count_embedding(size.options.level_embedding, dim)
+        self.embed_library = log_count_embedding(size.options.level_embedding, dim)
         n_joined = 2 * size.n_levels + (self.kind == "adaln")
         self.join = nn.Sequential(nn.Linear(n_joined * dim, dim), nn.SiLU(), nn.Linear(dim, dim), nn.SiLU())
-        self.encoder = ENCODERS[size.encoder](n_genes, size, reads)
-        if size.positions == "learned":
+        self.encoder = ENCODERS[size.options.encoder](n_genes, size, reads)
+        if size.options.positions == "learned":
             self.positions = nn.Parameter(torch.randn(size.n_tokens, size.token_dim) * 0.02)
         else:
             self.register_buffer("positions", fixed_positions(size))
         self.nested = size.nested_tokens
         self.transformer = TokenTransformer(
-            size.token_dim, size.n_layers, size.n_heads, dim, size.dropout, self.kind, size.attention
+            size.token_dim, size.n_layers, size.n_heads, dim, size.dropout, self.kind, size.options.attention
         )
 
     def conditioning(self, level: Tensor, library: Tensor, condition: Tensor) -> Conditioning:
