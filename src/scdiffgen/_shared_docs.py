@@ -58,6 +58,17 @@ batch_size
     Cells a minibatch.
 genes
     Genes to return, by default all.
+conditions
+    A value for each condition, by the name under which it was registered; or a table with a column for each condition,
+    a row for each kind of cell and a column ``"n_cells"``; or ``None``. What is missing is that of random training
+    cells which have the same categories in the rest; where a number is given, such as an age, it is what the network
+    takes for likely (but for perturbations).
+n_cells
+    Number of cells of each row of ``conditions``.
+library_size
+    Molecules a cell: a number, an array of one number a cell, or a function of the table of conditions (a row a cell)
+    and a NumPy generator. By default they are drawn like those of the training cells under the same conditions. Of a
+    MuData, such sizes by modality; those left out are drawn.
 guidance_scale
     How much stronger than in the data the conditions are followed; 1 is as in the data, larger values give cells more
     typical of their conditions and less diverse. One number for all conditions together, also those that were left
@@ -65,9 +76,14 @@ guidance_scale
 n_steps
     Steps, each an evaluation of the network; more are slower and better. 8 to 64 is the useful range.
 seed
-    Same seed, same cells. By default the randomness follows ``scvi.settings.seed``.
+    Same seed, same cells; ``None`` follows ``scvi.settings.seed``.
 silent
     Whether no progress bar is shown.
+raises_asked = ValueError
+    If a condition or category is not registered, or a number is out of range.
+raises_read = ValueError
+    If ``adata`` lacks genes or holds categories that are not registered, ``indices`` chooses no cell or one that is not
+    there, or a number is out of range.
 raises_columns = KeyError
     If ``adata`` lacks a column that was registered.
 raises_type = TypeError
@@ -80,8 +96,10 @@ _TOGETHER = {
     "drawn": ("ax", "show", "save"),
     "shown": ("show", "save"),
     "sides": ("real", "generated"),
-    "cells": ("adata", "indices", "batch_size"),
-    "raises_cells": ("raises_columns", "raises_type"),
+    "drawing": ("n_steps", "batch_size", "seed", "silent"),
+    "guided_drawing": ("guidance_scale", "n_steps", "batch_size", "seed", "silent"),
+    "raises_request": ("raises_asked", "raises_untrained"),
+    "raises_cells": ("raises_read", "raises_columns", "raises_type", "raises_untrained"),
 }
 
 

@@ -2,59 +2,52 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from anndata import AnnData
+from mudata import MuData
 from scvi.utils import setup_anndata_dsp
 
 from scdiffgen._arguments import explain_unknown_arguments
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data import (
-    CountsField,
     Manager,
-    ModalityCountsField,
+    MuDataManager,
+    check_modalities,
     condition_specs,
     counts_keys,
+    feature_names,
     fields_for,
     forget_copied_setup,
+    modality_fields,
     required_state,
 )
 from scdiffgen.module import DiffusionModule, GaussianOptions, joint_module, process_module
 from scdiffgen.nn import NetworkOptions
-from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter
+from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
 
-from ._cells import Cells
 from ._checks import (
     check_accelerator,
     check_cells,
     check_early_stopping,
+    check_mudata,
     check_positive_integer,
     check_share,
     check_split,
 )
-from ._criticism import CriticismOfModel
-from ._history import continued
-from ._hub import Hub
-from ._modalities import Modalities
-from ._mudata_setup import MuDataSetup
+from ._generating import Generating
+from ._model_access import modalities as modalities_of
+from ._mudata import quiet
+from ._persisting import Persisting
 from ._presets import Preset, default_preset, network_size
-from ._query import Query
-from ._streaming import Streaming
-from ._write_back import WriteBack
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from mudata import MuData
-
-STEPS_PER_VALIDATION = 100
-
-
-def default_max_epochs(n_train: int, batch_size: int) -> int:
-    """Epochs that make ``2.5 * n_train ** 0.8`` steps: 400 for 560 cells, 4,600 for 12,000, 25,000 for 100,000."""
-    return max(1, round(2.5 * n_train**0.8 / math.ceil(n_train / batch_size)))
-
+from ._reading import Reading
+from ._responding import Responding
+from ._token_reading import TokenReading
+from ._training_runs import run_training, settled_epochs, settled_plan
 
 MOVED = {
     **{field.name: f"Pass it in `network=NetworkOptions({field.name}=...)`." for field in fields(NetworkOptions)},
@@ -64,7 +57,7 @@ MOVED = {
 
 
 @explain_unknown_arguments(MOVED)
-class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, CriticismOfModel):
+class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
     """Conditional token diffusion on single-cell counts.
 
     A cell is a bag of molecules. The model learns to put back molecules that were taken out at random, through a few
@@ -113,13 +106,17 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
     >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     >>> model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=16)
     >>> model.train(max_epochs=1, enable_progress_bar=False)
-    >>> model.generate({"cell_type": "CD14+ Monocyte"}, n_cells=5, n_steps=4, seed=0).shape
+    >>> model.generate({"cell_type": "CD14+ Monocyte"}, n_cells=5, n_steps=4).shape
     (5, 765)
     """
 
+    module: DiffusionModule
+    training_summary_: dict[str, Any] | None = None  # of TrainingSummary, plain
+    _known_is_frozen = False
     _module_cls = DiffusionModule
     _training_plan_cls = DiffusionTrainingPlan
     _data_splitter_cls = SparseDataSplitter
+    _data_loader_cls = staticmethod(cell_loader)
 
     def __init__(
         self,
@@ -163,7 +160,6 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
             f"TokenDiffusion on {' + '.join(map(str, n_vars.values()))} genes: {size.n_tokens} tokens of "
             f"{size.token_dim}, {size.n_layers} layers, process {make.process!r}, conditions: {conditions}"
         )
-        self.learned_interventions_: dict[str, np.ndarray] = {}  # ids of those that training cells had, ever
         self.init_params_ = self._get_init_params(locals())
 
     @classmethod
@@ -249,23 +245,74 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         setup_method_args = cls._get_setup_method_args(**locals())
         check_cells(adata, may_be_view=False)
         forget_copied_setup(adata, cls._setup_adata_manager_store)
-        fields = fields_for(
-            layer=layer,
-            labels_key=labels_key,
-            batch_key=batch_key,
-            perturbation_key=perturbation_key,
-            control=control,
-            perturbation_sep=perturbation_sep,
-            dose_key=dose_key,
-            dose_unit=dose_unit,
-            hierarchy_keys=hierarchy_keys,
-            categorical_covariate_keys=categorical_covariate_keys,
-            continuous_covariate_keys=continuous_covariate_keys,
-            text_key=text_key,
-            perturbation_features_key=perturbation_features_key,
-        )
-        manager = Manager(fields=fields, setup_method_args=setup_method_args)
+        manager = Manager(fields_for(**setup_method_args["setup_args"]), setup_method_args)
         manager.register_fields(adata, **kwargs)
+        cls.register_manager(manager)
+
+    @classmethod
+    def setup_mudata(
+        cls,
+        mdata: MuData,
+        modalities: Sequence[str] | None = None,
+        layers: Mapping[str, str | None] | None = None,
+        labels_key: str | None = None,
+        batch_key: str | None = None,
+        perturbation_key: str | list[str] | None = None,
+        control: str | list[str] = "control",
+        perturbation_sep: str = "+",
+        dose_key: str | list[str] | None = None,
+        dose_unit: str | None = None,
+        hierarchy_keys: list[str] | None = None,
+        categorical_covariate_keys: list[str] | None = None,
+        continuous_covariate_keys: list[str] | None = None,
+        text_key: str | None = None,
+        perturbation_features_key: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Register a MuData whose modalities are counts: of RNA, protein tags, open chromatin.
+
+        Every modality has its own library sizes and its own read-out; all share the tokens. Cells may lack modalities:
+        a cell without a molecule of a modality is one in which it was not measured.
+
+        Parameters
+        ----------
+        mdata
+            Cells.
+        modalities
+            Keys in ``mdata.mod``, by default all.
+        layers
+            Layer of the counts of a modality, such as ``{"rna": "counts"}``; those left out have them in ``.X``.
+        labels_key, batch_key, perturbation_key, control, perturbation_sep, dose_key, dose_unit, hierarchy_keys
+            As in :meth:`setup_anndata`, for columns of ``mdata.obs``.
+        categorical_covariate_keys, continuous_covariate_keys, text_key, perturbation_features_key
+            The same.
+        **kwargs
+            As in :meth:`setup_anndata`; any other name raises a ``TypeError``.
+
+        Raises
+        ------
+        ValueError
+            If counts are not counts, a cell has no molecule of any modality, or as in :meth:`setup_anndata`.
+        KeyError
+            If a key is not in ``mdata``.
+        TypeError
+            If an argument is unknown, or ``mdata`` is no MuData.
+
+        Examples
+        --------
+        >>> import scdiffgen
+        >>> mdata = scdiffgen.datasets.simulate_cite(n_cells=50)
+        >>> scdiffgen.model.TokenDiffusion.setup_mudata(mdata, labels_key="cell_type")
+        """
+        setup_method_args = cls._get_setup_method_args(**locals())
+        check_mudata(mdata, may_be_view=False)
+        names = check_modalities(mdata, modalities, layers, transfer=kwargs.get("source_registry") is not None)
+        setup_method_args["setup_args"] |= {"modalities": names, "layers": dict(layers or {})}
+        forget_copied_setup(mdata, cls._setup_adata_manager_store)
+        keys = {k: v for k, v in setup_method_args["setup_args"].items() if k not in ("modalities", "layers")}
+        conditions = [field for field in fields_for(**keys) if field.registry_key != REGISTRY_KEYS.X]
+        manager = MuDataManager([*modality_fields(names, layers or {}), *conditions], setup_method_args)
+        manager.register_fields(mdata, **kwargs)
         cls.register_manager(manager)
 
     def train(
@@ -337,62 +384,51 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         check_accelerator(accelerator)
         check_early_stopping(trainer_kwargs)
         check_split(self.adata.n_obs, train_size, validation_size, batch_size)
-        n_train = math.ceil(self.adata.n_obs * (train_size or 0.9))
-        if datasplitter_kwargs and datasplitter_kwargs.get("external_indexing"):
-            n_train = len(datasplitter_kwargs["external_indexing"][0])
-        max_epochs = default_max_epochs(n_train, batch_size) if max_epochs is None else max_epochs
-        check_positive_integer("max_epochs", max_epochs)
-        n_stages = sum(share > 0 for share in self.module.stages())
-        if max_epochs < n_stages:
-            raise ValueError(f"`max_epochs` is {max_epochs}, but training has {n_stages} stages: pass at least that.")
-        if check_val_every_n_epoch is None:
-            check_val_every_n_epoch = round(STEPS_PER_VALIDATION / math.ceil(n_train / batch_size))
-            check_val_every_n_epoch = min(max(check_val_every_n_epoch, 1), max_epochs)
-        if not early_stopping:
-            plan_kwargs = {**(plan_kwargs or {}), "max_validation_rise": math.inf}
-        if self._known_is_frozen:
-            if not any(weight.requires_grad for weight in self.module.denoiser.parameters()):
-                raise ValueError(
-                    "There is nothing new to learn beside what the reference knows: make the model with "
-                    "`load_query_data(..., unfrozen=True)` to train all of its weights."
-                )
-            plan_kwargs = {"weight_decay": 0.0, **(plan_kwargs or {})}  # which would move what is frozen
-        for field in self.adata_manager.fields:
-            if isinstance(field, CountsField | ModalityCountsField):
-                field.check_the_rest(self.adata)
-        if not self.is_trained_:
-            self.module.initialise(Cells(self, None, None, None, None))
-        history = dict(self.history_) if self.is_trained_ and isinstance(self.history_, dict) else {}
-        self.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
-        super().train(
-            max_epochs=max_epochs,
-            accelerator=accelerator,
-            devices=devices,
-            train_size=train_size,
-            validation_size=validation_size,
-            shuffle_set_split=shuffle_set_split,
-            load_sparse_tensor=True,
-            batch_size=batch_size,
-            datasplitter_kwargs=datasplitter_kwargs,
-            plan_config=plan_config,
-            plan_kwargs=plan_kwargs,
-            trainer_config=trainer_config,
-            check_val_every_n_epoch=check_val_every_n_epoch,
+        split = {
+            "train_size": train_size,
+            "validation_size": validation_size,
+            "shuffle_set_split": shuffle_set_split,
+            "batch_size": batch_size,
+            **(datasplitter_kwargs or {}),
+        }
+        trainer = {
+            **settled_epochs(self, max_epochs, check_val_every_n_epoch, split),
+            "accelerator": accelerator,
+            "devices": devices,
+            "trainer_config": trainer_config,
             **trainer_kwargs,
-        )
-        if history:
-            logged = getattr(self.trainer.logger, "history", {})  # loggers of others have none
-            self.history_ = continued(history, self.history_, logged)
-        self._remember_training()
+        }
+        run_training(self, split, settled_plan(self, plan_config, plan_kwargs, early_stopping=early_stopping), trainer)
 
-    def _remember_training(self) -> None:
-        known = np.concatenate([self.train_indices, self.validation_indices]).astype(int)
-        self._remember_training_cells(known)
-        self._remember_responses(known)
-        self._remember_token_basis(known)
-        self._remember_library_from_tokens(known)
-        for name in self.module.denoiser.effect_names:
-            parts = self._training_conditions()[name]
-            before = self.learned_interventions_.get(name, np.zeros(0, dtype=np.int64))
-            self.learned_interventions_[name] = np.union1d(before, parts.ids[parts.mask])
-        self.module.share_half_doses({n: torch.from_numpy(ids) for n, ids in self.learned_interventions_.items()})
+    def get_var_names(self, legacy_mudata_format: bool = False) -> np.ndarray | dict[str, np.ndarray]:
+        """Names of the genes; of a MuData, a mapping from each modality to those of its genes, proteins or peaks.
+
+        Parameters
+        ----------
+        legacy_mudata_format
+            Whether the names of all modalities are one array.
+
+        Returns
+        -------
+        Names, in the order of the columns.
+        """
+        if not modalities_of(self):
+            return super().get_var_names()
+        names = feature_names(self.registry)
+        return np.concatenate(list(names.values())) if legacy_mudata_format else names
+
+    def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
+        """As in scvi-tools, whose methods call it, with our checks."""
+        if adata is None and self.adata is None:
+            raise ValueError("The model was loaded without cells: pass `adata`.")
+        if adata is not None and modalities_of(self):
+            check_mudata(adata)
+            check_modalities(adata, modalities_of(self), None, transfer=True)
+            if adata.is_view:
+                with quiet():
+                    adata = adata.copy()
+        elif adata is not None:
+            check_cells(adata)
+            if adata.is_view and adata.isbacked:  # which anndata does not copy into memory
+                adata = adata.to_memory().copy()  # anndata 0.13 leaves dense matrices views
+        return super()._validate_anndata(adata, copy_if_view)

@@ -1,0 +1,59 @@
+"""Cells that a user asks for, and what is known of them when they are drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from scvi.model.base import BaseModelClass
+
+from scdiffgen.conditions import N_CELLS, Conditions, Request, request_table
+from scdiffgen.data import write_conditions
+
+from ._known_conditions import encode
+from ._model_access import training_cells
+
+
+@dataclass(frozen=True)
+class CellRequest:
+    """A table with a row for each kind of cell, and the row of every cell."""
+
+    model: BaseModelClass
+    table: pd.DataFrame
+    encoded: Conditions[np.ndarray]
+    row_of: np.ndarray
+
+    @classmethod
+    def of(cls, model: BaseModelClass, conditions: Request, n_cells: int | None) -> CellRequest:
+        """Read and code what is asked for."""
+        table = request_table(conditions, n_cells)
+        row_of = np.repeat(np.arange(len(table)), table.pop(N_CELLS))
+        return cls(model, table, encode(model, table), row_of)
+
+    @property
+    def given(self) -> list[str]:
+        """Names of the conditions that some cell is given."""
+        return list(self.encoded.given_only())
+
+    def completed(
+        self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)
+    ) -> tuple[Conditions[np.ndarray], np.ndarray]:
+        """Conditions and library sizes of some of the cells, what is missing drawn from the training cells."""
+        rows, known = self.row_of[cells], training_cells(self.model)
+        complete = known.complete(self.encoded.take(rows), generator)
+        requested = self.table.iloc[rows].reset_index(drop=True)
+        return complete.given_only(), known.library_sizes(complete, generator, library_size, requested)
+
+    def obs(self) -> pd.DataFrame:
+        """The ``.obs`` of the cells: their conditions, and whether training cells had all of them together."""
+        obs = write_conditions(self.model.registry, self.table).copy()
+        for name, values in obs.items():
+            if values.dtype.kind not in "biuf":
+                mixed = pd.api.types.infer_dtype(values).startswith("mixed")  # which cannot be written to a file
+                obs[name] = (values.astype(str).where(values.notna()) if mixed else values).astype("category")
+        unseen = training_cells(self.model).unseen(self.encoded) if self.encoded else False
+        obs = obs.assign(unseen_in_training=unseen)
+        return obs.iloc[self.row_of].set_axis([f"generated_{i}" for i in range(len(self.row_of))])
