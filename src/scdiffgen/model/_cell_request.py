@@ -12,6 +12,7 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen.conditions import N_CELLS, Conditions, Request, request_table
 from scdiffgen.data import write_conditions
+from scdiffgen.io import digest_of
 
 from ._known_conditions import encode
 from ._model_access import training_cells
@@ -37,6 +38,10 @@ class CellRequest:
     def given(self) -> list[str]:
         """Names of the conditions that some cell is given."""
         return list(self.encoded.given_only())
+
+    def digest(self) -> str:
+        """What tells the request from others."""
+        return digest_of(self.table.assign(**{N_CELLS: np.bincount(self.row_of)}))
 
     def completed(
         self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,16 +33,15 @@ def write_cells(
     chunk_size: int,
     seed: int,
     client: Client | None,
-    named: Mapping[str, Any],
     *,
     silent: bool,
 ) -> Path:
-    """Draw the chunks that are missing, here or on workers, and join them; ``named`` is what the file says of them."""
+    """Draw the chunks that are missing, here or on workers, and join them."""
     n_cells = len(request.row_of)
     if library_size is not None and not callable(library_size):
         library_size = library_sizes(library_size, n_cells)
     said = {
-        **named,
+        "conditions": request.digest(),
         "library_size": _name_of(library_size),
         "guidance_scale": sampler.guidance_scale,
         "n_steps": sampler.n_steps,

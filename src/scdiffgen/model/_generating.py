@@ -8,31 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from anndata import AnnData
 from mudata import MuData
-from scipy import sparse
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.conditions import Request, request_table
-from scdiffgen.io import digest_of
+from scdiffgen.conditions import Request
 
+from ._cell_paths import interpolated_cells, path_cells
 from ._cell_request import CellRequest
 from ._cells import BATCH_SIZE, Cells, generator_from
 from ._checks import check_positive_integer, check_whole_number, is_finite_number
 from ._chunked_generation import write_cells
-from ._known_conditions import encode
 from ._modality_request import ModalityRequest
-from ._model_access import (
-    gene_names,
-    require_anndata,
-    require_joint,
-    require_thinning,
-    require_training,
-    sampler_of,
-    training_cells,
-)
+from ._model_access import gene_names, require_anndata, require_thinning, require_training, sampler_of
 from ._mudata import new_cells
 from ._sampler import N_STEPS
 from ._workers import check_client
@@ -64,8 +53,8 @@ class Generating(BaseModelClass):
     ) -> AnnData | MuData:
         """Generate cells under given conditions.
 
-        Cells of an identity that was never measured with a perturbation are sampled untreated and moved as cells of
-        other identities respond, where these were measured with it (:meth:`predict_perturbation`).
+        Cells of an identity never measured with a perturbation are sampled untreated and moved as cells of other
+        identities respond (:meth:`predict_perturbation`).
 
         Parameters
         ----------
@@ -76,10 +65,9 @@ class Generating(BaseModelClass):
 
         Returns
         -------
-        New cells: integer counts (CSR) in ``.X``; the genes of the training cells; in ``.obs`` the conditions, and
-        ``unseen_in_training``, whether no training cell had all of them together (categories are compared,
-        perturbations among them; doses and other numbers are not). A MuData if the model was registered with
-        :meth:`setup_mudata`.
+        New cells: integer counts (CSR) in ``.X``; in ``.obs`` the conditions, and ``unseen_in_training``, whether no
+        training cell had all of them together (doses and other numbers are not compared). A MuData if the model was
+        registered with :meth:`setup_mudata`.
 
         Raises
         ------
@@ -93,8 +81,7 @@ class Generating(BaseModelClass):
         """
         require_training(self)
         request = CellRequest.of(self, conditions, n_cells)
-        sampler = sampler_of(self, n_steps, batch_size, guidance_scale)
-        sampler.check(request.given)
+        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
         generator = generator_from(seed, self.device)
         complete, sizes = request.completed(generator, library_size)
         cells = sampler.sample(complete, sizes, generator, None if silent else "Generating")
@@ -118,31 +105,26 @@ class Generating(BaseModelClass):
     ) -> Path:
         """Generate cells into a file, chunk by chunk; what was killed goes on where it was.
 
-        Memory holds the counts of one chunk, and the ``.obs`` of all cells at the end. Until then the chunks lie in the
-        folder ``<path>.partial``. Called again with the same arguments after a kill, it generates what is missing, and
-        the file is the one that it would have been; called again when the file is there, it does nothing.
+        Memory holds one chunk, and the ``.obs`` of all cells at the end; until then the chunks lie in the folder
+        ``<path>.partial``. Called again with the same arguments, it generates what is missing, if anything.
 
         Parameters
         ----------
         path
             The new file: ``.h5ad``, or a folder ``.zarr``.
-        conditions, n_cells, guidance_scale, n_steps, batch_size, silent
-            As in :meth:`generate`.
-        library_size
-            As in :meth:`generate`; a function is called for the cells of each chunk.
+        conditions, n_cells, library_size, guidance_scale, n_steps, batch_size, silent
+            As in :meth:`generate`; a function ``library_size`` is called for the cells of each chunk.
         chunk_size
             Cells a chunk.
         client
-            Client of a Dask cluster whose workers generate the chunks; the file is written here. The cells are the same
-            as without. Needs ``pip install 'scdiffgen[distributed]'``.
+            Client of a Dask cluster whose workers generate the same chunks (``pip install 'scdiffgen[distributed]'``).
         seed
-            Same seed, same cells, if ``chunk_size`` and ``batch_size`` are the same too. Each chunk has its own source
-            of randomness, so that no chunk waits for another.
+            Same seed, same cells, if ``chunk_size`` and ``batch_size`` are the same too.
 
         Returns
         -------
-        Path of the file, which :func:`anndata.read_h5ad` (with ``backed="r"``, if it is large) or
-        :func:`anndata.io.read_zarr` reads. What was asked for is in ``.uns["generated"]``.
+        Path of the file, for :func:`anndata.read_h5ad` or :func:`anndata.io.read_zarr`; ``.uns["generated"]`` is what
+        was asked for.
 
         Raises
         ------
@@ -150,8 +132,6 @@ class Generating(BaseModelClass):
             As in :meth:`generate`; or if there are other cells at ``path``, whole or begun.
         RuntimeError
             If the model is not trained, or the workers were lost again and again.
-        ImportError
-            If there is a client, and Dask is not installed.
 
         Examples
         --------
@@ -163,15 +143,12 @@ class Generating(BaseModelClass):
         """
         require_training(self)
         require_anndata(self, "generate_to")
-        if client is not None:
-            check_client(client)
+        check_client(client)
         check_positive_integer("chunk_size", chunk_size)
         check_whole_number("seed", seed, at_least=0)
         request = CellRequest.of(self, conditions, n_cells)
-        sampler = sampler_of(self, n_steps, batch_size, guidance_scale)
-        sampler.check(request.given)
-        named = {"conditions": digest_of(request_table(conditions, n_cells))}
-        return write_cells(path, request, sampler, library_size, chunk_size, seed, client, named, silent=silent)
+        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
+        return write_cells(path, request, sampler, library_size, chunk_size, seed, client, silent=silent)
 
     @shared_docs
     def deepen(
@@ -197,12 +174,11 @@ class Generating(BaseModelClass):
 
         Returns
         -------
-        The cells with integer counts (CSR) in ``.X``; names and ``.obs`` as they were.
+        The cells with integer counts (CSR) in ``.X``; all else is as it was.
 
         Raises
         ------
-        ValueError
-            If the process of the model is not thinning, or ``factor`` is below 1.
+        {raises_process}
         {raises_cells}
 
         Examples
@@ -216,7 +192,6 @@ class Generating(BaseModelClass):
         if not (is_finite_number(factor) and factor >= 1):
             raise ValueError(f"`factor` is {factor!r}: pass a number of at least 1.")
         sampler = sampler_of(self, n_steps, batch_size)
-        sampler.check()
         cells = Cells(self, adata, indices, batch_size, None if silent else "Deepening")
         deeper = sampler.deepened(cells, factor, generator_from(seed, self.device))
         return new_cells(deeper, cells.obs(), gene_names(self))
@@ -238,37 +213,31 @@ class Generating(BaseModelClass):
     ) -> MuData:
         """Generate some modalities of given cells from their molecules of others: protein from RNA, say.
 
-        Every molecule of the given modalities is kept, and those of the targets are added. What is measured of these in
-        the cells is not looked at, and they may be missing from ``mdata``; other modalities are taken for not measured.
-        Cells without a molecule of what is given follow their conditions alone.
+        Every molecule of the given modalities is kept, and those of the targets are added, which may be missing from
+        ``mdata``. Cells without a molecule of what is given follow their conditions alone.
 
         Parameters
         ----------
         mdata
             Cells; ``None`` takes those the model was made with.
-        given
-            Modalities to read.
-        target
-            Modalities to generate, by default all others.
+        given, target
+            Modalities to read, and to generate, by default all others.
         {indices}
         library_size
-            Molecules a cell of the target: a number, or one a cell; of several targets, by their names. By default it
-            is predicted from the tokens of the given modalities, with the spread that this leaves, by a regression on
-            training cells that have both; where there are too few of these it is drawn as in :meth:`generate`.
+            Molecules a cell of the target: a number, or one a cell; of several targets, by their names. By default from
+            a regression on the tokens of what is given, or as in :meth:`generate` if few training cells have both.
         expected
-            Whether expected counts are added as the layer ``"expected"`` (dense) of each target: what the generated
-            counts average to over many draws.
+            Whether the mean of the counts over many draws is added as the layer ``"expected"`` of each target.
         {drawing}
 
         Returns
         -------
-        The cells with integer counts (CSR) of the given modalities as they were, and of the targets as generated; names
-        and ``.obs`` as they were.
+        The cells with integer counts (CSR) of the given modalities as they were, and of the targets as generated.
 
         Raises
         ------
         ValueError
-            If the model has one modality alone, a modality is unknown, or one is both given and a target.
+            If the model has one modality alone, or one is unknown, or both given and a target.
         {raises_cells}
 
         Examples
@@ -278,18 +247,11 @@ class Generating(BaseModelClass):
         0
         """
         require_training(self)
-        require_joint(self, "generate_modality")
         sampler = sampler_of(self, n_steps, batch_size)
-        sampler.check()
         request = ModalityRequest.of(self, given, target)
         cells = Cells(self, mdata, indices, batch_size, None if silent else "Generating")
         drawn = request.draw(sampler, cells, generator_from(seed, self.device), library_size, expected=expected)
-        genes = gene_names(self)
-        kept = genes.get_level_values(0).isin([*request.given, *request.targets])
-        result = new_cells(drawn.counts[:, kept], cells.obs(), genes[kept])
-        for name, layer in drawn.expected.items():
-            result.mod[name].layers["expected"] = layer
-        return result
+        return request.mudata(drawn, cells.obs(), gene_names(self))
 
     @shared_docs
     def interpolate(
@@ -302,24 +264,20 @@ class Generating(BaseModelClass):
         n_steps: int = N_STEPS,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
+        silent: bool = False,
     ) -> AnnData:
         """Generate cells along the path between two conditions.
 
-        At a fraction f of the path, molecules come from the geometric mixture of the two conditional predictions,
-        weighted 1 - f and f, and library sizes from the same mixture of quantiles.
+        At a fraction f, molecules come from the geometric mixture of the two conditional predictions, weighted 1 - f
+        and f, and library sizes from the same mixture of quantiles.
 
         Parameters
         ----------
         start, end
-            Conditions at both ends, as in :meth:`generate`; if perturbations were registered, name one, or the control,
-            at each.
-        n_points
-            Points on the path, both ends included.
-        n_cells
-            Cells at each point.
-        {n_steps}
-        {batch_size}
-        {seed}
+            Conditions at both ends, perturbation or control among them if these were registered.
+        n_points, n_cells
+            Points on the path, both ends included, and cells at each.
+        {drawing}
 
         Returns
         -------
@@ -327,8 +285,7 @@ class Generating(BaseModelClass):
 
         Raises
         ------
-        ValueError
-            If there are fewer than two points, or the model was registered with :meth:`setup_mudata`.
+        {raises_process}
         {raises_request}
 
         Examples
@@ -340,26 +297,13 @@ class Generating(BaseModelClass):
         """
         require_training(self)
         require_anndata(self, "interpolate")
-        check_positive_integer("n_points", n_points)
         check_positive_integer("n_cells", n_cells)
-        sampler = sampler_of(self, n_steps, batch_size)
-        sampler.check()
+        check_positive_integer("n_points", n_points)
         if n_points < 2:
             raise ValueError(f"`n_points` is {n_points}: a path has at least its two ends.")
-        generator, known = generator_from(seed, self.device), training_cells(self)
-        ends = [encode(self, request_table(end)).take(np.zeros(n_cells, dtype=int)) for end in (start, end)]
-        logs = [np.log(np.sort(known.library_sizes(conditions, generator))) for conditions in ends]
-        shuffled = np.random.default_rng(generator.initial_seed()).permutation(n_cells)
-        fractions, drawn = np.linspace(0, 1, n_points), []
-        for fraction in fractions:
-            sizes = np.exp((1 - fraction) * logs[0] + fraction * logs[1]).round()[shuffled]
-            drawn.append(sampler.interpolated(*ends, float(fraction), sizes, generator))
-        obs = pd.DataFrame({"fraction": np.repeat(fractions, n_cells)})
-        return new_cells(
-            sparse.vstack(drawn, format="csr"),
-            obs.set_axis([f"generated_{i}" for i in range(len(obs))]),
-            gene_names(self),
-        )
+        sampler = sampler_of(self, n_steps, batch_size)
+        generator = generator_from(seed, self.device)
+        return interpolated_cells(self, sampler, (start, end), n_points, n_cells, generator, silent=silent)
 
     @shared_docs
     def get_generation_path(
@@ -378,23 +322,19 @@ class Generating(BaseModelClass):
 
         Parameters
         ----------
-        conditions
+        conditions, n_cells
             As in :meth:`generate`, for one kind of cell.
-        n_cells
-            Number of cells.
         {library_size}
         {guided_drawing}
 
         Returns
         -------
-        A row for each cell and state: in ``.X`` the molecules there (CSR); in ``.layers["expected"]`` the full cell
-        that the model expects, which are the molecules there plus the missing ones in their predicted shares; in
-        ``.obs`` the conditions, ``cell``, ``step`` and ``level``, the share of the cell's molecules that are there.
+        A row for each cell and state: in ``.X`` the molecules there (CSR); in ``.layers["expected"]`` the full cell as
+        predicted; in ``.obs`` the conditions, ``cell``, ``step`` and ``level``, the share of molecules that are there.
 
         Raises
         ------
-        ValueError
-            If the process of the model is not thinning, or it was registered with :meth:`setup_mudata`.
+        {raises_process}
         {raises_request}
 
         Examples
@@ -406,24 +346,6 @@ class Generating(BaseModelClass):
         require_training(self)
         require_anndata(self, "get_generation_path")
         require_thinning(self, "get_generation_path")
-        check_positive_integer("n_cells", n_cells)
         request = CellRequest.of(self, conditions, n_cells)
-        sampler = sampler_of(self, n_steps, batch_size, guidance_scale)
-        sampler.check(request.given)
-        generator = generator_from(seed, self.device)
-        complete, sizes = request.completed(generator, library_size)
-        states, expected = sampler.paths(complete, sizes, generator, None if silent else "Generating")
-        n_states = states.shape[1]
-        counts = states.reshape(-1, states.shape[2])
-        obs = request.table.iloc[np.repeat(request.row_of, n_states)].assign(
-            cell=np.repeat([f"generated_{i}" for i in range(len(sizes))], n_states),
-            step=np.tile(np.arange(n_states), len(sizes)),
-            level=counts.sum(1) / np.repeat(sizes, n_states),
-        )
-        cells = new_cells(
-            sparse.csr_matrix(counts.astype(np.int32)),
-            obs.set_axis([f"{row.cell}-{row.step}" for row in obs.itertuples()]),
-            gene_names(self),
-        )
-        cells.layers["expected"] = expected.reshape(counts.shape)
-        return cells
+        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
+        return path_cells(request, sampler, generator_from(seed, self.device), library_size, silent=silent)

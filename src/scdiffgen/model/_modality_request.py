@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
+from mudata import MuData
 from scipy import sparse
 from scvi.model.base import BaseModelClass
 from torch import Tensor
@@ -18,6 +20,7 @@ from scdiffgen.module import JointThinningModule
 from ._cells import Cells
 from ._checks import library_sizes
 from ._model_access import modalities, require_joint, training_cells
+from ._mudata import new_cells
 from ._sampler import Sampler, whole_counts
 from ._training_cells import TrainingCells, sizes_by_name
 
@@ -43,7 +46,7 @@ class ModalityRequest:
         cls, model: BaseModelClass, given: str | Sequence[str], target: str | Sequence[str] | None
     ) -> ModalityRequest:
         """Check the names; without targets they are all others."""
-        names = modalities(model)
+        module, names = require_joint(model, "generate_modality"), modalities(model)
         read = [given] if isinstance(given, str) else list(given)
         rest = [name for name in names if name not in read]
         targets = rest if target is None else [target] if isinstance(target, str) else list(target)
@@ -57,7 +60,7 @@ class ModalityRequest:
         if both:
             raise ValueError(f"{both[0]!r} is both in `given` and in `target`: a modality is read or generated.")
         read, targets = ([name for name in names if name in chosen] for chosen in (read, targets))
-        return cls(require_joint(model, "generate_modality"), training_cells(model), read, targets)
+        return cls(module, training_cells(model), read, targets)
 
     def draw(
         self,
@@ -93,6 +96,14 @@ class ModalityRequest:
         parts = sampler.each(cells, draw)
         layers = {name: cells.in_order([part.expected[name] for part in parts]) for name in parts[0].expected}
         return DrawnModalities(cells.in_order([part.counts for part in parts]), layers)
+
+    def mudata(self, drawn: DrawnModalities, obs: pd.DataFrame, genes: pd.MultiIndex) -> MuData:
+        """Cells with the modalities that were given and drawn."""
+        kept = genes.get_level_values(0).isin([*self.given, *self.targets])
+        result = new_cells(drawn.counts[:, kept], obs, genes[kept])
+        for name, layer in drawn.expected.items():
+            result.mod[name].layers["expected"] = layer
+        return result
 
     def _target_sizes(
         self, kept: Tensor, conditions: Conditions[Tensor], requested: dict[str, np.ndarray], rng: np.random.Generator

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 
 import numpy as np
@@ -18,6 +18,7 @@ from scdiffgen.module import DiffusionModule, JointThinningModule, ThinningModul
 from scdiffgen.responses import ResponseModel, ResponseTransfer
 
 from ._cells import BATCH_SIZE
+from ._checks import check_guidance, check_positive_integer
 from ._sampler import N_STEPS, Sampler
 from ._training_cells import TrainingCells
 from ._training_summary import training_summary
@@ -130,6 +131,10 @@ def sampler_of(
     n_steps: int = N_STEPS,
     batch_size: int = BATCH_SIZE,
     guidance_scale: float | Mapping[str, float] = 1.0,
+    given: Collection[str] = (),
 ) -> Sampler:
-    """What draws cells of the model."""
+    """What draws cells of the model; raise unless all numbers are in range, and scales are for given conditions."""
+    check_guidance(guidance_scale, given)
+    check_positive_integer("n_steps", n_steps)
+    check_positive_integer("batch_size", batch_size)
     return Sampler(model.module, response_model(model), guidance_scale, n_steps, batch_size)

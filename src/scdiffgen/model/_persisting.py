@@ -46,8 +46,7 @@ class Persisting(BaseModelClass):
     ) -> None:
         """Save the model as plain data: a file that can be loaded without running code.
 
-        The file appears when all of it is on the disk. When saving fails or is killed, what was there before is there
-        still.
+        The file appears when all of it is on the disk; until then what was there before is there still.
 
         Parameters
         ----------
@@ -59,10 +58,8 @@ class Persisting(BaseModelClass):
             Whether files of a model that is there are replaced. Other files in the folder stay.
         save_anndata
             Whether the cells are saved too, to be loaded with the model.
-        save_kwargs
-            For :func:`torch.save`.
-        **others
-            As in scvi-tools, such as ``compression`` for the file of the cells.
+        save_kwargs, **others
+            For :func:`torch.save`; and as in scvi-tools, such as ``compression`` for the file of the cells.
 
         Raises
         ------
@@ -122,12 +119,8 @@ class Persisting(BaseModelClass):
             As in scvi-tools; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
         prefix
             Start of the names of the files.
-        backup_url
-            Where to get the model if the folder has none.
-        datamodule
-            Unused; scvi-tools has it.
-        allowed_classes_names_list
-            Names of other classes whose models may be loaded.
+        backup_url, datamodule, allowed_classes_names_list
+            As in scvi-tools: where to get a model that is not there; unused; other classes that may be loaded.
         safe
             Whether the file may hold plain data only, as :meth:`save` writes it. ``False`` lets the file run any code,
             as scvi-tools' own loader does: for files of earlier versions, from people you trust.
@@ -184,10 +177,8 @@ class Persisting(BaseModelClass):
 
         Parameters
         ----------
-        dir_path
-            Folder of the model.
-        prefix
-            Start of the names of the files.
+        dir_path, prefix
+            As in :meth:`load`.
 
         Returns
         -------
@@ -285,23 +276,16 @@ class Persisting(BaseModelClass):
     ) -> HubModel:
         """Save the model with what scvi-tools' hub asks for: its metadata, and a card that describes it.
 
-        The card lists the registered conditions and how to use the model. scvi-tools' own ``HubModelCardHelper`` writes
-        cards for models of scvi-tools alone.
-
         Parameters
         ----------
         dir_path
             Folder for the model; it is made.
-        title
-            Heading of the card.
+        title, description
+            Heading of the card, and what there is to say of the cells, in Markdown.
         license_info
             Licence of the model, as Hugging Face abbreviates it, such as ``"cc-by-4.0"``.
-        description
-            What the cells are, and whatever else there is to say; Markdown.
-        save_anndata
-            Whether the cells are saved, and so uploaded, too.
-        overwrite
-            Whether a model that is there is replaced.
+        save_anndata, overwrite
+            As in :meth:`save`; cells that are saved are uploaded, too.
 
         Returns
         -------

@@ -56,13 +56,10 @@ class Reading(BaseModelClass):
 
         Parameters
         ----------
-        {adata}
-        {indices}
+        {reading}
         n_draws
             Random draws a cell; the error falls with its square root.
-        {batch_size}
         {seed}
-        {silent}
 
         Returns
         -------
@@ -108,8 +105,7 @@ class Reading(BaseModelClass):
 
         Parameters
         ----------
-        {adata}
-        {indices}
+        {reading}
         {genes}
         library_size
             What the expression of a cell sums to over all genes (of a modality): 1 for shares, 1e4 for counts per
@@ -118,8 +114,6 @@ class Reading(BaseModelClass):
             Batch under which all cells are seen; by default each under its own.
         return_numpy
             Whether an array is returned instead of a data frame.
-        {batch_size}
-        {silent}
 
         Returns
         -------
@@ -167,13 +161,10 @@ class Reading(BaseModelClass):
 
         Parameters
         ----------
-        {adata}
-        {indices}
+        {reading}
         genes
             Genes to read, as if no other had been measured; by default all. The model must have been made with
             ``NetworkOptions(encoder="cross_attention")``.
-        {batch_size}
-        {silent}
 
         Returns
         -------
@@ -252,7 +243,6 @@ class Reading(BaseModelClass):
         require_thinning(self, "criticism")
         check_positive_integer("max_cells", max_cells)
         sampler = sampler_of(self, n_steps, batch_size)
-        sampler.check()
         if adata is not None:
             check_cells(adata)
         generator = generator_from(seed, self.device)
@@ -316,7 +306,6 @@ class Reading(BaseModelClass):
         require_training(self)
         chosen = check_keys(self.module, keys, dtype)
         sampler = sampler_of(self, n_steps, batch_size)
-        sampler.check()
         generator = generator_from(seed, self.device)
         if adata is not None and adata.is_view:
             raise ValueError("`adata` is a view: results would go to a copy of it. Pass `adata.copy()` and keep that.")

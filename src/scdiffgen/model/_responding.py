@@ -17,7 +17,7 @@ from scdiffgen.conditions import Request, request_table
 from scdiffgen.data import add_perturbations
 
 from ._cells import BATCH_SIZE, Cells, generator_from
-from ._checks import check_guidance, check_positive_integer, is_finite_number
+from ._checks import check_positive_integer, is_finite_number
 from ._counterfactuals import Counterfactuals
 from ._known_conditions import encode, extend
 from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
@@ -69,9 +69,9 @@ class Responding(BaseModelClass):
         {indices}
         keep
             Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is sampled
-            again, in [0, 1). What is kept ties the prediction to its cell, and also shows the model that the cell was
-            not treated, which weakens the response. By default cells are coupled if only perturbations change that are
-            effects, whatever else is named being as it was, and the process is thinning; otherwise nothing is kept.
+            again, in [0, 1). More of it ties the prediction to its cell, and weakens the response. By default cells are
+            coupled if only perturbations change that are effects and the process is thinning; otherwise nothing is
+            kept.
         measured
             Whether cells that are coupled respond as was measured in other cells, where it was: at least 20 cells of
             some identity with the perturbation and 20 without. ``False`` asks the effect network alone, as is always
@@ -87,10 +87,9 @@ class Responding(BaseModelClass):
         Returns
         -------
         A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` that of the given cells
-        with the new conditions, and ``unseen_in_training``, whether no training cell had all of these conditions
-        together (categories are compared, perturbations among them; doses and other numbers are not); of coupled cells,
-        ``response`` says whether it was ``"measured"``, is transferred from other perturbations by ``"features"``, or
-        is the ``"network"``'s.
+        with the new conditions, and ``unseen_in_training``, whether no training cell had all of these together (doses
+        and other numbers are not compared); of coupled cells, ``response`` says whether it was ``"measured"``, is
+        transferred from other perturbations by ``"features"``, or is the ``"network"``'s.
 
         Raises
         ------
@@ -107,14 +106,12 @@ class Responding(BaseModelClass):
         require_training(self)
         if keep is not None and not (is_finite_number(keep) and 0 <= keep < 1):
             raise ValueError(f"`keep` is {keep!r}: pass a share of the molecules in [0, 1).")
-        check_positive_integer("n_steps", n_steps)
         table = request_table(conditions)
         if len(table) > 1:
             raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
         changes = encode(self, table).given_only()
         cells = Cells(self, adata, indices, batch_size, None if silent else "Predicting")
-        check_guidance(guidance_scale, [spec.name for spec in self.module.specs])
-        sampler = sampler_of(self, n_steps, batch_size, guidance_scale)
+        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, [spec.name for spec in self.module.specs])
         generator = generator_from(seed, self.device)
         prediction = Counterfactuals.of(sampler, cells, changes, keep, measured=measured)
         counts, obs = prediction.draw(self, table, generator)

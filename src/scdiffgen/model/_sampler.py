@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -17,7 +17,6 @@ from scdiffgen.module import DiffusionModule, ThinningModule, growth_path
 from scdiffgen.responses import ResponseModel
 
 from ._cells import BATCH_SIZE, Cells
-from ._checks import check_guidance, check_positive_integer
 
 Drawn = TypeVar("Drawn")
 
@@ -37,12 +36,6 @@ class Sampler:
     guidance_scale: float | Mapping[str, float] = 1.0
     n_steps: int = N_STEPS
     batch_size: int = BATCH_SIZE
-
-    def check(self, given: Collection[str] = ()) -> None:
-        """Raise unless all numbers are in range, and scales are for conditions that are given."""
-        check_guidance(self.guidance_scale, given)
-        check_positive_integer("n_steps", self.n_steps)
-        check_positive_integer("batch_size", self.batch_size)
 
     @torch.no_grad()
     def each(self, minibatches: Iterable[tuple[Any, ...]], draw: Callable[..., Drawn]) -> list[Drawn]:

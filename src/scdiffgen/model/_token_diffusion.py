@@ -13,41 +13,22 @@ from mudata import MuData
 from scvi.utils import setup_anndata_dsp
 
 from scdiffgen._arguments import explain_unknown_arguments
-from scdiffgen._registry_keys import REGISTRY_KEYS
-from scdiffgen.data import (
-    Manager,
-    MuDataManager,
-    check_modalities,
-    condition_specs,
-    counts_keys,
-    feature_names,
-    fields_for,
-    forget_copied_setup,
-    modality_fields,
-    required_state,
-)
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.data import condition_specs, counts_keys, feature_names, required_state
 from scdiffgen.module import DiffusionModule, GaussianOptions, joint_module, process_module
 from scdiffgen.nn import NetworkOptions
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
 
-from ._checks import (
-    check_accelerator,
-    check_cells,
-    check_early_stopping,
-    check_mudata,
-    check_positive_integer,
-    check_share,
-    check_split,
-)
+from ._checks import check_share
 from ._generating import Generating
 from ._model_access import modalities as modalities_of
-from ._mudata import quiet
 from ._persisting import Persisting
 from ._presets import Preset, default_preset, network_size
 from ._reading import Reading
+from ._registering import checked_cells, register_anndata, register_mudata
 from ._responding import Responding
 from ._token_reading import TokenReading
-from ._training_runs import run_training, settled_epochs, settled_plan
+from ._training_runs import check_training, run_training, settled_epochs, settled_plan
 
 MOVED = {
     **{field.name: f"Pass it in `network=NetworkOptions({field.name}=...)`." for field in fields(NetworkOptions)},
@@ -163,6 +144,7 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         self.init_params_ = self._get_init_params(locals())
 
     @classmethod
+    @shared_docs
     @setup_anndata_dsp.dedent
     def setup_anndata(
         cls,
@@ -190,39 +172,10 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         %(param_layer)s
         %(param_labels_key)s
         %(param_batch_key)s
-        perturbation_key
-            Column of ``adata.obs`` with what was done to each cell, such as ``"FOXO1"`` or ``"FOXO1+TP53"``; or several
-            columns with a part each. Columns that share a name, such as ``drug_1`` and ``drug_2``, hold the same kind
-            of perturbation; others, such as a knock-out and a drug, different kinds.
-        control
-            Name, or names, of cells to which nothing was done.
-        perturbation_sep
-            What stands between the parts of a combination, and between their doses.
-        dose_key
-            Column of doses: a number, or ``"0.5+1.0"`` aligned with the perturbation; or as many columns as
-            ``perturbation_key`` names.
-        dose_unit
-            What doses are measured in; kept and shown, never computed with.
-        hierarchy_keys
-            Columns from the root of a hierarchy to its leaves, such as organism, tissue, cell type. A cell may end at
-            any level.
-        categorical_covariate_keys
-            Columns of ``adata.obs`` with further categories, such as sex or condition: conditions as all others are,
-            and asked for by their names.
-        continuous_covariate_keys
-            Columns of ``adata.obs`` with numbers, such as age or time, likewise.
-        text_key
-            Column of descriptions in words, such as ``"naive T cell, day 3"``. A pretrained sentence encoder embeds
-            each distinct one once; the vectors are kept with the model, which can be asked for descriptions that no
-            cell has. Needs ``pip install 'scdiffgen[text]'``.
-        perturbation_features_key
-            Key of ``adata.uns`` with a feature vector of each perturbation, a mapping or a data frame. Perturbations
-            that were never measured can be predicted if they have one.
+        {conditions_keys}
         **kwargs
-            What scvi-tools passes to register cells as earlier ones were: ``source_registry``, the registry of those,
-            whose codes are kept, and with it ``extend_categories=True``, which appends unseen categories instead of
-            raising (``allow_missing_labels`` is taken and changes nothing). Any other name, such as a misspelt
-            argument, raises a ``TypeError``, which names the argument that it resembles, if there is one.
+            What scvi-tools passes to register cells as earlier ones were: ``source_registry``, whose codes are kept,
+            and ``extend_categories=True``, which appends unseen categories. Any other name raises a ``TypeError``.
 
         Raises
         ------
@@ -243,13 +196,10 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         >>> scdiffgen.model.TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")
         """
         setup_method_args = cls._get_setup_method_args(**locals())
-        check_cells(adata, may_be_view=False)
-        forget_copied_setup(adata, cls._setup_adata_manager_store)
-        manager = Manager(fields_for(**setup_method_args["setup_args"]), setup_method_args)
-        manager.register_fields(adata, **kwargs)
-        cls.register_manager(manager)
+        register_anndata(cls, adata, setup_method_args, kwargs)
 
     @classmethod
+    @shared_docs
     def setup_mudata(
         cls,
         mdata: MuData,
@@ -271,8 +221,8 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
     ) -> None:
         """Register a MuData whose modalities are counts: of RNA, protein tags, open chromatin.
 
-        Every modality has its own library sizes and its own read-out; all share the tokens. Cells may lack modalities:
-        a cell without a molecule of a modality is one in which it was not measured.
+        Every modality has its own library sizes and read-out; all share the tokens. In a cell without a molecule of a
+        modality it was not measured.
 
         Parameters
         ----------
@@ -282,10 +232,9 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
             Keys in ``mdata.mod``, by default all.
         layers
             Layer of the counts of a modality, such as ``{"rna": "counts"}``; those left out have them in ``.X``.
-        labels_key, batch_key, perturbation_key, control, perturbation_sep, dose_key, dose_unit, hierarchy_keys
-            As in :meth:`setup_anndata`, for columns of ``mdata.obs``.
-        categorical_covariate_keys, continuous_covariate_keys, text_key, perturbation_features_key
-            The same.
+        labels_key, batch_key
+            As in :meth:`setup_anndata`, columns of ``mdata.obs``.
+        {conditions_keys}
         **kwargs
             As in :meth:`setup_anndata`; any other name raises a ``TypeError``.
 
@@ -305,15 +254,7 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         >>> scdiffgen.model.TokenDiffusion.setup_mudata(mdata, labels_key="cell_type")
         """
         setup_method_args = cls._get_setup_method_args(**locals())
-        check_mudata(mdata, may_be_view=False)
-        names = check_modalities(mdata, modalities, layers, transfer=kwargs.get("source_registry") is not None)
-        setup_method_args["setup_args"] |= {"modalities": names, "layers": dict(layers or {})}
-        forget_copied_setup(mdata, cls._setup_adata_manager_store)
-        keys = {k: v for k, v in setup_method_args["setup_args"].items() if k not in ("modalities", "layers")}
-        conditions = [field for field in fields_for(**keys) if field.registry_key != REGISTRY_KEYS.X]
-        manager = MuDataManager([*modality_fields(names, layers or {}), *conditions], setup_method_args)
-        manager.register_fields(mdata, **kwargs)
-        cls.register_manager(manager)
+        register_mudata(cls, mdata, setup_method_args, kwargs)
 
     def train(
         self,
@@ -342,10 +283,8 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
             As in Lightning; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
         train_size, validation_size
             Shares of the cells. By default 0.9 and the rest. Cells in neither are a test set.
-        shuffle_set_split
-            Whether the cells are shuffled before they are split.
-        batch_size
-            Cells a step.
+        shuffle_set_split, batch_size
+            Whether cells are shuffled before they are split; cells a step.
         early_stopping
             Stop when the validation loss has risen by 1 % over its best (``plan_kwargs={"max_validation_rise": ...}``).
         check_val_every_n_epoch
@@ -354,17 +293,14 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
             For :class:`scvi.dataloaders.DataSplitter`; ``external_indexing`` fixes the split.
         plan_config, plan_kwargs
             Settings of the optimiser, see :class:`scdiffgen.train.TrainingPlanConfig`.
-        trainer_config
-            Settings of the trainer in one object.
-        **trainer_kwargs
+        trainer_config, **trainer_kwargs
             For :class:`scvi.train.Trainer`, such as ``logger``, ``enable_progress_bar``, ``max_steps``, ``callbacks``.
 
         Raises
         ------
         ValueError
-            If the model was loaded without cells, the accelerator is not there, a number is out of range, the shares
-            sum to more than 1, there are too few cells to hold any out, there are fewer epochs than stages of
-            training, counts in a file are no counts, or a model of :meth:`load_query_data` has nothing new to learn.
+            If there are no cells, too few or no counts, the accelerator is not there, a number is out of range, there
+            are fewer epochs than stages of training, or a model of :meth:`load_query_data` has nothing new to learn.
         TypeError
             If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name.
         RuntimeError
@@ -378,12 +314,6 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         >>> len(model.history["train_loss"])
         2
         """
-        if self.adata is None:
-            raise ValueError("The model was loaded without cells: load it with `adata`, the cells to train it on.")
-        check_positive_integer("batch_size", batch_size)
-        check_accelerator(accelerator)
-        check_early_stopping(trainer_kwargs)
-        check_split(self.adata.n_obs, train_size, validation_size, batch_size)
         split = {
             "train_size": train_size,
             "validation_size": validation_size,
@@ -391,6 +321,7 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
             "batch_size": batch_size,
             **(datasplitter_kwargs or {}),
         }
+        check_training(self, accelerator, split, trainer_kwargs)
         trainer = {
             **settled_epochs(self, max_epochs, check_val_every_n_epoch, split),
             "accelerator": accelerator,
@@ -407,10 +338,6 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         ----------
         legacy_mudata_format
             Whether the names of all modalities are one array.
-
-        Returns
-        -------
-        Names, in the order of the columns.
         """
         if not modalities_of(self):
             return super().get_var_names()
@@ -419,16 +346,4 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
 
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """As in scvi-tools, whose methods call it, with our checks."""
-        if adata is None and self.adata is None:
-            raise ValueError("The model was loaded without cells: pass `adata`.")
-        if adata is not None and modalities_of(self):
-            check_mudata(adata)
-            check_modalities(adata, modalities_of(self), None, transfer=True)
-            if adata.is_view:
-                with quiet():
-                    adata = adata.copy()
-        elif adata is not None:
-            check_cells(adata)
-            if adata.is_view and adata.isbacked:  # which anndata does not copy into memory
-                adata = adata.to_memory().copy()  # anndata 0.13 leaves dense matrices views
-        return super()._validate_anndata(adata, copy_if_view)
+        return super()._validate_anndata(checked_cells(self, adata), copy_if_view)

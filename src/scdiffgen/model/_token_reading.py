@@ -50,10 +50,7 @@ class TokenReading(BaseModelClass):
 
         Parameters
         ----------
-        {adata}
-        {indices}
-        {batch_size}
-        {silent}
+        {reading}
 
         Returns
         -------
@@ -144,10 +141,9 @@ class TokenReading(BaseModelClass):
 
         Returns
         -------
-        Cells by tokens: activations in ``.X``; ``.obs`` of the cells, and their embeddings of two or three dimensions
-        (such as ``.obsm["X_umap"]``) and colours; in ``.var`` the label, if the token was annotated, and the shares of
-        variance explained; in ``.varm["token_loadings"]`` the loadings ``(tokens, genes)``, whose genes are
-        ``.uns["genes"]``.
+        Cells by tokens: activations in ``.X``; ``.obs`` of the cells, their embeddings of two or three dimensions (such
+        as ``.obsm["X_umap"]``) and colours; in ``.var`` labels and shares of variance explained; in
+        ``.varm["token_loadings"]`` the loadings ``(tokens, genes)``, whose genes are ``.uns["genes"]``.
 
         Raises
         ------
@@ -182,20 +178,16 @@ class TokenReading(BaseModelClass):
 
         Parameters
         ----------
-        {adata}
-        {indices}
+        {reading}
         genes
             Genes to return, by default all. There is a matrix ``(cells, genes)`` for each token, so choose few for many
             cells.
-        {batch_size}
-        {silent}
 
         Returns
         -------
-        Cells by genes: in ``.X`` the log-rates, centred over all genes of the model; a layer a token, and one for each
-        perturbation that enters as an effect; ``.var["baseline"]``, the log-rates of the average training cell. The
-        layers and the baseline add up to ``.X``, and a softmax of ``.X`` over all genes is the expression that the
-        tokens predict.
+        Cells by genes: in ``.X`` the log-rates, centred over all genes; a layer a token, and one for each perturbation
+        that is an effect; ``.var["baseline"]``, the log-rates of the average training cell. Layers and baseline add up
+        to ``.X``, whose softmax over all genes is the predicted expression.
 
         Raises
         ------
@@ -286,10 +278,9 @@ class TokenReading(BaseModelClass):
     def hold_tokens(self, levels: Mapping[str, float] | Sequence[str]) -> Self:
         """The model with tokens held at fixed activations: what it predicts and generates without their help.
 
-        A held token adds the same to the genes of every cell, whatever the cell: its mean contribution over the
-        training cells, plus its loadings times the level. Everything that the model does can be asked of the result,
-        such as ``generate``, ``predict_perturbation`` or ``get_nll``. Other tokens are as they were, and may hold some
-        of the same information.
+        A held token adds the same to the genes of every cell: its mean contribution over the training cells, plus its
+        loadings times the level. The result can do whatever the model can. Other tokens are as they were, and may hold
+        some of the same information.
 
         Parameters
         ----------

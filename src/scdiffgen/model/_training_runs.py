@@ -18,7 +18,7 @@ from scvi.train._config import merge_kwargs
 from scdiffgen.data import CountsField, ModalityCountsField
 
 from ._cells import Cells
-from ._checks import check_positive_integer
+from ._checks import check_accelerator, check_early_stopping, check_positive_integer, check_split
 from ._training_summary import remember_training
 
 STEPS_PER_VALIDATION = 100
@@ -27,6 +27,18 @@ STEPS_PER_VALIDATION = 100
 def default_max_epochs(n_train: int, batch_size: int) -> int:
     """Epochs that make ``2.5 * n_train ** 0.8`` steps: 400 for 560 cells, 4,600 for 12,000, 25,000 for 100,000."""
     return max(1, round(2.5 * n_train**0.8 / math.ceil(n_train / batch_size)))
+
+
+def check_training(
+    model: BaseModelClass, accelerator: str, split: Mapping[str, Any], trainer: Mapping[str, Any]
+) -> None:
+    """Raise unless there are cells to train on and to hold out, and a device to train with."""
+    if model.adata is None:
+        raise ValueError("The model was loaded without cells: load it with `adata`, the cells to train it on.")
+    check_positive_integer("batch_size", split["batch_size"])
+    check_accelerator(accelerator)
+    check_early_stopping(trainer)
+    check_split(model.adata.n_obs, split["train_size"], split["validation_size"], split["batch_size"])
 
 
 def settled_epochs(
