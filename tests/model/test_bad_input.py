@@ -183,7 +183,7 @@ A = {"cell_type": "a"}
         ({"guidance_scale": -0.1}, "`guidance_scale` is -0.1: pass a number of at least 0"),
         ({"guidance_scale": np.nan}, "`guidance_scale` is nan"),
         ({"guidance_scale": {"cell_type": -1}}, "`guidance_scale` is -1"),
-        ({"guidance_scale": {"batch": 2.0}}, "`guidance_scale` names 'batch', but the conditions told are"),
+        ({"guidance_scale": {"batch": 2.0}}, "`guidance_scale` names 'batch', but the conditions given are"),
         ({"guidance_scale": "strong"}, "`guidance_scale` is 'strong'"),
         ({"library_size": 0}, "`library_size` holds 0: pass numbers of molecules, at least 1"),
         ({"library_size": [5, np.nan]}, "`library_size` holds nan"),

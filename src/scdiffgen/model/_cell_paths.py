@@ -15,8 +15,7 @@ from scvi.utils import track
 
 from scdiffgen.conditions import request_table
 
-from ._cell_request import CellRequest
-from ._known_conditions import encode
+from ._cell_request import CellRequest, encode
 from ._model_access import gene_names, training_cells
 from ._sampler import Sampler
 

@@ -1,4 +1,4 @@
-"""Cells that a user asks for, and what is known of them when they are drawn."""
+"""Cells that a user asks for, in the codes of the model; descriptions and perturbations may enter by their vectors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ import torch
 from scvi.model.base import BaseModelClass
 
 from scdiffgen.conditions import N_CELLS, Conditions, Request, request_table
-from scdiffgen.data import write_conditions
+from scdiffgen.data import (
+    Registry,
+    add_texts,
+    condition_specs,
+    encode_conditions,
+    required_state,
+    unseen_texts,
+    write_conditions,
+)
 from scdiffgen.io import digest_of
 
-from ._known_conditions import encode
 from ._model_access import training_cells
 
 
@@ -62,3 +69,26 @@ class CellRequest:
         unseen = training_cells(self.model).unseen(self.encoded) if self.encoded else False
         obs = obs.assign(unseen_in_training=unseen)
         return obs.iloc[self.row_of].set_axis([f"generated_{i}" for i in range(len(self.row_of))])
+
+
+def encode(model: BaseModelClass, table: pd.DataFrame) -> Conditions[np.ndarray]:
+    """Code a request; descriptions that were never seen are embedded and become known."""
+    texts = unseen_texts(model.registry, table)
+    if texts:
+        extend(model, add_texts(model.registry, texts))
+    return encode_conditions(model.registry, table)
+
+
+def extend(model: BaseModelClass, registry: Registry) -> None:
+    """Take an extended registry: vectors of its new categories enter the networks."""
+    specs = condition_specs(registry)
+    for known, spec in zip(model.module.specs, specs, strict=True):
+        vectors = required_state(registry, spec.registry_key).get("features")
+        if vectors is not None and spec.n_categories > known.n_categories:
+            new = torch.from_numpy(vectors[known.n_categories :])
+            model.module.extend_features(spec.name, new, spec.components[known.n_categories :])
+    model.module.specs = tuple(specs)
+    model.registry_ = registry
+    if model.adata_manager is not None:  # other models of the same cells keep theirs
+        model._adata_manager = model.adata_manager.with_registry(registry)
+        model._register_manager_for_instance(model._adata_manager)

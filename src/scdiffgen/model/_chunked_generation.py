@@ -40,7 +40,7 @@ def write_cells(
     n_cells = len(request.row_of)
     if library_size is not None and not callable(library_size):
         library_size = library_sizes(library_size, n_cells)
-    said = {
+    described = {
         "conditions": request.digest(),
         "library_size": _name_of(library_size),
         "guidance_scale": sampler.guidance_scale,
@@ -51,7 +51,7 @@ def write_cells(
         "model": weights_id(sampler.module),
     }
     chunks = np.split(np.arange(n_cells), range(chunk_size, n_cells, chunk_size))
-    file = ChunkedFile(path, len(chunks), said)
+    file = ChunkedFile(path, len(chunks), described)
     if file.is_whole:
         return file.path
 

@@ -65,9 +65,8 @@ class Generating(BaseModelClass):
 
         Returns
         -------
-        New cells: integer counts (CSR) in ``.X``; in ``.obs`` the conditions, and ``unseen_in_training``, whether no
-        training cell had all of them together (doses and other numbers are not compared). A MuData if the model was
-        registered with :meth:`setup_mudata`.
+        New cells, of a MuData's model a MuData: integer counts (CSR) in ``.X``; in ``.obs`` the conditions, and
+        ``unseen_in_training``, whether no training cell had all of them together (numbers are not compared).
 
         Raises
         ------
@@ -105,8 +104,8 @@ class Generating(BaseModelClass):
     ) -> Path:
         """Generate cells into a file, chunk by chunk; what was killed goes on where it was.
 
-        Memory holds one chunk, and the ``.obs`` of all cells at the end; until then the chunks lie in the folder
-        ``<path>.partial``. Called again with the same arguments, it generates what is missing, if anything.
+        Memory holds one chunk, and all ``.obs`` at the end; until then the chunks lie in the folder ``<path>.partial``.
+        Called again with the same arguments, it generates what is missing, if anything.
 
         Parameters
         ----------
@@ -227,7 +226,7 @@ class Generating(BaseModelClass):
             Molecules a cell of the target: a number, or one a cell; of several targets, by their names. By default from
             a regression on the tokens of what is given, or as in :meth:`generate` if few training cells have both.
         expected
-            Whether the mean of the counts over many draws is added as the layer ``"expected"`` of each target.
+            Whether the mean over many draws is added as the layer ``"expected"`` of each target.
         {drawing}
 
         Returns

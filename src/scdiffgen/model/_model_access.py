@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 import numpy as np
@@ -131,7 +131,7 @@ def sampler_of(
     n_steps: int = N_STEPS,
     batch_size: int = BATCH_SIZE,
     guidance_scale: float | Mapping[str, float] = 1.0,
-    given: Collection[str] = (),
+    given: Sequence[str] = (),
 ) -> Sampler:
     """What draws cells of the model; raise unless all numbers are in range, and scales are for given conditions."""
     check_guidance(guidance_scale, given)

@@ -63,7 +63,7 @@ def combinations_of_known(
 def start_as_combinations(module: DiffusionModule, name: str, combinations: np.ndarray) -> None:
     """Start the last perturbations of a condition as combinations ``(new, known)`` of the first ones.
 
-    Their vectors, where a table has them, are the sums that the coefficients say; their half-maximal doses, as
+    Their vectors, where a table has them, are sums with these coefficients; their half-maximal doses, as
     logarithms, the means weighted by how large the coefficients are. Rows of zeros leave what is there.
     """
     for denoiser in (module.denoiser, module.ema_denoiser):

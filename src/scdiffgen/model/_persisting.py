@@ -210,11 +210,11 @@ class Persisting(BaseModelClass):
     ) -> Self:
         """Make a model of new cells from a trained one: with new batches, labels, perturbations and genes.
 
-        What is known keeps its weights; only those of what is new are trained, so that the model says of known
-        conditions what it said before (as in scArches). New categories start as the mean of the known ones; new genes
-        as frequent as in the new cells, whatever the condition. If the reference was registered with feature vectors,
-        new perturbations start from theirs. If it has a table of perturbations instead, they start as sparse
-        combinations of known ones, whose coefficients are found between the vectors of ``perturbation_features``.
+        What is known keeps its weights; only those of what is new are trained, so that predictions of known conditions
+        stay (as in scArches). New categories start as the mean of the known ones; new genes as frequent as in the new
+        cells, whatever the condition. If the reference was registered with feature vectors, new perturbations start
+        from theirs. If it has a table of perturbations instead, they start as sparse combinations of known ones, whose
+        coefficients are found between the vectors of ``perturbation_features``.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Reading: what the model says of measured cells, and what they say of it."""
+"""Reading: what the model expects of measured cells, and how it is judged by them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import request_table
 from scdiffgen.diffusion import row_sums, with_values
 
+from ._cell_request import encode
 from ._cells import BATCH_SIZE, Cells, generator_from, repeated
 from ._checks import check_cells, check_positive_integer, is_finite_number
 from ._criticism import Criticism, HeldOutCells, judged
-from ._known_conditions import encode
 from ._model_access import (
     batch_name,
     gene_names,

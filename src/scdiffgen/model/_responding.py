@@ -16,14 +16,13 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import Request, request_table
 from scdiffgen.data import add_perturbations
 
+from ._cell_request import encode, extend
 from ._cells import BATCH_SIZE, Cells, generator_from
 from ._checks import check_positive_integer, is_finite_number
-from ._counterfactuals import Counterfactuals
-from ._known_conditions import encode, extend
+from ._counterfactuals import Counterfactuals, means_with_intervals
 from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
 from ._mudata import new_cells
 from ._sampler import N_STEPS
-from ._uncertain_means import means_with_intervals
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -93,9 +93,9 @@ class Sampler:
         """Draw cells a ``fraction`` of the way between two conditions, a row a cell."""
 
         def draw(rows: np.ndarray, library: Tensor) -> sparse.csr_matrix:
-            ends = (conditions.take(rows).to(generator.device) for conditions in (start, end))
+            at_start, at_end = (conditions.take(rows).to(generator.device) for conditions in (start, end))
             return whole_counts(
-                self.module.interpolate(*ends, fraction, library, n_steps=self.n_steps, generator=generator)
+                self.module.interpolate(at_start, at_end, fraction, library, n_steps=self.n_steps, generator=generator)
             )
 
         return sparse.vstack(self.each(self._rows(sizes, generator.device), draw), format="csr")

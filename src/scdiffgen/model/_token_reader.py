@@ -121,7 +121,7 @@ class TokenReader:
         return held
 
     def about(self, adata: AnnData | MuData) -> dict[str, Any]:
-        """What ``.uns["scdiffgen"]`` says of the tokens; names that the user gave to those of this model stay."""
+        """What ``.uns["scdiffgen"]`` holds of the tokens; names that the user gave to those of this model stay."""
         return {
             "tokens": np.asarray(self.names, dtype=object),
             "explained": self.basis.explained,
