@@ -217,7 +217,7 @@ def test_attention_to_genes_does_with_some_of_them(process: str) -> None:
     assert not np.allclose(read[0], model.get_latent_representation(), atol=1e-3)
     if process == "thinning":
         with pytest.raises(ValueError, match="attends to genes has no weights"):
-            model.get_token_loadings("encoder")
+            model.get_token_loadings(method="encoder")
 
 
 def test_other_encoders_need_all_genes(gaussian: TokenDiffusion) -> None:

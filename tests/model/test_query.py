@@ -69,7 +69,7 @@ def test_training_learns_what_is_new_and_keeps_what_was_known(reference: TokenDi
     assert stats.ttest_rel(before, after, alternative="greater").pvalue < 0.01
     for known in ({"cell_type": "a", "batch": "x"}, {"cell_type": "b", "batch": "y"}):
         np.testing.assert_array_equal(said(query, known), said(reference, known))
-    assert len(query.training_library_) == cells.n_obs
+    assert len(query.training_summary_["library"]) == cells.n_obs
 
 
 def test_unfrozen_all_weights_are_trained(reference: TokenDiffusion) -> None:

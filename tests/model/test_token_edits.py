@@ -53,7 +53,7 @@ def test_nothing_is_lost_by_keeping_all_tokens(nested: tuple) -> None:
 
 
 def test_nested_tokens_keep_the_order_of_the_network(nested: tuple) -> None:
-    assert nested[1].token_basis_[0].tolist() == [0, 1, 2, 3, 4]
+    assert nested[1].training_summary_["token_basis"][0].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_more_tokens_than_there_are_cannot_be_kept(nested: tuple) -> None:

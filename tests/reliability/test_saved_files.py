@@ -22,9 +22,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from small_cells import SMALL, simulated_cells
 
-from scdiffgen.io import _plain_data
+from scdiffgen.io import _plain_data, read_plainly
 from scdiffgen.model import GaussianOptions, LatentOptions, NetworkOptions, ReadoutOptions, TokenDiffusion
-from scdiffgen.model._saving import read_plainly
+from scdiffgen.model._model_file import OPTIONS as KINDS
 
 SAVED_BY = {"pickle_module": _plain_data}
 
@@ -223,7 +223,7 @@ def test_arrays_and_tables_come_back_as_they_were(
     table = pd.DataFrame({text: [number, 1.0] for text in texts}, index=pd.Index([4, 7], name="epoch"))
     scalars = [np.float32(number), np.int64(3), np.str_(texts[0]), np.bool_(True)]
     torch.save([array, objects, table, scalars], tmp_path / "data.pt", **SAVED_BY)
-    found, found_objects, found_table, found_scalars = read_plainly(tmp_path / "data.pt")
+    found, found_objects, found_table, found_scalars = read_plainly(tmp_path / "data.pt", KINDS)
     assert found.dtype == array.dtype
     np.testing.assert_array_equal(found, array, strict=True)
     assert found_objects.tolist() == objects.tolist()

@@ -13,6 +13,7 @@ from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.conditions import request_table
 from scdiffgen.model import NetworkOptions, TokenDiffusion
+from scdiffgen.model._cell_request import encode
 from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 
 VECTORS = {"A": [1.0, 0.0, 2.0], "B": [0.0, 1.0, 1.0], "C": [1.0, 1.0, 0.0], "Z": [0.5, 0.5, 0.5]}
@@ -119,7 +120,7 @@ def log_odds(model: TokenDiffusion, conditions: Mapping[str, Any]) -> np.ndarray
     """Log-rates of the genes, less their mean, in three growing cells of which this is told."""
     state = torch.tensor(np.random.default_rng(0).poisson(2.0, (3, 12))).float()
     table = request_table(conditions)
-    told = model._encode(table).take(np.zeros(3, dtype=int)).to(model.device)
+    told = encode(model, table).take(np.zeros(3, dtype=int)).to(model.device)
     with torch.no_grad():
         log_rates = model.module.predictor(told, 3)(state, 2 * state.sum(1)).log_rates
     return (log_rates - log_rates.mean(1, keepdim=True)).numpy()
