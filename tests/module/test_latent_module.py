@@ -16,7 +16,8 @@ from torch.distributions import Normal, kl_divergence
 
 from scdiffgen.conditions import Conditions
 from scdiffgen.module import LatentModule, LatentOptions
-from scdiffgen.nn import CountEncoder, GeneAttentionEncoder, LinearEncoder, NetworkOptions, ReadoutOptions
+from scdiffgen.nn import CountEncoder, LinearEncoder, NetworkOptions, ReadoutOptions
+from scdiffgen.nn._encoders import GeneAttentionEncoder
 
 N_GENES = 12
 COUNTS = np.random.default_rng(0).poisson(np.geomspace(0.5, 40, N_GENES), (50, N_GENES)).astype(np.float32)

@@ -13,9 +13,9 @@ from csr import csr
 from torch import Tensor, nn
 
 from scdiffgen.nn import NetworkOptions, NetworkSize, TokenNetwork
-from scdiffgen.nn._number_kinds import NUMBER_EMBEDDINGS, log_count_embedding
+from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS, log_count_embedding
 from scdiffgen.nn._options import ConditioningKind
-from scdiffgen.nn._transformer import CrossAttention, TokenTransformer
+from scdiffgen.nn._transformer import GatedAttention, TokenTransformer
 
 DIM, HEADS, CONDITIONING, N_GENES, N_CELLS, N_CONDITIONS = 8, 2, 6, 10, 5, 3
 SIZE = NetworkSize(
@@ -53,7 +53,8 @@ def scores(network: nn.Module, condition: Tensor) -> Tensor:
 
 
 def test_cross_attention_is_torchs_behind_its_gate() -> None:
-    ours = trained(CrossAttention(DIM, HEADS, CONDITIONING))
+    layer = trained(GatedAttention(DIM, HEADS, CONDITIONING))
+    ours = layer.attention
     torchs = nn.MultiheadAttention(DIM, HEADS, kdim=CONDITIONING, vdim=CONDITIONING, batch_first=True)
     key, value = ours.key_value.weight.chunk(2)
     torchs.load_state_dict(
@@ -67,20 +68,20 @@ def test_cross_attention_is_torchs_behind_its_gate() -> None:
         }
     )
     tokens, sequence = normal(N_CELLS, 4, DIM), normal(N_CELLS, N_CONDITIONS, CONDITIONING)
-    read = torchs(ours.norm(tokens), sequence, sequence)[0]
-    torch.testing.assert_close(ours(tokens, sequence), tokens + ours.gate * read, rtol=1e-4, atol=1e-5)
+    attended = torchs(layer.norm(tokens), sequence, sequence)[0]
+    torch.testing.assert_close(layer(tokens, sequence), tokens + layer.gate * attended, rtol=1e-4, atol=1e-5)
 
 
 def test_before_training_cross_attention_changes_nothing() -> None:
-    transformer = TokenTransformer(DIM, 2, HEADS, CONDITIONING, 0.0, "cross_attention")
+    transformer = TokenTransformer(of_kind("cross_attention"))
     tokens = normal(N_CELLS, 4, DIM)
     read = transformer(tokens, normal(N_CELLS, CONDITIONING), normal(N_CELLS, N_CONDITIONS, CONDITIONING))
     torch.testing.assert_close(read, F.layer_norm(tokens, (DIM,)))
 
 
 def test_concatenated_conditions_are_tokens_until_the_end() -> None:
-    joined = trained(TokenTransformer(DIM, 2, HEADS, CONDITIONING, 0.0, "concat"))
-    plain = TokenTransformer(DIM, 2, HEADS, CONDITIONING, 0.0)
+    joined = trained(TokenTransformer(of_kind("concat")))
+    plain = TokenTransformer(SIZE)
     plain.load_state_dict({name: joined.state_dict()[name] for name in plain.state_dict()})
     tokens, level = normal(N_CELLS, 4, DIM), normal(N_CELLS, CONDITIONING)
     sequence = normal(N_CELLS, N_CONDITIONS, CONDITIONING)

@@ -11,8 +11,8 @@ from scipy.stats import binomtest
 from scdiffgen.conditions import Condition, Conditions, ConditionSpec, NumberTransform
 from scdiffgen.nn import NetworkOptions
 from scdiffgen.nn._categories import CATEGORY_EMBEDDINGS
-from scdiffgen.nn._conditions import ConditionEmbedder, UniversalCombination, clear_padding
-from scdiffgen.nn._number_kinds import NUMBER_EMBEDDINGS
+from scdiffgen.nn._condition_embedder import ConditionEmbedder, UniversalCombination, clear_padding
+from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 from scdiffgen.nn._sets import POOLINGS
 
 DIM = 12

@@ -13,7 +13,7 @@ from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.conditions import request_table
 from scdiffgen.model import NetworkOptions, TokenDiffusion
-from scdiffgen.nn._number_kinds import NUMBER_EMBEDDINGS
+from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 
 VECTORS = {"A": [1.0, 0.0, 2.0], "B": [0.0, 1.0, 1.0], "C": [1.0, 1.0, 0.0], "Z": [0.5, 0.5, 0.5]}
 GUIDES = {"perturbation_key": "guide", "control": "ctrl"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from ._diffusion_module import DiffusionModule
 from ._gaussian_module import GaussianModule
 from ._joint_thinning_module import JointThinningModule
@@ -18,7 +20,7 @@ def process_module(process: str | GaussianOptions) -> tuple[type[DiffusionModule
     """The module of a process, given by its name or by its options, and the options if there are any."""
     for module in PROCESSES.values():
         if module.options_cls is not None and type(process) is module.options_cls:
-            return module, process
+            return module, cast("GaussianOptions", process)
     if not isinstance(process, str) or process not in PROCESSES:
         raise ValueError(
             f"`process` is {process!r}: choose one of {list(PROCESSES)}, or pass `GaussianOptions(...)` or "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from scdiffgen._arguments import explain_unknown_arguments
 
@@ -64,7 +64,7 @@ class ReadoutOptions:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _check_choices(self, {"kind": ReadoutKind, "pooling": PoolingOverTokens})
+        _check_choices(self)
         if self.kind != "additive" and any(
             getattr(self, f.name) != f.default for f in fields(self) if f.name != "kind"
         ):
@@ -154,18 +154,7 @@ class NetworkOptions:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        choices = {
-            "encoder": EncoderKind,
-            "conditioning": ConditioningKind,
-            "positions": PositionKind,
-            "attention": AttentionKind,
-            "intervention": InterventionKind,
-            "number_embedding": NumberKind,
-            "level_embedding": NumberKind,
-            "category_embedding": CategoryKind,
-            "set_pooling": PoolingKind,
-        }
-        _check_choices(self, choices)
+        _check_choices(self)
         if not isinstance(self.readout, ReadoutOptions):
             raise TypeError(f"`readout` is {self.readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
         if self.dropout is not None:
@@ -208,9 +197,10 @@ class NetworkSize:
             )
 
 
-def _check_choices(options: Any, choices: dict[str, Any]) -> None:
-    for name, kinds in choices.items():
-        if getattr(options, name) not in get_args(kinds):
+def _check_choices(options: Any) -> None:
+    """Raise unless every value is one that its type, a ``Literal``, lists."""
+    for name, kinds in get_type_hints(type(options)).items():
+        if get_origin(kinds) is Literal and getattr(options, name) not in get_args(kinds):
             raise ValueError(f"`{name}` is {getattr(options, name)!r}: pass one of {list(get_args(kinds))}.")
 
 

@@ -11,53 +11,35 @@ from torch import Tensor, nn
 from scdiffgen.conditions import Condition, NumberTransform
 
 from ._numbers import NumberEmbedding
+from ._options import PoolingKind
+from ._shapes import Slots
 
 
 class PartEmbedding(nn.Module):
-    """Embed each part of a set: what it is, and at which dose.
-
-    Parameters
-    ----------
-    categories
-        Embeds the id of a part, ``(...) -> (..., dim)``.
-    dim
-        Length of the vector.
-    """
+    """Embed each part of a set by its id."""
 
     def __init__(self, categories: nn.Module, dim: int) -> None:
         super().__init__()
         self.categories = categories
         self.dim = dim
 
-    def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells slots dim"]:
-        """Embed all slots; what it makes of empty ones is not to be looked at."""
+    def forward(self, parts: Condition[Tensor]) -> Slots:
+        """Embed all slots; what it makes of empty ones is not to be used."""
         return self.categories(parts.ids)
 
 
 class DosedPartEmbedding(PartEmbedding):
-    """Embed each part together with its dose; a dose of NaN is *no dose given*, which has a learned vector.
-
-    Parameters
-    ----------
-    categories
-        Embeds the id of a part, ``(...) -> (..., dim)``.
-    dim
-        Length of the vector.
-    dose
-        Embeds the transformed dose, ``(...) -> (..., dim)``.
-    transform
-        Brings doses to order one.
-    """
+    """Embed each part together with its dose; a dose of NaN is *no dose given*, which has a learned vector."""
 
     def __init__(self, categories: nn.Module, dim: int, dose: NumberEmbedding, transform: NumberTransform) -> None:
         super().__init__(categories, dim)
         self.dose = dose
-        self.transform = transform
+        self.transform = transform  # brings doses to order one
         self.no_dose = nn.Parameter(torch.randn(dim) * dim**-0.5)
         self.join = nn.Sequential(nn.Linear(2 * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
-    def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells slots dim"]:
-        """Embed all slots; what it makes of empty ones is not to be looked at."""
+    def forward(self, parts: Condition[Tensor]) -> Slots:
+        """Embed all slots; what it makes of empty ones is not to be used."""
         what, given = self.categories(parts.ids), ~parts.values.isnan()
         dose = self.dose(self.transform(parts.values.nan_to_num(nan=0.0)))
         dose = torch.where(given[..., None], dose, self.no_dose)
@@ -65,57 +47,34 @@ class DosedPartEmbedding(PartEmbedding):
 
 
 class MeanPooling(nn.Module):
-    """Mean over the parts, through a perceptron.
-
-    Parameters
-    ----------
-    dim
-        Length of the vectors.
-
-    References
-    ----------
-    Zaheer et al. 2017, "Deep sets", theorem 2.
-    """
+    """Mean over the parts, through a perceptron (Zaheer et al. 2017, "Deep sets", theorem 2)."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
-    def forward(
-        self, vectors: Float[Tensor, "cells slots dim"], parts: Condition[Tensor]
-    ) -> Float[Tensor, "cells dim"]:
+    def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         """Pool the vectors of the parts; an empty set is finite."""
         mask = parts.mask[..., None]
         pooled = (vectors * self._weights(vectors, mask)).masked_fill(~mask, 0.0).sum(dim=1)
         return pooled + self.mlp(pooled)
 
-    def _weights(
-        self, vectors: Float[Tensor, "cells slots dim"], mask: Bool[Tensor, "cells slots 1"]
-    ) -> Float[Tensor, " cells #slots #dim"]:
+    def _weights(self, vectors: Slots, mask: Bool[Tensor, "cells slots 1"]) -> Float[Tensor, " cells #slots #dim"]:
         return 1 / mask.sum(dim=1, keepdim=True).clamp(min=1).to(vectors.dtype)
 
 
 class AttentionPooling(MeanPooling):
     """Weighted mean over the parts, each component with weights of its own, through a perceptron.
 
-    Parameters
-    ----------
-    dim
-        Length of the vectors.
-
-    References
-    ----------
-    Shen et al. 2018, "DiSAN: directional self-attention network for RNN/CNN-free language understanding", for attention
-    with weights of each component (multi-dimensional attention).
+    Shen et al. 2018, "DiSAN: directional self-attention network for RNN/CNN-free language understanding"
+    (multi-dimensional attention).
     """
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
         self.score = nn.Linear(dim, dim)
 
-    def _weights(
-        self, vectors: Float[Tensor, "cells slots dim"], mask: Bool[Tensor, "cells slots 1"]
-    ) -> Float[Tensor, "cells slots dim"]:
+    def _weights(self, vectors: Slots, mask: Bool[Tensor, "cells slots 1"]) -> Slots:
         # The most negative finite number: a row of -inf, an empty set, would have NaN weights.
         scores = self.score(vectors)
         return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
@@ -124,16 +83,9 @@ class AttentionPooling(MeanPooling):
 class ComponentPooling(nn.Module):
     """Concatenate one vector a component (knock-out, drug), through a perceptron; an absent one has a learned vector.
 
-    What a part is decides which component it belongs to, not the slot that it is in: sets are stored with their parts
+    The id of a part decides which component it belongs to, not the slot that it is in: sets are stored with their parts
     sorted by name. As each category belongs to one component, the rows of one table are the tables of all components.
     Several parts of one component are averaged.
-
-    Parameters
-    ----------
-    dim
-        Length of the vectors.
-    components
-        Component of each category, 0, 1, ...
     """
 
     components: Tensor
@@ -149,9 +101,7 @@ class ComponentPooling(nn.Module):
         """Append the components, known ones, of further categories."""
         self.components = torch.cat([self.components, self.components.new_tensor(components)])
 
-    def forward(
-        self, vectors: Float[Tensor, "cells slots dim"], parts: Condition[Tensor]
-    ) -> Float[Tensor, "cells dim"]:
+    def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         """Pool the vectors of the parts by component."""
         mask = parts.mask[..., None]
         component = self.components[parts.ids][..., None]
@@ -162,23 +112,13 @@ class ComponentPooling(nn.Module):
         return self.mlp(torch.where(n_parts > 0, present, self.absent).flatten(1))
 
 
-POOLINGS: dict[str, type[MeanPooling]] = {"attention": AttentionPooling, "mean": MeanPooling}
+POOLINGS: dict[PoolingKind, type[MeanPooling]] = {"attention": AttentionPooling, "mean": MeanPooling}
 
 
 class SetEmbedder(nn.Module):
-    """Embed a set of parts; the empty set, a control, has a learned vector.
+    """Embed a set of parts, whatever their order and padding; the empty set, a control, has a learned vector."""
 
-    Neither the order of the parts nor what padding holds matters.
-
-    Parameters
-    ----------
-    parts
-        Embeds each part.
-    pooling
-        Makes one vector of those of the parts.
-    """
-
-    empty_is_told = True
+    empty_is_given = True
 
     def __init__(self, parts: PartEmbedding, pooling: MeanPooling | ComponentPooling) -> None:
         super().__init__()
