@@ -15,7 +15,7 @@ from torch import Tensor
 from scdiffgen.conditions import Condition, Conditions
 from scdiffgen.diffusion import Thinned, UrnPrediction, molecule_loss, thin
 from scdiffgen.module import Denoiser, ThinningModule
-from scdiffgen.nn import ConditioningKind
+from scdiffgen.nn._options import ConditioningKind
 
 KINDS = get_args(ConditioningKind)
 Make = Callable[..., ThinningModule]

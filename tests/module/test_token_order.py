@@ -24,7 +24,8 @@ from scdiffgen.module import (
     ThinningModule,
     contributions,
 )
-from scdiffgen.nn import ConditioningKind, NetworkOptions, ReadoutOptions
+from scdiffgen.nn import NetworkOptions, ReadoutOptions
+from scdiffgen.nn._options import ConditioningKind
 
 ORDER = [2, 0, 3, 1]
 COUNTS = csr(np.random.default_rng(0).poisson(2.0, (4, 12)))

@@ -142,7 +142,7 @@ class BlockThinning(Thinning):
         """Move dense cells, each modality by itself."""
         couple = super().couple
         parts = zip(*(array.split(self.blocks.sizes, 1) for array in (counts, log_prob, change)), strict=True)
-        return torch.cat([couple(*part, generator) for part in parts], dim=1)
+        return torch.cat([couple(there, log, moved, generator) for there, log, moved in parts], dim=1)
 
 
 class Noisy(NamedTuple):

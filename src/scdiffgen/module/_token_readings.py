@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
-from scdiffgen.diffusion import Thinned
+from scdiffgen.diffusion import Thinned, UrnPrediction
 from scdiffgen.nn import Attention, CountEncoder, LinearEncoder
 
 from ._denoiser import Denoiser
@@ -35,9 +35,9 @@ def contributions(denoiser: Denoiser, counts: Tensor, conditions: Conditions[Ten
     weights = (weights - weights.mean(2, keepdim=True))[:, :, genes]
     hidden = readout.hidden(denoiser.network.tokens(counts, library, library, embedded))
     added = denoiser.effect_scores(counts, library, library, conditions)
-    log_rates = denoiser.bind(conditions)(counts, library).log_rates
+    prediction = cast("UrnPrediction", denoiser.bind(conditions)(counts, library))
     return Contributions(
-        total=_centred(log_rates)[:, genes],
+        total=_centred(prediction.log_rates)[:, genes],
         tokens=torch.einsum("ctr,trg->ctg", hidden, weights),
         effects={name: _centred(scores)[:, genes] for name, scores in added.items()},
         constant=_centred(readout.bias[None])[0, genes],
