@@ -6,7 +6,7 @@ from ._condition_embedder import ConditionEmbedder, PartEmbedding, UniversalComb
 from ._effects import EffectNetwork
 from ._encoders import CountEncoder, GeneAttentionEncoder, LinearEncoder
 from ._network import ScoreNetwork, TokenNetwork, TokenTrunk
-from ._options import ConditioningKind, InputKind, InterventionKind, NetworkOptions, NetworkSize, ReadoutOptions
+from ._options import InputKind, NetworkOptions, NetworkSize, ReadoutOptions
 from ._readouts import AdditiveReadout, PerceptronReadout
 from ._transformer import Attention
 from ._urn import GeneScores, PriorLimit
@@ -15,13 +15,11 @@ __all__ = [
     "AdditiveReadout",
     "Attention",
     "ConditionEmbedder",
-    "ConditioningKind",
     "CountEncoder",
     "EffectNetwork",
     "GeneAttentionEncoder",
     "GeneScores",
     "InputKind",
-    "InterventionKind",
     "LatentKind",
     "LikelihoodKind",
     "LinearEncoder",

@@ -1,18 +1,17 @@
 """The token transformer, whole in one file: attention, and pre-norm blocks modulated by the conditioning.
 
 The noise level always modulates the blocks. Conditions do, too (``"adaln"``), or are attended to before each block
-(``"cross_attention"``), or are further tokens (``"concat"``).
+(``"cross_attention"``), or are further tokens (``"concat"``). Shapes stand in words here, as what checks them in tests
+does not go through the compiler of torch.
 """
 
 from __future__ import annotations
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from ._options import NetworkSize
-from ._shapes import Tokens, Vector
 
 
 class Attention(nn.Module):
@@ -32,20 +31,18 @@ class Attention(nn.Module):
             self.key_value = nn.Linear(source_dim, 2 * dim)
         self.out = nn.Identity() if learned_queries else nn.Linear(dim, dim)
 
-    def forward(
-        self,
-        queries: Float[Tensor, "*rows queries dim"],
-        sources: Float[Tensor, "cells sources source_dim"] | None = None,
-        mask: Bool[Tensor, "cells sources"] | None = None,
-    ) -> Float[Tensor, "cells queries dim"]:
-        """What each query takes from the sources where ``mask``; by default the sources are the queries."""
+    def forward(self, queries: Tensor, sources: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """What each query ``(cells, queries, dim)``, or ``(queries, dim)``, takes from the sources where ``mask``.
+
+        Sources are ``(cells, sources, source_dim)``, by default the queries; the mask is ``(cells, sources)``.
+        """
         query, key, value = self._heads(queries, sources)
         mask = None if mask is None else mask[:, None, None]
         attended = F.scaled_dot_product_attention(query.expand(len(key), -1, -1, -1), key, value, attn_mask=mask)
         return self.out(attended.transpose(1, 2).flatten(2))
 
-    def weights(self, tokens: Tokens) -> Float[Tensor, "cells heads tokens tokens"]:
-        """Share that each token takes from each, summing to 1 over the last axis."""
+    def weights(self, tokens: Tensor) -> Tensor:
+        """Share that each token takes from each: ``(cells, heads, tokens, tokens)``, summing to 1 over the last."""
         query, key, _ = self._heads(tokens, None)
         return (query @ key.transpose(2, 3) * key.shape[3] ** -0.5).softmax(3)
 
@@ -70,16 +67,16 @@ class GatedAttention(nn.Module):
         self.attention = Attention(dim, n_heads, source_dim)
         self.gate = nn.Parameter(torch.zeros(dim))
 
-    def forward(self, tokens: Tokens, sources: Float[Tensor, "cells vectors conditioning_dim"] | None = None) -> Tokens:
-        """Tokens to tokens; the order of the sources, or of the cells, does not matter."""
+    def forward(self, tokens: Tensor, sources: Tensor | None = None) -> Tensor:
+        """Tokens ``(cells, tokens, dim)`` to tokens; the order of the sources, or of the cells, does not matter."""
         normed = self.norm(tokens)
         if sources is None:
             return tokens + self.gate * self.attention(normed.transpose(0, 1)).transpose(0, 1)
         return tokens + self.gate * self.attention(normed, sources)
 
 
-def modulate(tokens: Tokens, shift: Float[Tensor, "cells dim"], scale: Float[Tensor, "cells dim"]) -> Tokens:
-    """Scale and shift every token of a cell by the cell's own."""
+def modulate(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
+    """Scale and shift every token ``(cells, tokens, dim)`` of a cell by the cell's own ``(cells, dim)``."""
     return tokens * (1 + scale[:, None]) + shift[:, None]
 
 
@@ -100,8 +97,8 @@ class Block(nn.Module):
         nn.init.zeros_(self.modulation.weight)
         nn.init.zeros_(self.modulation.bias)
 
-    def forward(self, tokens: Tokens, conditioning: Vector) -> Tokens:
-        """Tokens to tokens, cell by cell."""
+    def forward(self, tokens: Tensor, conditioning: Tensor) -> Tensor:
+        """Tokens ``(cells, tokens, dim)`` and conditioning ``(cells, conditioning_dim)`` to tokens."""
         shift_1, scale_1, gate_1, shift_2, scale_2, gate_2 = self.modulation(conditioning).chunk(6, dim=1)
         attended = self.attention(modulate(self.norm_attention(tokens), shift_1, scale_1))
         tokens = tokens + gate_1[:, None] * attended
@@ -127,13 +124,11 @@ class TokenTransformer(nn.Module):
         )
         self.to_cells = nn.ModuleList(GatedAttention(dim, n_heads) for _ in self.blocks if form.attention == "across")
 
-    def forward(
-        self,
-        tokens: Tokens,
-        conditioning: Vector,
-        sequence: Float[Tensor, "cells vectors conditioning_dim"] | None = None,
-    ) -> Tokens:
-        """Tokens to tokens; the conditions are in the sequence, unless they are in the conditioning."""
+    def forward(self, tokens: Tensor, conditioning: Tensor, sequence: Tensor | None = None) -> Tensor:
+        """Tokens ``(cells, tokens, dim)`` to tokens.
+
+        The conditions are in the sequence ``(cells, vectors, conditioning_dim)``, or else in the conditioning.
+        """
         n_tokens = tokens.shape[1]
         if self.to_token is not None:
             tokens = torch.cat([tokens, self.to_token(sequence)], dim=1)
