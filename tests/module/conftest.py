@@ -16,7 +16,8 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.module import ThinningModule
-from scdiffgen.nn import ConditioningKind, InterventionKind, NetworkOptions
+from scdiffgen.nn import NetworkOptions
+from scdiffgen.nn._options import ConditioningKind, InterventionKind
 
 
 @pytest.fixture

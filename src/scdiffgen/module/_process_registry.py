@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from ._diffusion_module import DiffusionModule
 from ._gaussian_module import GaussianModule
 from ._joint_thinning_module import JointThinningModule
