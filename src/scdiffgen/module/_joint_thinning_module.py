@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scdiffgen.conditions import Conditions, ConditionSpec
+from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import BlockPrediction, Blocks, Thinned, with_values, without_blocks
 from scdiffgen.nn import GeneScores, NetworkSize, PriorLimit
 
 from ._denoiser import Denoiser
-from ._processes import BlockThinning
+from ._processes import BlockThinning, Given
 from ._thinning_module import ThinningModule
 
 DEEP = 10
@@ -40,8 +40,9 @@ class JointDenoiser(Denoiser):
         """Rates of the next molecule of each modality."""
         shares = [logits.log_softmax(1) for logits in scores.logits.split(self.blocks.sizes, 1)]
         expected = zip(shares, scores.log_concentration.split(1, 1), strict=True)
-        rates = self.limit(torch.cat([share + total for share, total in expected], dim=1), scores.urn_weights)
-        return BlockPrediction(rates.log_rates, rates.weights, self.limit.limited, self.blocks)
+        log_expected = torch.cat([share + total for share, total in expected], dim=1)
+        log_rates, weights = self.limit(log_expected, scores.urn_weights)
+        return BlockPrediction(log_rates, weights, self.limit.limited, self.blocks)
 
     def library(self, counts: Tensor) -> Tensor:
         """Molecules ``(cells, modalities)`` of CSR counts."""
@@ -67,11 +68,11 @@ class JointThinningModule(ThinningModule):
         """Predict the missing molecules of each modality."""
         return JointDenoiser(self.blocks, self.specs, self.size, features)
 
-    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
         """As in the base class; and limit the strength of the priors of modalities that are measured deeply."""
         n_molecules = n_cells = torch.zeros(len(self.blocks.sizes))
 
-        def counted() -> Iterator[tuple[Tensor, Conditions[Tensor]]]:
+        def counted() -> Iterator[tuple[Tensor, Given]]:
             nonlocal n_molecules, n_cells
             for counts, given in batches:
                 library = self.library(counts).cpu()

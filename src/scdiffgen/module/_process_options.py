@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from scdiffgen.diffusion import SCHEDULES, SOLVERS, PredictionKind, SamplerKind, ScheduleKind, WeightingKind
-from scdiffgen.nn import LatentKind, LikelihoodKind
+from scdiffgen.diffusion import PredictionKind, SamplerKind, ScheduleKind, WeightingKind
+from scdiffgen.nn import LatentKind, LikelihoodKind, check_choices
 
 CounterfactualKind = Literal["noise", "inversion"]
 
@@ -50,18 +50,7 @@ class GaussianOptions:
 
     def __post_init__(self) -> None:
         """Check the values."""
-        spaces = ["x0", "eps", "v"]
-        known = {
-            "prediction": spaces,
-            "loss_space": spaces,
-            "weighting": ["uniform", "min_snr"],
-            "schedule": list(SCHEDULES),
-            "sampler": [*SOLVERS, "ancestral"],
-            "counterfactual": ["noise", "inversion"],
-        }
-        for name, kinds in known.items():
-            if getattr(self, name) not in kinds:
-                raise ValueError(f"`{name}` is {getattr(self, name)!r}: choose one of {kinds}.")
+        check_choices(self)
 
 
 @dataclass(frozen=True)
@@ -104,9 +93,6 @@ class LatentOptions(GaussianOptions):
     def __post_init__(self) -> None:
         """Check the values."""
         super().__post_init__()
-        for name, kinds in (("likelihood", get_args(LikelihoodKind)), ("tokens", get_args(LatentKind))):
-            if getattr(self, name) not in kinds:
-                raise ValueError(f"`{name}` is {getattr(self, name)!r}: choose one of {list(kinds)}.")
         if self.latent_dim < 1:
             raise ValueError(f"`latent_dim` is {self.latent_dim}: pass a positive integer.")
         if not self.kl_weight >= 0:

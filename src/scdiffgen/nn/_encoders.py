@@ -5,6 +5,8 @@ An encoder has two parts: ``read``, of the corrupted cells, and ``forward``, whi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -124,7 +126,7 @@ class GeneAttentionEncoder(nn.Module):
         return self.attention(self.queries, sources, F.pad(mask, (1, 0), value=True))
 
 
-ENCODERS: dict[EncoderKind, type[CountEncoder] | type[LinearEncoder] | type[GeneAttentionEncoder]] = {
+ENCODERS: dict[EncoderKind, Callable[[int, NetworkSize, InputKind], nn.Module]] = {
     "mlp": CountEncoder,
     "linear": LinearEncoder,
     "cross_attention": GeneAttentionEncoder,
