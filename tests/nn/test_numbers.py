@@ -103,9 +103,9 @@ def test_periods_of_the_sinusoids_are_the_ones_asked_for():
 def test_random_fourier_features_approach_a_gaussian_kernel():
     # Bochner: E[cos(w d)] of Gaussian frequencies is exp(-(2 pi b d)^2 / 2)
     torch.manual_seed(1)
-    embedding = FourierEmbedding(40_000, bandwidth=0.3)
+    embedding = FourierEmbedding(40_000)
     differences = torch.linspace(0, 2, 9)
-    kernel = embedding(differences) @ embedding(torch.zeros(1)).T / 20_000
+    kernel = embedding(3 * differences) @ embedding(torch.zeros(1)).T / 20_000  # b is 0.1 at a third of the distance
     torch.testing.assert_close(
         kernel[:, 0], torch.exp(-((2 * torch.pi * 0.3 * differences) ** 2) / 2), atol=0.02, rtol=0
     )

@@ -135,7 +135,6 @@ class Denoiser(ConditionedDenoiser):
     network: TokenNetwork
 
     def make_network(self, n_vars: int, size: NetworkSize) -> TokenNetwork:
-        """The base of the scores."""
         return TokenNetwork(n_vars, size)
 
     def bind(

@@ -1,9 +1,8 @@
-"""Gaussian diffusion of a vector for each cell; the classical path, in which the vector is normalised expression."""
+"""The classical path: Gaussian diffusion of a vector for each cell, which is its normalised expression by default."""
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -53,7 +52,6 @@ class VectorDenoiser(ConditionedDenoiser):
         self.process = process
 
     def make_network(self, n_vars: int, size: NetworkSize) -> ScoreNetwork:
-        """The base of the prediction."""
         return ScoreNetwork(n_vars, size, self.input_type)
 
     def bind(
@@ -77,9 +75,14 @@ class VectorDenoiser(ConditionedDenoiser):
         return predictor
 
 
-class VectorModule(DiffusionModule):
-    """Gaussian diffusion of vectors; a subclass turns cells into vectors, and vectors into cells."""
+class GaussianModule(DiffusionModule):
+    """Gaussian diffusion of expression: log of counts per 10,000 plus one, standardised gene by gene.
 
+    Sampled expression becomes counts by its shares of the library size, rounded. A subclass may turn cells into other
+    vectors, and vectors into cells.
+    """
+
+    process_name = "gaussian"
     options_cls = GaussianOptions
     process_options: GaussianOptions
     process: GaussianDiffusion
@@ -89,41 +92,23 @@ class VectorModule(DiffusionModule):
     scale: Tensor
 
     def make_process(self) -> GaussianDiffusion:
-        """Noise on vectors."""
         return GaussianDiffusion(self.process_options)
-
-    @abstractmethod
-    def to_vector(self, counts: Tensor) -> Tensor:
-        """Vectors ``(cells, length)`` of order one, of CSR counts."""
-
-    @abstractmethod
-    def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
-        """Whole counts ``(cells, genes)`` of vectors, with about ``library`` ``(cells,)`` molecules."""
 
     def loss(self, cells: Cells, conditions: Given) -> LossOutput:
         """Weighted squared error of the vectors that are predicted; penalties on the read-out are added."""
         conditions, trains_effects = self.drop_conditions(conditions)
-        errors = self._errors(self.denoiser, cells, conditions, trains_effects=trains_effects)
-        return loss_output(errors, self.denoiser.network.readout.penalty())
+        predictor = self.denoiser.bind(conditions, trains_effects=trains_effects)
+        return loss_output(self._errors(predictor, cells), self.denoiser.network.readout.penalty())
 
     @torch.no_grad()
     def validation_loss(self, cells: Cells, conditions: Given, generator: torch.Generator) -> LossOutput:
-        """The same of the averaged network, no condition dropped, at the given randomness."""
-        return loss_output(self._errors(self.ema_denoiser, cells, conditions, generator))
+        return loss_output(self._errors(self.ema_denoiser.bind(conditions), cells, generator))
 
-    def _errors(
-        self,
-        denoiser: VectorDenoiser,
-        cells: Cells,
-        conditions: Given,
-        generator: Rng = None,
-        trains_effects: Tensor | None = None,
-    ) -> Tensor:
+    def _errors(self, predictor: VectorPredictor, cells: Cells, generator: Rng = None) -> Tensor:
         """Corrupt vectors, predict them without noise, and score the prediction ``(cells,)``."""
         vector, library = (self.to_vector(cells), self.library(cells)) if isinstance(cells, Tensor) else cells
         noisy = self.process.corrupt(vector, generator)
-        denoise = denoiser.bind(conditions, trains_effects=trains_effects)(library)
-        return self.process.score(denoise(noisy.state, noisy.time), noisy)
+        return self.process.score(predictor(library)(noisy.state, noisy.time), noisy)
 
     @torch.no_grad()
     def draw(self, predictor: VectorPredictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
@@ -151,17 +136,9 @@ class VectorModule(DiffusionModule):
             moved = carry_over(run, before, after(library), vector, start=start, n_steps=n_steps, schedule=schedule)
         return self.to_counts(moved, library, generator)
 
-
-class GaussianModule(VectorModule):
-    """Gaussian diffusion of expression: log of counts per 10,000 plus one, standardised gene by gene.
-
-    Sampled expression becomes counts by its shares of the library size, rounded.
-    """
-
-    process_name = "gaussian"
+    # Vectors are expression.
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> VectorDenoiser:
-        """Predict data, noise or velocity."""
         self.register_buffer("mean", torch.zeros(self.n_vars))
         self.register_buffer("scale", torch.ones(self.n_vars))
         return VectorDenoiser(self.n_vars, self.specs, self.size, features, self.process)
@@ -180,11 +157,11 @@ class GaussianModule(VectorModule):
         self.scale.copy_(torch.from_numpy(np.sqrt(np.where(variance > 1e-8, variance, 1.0))))
 
     def to_vector(self, counts: Tensor) -> Tensor:
-        """Standardised expression ``(cells, genes)``."""
+        """Vectors ``(cells, length)`` of order one, of CSR counts: standardised expression."""
         return (self._log_normalised(counts) - self.mean) / self.scale
 
     def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
-        """Shares of the library sizes, rounded."""
+        """Whole counts ``(cells, genes)`` of vectors: shares of the library sizes, rounded."""
         return (self._shares(vector) * library[:, None]).round()
 
     @torch.no_grad()

@@ -37,7 +37,6 @@ class JointDenoiser(Denoiser):
         self.limit = PriorLimit(blocks.sizes)
 
     def prediction(self, scores: GeneScores) -> BlockPrediction:
-        """Rates of the next molecule of each modality."""
         shares = [logits.log_softmax(1) for logits in scores.logits.split(self.blocks.sizes, 1)]
         expected = zip(shares, scores.log_concentration.split(1, 1), strict=True)
         log_expected = torch.cat([share + total for share, total in expected], dim=1)
@@ -61,11 +60,9 @@ class JointThinningModule(ThinningModule):
         super().__init__(sum(n_vars.values()), *others)
 
     def make_process(self) -> BlockThinning:
-        """Molecules of several modalities."""
         return BlockThinning(self.blocks)
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> JointDenoiser:
-        """Predict the missing molecules of each modality."""
         return JointDenoiser(self.blocks, self.specs, self.size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:

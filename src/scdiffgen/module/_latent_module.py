@@ -14,7 +14,7 @@ from scdiffgen.conditions import ConditionSpec, conditions_from_batch
 from scdiffgen.nn import NetworkSize, ReadoutOptions, TokenAutoencoder
 
 from ._diffusion_module import gene_frequencies, loss_output
-from ._gaussian_module import Cells, Encoded, VectorDenoiser, VectorModule
+from ._gaussian_module import Cells, Encoded, GaussianModule, VectorDenoiser
 from ._process_options import LatentOptions
 from ._processes import GaussianDiffusion, Given, Rng
 from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
@@ -46,7 +46,7 @@ class LatentDenoiser(VectorDenoiser):
         permute_weights(self.effects, order, GENE_AXES)
 
 
-class LatentModule(VectorModule):
+class LatentModule(GaussianModule):
     """Gaussian diffusion of the tokens of an autoencoder.
 
     It is trained in two stages. In the second the autoencoder stays as it is; tokens are computed once, and the counts
@@ -61,7 +61,6 @@ class LatentModule(VectorModule):
     stage: Tensor
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> LatentDenoiser:
-        """Autoencoder, and denoiser of tokens."""
         if self.size.nested_tokens:
             raise ValueError("`nested_tokens` does not go with `process='latent'`, which generates all tokens at once.")
         readout = self.size.options.readout.kind
@@ -113,7 +112,6 @@ class LatentModule(VectorModule):
             self.stage.fill_(1)
 
     def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Cells, Given]:
-        """Counts, or what was computed of them, and conditions."""
         if TOKENS not in batch:
             return super().unpack(batch)
         tensors = {key: tensor.to(self.mean.device) for key, tensor in batch.items()}
@@ -144,12 +142,12 @@ class LatentModule(VectorModule):
 
     @torch.no_grad()
     def to_vector(self, counts: Tensor) -> Tensor:
-        """Standardised tokens ``(cells, length)``."""
         return (self._encoded(counts) - self.mean) / self.scale
 
     def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
         """Counts drawn from the likelihood."""
-        return self.ema_denoiser.autoencoder.sample(self._latent(vector), library, generator)
+        latent = (vector * self.scale + self.mean).unflatten(1, (self.size.n_tokens, -1))
+        return self.ema_denoiser.autoencoder.sample(latent, library, generator)
 
     @torch.no_grad()
     def expression(self, counts: Tensor, conditions: Given) -> Tensor:
@@ -173,6 +171,3 @@ class LatentModule(VectorModule):
     def _encoded(self, counts: Tensor) -> Tensor:
         autoencoder = self.ema_denoiser.autoencoder.eval()  # which is never trained, so has no dropout
         return autoencoder.encode(counts, self.library(counts)).mean.flatten(1)
-
-    def _latent(self, vector: Tensor) -> Tensor:
-        return (vector * self.scale + self.mean).unflatten(1, (self.size.n_tokens, -1))

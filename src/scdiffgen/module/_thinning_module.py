@@ -27,11 +27,9 @@ class ThinningModule(DiffusionModule):
     ema_denoiser: Denoiser
 
     def make_process(self) -> Thinning:
-        """Molecules of one modality."""
         return Thinning()
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> Denoiser:
-        """Predict the missing molecules."""
         return Denoiser(self.n_vars, self.specs, self.size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
@@ -58,13 +56,11 @@ class ThinningModule(DiffusionModule):
 
     @torch.no_grad()
     def validation_loss(self, counts: Tensor, conditions: Given, generator: torch.Generator) -> LossOutput:
-        """The same of the averaged network, no condition dropped, at the given randomness."""
         thinned = self.process.corrupt(counts, generator)
         predict = self.ema_denoiser.bind(conditions)
         return loss_output(self.process.score(predict(thinned.state, thinned.library), thinned))
 
     def corrupt(self, counts: Tensor) -> Thinned:
-        """Corrupt training cells."""
         return self.process.corrupt(counts)
 
     @torch.no_grad()
@@ -129,7 +125,6 @@ class ThinningModule(DiffusionModule):
 
     @torch.no_grad()
     def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` of whole cells."""
         library = self.library(counts)
         embedded = self.ema_denoiser.embed_conditions(conditions, len(library))
         return self.ema_denoiser.network.tokens(counts, library, library, embedded)

@@ -62,7 +62,6 @@ class HashedEmbedding(nn.Module):
         self.weights = nn.Parameter(torch.randn(self.n_hashes, dim) * self.n_hashes**-0.5)
 
     def forward(self, ids: Ids) -> Vectors:
-        """Embed ids of any shape."""
         return (self.table(F.embedding(ids, self.rows)) * self.weights).sum(dim=-2)
 
 
@@ -78,7 +77,6 @@ class CodeEmbedding(nn.Module):
         self.projection = nn.Linear(64, dim)
 
     def forward(self, ids: Ids) -> Vectors:
-        """Embed ids of any shape."""
         return self.projection(F.embedding(ids, self.codes))
 
 

@@ -114,7 +114,6 @@ class ComponentPooling(nn.Module):
         self.components = torch.cat([self.components, self.components.new_tensor(components)])
 
     def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Pool the vectors of the parts by component."""
         mask = parts.mask[..., None]
         component = self.components[parts.ids][..., None]
         member = (component == torch.arange(self.n_components, device=component.device)) & mask
@@ -164,7 +163,6 @@ class NumberEmbedder(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
     def forward(self, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Embed the number of each cell."""
         return self.mlp(self.embedding(self.transform(condition.values[:, 0])))
 
 
@@ -183,7 +181,6 @@ class LabelEmbedder(nn.Module):
             nn.init.zeros_(self.categories.weight)
 
     def forward(self, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Embed the label or path of each cell."""
         return self.categories(condition.ids).masked_fill(~condition.mask[..., None], 0.0).sum(dim=1)
 
 
@@ -266,5 +263,4 @@ class UniversalCombination(nn.Module):
             self.mlp = nn.Sequential(nn.Flatten(), nn.Linear(n_conditions * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
     def forward(self, sequence: Float[Tensor, "cells n_conditions dim"]) -> Float[Tensor, "cells dim"]:
-        """One vector a cell."""
         return sequence.sum(dim=1) if self.mlp is None else self.mlp(sequence)

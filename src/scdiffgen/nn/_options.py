@@ -60,7 +60,6 @@ class ReadoutOptions:
     orthogonality: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the values."""
         check_choices(self)
         given = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
         if self.kind != "additive" and given != ["kind"]:
@@ -145,7 +144,6 @@ class NetworkOptions:
     conditioning_dim: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the values."""
         check_choices(self)
         if not isinstance(self.readout, ReadoutOptions):
             raise TypeError(f"`readout` is {self.readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
@@ -177,7 +175,6 @@ class NetworkSize:
     options: NetworkOptions = field(default_factory=NetworkOptions)
 
     def __post_init__(self) -> None:
-        """Check the values."""
         for name in ("n_tokens", "token_dim", *SIZES):
             _check_whole_number(name, getattr(self, name), at_least=1)
         _check_whole_number("n_layers", self.n_layers, at_least=0)

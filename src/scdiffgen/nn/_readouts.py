@@ -106,7 +106,6 @@ class PerceptronReadout(Readout):
         self.gene_weights = nn.Parameter(torch.randn(size.n_hidden, n_genes) * 0.01)
 
     def forward(self, tokens: Tokens) -> Genes:
-        """Scores of the genes from the tokens, all or only the first."""
         concatenated = tokens.flatten(1)
         hidden = F.linear(concatenated, self.hidden_layer.weight[:, : concatenated.shape[1]], self.hidden_layer.bias)
         return torch.addmm(self.bias, F.silu(hidden), self.gene_weights)
@@ -123,7 +122,6 @@ class AttentionReadout(Readout):
         self.gene_weights = nn.Parameter(torch.randn(n_genes, size.token_dim) * 0.01)
 
     def forward(self, tokens: Tokens) -> Genes:
-        """Scores of the genes from the tokens, all or only the first."""
         attended = self.attention(self.queries, tokens)
         return self.bias + (attended * self.gene_weights).sum(2)
 
