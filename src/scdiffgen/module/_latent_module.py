@@ -146,8 +146,7 @@ class LatentModule(GaussianModule):
 
     def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
         """Counts drawn from the likelihood."""
-        latent = (vector * self.scale + self.mean).unflatten(1, (self.size.n_tokens, -1))
-        return self.ema_denoiser.autoencoder.sample(latent, library, generator)
+        return self.ema_denoiser.autoencoder.sample(self._latent(vector), library, generator)
 
     @torch.no_grad()
     def expression(self, counts: Tensor, conditions: Given) -> Tensor:
@@ -171,3 +170,6 @@ class LatentModule(GaussianModule):
     def _encoded(self, counts: Tensor) -> Tensor:
         autoencoder = self.ema_denoiser.autoencoder.eval()  # which is never trained, so has no dropout
         return autoencoder.encode(counts, self.library(counts)).mean.flatten(1)
+
+    def _latent(self, vector: Tensor) -> Tensor:
+        return (vector * self.scale + self.mean).unflatten(1, (self.size.n_tokens, -1))
