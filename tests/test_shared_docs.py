@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import scdiffgen
-from scdiffgen._shared_docs import _FIGURES, _MODEL, _TOGETHER, ENTRIES, PLACEHOLDER, _read, shared_docs
+from scdiffgen._shared_docs import _FIGURES, _METRICS, _MODEL, _TOGETHER, ENTRIES, PLACEHOLDER, _read, shared_docs
 from scdiffgen.model import TokenDiffusion
 
 PACKAGES = (scdiffgen.datasets, scdiffgen.metrics, scdiffgen.model, scdiffgen.pl, scdiffgen.tl)
@@ -142,10 +142,10 @@ def test_an_entry_is_a_name_and_what_it_means(name: str) -> None:
 
 
 def test_no_line_of_the_shared_text_is_lost() -> None:
-    heads = re.findall(r"^\w.*$", _FIGURES + _MODEL, re.MULTILINE)
-    single = _read(_FIGURES + _MODEL)
+    heads = re.findall(r"^\w.*$", _FIGURES + _MODEL + _METRICS, re.MULTILINE)
+    single = _read(_FIGURES + _MODEL + _METRICS)
     assert len(heads) == len(single) == len(set(ENTRIES) - set(_TOGETHER) - {"figure", "figures"})
-    assert "".join(single.values()).count("\n    ") == (_FIGURES + _MODEL).count("\n    ")
+    assert "".join(single.values()).count("\n    ") == (_FIGURES + _MODEL + _METRICS).count("\n    ")
 
 
 @pytest.mark.parametrize(("name", "documented"), list(_public()))

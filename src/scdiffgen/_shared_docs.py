@@ -76,10 +76,41 @@ raises_untrained = RuntimeError
     If the model is not trained.
 """
 
+_METRICS = """
+points_real = real
+    Real cells, ``(cells, dimensions)``, such as principal components.
+points_generated = generated
+    Generated cells, over the same dimensions.
+groups = groupby
+    Column of ``obs`` of all cells; by default all are one group.
+metrics
+    Column or columns to compute; by default all, but ``"wasserstein"`` only where POT is installed.
+n_pcs
+    Principal components, at most.
+n_top_genes
+    Most variable genes to compare; by default all.
+max_cells
+    Cells taken of each side at most; drawn without replacement.
+n_trees
+    Trees of the forests.
+draws = seed
+    Same seed, same result: seed of all that is drawn at random.
+counts
+    Real counts, ``(cells, genes)``.
+labels
+    Label of each of these cells.
+labels_out
+    Label of every cell to draw.
+"""
+
 _TOGETHER = {
     "drawn": ("ax", "show", "save"),
     "shown": ("show", "save"),
     "sides": ("real", "generated"),
+    "points": ("points_real", "points_generated"),
+    "space": ("n_pcs", "n_top_genes"),
+    "forests": ("n_trees", "n_jobs"),
+    "null": ("counts", "labels", "labels_out", "layer", "draws"),
     "cells": ("adata", "indices", "batch_size"),
     "raises_cells": ("raises_columns", "raises_type"),
 }
@@ -91,7 +122,7 @@ def _read(text: str) -> dict[str, str]:
     return {placeholder: f"{name or placeholder}\n{meaning.rstrip()}" for placeholder, name, meaning in found}
 
 
-ENTRIES = _read(_FIGURES + _MODEL)
+ENTRIES = _read(_FIGURES + _MODEL + _METRICS)
 ENTRIES |= {name: "\n".join(ENTRIES[part] for part in parts) for name, parts in _TOGETHER.items()}
 ENTRIES["figure"] = f"{ENTRIES['drawn']}\n\nReturns\n-------\nThe axes."
 ENTRIES["figures"] = f"{ENTRIES['drawn']}\n\nReturns\n-------\nThe axes, one a panel."

@@ -118,7 +118,7 @@ JUDGING = [
     ),
     Bad(
         "an embedding by a list",
-        lambda c: metrics.joint_embedding(c, c, ["batch"], basis="pca"),
+        lambda c: pl.evaluation_embedding(c, c, ["batch"], basis="pca"),
         "`groupby`",
         "['batch']",
         ONE_COLUMN,

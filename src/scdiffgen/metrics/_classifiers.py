@@ -12,13 +12,13 @@ from sklearn.base import ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import auc, roc_curve
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scdiffgen.metrics._input import Matrix, Points, as_features, enough_cells, to_dense
-from scdiffgen.metrics._resampling import Weights, unit_weights
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._input import Matrix, Points, as_feature_pair, as_features, to_dense
+from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
 
 ClassifierKind: TypeAlias = Literal["forest", "logistic"]
 Features: TypeAlias = Literal["pcs", "expression"]  # of cells, as classifiers see them
@@ -27,7 +27,6 @@ N_TREES = 200
 MIN_LEAF = 5  # cells in a leaf: finds small differences as well as pure leaves do, at less cost
 PENALTY = 0.01  # inverse strength of the L2 penalty on standardised features: many genes, few cells
 MAX_ITERATIONS = 200
-N_POINTS = 201  # of a curve
 DENSE_ENTRIES = 50_000_000  # a forest is fitted to a dense copy up to this size (200 MB): about twice as fast
 
 
@@ -38,14 +37,16 @@ class LabelAccuracy(NamedTuple):
     real: float
 
 
-class ClassifierRoc(NamedTuple):
-    """Receiver operating characteristic of a cross-validated classifier."""
+class FoldScores(NamedTuple):
+    """Out-of-fold scores of one test fold; a higher score means "generated"."""
 
-    false_positive: NDArray[np.float64]  # shares of the real cells taken for generated ones, (points,); 0 stands twice
-    true_positive: NDArray[np.float64]  # shares of the generated cells found at each of these, (folds, points)
-    auc: NDArray[np.float64]  # area under the curve of each fold, (folds,)
+    real: NDArray[np.intp]  # positions among the real cells
+    generated: NDArray[np.intp]
+    real_scores: NDArray[np.float64]
+    generated_scores: NDArray[np.float64]
 
 
+@shared_docs
 def classifier_auc(
     real: Points,
     generated: Points,
@@ -67,10 +68,8 @@ def classifier_auc(
     classifier
         ``"forest"``: random forest with leaves of five cells or more; ``"logistic"``: logistic regression on features
         scaled to unit variance, with L2 penalty ``C = 0.01``.
-    n_trees, n_jobs
-        Trees and threads of the forest.
-    seed
-        Seed of folds and forest.
+    {forests}
+    {draws}
 
     Returns
     -------
@@ -83,13 +82,15 @@ def classifier_auc(
     >>> classifier_auc(x, y + 10.0, n_trees=20)
     1.0
     """
-    x, y = as_features(real, "real"), as_features(generated, "generated")
-    if not enough_cells("classifier_auc", N_FOLDS, real=x.shape[0], generated=y.shape[0]):
-        return float("nan")
-    folds = cross_validated_scores(x, y, classifier, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
-    return float(auc_resampled(folds, unit_weights(x.shape[0]), unit_weights(y.shape[0]))[0])
+
+    def score(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
+        folds = cross_validated_scores(x, y, classifier, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+        return auc_resampled(folds, wx, wy)
+
+    return unresampled("classifier_auc", N_FOLDS, score, *as_feature_pair(real, generated))
 
 
+@shared_docs
 def label_accuracy(
     real: Points,
     real_labels: ArrayLike,
@@ -113,8 +114,7 @@ def label_accuracy(
         Generated cells and the labels they were generated for.
     train, train_labels
         Real training cells and their labels.
-    seed
-        Seed of the classifier.
+    {draws}
 
     Returns
     -------
@@ -128,21 +128,8 @@ def label_accuracy(
     LabelAccuracy(generated=0.75, real=1.0)
     """
     model = fit_labels(train, train_labels, seed=seed)
-    return LabelAccuracy(
-        float(label_hits(model, generated, generated_labels, "generated").mean()),
-        float(label_hits(model, real, real_labels, "real").mean()),
-    )
-
-
-def roc_of_folds(folds: list[FoldScores]) -> ClassifierRoc:
-    """Curves of a cross-validated classifier, one for each test fold: scores of different fits are never compared."""
-    at, found, areas = np.linspace(0, 1, N_POINTS), [], []
-    for fold in folds:
-        is_generated = np.repeat([0, 1], [len(fold.real_scores), len(fold.generated_scores)])
-        false, true, _ = roc_curve(is_generated, np.concatenate([fold.real_scores, fold.generated_scores]))
-        found.append(np.concatenate([[0.0], np.interp(at, false, true)]))
-        areas.append(auc(false, true))
-    return ClassifierRoc(np.concatenate([[0.0], at]), np.array(found), np.array(areas))
+    sides = ((generated, generated_labels, "generated"), (real, real_labels, "real"))
+    return LabelAccuracy(*(float(label_hits(model, *side).mean()) for side in sides))
 
 
 def make_classifier(kind: ClassifierKind, *, n_trees: int, n_jobs: int, seed: int) -> ClassifierMixin:
@@ -158,41 +145,30 @@ def make_classifier(kind: ClassifierKind, *, n_trees: int, n_jobs: int, seed: in
 
 def fit_labels(train: Points, labels: ArrayLike, *, seed: int = 0) -> ClassifierMixin:
     """Fit a logistic classifier of labels to real training cells."""
-    features, names = as_features(train, "train"), np.asarray(labels).astype(str)
-    if len(names) != features.shape[0]:
-        raise ValueError(f"`train_labels` has {len(names)} labels for {features.shape[0]} cells.")
+    features, names = _labelled(train, labels, "train")
     if len(np.unique(names)) < 2:
         raise ValueError(f"`train_labels` has one label only ({names[0]!r}); a classifier needs two.")
     return _fit(make_classifier("logistic", n_trees=N_TREES, n_jobs=1, seed=seed), features, names)
 
 
 def label_hits(model: ClassifierMixin, cells: Points, labels: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Whether each cell is classified as its label, 0 or 1, (cells,)."""
-    features, names = as_features(cells, name), np.asarray(labels).astype(str)
-    if len(names) != features.shape[0]:
-        raise ValueError(f"`{name}_labels` has {len(names)} labels for {features.shape[0]} cells.")
+    """Whether each cell is classified as its label, 0 or 1, (cells,); NaN without cells."""
+    features, names = _labelled(cells, labels, name)
     if features.shape[0] == 0:
         return np.full(1, np.nan)
     return (model.predict(features) == names).astype(np.float64)
 
 
-class FoldScores(NamedTuple):
-    """Out-of-fold scores of one test fold; a higher score means "generated"."""
-
-    real: NDArray[np.intp]  # positions among the real cells
-    generated: NDArray[np.intp]
-    real_scores: NDArray[np.float64]
-    generated_scores: NDArray[np.float64]
+def _labelled(cells: Points, labels: ArrayLike, name: str) -> tuple[Matrix, NDArray]:
+    """Check features and labels of the same cells."""
+    features, names = as_features(cells, name), np.asarray(labels).astype(str)
+    if len(names) != features.shape[0]:
+        raise ValueError(f"`{name}_labels` has {len(names)} labels for {features.shape[0]} cells.")
+    return features, names
 
 
 def cross_validated_scores(
-    x: Matrix,
-    y: Matrix,
-    kind: ClassifierKind,
-    *,
-    n_trees: int = N_TREES,
-    n_jobs: int = 1,
-    seed: int = 0,
+    x: Matrix, y: Matrix, kind: ClassifierKind, *, n_trees: int = N_TREES, n_jobs: int = 1, seed: int = 0
 ) -> list[FoldScores]:
     """Scores of every cell by a classifier that was fitted without it."""
     features = sparse.vstack([x, y], format="csr") if sparse.issparse(x) else np.concatenate([x, y])
@@ -221,10 +197,8 @@ def auc_resampled(folds: list[FoldScores], wx: Weights, wy: Weights) -> NDArray[
 
 def weighted_auc(negative: NDArray, positive: NDArray, wn: Weights, wp: Weights) -> NDArray[np.float64]:
     """Probability that a positive cell scores above a negative one, ties half, under each row of weights, (rows,)."""
-    order = np.argsort(negative, kind="stable")
-    below = np.concatenate([np.zeros((len(wn), 1)), np.cumsum(wn[:, order], axis=1)], axis=1)
-    left, right = (np.searchsorted(negative[order], positive, side=side) for side in ("left", "right"))
-    wins = np.einsum("rp,rp->r", wp, (below[:, left] + below[:, right]) / 2)
+    below = weight_below(negative, wn, positive, "left") + weight_below(negative, wn, positive, "right")
+    wins = np.einsum("rp,rp->r", wp, below / 2)
     pairs = wn.sum(axis=1) * wp.sum(axis=1)
     return np.divide(wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
 

@@ -1,4 +1,4 @@
-"""The engine under `evaluate` and `perturbation_report`: pairs of samples go in, a table of scores comes out."""
+"""Under `evaluate` and `perturbation_report`: pairs of samples go in, a table of the metrics defined here comes out."""
 
 from __future__ import annotations
 
@@ -14,19 +14,42 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from scdiffgen._names import as_names
-from scdiffgen.metrics._classifiers import ClassifierKind, Features, auc_resampled, cross_validated_scores
-from scdiffgen.metrics._distances import INSTALL, pot
-from scdiffgen.metrics._genes import gene_moments, statistics_resampled
-from scdiffgen.metrics._input import FewCellsWarning, Matrix
-from scdiffgen.metrics._manifold import N_NEIGHBOURS, overlap_resampled
-from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample
+from scdiffgen.metrics import _distances as distances
+from scdiffgen.metrics._classifiers import (
+    N_FOLDS,
+    ClassifierKind,
+    Features,
+    FoldScores,
+    auc_resampled,
+    cross_validated_scores,
+)
+from scdiffgen.metrics._genes import (
+    STATISTICS,
+    correlation_error_resampled,
+    gene_moments,
+    ks_resampled,
+    library_sizes,
+    statistics_resampled,
+)
+from scdiffgen.metrics._input import CountsLike, FewCellsWarning, Matrix
+from scdiffgen.metrics._manifold import N_NEIGHBOURS, is_too_close, one_nn_hits, overlap_resampled
+from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
 from scdiffgen.metrics._space import ExpressionSpace
 
 CONFIDENCE = 1.96  # standard errors either way: 95 %
 TRANSPORT = "wasserstein"  # the metric that needs POT
+BALLS = N_NEIGHBOURS + 1  # cells that nearest-neighbour balls need
+OF_TRAIN = {"novelty", "too_close"}  # metrics that need training cells
+OF_LABELS = {"label_accuracy"}  # and groups
+CLASSIFIERS: dict[str, tuple[ClassifierKind, Features]] = {
+    "c2st_auc_forest_pcs": ("forest", "pcs"),
+    "c2st_auc_forest_genes": ("forest", "expression"),
+    "c2st_auc_logistic_genes": ("logistic", "expression"),
+}
 EMPTY = np.empty(0)
 
 Rows: TypeAlias = NDArray[np.float64]  # the estimate, then its resamples
+Direction: TypeAlias = Literal["lower", "higher", "closest to"]
 Key: TypeAlias = dict[str, Any]  # the first columns of a row: what is compared, and the numbers of cells
 
 
@@ -34,11 +57,18 @@ class Cells(NamedTuple):
     """A sample of cells in every form that a metric needs; what none needs is empty."""
 
     pcs: NDArray[np.float64]  # (cells, components)
+    expression: Matrix = EMPTY  # (cells, kept genes)
+    counts: Matrix = EMPTY  # (cells, genes)
     labels: NDArray = EMPTY  # groups, (cells,)
-    expression: Matrix = EMPTY  # (cells, genes)
-    library: NDArray[np.float64] = EMPTY  # (cells,)
     hits: NDArray[np.float64] = EMPTY  # classified as its label, (cells,)
     to_train: NDArray[np.float64] = EMPTY  # distance to the nearest training cell, (cells,)
+
+    @classmethod
+    def of(cls, space: ExpressionSpace, cells: CountsLike, name: str, labels: NDArray = EMPTY) -> Cells:
+        """Check counts, which messages call ``name``, and map them into the space."""
+        counts = space.counts(cells, name=name)
+        expression = space.of_counts(counts)
+        return cls(space.project(expression), expression, counts, labels)
 
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Choose cells by position."""
@@ -46,14 +76,23 @@ class Cells(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How samples are compared."""
+    """How samples are prepared and compared."""
 
-    max_cells: int
-    n_bootstrap: int
-    n_trees: int
-    n_jobs: int
-    seed: int
+    layer: str | None = None
+    n_pcs: int = 30
+    n_top_genes: int | None = None
+    max_cells: int = 2000
+    n_bootstrap: int = 0
+    n_trees: int = 100
+    n_jobs: int = 1
+    seed: int = 0
     genes: NDArray[np.intp] = np.arange(0)  # for the correlation of genes
+
+    def space(self, train: CountsLike) -> ExpressionSpace:
+        """Fit the space that everything is compared in."""
+        return ExpressionSpace.fit(
+            train, n_pcs=self.n_pcs, n_top_genes=self.n_top_genes, layer=self.layer, seed=self.seed
+        )
 
     def pair(self, real: Cells, generated: Cells, n: int, seeds: tuple[Seed, Seed], response: Any = None) -> Pair:
         """Draw n cells of each side, at most ``max_cells``, and their resamples."""
@@ -94,22 +133,94 @@ class Pair:
             gene_moments(self.generated.expression, self.generated_weights),
         )
 
-    def auc(self, kind: ClassifierKind, features: Features) -> Rows:
-        """AUC of telling generated from real cells."""
+    def folds(self, name: str) -> list[FoldScores]:
+        """Scores of the classifier behind a metric, which tells generated from real cells."""
+        kind, features = CLASSIFIERS[name]
         options = {"n_trees": self.settings.n_trees, "n_jobs": self.settings.n_jobs, "seed": self.settings.seed}
-        x, y = getattr(self.real, features), getattr(self.generated, features)
-        return auc_resampled(cross_validated_scores(x, y, kind, **options), self.real_weights, self.generated_weights)
+        return cross_validated_scores(getattr(self.real, features), getattr(self.generated, features), kind, **options)
 
 
 class Metric(NamedTuple):
     """A column: where it is best, how it is computed, the cells that it needs of a side, and the range it keeps."""
 
-    direction: Literal["lower", "higher", "closest to"]
+    direction: Direction
     ideal: float | str  # a name is the value of that source
     compute: Callable[[Pair], Rows]
     n_cells: int = 2
     lowest: float = 0.0
     highest: float = np.inf
+
+
+def _mmd(pair: Pair) -> Rows:
+    scale = distances.median_squared_distance(pair.real.pcs, seed=pair.settings.seed)
+    return distances.mmd_resampled(*pair.pcs, scale)
+
+
+def _one_nn(pair: Pair) -> Rows:
+    return weighted_mean(
+        one_nn_hits(pair.real.pcs, pair.generated.pcs), np.hstack([pair.real_weights, pair.generated_weights])
+    )
+
+
+def _library_size_ks(pair: Pair) -> Rows:
+    x, y = (library_sizes(cells.counts) for cells in (pair.real, pair.generated))
+    return ks_resampled(x, y, pair.real_weights, pair.generated_weights)
+
+
+def _gene_correlation(pair: Pair) -> Rows:
+    x, y = (cells.expression[:, pair.settings.genes] for cells in (pair.real, pair.generated))
+    return correlation_error_resampled(x, y, pair.real_weights, pair.generated_weights)
+
+
+def _novelty(pair: Pair) -> Rows:
+    ratios = [
+        np.median(np.repeat(pair.generated.to_train, b.astype(int)))
+        / max(np.median(np.repeat(pair.real.to_train, a.astype(int))), 1e-12)
+        for a, b in zip(pair.real_weights, pair.generated_weights, strict=True)
+    ]
+    return np.array(ratios)
+
+
+def _too_close(pair: Pair) -> Rows:
+    return weighted_mean(is_too_close(pair.generated.to_train, pair.real.to_train), pair.generated_weights)
+
+
+def _label_accuracy(pair: Pair) -> Rows:
+    return weighted_mean(pair.generated.hits, pair.generated_weights)
+
+
+def _c2st(name: str) -> Metric:
+    def auc(pair: Pair) -> Rows:
+        return auc_resampled(pair.folds(name), pair.real_weights, pair.generated_weights)
+
+    return Metric("closest to", 0.5, auc, n_cells=N_FOLDS, highest=1.0)
+
+
+def _of_genes(name: str) -> Metric:
+    if name.endswith("slope"):
+        return Metric("closest to", 1.0, lambda pair: pair.gene_statistics[name], lowest=-np.inf)
+    return Metric("higher", 1.0, lambda pair: pair.gene_statistics[name], lowest=-1.0, highest=1.0)
+
+
+METRICS: dict[str, Metric] = {
+    "mmd": Metric("lower", 0.0, _mmd, lowest=-np.inf),
+    "wasserstein": Metric("lower", "other_real", lambda pair: distances.wasserstein_resampled(*pair.pcs), n_cells=1),
+    "energy_distance": Metric("lower", 0.0, lambda pair: distances.energy_resampled(*pair.pcs), lowest=-np.inf),
+    "frechet": Metric("lower", "other_real", lambda pair: distances.frechet_resampled(*pair.pcs)),
+    **{name: _c2st(name) for name in CLASSIFIERS},
+    "one_nn": Metric("closest to", 0.5, _one_nn, highest=1.0),
+    "precision": Metric("closest to", "other_real", lambda pair: pair.in_balls["precision"], BALLS, highest=1.0),
+    "recall": Metric("higher", "other_real", lambda pair: pair.in_balls["recall"], BALLS, highest=1.0),
+    "density": Metric("closest to", "other_real", lambda pair: pair.in_balls["density"], BALLS),
+    "coverage": Metric("higher", "other_real", lambda pair: pair.in_balls["coverage"], BALLS, highest=1.0),
+    **{name: _of_genes(name) for name in STATISTICS},
+    "library_size_ks": Metric("lower", "other_real", _library_size_ks, n_cells=1, highest=1.0),
+    "gene_correlation": Metric("lower", "other_real", _gene_correlation, n_cells=3, highest=2.0),
+    "label_accuracy": Metric("closest to", "other_real", _label_accuracy, n_cells=1, highest=1.0),
+    "novelty": Metric("closest to", 1.0, _novelty, n_cells=1),
+    "too_close": Metric("closest to", 0.01, _too_close, n_cells=1, highest=1.0),
+}
+EVALUATION_METRICS = tuple(METRICS)
 
 
 def choose_metrics(
@@ -118,9 +229,10 @@ def choose_metrics(
     """Metrics asked for; ``None`` is all, but transport where POT is not installed. ``others`` are sources, or so."""
     names = [*metrics] if asked is None else as_names(asked)
     if asked is not None and TRANSPORT in names:
-        pot()
+        distances.pot()
     if asked is None and find_spec("ot") is None:
-        warnings.warn(f"`{TRANSPORT}` is left out, as POT is not installed. Install it with: {INSTALL}", stacklevel=3)
+        left_out = f"`{TRANSPORT}` is left out, as POT is not installed. Install it with: {distances.INSTALL}"
+        warnings.warn(left_out, stacklevel=3)
         names.remove(TRANSPORT)
     unknown = sorted(set(names) - set(metrics)) + sorted(set(others) - set(known))
     if unknown:
@@ -165,21 +277,18 @@ def describe(
 
 
 def _scores(pair: Pair, metrics: Mapping[str, Metric]) -> dict[str, float]:
-    """Values of the metrics, with ``_low`` and ``_high`` if the pair is resampled."""
+    """Values of the metrics; if the pair is resampled, with the 95 % intervals ``_low`` to ``_high``.
+
+    The estimate and 1.96 standard deviations of the resamples either way, within the metric's range. Percentiles of
+    the resamples would be off for plug-in statistics, which resampling biases upwards.
+    """
     scores: dict[str, float] = {}
     for name, metric in metrics.items():
         rows = metric.compute(pair)
         scores[name] = float(rows[0])
         if len(rows) > 1:
-            scores[f"{name}_low"], scores[f"{name}_high"] = _interval(rows, metric)
+            resamples = rows[1:][np.isfinite(rows[1:])]
+            margin = CONFIDENCE * float(resamples.std(ddof=1)) if len(resamples) > 1 else float("nan")
+            scores[f"{name}_low"] = float(np.maximum(rows[0] - margin, metric.lowest))
+            scores[f"{name}_high"] = float(np.minimum(rows[0] + margin, metric.highest))
     return scores
-
-
-def _interval(rows: Rows, metric: Metric) -> tuple[float, float]:
-    """95 % interval: the estimate and 1.96 standard deviations of the resamples either way, within the metric's range.
-
-    Percentiles of the resamples would be off for plug-in statistics, which resampling biases upwards.
-    """
-    resamples = rows[1:][np.isfinite(rows[1:])]
-    margin = CONFIDENCE * float(resamples.std(ddof=1)) if len(resamples) > 1 else float("nan")
-    return float(np.maximum(rows[0] - margin, metric.lowest)), float(np.minimum(rows[0] + margin, metric.highest))

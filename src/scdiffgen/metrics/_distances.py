@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from scdiffgen.metrics._input import Points, as_point_pair, enough_cells
-from scdiffgen.metrics._resampling import Weights, subsample, unit_weights
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._input import Points, as_point_pair
+from scdiffgen.metrics._resampling import Weights, subsample, unresampled
 
 MMD_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 CHUNK = 1000  # rows of a distance matrix in memory at a time
 MEDIAN_CELLS = 2000  # the median squared distance is taken over all pairs of at most this many cells
-MAX_CELLS = 2000  # of transport
 MAX_ITERATIONS = 2_000_000
 INSTALL = "pip install 'scdiffgen[eval]'"
 
@@ -24,6 +24,7 @@ squared_distances = partial(cdist, metric="sqeuclidean")  # exact zeros for equa
 Kernel = Callable[[NDArray, NDArray], NDArray]
 
 
+@shared_docs
 def mmd(real: Points, generated: Points, *, median: float | None = None, seed: int = 0) -> float:
     r"""Squared maximum mean discrepancy, unbiased.
 
@@ -33,13 +34,12 @@ def mmd(real: Points, generated: Points, *, median: float | None = None, seed: i
 
     Parameters
     ----------
-    real, generated
-        Cells, (cells, dimensions).
+    {points}
     median
-        The scale m. ``None``: the median squared distance between different *real* cells, so that it does not depend
+        The scale m; by default the median squared distance between different *real* cells, so that it does not depend
         on what is judged.
     seed
-        Seed of the subsample of 2,000 real cells that gives the median, when there are more.
+        Seed of the 2,000 real cells that give the median, when there are more.
 
     Returns
     -------
@@ -53,12 +53,14 @@ def mmd(real: Points, generated: Points, *, median: float | None = None, seed: i
     True
     """
     x, y = as_point_pair(real, generated)
-    if not enough_cells("mmd", 2, real=len(x), generated=len(y)):
-        return float("nan")
-    scale = median_squared_distance(x, seed=seed) if median is None else median
-    return float(mmd_resampled(x, y, unit_weights(len(x)), unit_weights(len(y)), scale)[0])
+
+    def score(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
+        return mmd_resampled(x, y, wx, wy, median_squared_distance(x, seed=seed) if median is None else median)
+
+    return unresampled("mmd", 2, score, x, y)
 
 
+@shared_docs
 def energy_distance(real: Points, generated: Points) -> float:
     r"""Energy distance, unbiased: :math:`2 E|X-Y| - E|X-X'| - E|Y-Y'|` with Euclidean norms and different cells.
 
@@ -67,26 +69,22 @@ def energy_distance(real: Points, generated: Points) -> float:
 
     Parameters
     ----------
-    real, generated
-        Cells, (cells, dimensions).
+    {points}
 
     Returns
     -------
-    The distance, in units of the coordinates, zero on average for one population; NaN, with a warning, for fewer than
-    two cells on a side.
+    The distance, zero on average for one population; NaN, with a warning, for fewer than two cells on a side.
 
     Examples
     --------
     >>> energy_distance([[0.0], [1.0]], [[3.0], [4.0]])
     4.0
     """
-    x, y = as_point_pair(real, generated)
-    if not enough_cells("energy_distance", 2, real=len(x), generated=len(y)):
-        return float("nan")
-    return float(energy_resampled(x, y, unit_weights(len(x)), unit_weights(len(y)))[0])
+    return unresampled("energy_distance", 2, energy_resampled, *as_point_pair(real, generated))
 
 
-def wasserstein(real: Points, generated: Points, *, max_cells: int = MAX_CELLS, seed: int = 0) -> float:
+@shared_docs
+def wasserstein(real: Points, generated: Points, *, max_cells: int = 2000, seed: int = 0) -> float:
     """2-Wasserstein distance: the square root of the exact optimal transport cost under squared Euclidean distance.
 
     Positive even for two samples of one population, more so the fewer cells and the more dimensions: compare with the
@@ -94,12 +92,9 @@ def wasserstein(real: Points, generated: Points, *, max_cells: int = MAX_CELLS, 
 
     Parameters
     ----------
-    real, generated
-        Cells, (cells, dimensions).
-    max_cells
-        Cells used of each side; more are subsampled without replacement.
-    seed
-        Seed of the subsamples.
+    {points}
+    {max_cells}
+    {draws}
 
     Returns
     -------
@@ -116,10 +111,8 @@ def wasserstein(real: Points, generated: Points, *, max_cells: int = MAX_CELLS, 
     5.0
     """
     x, y = as_point_pair(real, generated)
-    if not enough_cells("wasserstein", 1, real=len(x), generated=len(y)):
-        return float("nan")
     x, y = x[subsample(len(x), max_cells, seed)], y[subsample(len(y), max_cells, seed + 1)]
-    return float(wasserstein_resampled(x, y, unit_weights(len(x)), unit_weights(len(y)))[0])
+    return unresampled("wasserstein", 1, wasserstein_resampled, x, y)
 
 
 def mmd_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights, median: float) -> NDArray[np.float64]:

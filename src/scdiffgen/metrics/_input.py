@@ -30,34 +30,38 @@ class FewCellsWarning(UserWarning):
     """A metric got fewer cells than it needs and is reported as NaN."""
 
 
-def enough_cells(metric: str, needed: int, **n_cells: int) -> bool:
+def enough_cells(metric: str, needed: int, *, stacklevel: int = 3, **n_cells: int) -> bool:
     """Whether every side has at least ``needed`` cells; warns and returns False otherwise."""
     for side, n in n_cells.items():
         if n < needed:
-            warnings.warn(f"{metric} needs {needed} cells, `{side}` has {n}: NaN.", FewCellsWarning, stacklevel=3)
+            message = f"{metric} needs {needed} cells, `{side}` has {n}: NaN."
+            warnings.warn(message, FewCellsWarning, stacklevel=stacklevel)
             return False
     return True
 
 
 def as_counts(
-    counts: CountsLike, *, layer: str | None = None, genes: Sequence[str] | None = None, name: str = "counts"
+    counts: CountsLike,
+    *,
+    layer: str | None = None,
+    genes: pd.Index | None = None,
+    n_genes: int | None = None,
+    name: str = "counts",
 ) -> sparse.csr_matrix:
     """Check counts and return them as CSR matrix of float32; messages call them ``name``.
 
-    An AnnData without layers, as generated cells are, is read from ``.X``. With ``genes``, an AnnData is aligned to
-    them by ``var_names``; a matrix must have as many columns and is taken to be in this order.
+    An AnnData without layers, as generated cells are, is read from ``.X``, and aligned to ``genes`` by name if there
+    are any. A matrix must have ``n_genes`` columns and is taken to be in their order.
     """
     if isinstance(counts, AnnData) and not _layers(counts):
         layer = None
     matrix = _matrix(counts, layer, name)
     _check_values(matrix.data, layer, name)
-    if genes is None:
-        return matrix
-    if isinstance(counts, AnnData):
+    if isinstance(counts, AnnData) and genes is not None:
         return matrix[:, _gene_positions(counts.var_names, genes, name)]
-    if matrix.shape[1] != len(genes):
+    if n_genes is not None and matrix.shape[1] != n_genes:
         raise ValueError(
-            f"`{name}` has {matrix.shape[1]} genes, expected {len(genes)}. Pass the same genes in the same order, "
+            f"`{name}` has {matrix.shape[1]} genes, expected {n_genes}. Pass the same genes in the same order, "
             "or AnnData objects, which are aligned by name."
         )
     return matrix
@@ -74,17 +78,12 @@ def as_count_pair(
             "objects, which are aligned by name, or both as matrices."
         )
     first = as_counts(real, layer=layer, genes=genes, name=names[0])
-    return first, as_counts(generated, layer=layer, genes=names_or_numbers(genes, first.shape[1]), name=names[1])
+    return first, as_counts(generated, layer=layer, genes=genes, n_genes=first.shape[1], name=names[1])
 
 
 def gene_names(counts: CountsLike) -> pd.Index | None:
     """Gene names of an AnnData; ``None`` for a matrix, which has none."""
     return counts.var_names if isinstance(counts, AnnData) else None
-
-
-def names_or_numbers(genes: pd.Index | None, n_genes: int) -> pd.Index:
-    """Names of genes, or where they have none their numbers."""
-    return pd.Index([str(i) for i in range(n_genes)]) if genes is None else genes
 
 
 def labels_of(cells: CountsLike, key: str, name: str, argument: str = "groupby") -> NDArray:
@@ -159,6 +158,26 @@ def as_features(
     return features
 
 
+def as_feature_pair(
+    real: Points,
+    generated: Points,
+    way_out: str = FEATURES,
+    unit: str = "features",
+    *,
+    dtype: type[np.floating] = np.float32,
+) -> tuple[Any, Any]:
+    """Check the features of two sides, which must be the same ones."""
+    first, second = (
+        as_features(side, name, way_out, dtype=dtype) for side, name in ((real, "real"), (generated, "generated"))
+    )
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"`real` has {first.shape[1]} {unit} and `generated` {second.shape[1]}. "
+            "Map both through the same ExpressionSpace."
+        )
+    return first, second
+
+
 def as_points(points: Points, name: str) -> NDArray[np.float64]:
     """Coordinates of cells, (cells, dimensions), as a checked dense array."""
     return as_features(to_dense(points), name, POINTS, dtype=np.float64)
@@ -166,13 +185,7 @@ def as_points(points: Points, name: str) -> NDArray[np.float64]:
 
 def as_point_pair(real: Points, generated: Points) -> tuple[NDArray, NDArray]:
     """Two clouds of points over the same dimensions."""
-    first, second = as_points(real, "real"), as_points(generated, "generated")
-    if first.shape[1] != second.shape[1]:
-        raise ValueError(
-            f"`real` has {first.shape[1]} dimensions and `generated` {second.shape[1]}. "
-            "Map both through the same ExpressionSpace."
-        )
-    return first, second
+    return as_feature_pair(to_dense(real), to_dense(generated), POINTS, "dimensions", dtype=np.float64)
 
 
 def to_dense(matrix: Points) -> Any:

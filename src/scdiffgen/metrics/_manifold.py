@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.neighbors import KDTree
 
+from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._input import Points, as_point_pair, as_points, enough_cells
 from scdiffgen.metrics._resampling import Weights, unit_weights, weighted_mean
 
@@ -40,19 +41,19 @@ class Novelty(NamedTuple):
     n_copies: int
 
 
+@shared_docs
 def manifold_precision_recall(real: Points, generated: Points, *, n_neighbours: int = N_NEIGHBOURS) -> ManifoldScores:
     """Precision, recall, density and coverage by k-nearest-neighbour balls.
 
     A ball round a cell reaches to its k-th nearest cell of the same side. *Precision*: generated cells in the ball of
     some real cell; *recall*: real cells in the ball of some generated cell (Kynkaanniemi et al. 2019, NeurIPS).
     *Density*: mean number of real balls a generated cell lies in, over k, which may exceed 1; *coverage*: real cells
-    whose ball holds a generated cell (Naeem et al. 2020, ICML). Compare with other real cells at the same number of
-    cells: the values for one population depend on it.
+    whose ball holds a generated cell (Naeem et al. 2020, ICML). The values for one population depend on the number of
+    cells: compare with as many other real cells.
 
     Parameters
     ----------
-    real, generated
-        Cells, (cells, dimensions).
+    {points}
     n_neighbours
         The k of the balls.
 
@@ -74,14 +75,15 @@ def manifold_precision_recall(real: Points, generated: Points, *, n_neighbours: 
     return ManifoldScores(**{name: float(rows[0]) for name, rows in scores.items()})
 
 
+@shared_docs
 def novelty(real: Points, generated: Points, train: Points) -> Novelty:
     """Distance of generated cells to their nearest training cell, against that of held-out real cells.
 
     Parameters
     ----------
-    real, generated, train
-        Real cells that were not trained on, generated cells of the same composition, and training cells, (cells,
-        dimensions) each.
+    {points}
+    train
+        Training cells, over the same dimensions; ``real`` are cells that were not trained on.
 
     Returns
     -------
@@ -109,8 +111,7 @@ def novelty(real: Points, generated: Points, train: Points) -> Novelty:
     cells = as_points(train, "train")
     if not enough_cells("novelty", 1, train=len(cells), generated=len(new), real=len(held_out)):
         return Novelty(float("nan"), float("nan"), 0)
-    found, expected = nearest_distances(cells, new), nearest_distances(cells, held_out)
-    return compare_novelty(found, expected)
+    return compare_novelty(nearest_distances(cells, new), nearest_distances(cells, held_out))
 
 
 def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
@@ -138,18 +139,21 @@ def is_too_close(found: NDArray, expected: NDArray) -> NDArray[np.bool_]:
 
 def nearest_distances(reference: NDArray, cells: NDArray) -> NDArray[np.float64]:
     """Distance of every cell to the nearest reference cell, (cells,)."""
+    if len(cells) == 0:
+        return np.empty(0)
     nearest = pairwise_distances_argmin(cells, reference)  # fast and rounded, so the distance itself is computed again
     return np.linalg.norm(cells - reference[nearest], axis=1)
 
 
-def one_nn_hits(x: NDArray, y: NDArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Whether each cell's nearest other cell is of its own side: 1, 0, or 0.5 in a tie; for x and for y.
+def one_nn_hits(x: NDArray, y: NDArray) -> NDArray[np.float64]:
+    """Whether each cell's nearest other cell is of its own side: 1, 0, or 0.5 in a tie; for x, then for y.
 
     The mean is the leave-one-out accuracy of the nearest neighbour (Lopez-Paz & Oquab 2017): 0.5 is perfect; 1: clouds
     that do not mix; below 0.5: generated cells that sit on real ones.
     """
-    own_x, own_y = _neighbour_distances(KDTree(x), 1), _neighbour_distances(KDTree(y), 1)
-    return _hits(own_x, nearest_distances(y, x)), _hits(own_y, nearest_distances(x, y))
+    own = np.concatenate([_neighbour_distances(KDTree(side), 1) for side in (x, y)])
+    other = np.concatenate([nearest_distances(y, x), nearest_distances(x, y)])
+    return (own < other) + 0.5 * (own == other)
 
 
 def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights, k: int) -> dict[str, NDArray[np.float64]]:
@@ -164,10 +168,6 @@ def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights, k: int) 
         "density": weighted_mean(real_balls / k, wy),
         "coverage": weighted_mean(np.array([len(inside) > 0 for inside in in_real]), wx),
     }
-
-
-def _hits(own: NDArray, other: NDArray) -> NDArray[np.float64]:
-    return (own < other) + 0.5 * (own == other)
 
 
 def _neighbour_distances(cells: KDTree, k: int) -> NDArray[np.float64]:

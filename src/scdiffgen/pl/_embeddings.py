@@ -12,10 +12,10 @@ from anndata import AnnData
 from matplotlib.axes import Axes
 from scanpy.plotting.palettes import default_20, default_102
 
-from scdiffgen import metrics
 from scdiffgen._names import check_column
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
+from scdiffgen.metrics._summaries import joint_embedding
 from scdiffgen.pl import _group_style as groups
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, figure_of, finish, panels, unticked
 from scdiffgen.tl import path_coordinates
@@ -43,7 +43,7 @@ def evaluation_embedding(
 
     The first panel shows both in random order. With groups, two more show the real and the generated cells by
     themselves, in the same place, coloured by group; more than eight groups are numbered as well. A picture shows gross
-    errors only: see :func:`scdiffgen.metrics.joint_embedding`, which places the cells.
+    errors only; see :func:`scdiffgen.metrics.evaluate`.
 
     Parameters
     ----------
@@ -53,8 +53,7 @@ def evaluation_embedding(
     basis
         ``"umap"`` or ``"pca"``.
     {layer}
-    max_cells
-        Cells taken of each side, as many of one as of the other.
+    {max_cells}
     seed
         Seed of the draws and of the UMAP.
     {drawn}
@@ -69,7 +68,7 @@ def evaluation_embedding(
     >>> [axis.get_title() for axis in axes]
     ['real and generated', 'real', 'generated']
     """
-    places = metrics.joint_embedding(real, generated, groupby, basis=basis, layer=layer, max_cells=max_cells, seed=seed)
+    places = joint_embedding(real, generated, groupby, basis=basis, layer=layer, max_cells=max_cells, seed=seed)
     names = group_names(places)
     axes = panels(3 if names else 1, 3, INCHES, ax)
     if names:

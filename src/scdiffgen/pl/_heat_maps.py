@@ -13,10 +13,11 @@ from matplotlib.axes import Axes
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from scdiffgen import metrics
 from scdiffgen._names import check_column
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
+from scdiffgen.metrics import relative_scores
+from scdiffgen.metrics._summaries import GeneCorrelations, gene_correlations
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, finish, panels, shortened
 
 CELL_INCHES, SMALL_CELL_INCHES = 0.22, 0.15
@@ -206,7 +207,7 @@ def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None,
     >>> [label.get_text() for label in axis.get_xticklabels()]
     ['mmd ↓', 'gene_correlation ↓']
     """
-    relative = metrics.relative_scores(scores)
+    relative = relative_scores(scores)
     values = scores.xs("generated", level="source")[list(relative)]
     (axis,) = panels(1, 1, scores_inches(scores), ax)
     palette = colormaps[PALETTE].with_extremes(bad=NO_PLACE)
@@ -286,13 +287,13 @@ def evaluation_gene_correlation(
     >>> [axis.get_title() for axis in axes]
     ['real', 'generated']
     """
-    correlations = metrics.gene_correlations(real, generated, n_genes, layer=layer)
+    correlations = gene_correlations(real, generated, n_genes, layer=layer)
     axes = panels(2, 2, CORRELATION_INCHES)
     draw_correlations(axes, correlations, with_names=len(correlations.real) <= MOST_LABELS)
     return finish(axes, "evaluation_gene_correlation", show, save)
 
 
-def draw_correlations(axes: Sequence[Axes], correlations: metrics.GeneCorrelations, *, with_names: bool) -> None:
+def draw_correlations(axes: Sequence[Axes], correlations: GeneCorrelations, *, with_names: bool) -> None:
     """Draw both matrices in the order of the real one, on one scale that ends at 98 % of all correlations."""
     real = correlations.real
     order = leaf_order(np.clip(1 - real.to_numpy(), 0, None))
