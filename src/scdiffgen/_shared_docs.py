@@ -101,6 +101,12 @@ labels
     Label of each of these cells.
 labels_out
     Label of every cell to draw.
+raises_pot = ImportError
+    If ``"wasserstein"`` is asked for by name, and POT is not installed.
+warns_pot = UserWarning
+    If ``metrics`` is ``None`` and POT is not installed.
+warns_few = FewCellsWarning
+    If there are fewer cells than metrics need; these scores are NaN.
 """
 
 _TOGETHER = {
@@ -110,6 +116,7 @@ _TOGETHER = {
     "points": ("points_real", "points_generated"),
     "space": ("n_pcs", "n_top_genes"),
     "forests": ("n_trees", "n_jobs"),
+    "warns": ("warns_pot", "warns_few"),
     "null": ("counts", "labels", "labels_out", "layer", "draws"),
     "cells": ("adata", "indices", "batch_size"),
     "raises_cells": ("raises_columns", "raises_type"),

@@ -6,11 +6,13 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 
 from scdiffgen import metrics
+from scdiffgen.metrics import baselines
 from scdiffgen.metrics._response import fold_change_slope
 from scdiffgen.metrics.baselines import linear_shift, nearest_shift, shift_counts
 
 
-def test_linear_baseline_is_its_closed_form() -> None:
+def test_linear_baseline_is_its_closed_form(monkeypatch) -> None:
+    monkeypatch.setattr(baselines, "LINEAR_PCS", 4)
     rng = np.random.default_rng(0)
     means, control = rng.normal(size=(7, 30)), rng.normal(size=30)
     targets, wanted = [[0], [3], [5], [8], [9], [12], [2, 20]], [4, 25]
@@ -22,11 +24,13 @@ def test_linear_baseline_is_its_closed_form() -> None:
     inverses = [np.linalg.inv(m.T @ m + penalty) for m in (genes, perturbations)]
     kernel = inverses[0] @ genes.T @ (changes - offset) @ perturbations @ inverses[1]
     expected = genes @ kernel @ genes[wanted].sum(axis=0) + offset[:, 0]
-    shift = linear_shift(means, control, targets, wanted, n_pcs=4)
+    shift = linear_shift(means, control, targets, wanted)
     np.testing.assert_allclose(shift, expected, atol=1e-10)
 
 
-def test_linear_baseline_recovers_a_linear_world() -> None:
+def test_linear_baseline_recovers_a_linear_world(monkeypatch) -> None:
+    monkeypatch.setattr(baselines, "LINEAR_PCS", 3)
+    monkeypatch.setattr(baselines, "LINEAR_RIDGE", 1e-6)
     # changes that are linear in the embedding of the perturbed gene, with many perturbations and little penalty
     rng = np.random.default_rng(1)
     n_genes, n_known = 40, 30
@@ -34,7 +38,7 @@ def test_linear_baseline_recovers_a_linear_world() -> None:
     effect = factors @ rng.normal(size=(3, 3)) @ factors.T  # column p: change when gene p is perturbed
     control = 10 * factors @ rng.normal(size=3)
     means = control + 0.1 * effect[:, :n_known].T
-    shift = linear_shift(means, control, [[p] for p in range(n_known)], [35], n_pcs=3, ridge=1e-6)
+    shift = linear_shift(means, control, [[p] for p in range(n_known)], [35])
     assert np.corrcoef(shift, effect[:, 35])[0, 1] > 0.9
 
 

@@ -6,11 +6,10 @@ Everything is compared in one `ExpressionSpace`, with held-out real cells, never
 from scdiffgen.metrics import baselines
 from scdiffgen.metrics._classifiers import classifier_auc, label_accuracy
 from scdiffgen.metrics._comparison import EVALUATION_METRICS
-from scdiffgen.metrics._distances import energy_distance, mmd, wasserstein
-from scdiffgen.metrics._evaluate import evaluate, relative_scores
+from scdiffgen.metrics._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
+from scdiffgen.metrics._evaluate import evaluate
 from scdiffgen.metrics._genes import gene_correlation_error, library_size_ks, multinomial_nll
 from scdiffgen.metrics._input import FewCellsWarning
-from scdiffgen.metrics._manifold import CopyWarning, manifold_precision_recall, novelty
 from scdiffgen.metrics._perturbation_report import perturbation_report
 from scdiffgen.metrics._resampling import split_halves
 from scdiffgen.metrics._response import pearson_delta
@@ -28,13 +27,11 @@ __all__ = [
     "gene_correlation_error",
     "label_accuracy",
     "library_size_ks",
-    "manifold_precision_recall",
     "mmd",
     "multinomial_nll",
     "novelty",
     "pearson_delta",
     "perturbation_report",
-    "relative_scores",
     "split_halves",
     "wasserstein",
 ]

@@ -132,15 +132,20 @@ def label_accuracy(
     return LabelAccuracy(*(float(label_hits(model, *side).mean()) for side in sides))
 
 
-def make_classifier(kind: ClassifierKind, *, n_trees: int, n_jobs: int, seed: int) -> ClassifierMixin:
-    """Make an unfitted classifier of the given kind."""
+def fit_classifier(
+    kind: ClassifierKind, features: Matrix, target: NDArray, *, n_trees: int = N_TREES, n_jobs: int = 1, seed: int = 0
+) -> ClassifierMixin:
+    """Fit a classifier of the given kind."""
     if kind == "forest":
-        return RandomForestClassifier(n_trees, min_samples_leaf=MIN_LEAF, n_jobs=n_jobs, random_state=seed)
-    if kind == "logistic":
-        return make_pipeline(
-            StandardScaler(with_mean=False), LogisticRegression(C=PENALTY, max_iter=MAX_ITERATIONS, random_state=seed)
-        )
-    raise ValueError(f"`classifier`={kind!r} is not known. Pass 'forest' or 'logistic'.")
+        model = RandomForestClassifier(n_trees, min_samples_leaf=MIN_LEAF, n_jobs=n_jobs, random_state=seed)
+    elif kind == "logistic":
+        logistic = LogisticRegression(C=PENALTY, max_iter=MAX_ITERATIONS, random_state=seed)
+        model = make_pipeline(StandardScaler(with_mean=False), logistic)
+    else:
+        raise ValueError(f"`classifier`={kind!r} is not known. Pass 'forest' or 'logistic'.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the iteration limit is part of the definition
+        return model.fit(features, target)
 
 
 def fit_labels(train: Points, labels: ArrayLike, *, seed: int = 0) -> ClassifierMixin:
@@ -148,7 +153,7 @@ def fit_labels(train: Points, labels: ArrayLike, *, seed: int = 0) -> Classifier
     features, names = _labelled(train, labels, "train")
     if len(np.unique(names)) < 2:
         raise ValueError(f"`train_labels` has one label only ({names[0]!r}); a classifier needs two.")
-    return _fit(make_classifier("logistic", n_trees=N_TREES, n_jobs=1, seed=seed), features, names)
+    return fit_classifier("logistic", features, names, seed=seed)
 
 
 def label_hits(model: ClassifierMixin, cells: Points, labels: ArrayLike, name: str) -> NDArray[np.float64]:
@@ -177,8 +182,8 @@ def cross_validated_scores(
     is_generated = np.repeat([0, 1], [x.shape[0], y.shape[0]])
     folds: list[FoldScores] = []
     for train, test in StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(is_generated, is_generated):
-        model = make_classifier(kind, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
-        model = _fit(model, features[train], is_generated[train])
+        forest = {"n_trees": n_trees, "n_jobs": n_jobs, "seed": seed}
+        model = fit_classifier(kind, features[train], is_generated[train], **forest)
         scores = model.predict_proba(features[test])[:, 1]
         side = is_generated[test] == 1
         folds.append(FoldScores(test[~side], test[side] - x.shape[0], scores[~side], scores[side]))
@@ -201,9 +206,3 @@ def weighted_auc(negative: NDArray, positive: NDArray, wn: Weights, wp: Weights)
     wins = np.einsum("rp,rp->r", wp, below / 2)
     pairs = wn.sum(axis=1) * wp.sum(axis=1)
     return np.divide(wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
-
-
-def _fit(model: ClassifierMixin, features: Matrix, target: NDArray) -> ClassifierMixin:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the iteration limit is part of the definition
-        return model.fit(features, target)

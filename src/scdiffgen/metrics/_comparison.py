@@ -14,7 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from scdiffgen._names import as_names
-from scdiffgen.metrics import _distances as distances
+from scdiffgen.metrics import _distances as points
+from scdiffgen.metrics import _genes as genes
 from scdiffgen.metrics._classifiers import (
     N_FOLDS,
     ClassifierKind,
@@ -23,22 +24,13 @@ from scdiffgen.metrics._classifiers import (
     auc_resampled,
     cross_validated_scores,
 )
-from scdiffgen.metrics._genes import (
-    STATISTICS,
-    correlation_error_resampled,
-    gene_moments,
-    ks_resampled,
-    library_sizes,
-    statistics_resampled,
-)
 from scdiffgen.metrics._input import CountsLike, FewCellsWarning, Matrix
-from scdiffgen.metrics._manifold import N_NEIGHBOURS, is_too_close, one_nn_hits, overlap_resampled
 from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
 from scdiffgen.metrics._space import ExpressionSpace
 
 CONFIDENCE = 1.96  # standard errors either way: 95 %
 TRANSPORT = "wasserstein"  # the metric that needs POT
-BALLS = N_NEIGHBOURS + 1  # cells that nearest-neighbour balls need
+BALLS = points.N_NEIGHBOURS + 1  # cells that nearest-neighbour balls need
 OF_TRAIN = {"novelty", "too_close"}  # metrics that need training cells
 OF_LABELS = {"label_accuracy"}  # and groups
 CLASSIFIERS: dict[str, tuple[ClassifierKind, Features]] = {
@@ -97,9 +89,8 @@ class Settings(NamedTuple):
     def pair(self, real: Cells, generated: Cells, n: int, seeds: tuple[Seed, Seed], response: Any = None) -> Pair:
         """Draw n cells of each side, at most ``max_cells``, and their resamples."""
         n, rng = min(n, self.max_cells), np.random.default_rng(seeds[1])
-        x, y = (
-            cells.take(subsample(len(cells.pcs), n, seed)) for cells, seed in zip((real, generated), seeds, strict=True)
-        )
+        x = real.take(subsample(len(real.pcs), n, seeds[0]))
+        y = generated.take(subsample(len(generated.pcs), n, seeds[1]))
         weights = [bootstrap_weights(n, self.n_bootstrap, rng) for _ in range(2)]
         return Pair(x, y, weights[0], weights[1], self, response)
 
@@ -123,15 +114,13 @@ class Pair:
     @cached_property
     def in_balls(self) -> dict[str, Rows]:
         """Precision, recall, density and coverage."""
-        return overlap_resampled(*self.pcs, N_NEIGHBOURS)
+        return points.overlap_resampled(*self.pcs)
 
     @cached_property
     def gene_statistics(self) -> dict[str, Rows]:
         """Agreement of the genes, one by one."""
-        return statistics_resampled(
-            gene_moments(self.real.expression, self.real_weights),
-            gene_moments(self.generated.expression, self.generated_weights),
-        )
+        sides = ((self.real.expression, self.real_weights), (self.generated.expression, self.generated_weights))
+        return genes.statistics_resampled(*(genes.gene_moments(*side) for side in sides))
 
     def folds(self, name: str) -> list[FoldScores]:
         """Scores of the classifier behind a metric, which tells generated from real cells."""
@@ -151,25 +140,20 @@ class Metric(NamedTuple):
     highest: float = np.inf
 
 
-def _mmd(pair: Pair) -> Rows:
-    scale = distances.median_squared_distance(pair.real.pcs, seed=pair.settings.seed)
-    return distances.mmd_resampled(*pair.pcs, scale)
-
-
 def _one_nn(pair: Pair) -> Rows:
     return weighted_mean(
-        one_nn_hits(pair.real.pcs, pair.generated.pcs), np.hstack([pair.real_weights, pair.generated_weights])
+        points.one_nn_hits(pair.real.pcs, pair.generated.pcs), np.hstack([pair.real_weights, pair.generated_weights])
     )
 
 
 def _library_size_ks(pair: Pair) -> Rows:
-    x, y = (library_sizes(cells.counts) for cells in (pair.real, pair.generated))
-    return ks_resampled(x, y, pair.real_weights, pair.generated_weights)
+    x, y = (genes.library_sizes(cells.counts) for cells in (pair.real, pair.generated))
+    return genes.ks_resampled(x, y, pair.real_weights, pair.generated_weights)
 
 
 def _gene_correlation(pair: Pair) -> Rows:
     x, y = (cells.expression[:, pair.settings.genes] for cells in (pair.real, pair.generated))
-    return correlation_error_resampled(x, y, pair.real_weights, pair.generated_weights)
+    return genes.correlation_error_resampled(x, y, pair.real_weights, pair.generated_weights)
 
 
 def _novelty(pair: Pair) -> Rows:
@@ -182,7 +166,7 @@ def _novelty(pair: Pair) -> Rows:
 
 
 def _too_close(pair: Pair) -> Rows:
-    return weighted_mean(is_too_close(pair.generated.to_train, pair.real.to_train), pair.generated_weights)
+    return weighted_mean(points.is_too_close(pair.generated.to_train, pair.real.to_train), pair.generated_weights)
 
 
 def _label_accuracy(pair: Pair) -> Rows:
@@ -203,17 +187,17 @@ def _of_genes(name: str) -> Metric:
 
 
 METRICS: dict[str, Metric] = {
-    "mmd": Metric("lower", 0.0, _mmd, lowest=-np.inf),
-    "wasserstein": Metric("lower", "other_real", lambda pair: distances.wasserstein_resampled(*pair.pcs), n_cells=1),
-    "energy_distance": Metric("lower", 0.0, lambda pair: distances.energy_resampled(*pair.pcs), lowest=-np.inf),
-    "frechet": Metric("lower", "other_real", lambda pair: distances.frechet_resampled(*pair.pcs)),
+    "mmd": Metric("lower", 0.0, lambda pair: points.mmd_resampled(*pair.pcs, seed=pair.settings.seed), lowest=-np.inf),
+    "wasserstein": Metric("lower", "other_real", lambda pair: points.wasserstein_resampled(*pair.pcs), n_cells=1),
+    "energy_distance": Metric("lower", 0.0, lambda pair: points.energy_resampled(*pair.pcs), lowest=-np.inf),
+    "frechet": Metric("lower", "other_real", lambda pair: points.frechet_resampled(*pair.pcs)),
     **{name: _c2st(name) for name in CLASSIFIERS},
     "one_nn": Metric("closest to", 0.5, _one_nn, highest=1.0),
     "precision": Metric("closest to", "other_real", lambda pair: pair.in_balls["precision"], BALLS, highest=1.0),
     "recall": Metric("higher", "other_real", lambda pair: pair.in_balls["recall"], BALLS, highest=1.0),
     "density": Metric("closest to", "other_real", lambda pair: pair.in_balls["density"], BALLS),
     "coverage": Metric("higher", "other_real", lambda pair: pair.in_balls["coverage"], BALLS, highest=1.0),
-    **{name: _of_genes(name) for name in STATISTICS},
+    **{name: _of_genes(name) for name in genes.STATISTICS},
     "library_size_ks": Metric("lower", "other_real", _library_size_ks, n_cells=1, highest=1.0),
     "gene_correlation": Metric("lower", "other_real", _gene_correlation, n_cells=3, highest=2.0),
     "label_accuracy": Metric("closest to", "other_real", _label_accuracy, n_cells=1, highest=1.0),
@@ -229,9 +213,9 @@ def choose_metrics(
     """Metrics asked for; ``None`` is all, but transport where POT is not installed. ``others`` are sources, or so."""
     names = [*metrics] if asked is None else as_names(asked)
     if asked is not None and TRANSPORT in names:
-        distances.pot()
+        points.pot()
     if asked is None and find_spec("ot") is None:
-        left_out = f"`{TRANSPORT}` is left out, as POT is not installed. Install it with: {distances.INSTALL}"
+        left_out = f"`{TRANSPORT}` is left out, as POT is not installed. Install it with: {points.INSTALL}"
         warnings.warn(left_out, stacklevel=3)
         names.remove(TRANSPORT)
     unknown = sorted(set(names) - set(metrics)) + sorted(set(others) - set(known))
@@ -244,36 +228,32 @@ def compare(
     pairs: Iterable[tuple[Key, Pair]],
     metrics: Mapping[str, Metric],
     columns: Sequence[str],
-    *,
-    intervals: bool,
+    space: ExpressionSpace,
+    settings: Settings,
     in_words: Callable[[list[Key]], str],
 ) -> pd.DataFrame:
-    """Score all pairs, a row each; warns once of what lacks cells, whose keys ``in_words`` lists."""
+    """Score all pairs, a row each, and describe it in ``.attrs``; warns once of keys that lack cells, ``in_words``."""
     rows: list[Key] = []
     short: dict[tuple[str, ...], list[Key]] = {}
     for key, pair in pairs:
         n = len(pair.real.pcs)
-        rows.append(key | _scores(pair, {name: metric for name, metric in metrics.items() if n >= metric.n_cells}))
-        lacking = tuple(name for name, metric in metrics.items() if n < metric.n_cells)
+        defined = {name: metric for name, metric in metrics.items() if n >= metric.n_cells}
+        rows.append(key | _scores(pair, defined))
+        lacking = tuple(name for name in metrics if name not in defined)
         if lacking:
             short.setdefault(lacking, []).append(key)
     if short:
         listed = "; ".join(f"{', '.join(names)} of {in_words(keys)}" for names, keys in short.items())
         warnings.warn(f"NaN for want of cells: {listed}.", FewCellsWarning, stacklevel=3)
-    bounds = [f"{name}_{end}" for name in metrics for end in ("low", "high")] if intervals else []
-    return pd.DataFrame(rows, columns=[*columns, *metrics, *bounds])
-
-
-def describe(
-    metrics: Mapping[str, Metric], space: ExpressionSpace, settings: Settings, more: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Where each metric is best, and how samples were compared, as ``.attrs`` hold it."""
-    kept = {name: getattr(settings, name) for name in ("max_cells", "n_trees", "seed")}
-    return {
+    bounds = [f"{name}_{end}" for name in metrics for end in ("low", "high")] if settings.n_bootstrap > 0 else []
+    table = pd.DataFrame(rows, columns=[*columns, *metrics, *bounds])
+    sizes = {"n_genes": len(space.columns), "n_pcs": len(space.components)}
+    table.attrs = {
         "direction": {name: metric.direction for name, metric in metrics.items()},
         "ideal": {name: metric.ideal for name, metric in metrics.items()},
-        "settings": {"n_genes": len(space.columns), "n_pcs": len(space.components), **kept, **more},
+        "settings": sizes | {name: getattr(settings, name) for name in ("max_cells", "n_trees", "seed")},
     }
+    return table
 
 
 def _scores(pair: Pair, metrics: Mapping[str, Metric]) -> dict[str, float]:

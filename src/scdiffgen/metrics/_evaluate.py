@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -22,10 +23,9 @@ from scdiffgen.metrics._comparison import (
     Settings,
     choose_metrics,
     compare,
-    describe,
 )
+from scdiffgen.metrics._distances import compare_novelty, nearest_distances
 from scdiffgen.metrics._input import CountsLike, labels_of
-from scdiffgen.metrics._manifold import compare_novelty, nearest_distances
 from scdiffgen.metrics._resampling import split_halves
 from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics.baselines import null_poisson, null_shuffled
@@ -35,7 +35,6 @@ SOURCES: tuple[Source, ...] = ("generated", "other_real", "null_poisson", "null_
 CONTROLS = {"null_poisson": null_poisson, "null_shuffled": null_shuffled}
 OVERALL = "overall"
 N_CORRELATED_GENES = 200
-FEWEST_CELLS = 10  # of which a score is told from another
 
 
 @shared_docs
@@ -60,11 +59,9 @@ def evaluate(
     """Score generated cells against held-out real cells, beside what real cells and negative controls score.
 
     All sources are compared with the same half of the real cells, the *reference*, at equal numbers of cells:
-
-    - ``"generated"``: the cells to judge;
-    - ``"other_real"``: the other half of the real cells, the real-versus-real ceiling;
-    - ``"null_poisson"``, ``"null_shuffled"``: the negative controls `baselines.null_poisson` and
-      `baselines.null_shuffled` of the other half, per group, with the groups of the reference.
+    ``"generated"``, the cells to judge; ``"other_real"``, the other half of the real cells, the real-versus-real
+    ceiling; and the negative controls `baselines.null_poisson` and `baselines.null_shuffled` of the other half, per
+    group, with the groups of the reference.
 
     Halves are drawn within groups. Expression, principal components, the most variable genes and the classifier of
     labels are fitted on ``train``. Without it they are fitted on one half of the real cells, and the rest is halved
@@ -86,8 +83,8 @@ def evaluate(
     {space}
     {max_cells}
     n_bootstrap
-        Resamples of cells behind the intervals; 0 computes none. Classifiers are not fitted again and transport is
-        linearised, so that intervals hold for the cells and not for the fits.
+        Resamples of cells behind the intervals, which hold for the cells and not for the fits: classifiers are not
+        fitted again, and transport is linearised. 0 computes none.
     {forests}
     {draws}
 
@@ -102,15 +99,11 @@ def evaluate(
     ------
     ValueError
         If there is no such metric or source.
-    ImportError
-        If ``"wasserstein"`` is asked for by name, and POT is not installed.
+    {raises_pot}
 
     Warns
     -----
-    UserWarning
-        If ``metrics`` is ``None`` and POT is not installed.
-    FewCellsWarning
-        If groups have fewer cells than metrics need; these are NaN.
+    {warns}
     CopyWarning
         If generated cells copy training cells.
 
@@ -136,76 +129,12 @@ def evaluate(
             compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
     settings = settings._replace(genes=space.most_variable_genes(N_CORRELATED_GENES))
     asked = [source for source in SOURCES if source in sources]
-    scores = compare(
-        pairs(cells, asked, settings),
-        chosen,
-        ["group", "source", "n"],
-        intervals=n_bootstrap > 0,
-        in_words=lambda keys: _groups_in_words(keys, len(asked)),
-    ).set_index(["group", "source"])
-    more = {"fitted_on": "real" if train is None else "train", "n_bootstrap": n_bootstrap}
-    scores.attrs = describe(chosen, space, settings, more)
+    in_words = partial(_groups_in_words, n_sources=len(asked))
+    scores = compare(pairs(cells, asked, settings), chosen, ["group", "source", "n"], space, settings, in_words)
+    scores = scores.set_index(["group", "source"])
+    scores.attrs["settings"] |= {"fitted_on": "real" if train is None else "train", "n_bootstrap": n_bootstrap}
     scores.attrs["n_cells"] = {name: len(side.labels) for name, side in {"fitted": fitted, **cells}.items()}
     return scores
-
-
-def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
-    """Where generated cells stand between the real-versus-real ceiling and the negative controls, metric by metric.
-
-    A score is turned into its distance from the best value of the metric; 0 is the distance of other real cells, 1
-    that of the worse control. Better than other real cells is 0, worse than the control above 1.
-
-    NaN where that means nothing: the intervals of the controls overlap with that of other real cells, so that the
-    metric does not tell them apart with these cells; fewer than ten cells were compared, too few for an interval; a
-    score is missing; or the metric is one of novelty, for negative controls do not copy.
-
-    Parameters
-    ----------
-    scores
-        From `evaluate`, with intervals and the sources ``"generated"``, ``"other_real"`` and a negative control.
-
-    Returns
-    -------
-    A row a group, a column a metric.
-
-    Raises
-    ------
-    ValueError
-        If these are not the scores of `evaluate`, or a source or the intervals are missing.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> real, generated = np.random.default_rng(0).poisson(1.0, size=(2, 200, 20))
-    >>> relative_scores(evaluate(real, generated, metrics=["mmd", "gene_correlation"], n_pcs=5)).shape
-    (1, 2)
-    """
-    if scores.index.names != ["group", "source"] or not {"ideal", "direction"} <= set(scores.attrs):
-        raise ValueError("`scores` is not what `metrics.evaluate` returns, with its index and its `.attrs`.")
-    sources = scores.index.unique("source")
-    controls = [name for name in CONTROLS if name in sources]
-    lacking = [name for name in ("generated", "other_real") if name not in sources] + ["null_poisson"] * (not controls)
-    if lacking:
-        raise ValueError(f"`scores` lacks the source {lacking[0]!r}; it has {list(sources)}. Compute it as well.")
-    lacking = [f"{name}_low" for name in scores.attrs["ideal"] if f"{name}_low" not in scores]
-    if lacking:
-        raise ValueError(f"`scores` lacks the intervals ({lacking[0]!r}): call `evaluate` with `n_bootstrap` above 1.")
-    return pd.DataFrame({name: _relative(scores, name, controls) for name in scores.attrs["ideal"]})
-
-
-def _relative(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series:
-    groups, ideal = scores.index.unique("group"), scores.attrs["ideal"][name]
-    if name in OF_TRAIN:
-        return pd.Series(np.nan, index=groups)
-    values, low, high = (scores[f"{name}{end}"].unstack("source").loc[groups] for end in ("", "_low", "_high"))
-    best = values["other_real"] if ideal == "other_real" else pd.Series(float(ideal), index=groups)
-    away, direction = values.sub(best, axis=0), scores.attrs["direction"][name]
-    # of what is to be low or high, the other side of the best value is as good
-    distance = away.abs() if direction == "closest to" else (away if direction == "lower" else -away).clip(lower=0)
-    separate = low[controls].gt(high["other_real"], axis=0) | high[controls].lt(low["other_real"], axis=0)
-    separate = separate.where(scores["n"].unstack("source").loc[groups, controls] >= FEWEST_CELLS, False)
-    span = distance[controls].where(separate).max(axis=1) - distance["other_real"]
-    return (distance["generated"] - distance["other_real"]).clip(lower=0) / span.where(span > 0)
 
 
 def prepare(
@@ -256,15 +185,12 @@ def _groups(cells: CountsLike, groupby: str | None, name: str) -> NDArray:
 
 def _with_hits(cells: Mapping[str, Cells], fitted: Cells, seed: int) -> dict[str, Cells]:
     """Add whether each cell is classified as its label; NaN where there is one label only."""
-    several = len(np.unique(fitted.labels)) > 1
-    classifier = fit_labels(fitted.pcs, fitted.labels, seed=seed) if several else None
-
-    def hits(side: Cells) -> NDArray[np.float64]:
-        if classifier is None or not len(side.pcs):
-            return np.full(len(side.pcs), np.nan)
-        return label_hits(classifier, side.pcs, side.labels, "generated")
-
-    return {name: side._replace(hits=hits(side)) for name, side in cells.items()}
+    hits = {name: np.full(len(side.pcs), np.nan) for name, side in cells.items()}
+    if len(np.unique(fitted.labels)) > 1:
+        model = fit_labels(fitted.pcs, fitted.labels, seed=seed)
+        there = {name: side for name, side in cells.items() if len(side.pcs)}
+        hits |= {name: label_hits(model, side.pcs, side.labels, "generated") for name, side in there.items()}
+    return {name: side._replace(hits=hits[name]) for name, side in cells.items()}
 
 
 def pairs(cells: Mapping[str, Cells], asked: Sequence[str], settings: Settings) -> Iterator[tuple[Key, Pair]]:

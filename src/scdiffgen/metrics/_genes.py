@@ -10,17 +10,7 @@ from scipy import sparse
 from scipy.special import gammaln
 
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._input import (
-    EXPRESSION,
-    CountsLike,
-    Matrix,
-    Points,
-    as_count_pair,
-    as_feature_pair,
-    label_positions,
-    label_sums,
-    to_dense,
-)
+from scdiffgen.metrics._input import CountsLike, Matrix, Points, as_count_pair, as_feature_pair, label_codes, label_sums
 from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
 
 MOMENTS = ("mean", "variance", "zero_fraction")
@@ -61,7 +51,7 @@ def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike 
     >>> round(gene_correlation_error(x, x * [1, -1]), 6)
     2.0
     """
-    x, y = as_feature_pair(real, generated, EXPRESSION, "genes")
+    x, y = as_feature_pair(real, generated, "genes")
     columns = np.arange(x.shape[1]) if genes is None else np.asarray(genes)
     return unresampled("gene_correlation_error", 3, correlation_error_resampled, x[:, columns], y[:, columns])
 
@@ -91,12 +81,7 @@ def library_size_ks(real: CountsLike, generated: CountsLike, *, layer: str | Non
 
 @shared_docs
 def multinomial_nll(
-    real: CountsLike,
-    real_labels: ArrayLike,
-    train: CountsLike,
-    train_labels: ArrayLike,
-    *,
-    layer: str | None = None,
+    real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, *, layer: str | None = None
 ) -> MultinomialNLL:
     r"""Negative log-likelihood of held-out cells under a multinomial at the mean of their label, the simplest model.
 
@@ -137,7 +122,7 @@ def multinomial_nll(
     known, sums, _ = label_sums(fitted, train_labels, "train_labels")
     smoothed = sums + SMOOTHING
     log_pi = np.log(smoothed) - np.log(smoothed.sum(axis=1, keepdims=True))
-    which = label_positions(real_labels, known, held_out.shape[0], "real_labels")
+    _, which = label_codes(real_labels, held_out.shape[0], "real_labels", known)
     rows = np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr))
     molecules = held_out.data.astype(np.float64)
     surprise = -molecules * log_pi[which[rows], held_out.indices]
@@ -180,13 +165,10 @@ def statistics_resampled(real: GeneMoments, generated: GeneMoments) -> dict[str,
 
 def correlation_error_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """`gene_correlation_error` under each row of weights, (rows,)."""
-    dense_x, dense_y = (to_dense(m) for m in (x, y))
-    upper = np.triu_indices(dense_x.shape[1], k=1)
-    errors = [
-        np.abs(correlation(dense_x, a)[upper] - correlation(dense_y, b)[upper]).mean()
-        for a, b in zip(wx, wy, strict=True)
-    ]
-    return np.array(errors)
+    first, second = (m.toarray() if sparse.issparse(m) else m for m in (x, y))
+    upper = np.triu_indices(first.shape[1], k=1)
+    pairs = [correlation(first, a)[upper] - correlation(second, b)[upper] for a, b in zip(wx, wy, strict=True)]
+    return np.abs(pairs).mean(axis=1)
 
 
 def ks_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:

@@ -104,32 +104,30 @@ def obs_column(cells: AnnData, key: str, name: str) -> pd.Series:
     return cells.obs[key]
 
 
-def as_labels(labels: ArrayLike, n_cells: int, name: str) -> NDArray[np.str_]:
-    """Check that there is one label a cell, and return them as strings."""
-    array = np.asarray(labels).astype(str)
-    if array.shape != (n_cells,):
-        raise ValueError(f"`{name}` has shape {array.shape}, expected one label for each of the {n_cells} cells.")
-    return array
-
-
-def label_positions(labels: ArrayLike, known: NDArray[np.str_], n_cells: int, name: str) -> NDArray[np.intp]:
-    """Position of each label among the sorted known ones; an unknown label is named."""
-    wanted = as_labels(labels, n_cells, name)
-    positions = np.clip(np.searchsorted(known, wanted), 0, len(known) - 1)
-    unknown = np.unique(wanted[known[positions] != wanted])
+def label_codes(
+    labels: ArrayLike, n_cells: int, name: str, known: NDArray[np.str_] | None = None
+) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
+    """Sorted names of the labels, one a cell, and the position of each; of labels that are not known, an error."""
+    names = np.asarray(labels).astype(str)
+    if names.shape != (n_cells,):
+        raise ValueError(f"`{name}` has shape {names.shape}, expected one label for each of the {n_cells} cells.")
+    if known is None:
+        return np.unique(names, return_inverse=True)
+    codes = pd.Index(known).get_indexer(names)
+    unknown = np.unique(names[codes < 0])
     if len(unknown):
         raise ValueError(
             f"`{name}` has {len(unknown)} labels without training cells: {', '.join(unknown[:5])}. "
             f"Known labels: {', '.join(known[:10])}."
         )
-    return positions
+    return known, codes
 
 
 def label_sums(
     matrix: sparse.csr_matrix, labels: ArrayLike, name: str
 ) -> tuple[NDArray[np.str_], NDArray[np.float64], NDArray[np.int64]]:
-    """Sort the labels out: their names, the sum of the rows of each, (labels, genes), and numbers of cells."""
-    known, which = np.unique(as_labels(labels, matrix.shape[0], name), return_inverse=True)
+    """Names of the labels, the sum of the rows of each, (labels, genes), and numbers of cells."""
+    known, which = label_codes(labels, matrix.shape[0], name)
     one_hot = sparse.csr_matrix((np.ones(len(which)), (which, np.arange(len(which)))), shape=(len(known), len(which)))
     return known, (one_hot @ matrix.astype(np.float64)).toarray(), np.bincount(which, minlength=len(known))
 
@@ -158,26 +156,6 @@ def as_features(
     return features
 
 
-def as_feature_pair(
-    real: Points,
-    generated: Points,
-    way_out: str = FEATURES,
-    unit: str = "features",
-    *,
-    dtype: type[np.floating] = np.float32,
-) -> tuple[Any, Any]:
-    """Check the features of two sides, which must be the same ones."""
-    first, second = (
-        as_features(side, name, way_out, dtype=dtype) for side, name in ((real, "real"), (generated, "generated"))
-    )
-    if first.shape[1] != second.shape[1]:
-        raise ValueError(
-            f"`real` has {first.shape[1]} {unit} and `generated` {second.shape[1]}. "
-            "Map both through the same ExpressionSpace."
-        )
-    return first, second
-
-
 def as_points(points: Points, name: str) -> NDArray[np.float64]:
     """Coordinates of cells, (cells, dimensions), as a checked dense array."""
     return as_features(to_dense(points), name, POINTS, dtype=np.float64)
@@ -185,7 +163,23 @@ def as_points(points: Points, name: str) -> NDArray[np.float64]:
 
 def as_point_pair(real: Points, generated: Points) -> tuple[NDArray, NDArray]:
     """Two clouds of points over the same dimensions."""
-    return as_feature_pair(to_dense(real), to_dense(generated), POINTS, "dimensions", dtype=np.float64)
+    return of_one_space(as_points(real, "real"), as_points(generated, "generated"), "dimensions")
+
+
+def as_feature_pair(real: Points, generated: Points, unit: str = "features") -> tuple[Any, Any]:
+    """Two samples with the same features, or genes."""
+    way_out = EXPRESSION if unit == "genes" else FEATURES
+    return of_one_space(as_features(real, "real", way_out), as_features(generated, "generated", way_out), unit)
+
+
+def of_one_space(real: Matrix, generated: Matrix, unit: str) -> tuple[Any, Any]:
+    """Both sides, which must have as many columns."""
+    if real.shape[1] != generated.shape[1]:
+        raise ValueError(
+            f"`real` has {real.shape[1]} {unit} and `generated` {generated.shape[1]}. "
+            "Map both through the same ExpressionSpace."
+        )
+    return real, generated
 
 
 def to_dense(matrix: Points) -> Any:

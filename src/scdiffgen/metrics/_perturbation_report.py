@@ -23,10 +23,9 @@ from scdiffgen.metrics._comparison import (
     Settings,
     choose_metrics,
     compare,
-    describe,
 )
 from scdiffgen.metrics._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
-from scdiffgen.metrics._response import MIN_CELLS, GeneTests, Vector, mean_expression
+from scdiffgen.metrics._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
 from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics.baselines import shift_counts
 
@@ -46,44 +45,34 @@ COLUMNS = ("context", "perturbation", "dose", "prediction", "n_real", "n_predict
 
 
 class Response(NamedTuple):
-    """A held-out response and a prediction of it, as means of log expression, (genes,)."""
+    """A held-out response and a prediction of it: changes of mean log expression, (genes,)."""
 
-    real_mean: Vector  # of the reference
-    control: Vector
-    perturbed: Vector  # mean of the perturbed training cells; NaN without
+    real: Vector  # of the reference against control
+    predicted: Vector
+    against_perturbed: tuple[Vector, Vector]  # both against the mean of the perturbed training cells; NaN without
     tests: GeneTests  # of the reference against control
     siblings: NDArray[np.float64]  # changes of all conditions of the context, (conditions, genes)
     own: int  # the row of this condition among them
-    predicted_mean: Vector
-
-    def changes(self, start: Vector) -> tuple[Vector, Vector]:
-        """Real and predicted change against a mean."""
-        return self.real_mean - start, self.predicted_mean - start
 
 
-def _metric(direction: Direction, ideal: float, score: Callable[[Vector, Vector, Response], float]) -> Metric:
-    """Column of a score of the real and the predicted change against control."""
+def _metric(direction: Direction, ideal: float, score: Callable[[Response], float]) -> Metric:
+    return Metric(direction, ideal, lambda pair: np.array([score(pair.response)]), MIN_CELLS)
 
-    def compute(pair: Pair) -> NDArray[np.float64]:
-        return np.array([score(*pair.response.changes(pair.response.control), pair.response)])
 
-    return Metric(direction, ideal, compute, MIN_CELLS)
+def _of_responding(direction: Direction, score: Callable[[Vector, Vector, Called], float]) -> Metric:
+    return _metric(direction, 1.0, lambda r: score(r.real, r.predicted, r.tests.significant))
 
 
 RESPONSE_METRICS: dict[str, Metric] = {
-    "pearson_delta": _metric("higher", 1.0, lambda x, y, r: scores.pearson_delta(x, y)),
-    "pearson_delta_perturbed": _metric("higher", 1.0, lambda x, y, r: scores.pearson_delta(*r.changes(r.perturbed))),
-    "weighted_mse": _metric("lower", 0.0, lambda x, y, r: scores.weighted_mse(x, y, r.tests.t)),
-    "discrimination": _metric("higher", 1.0, lambda x, y, r: scores.discrimination_score(r.siblings, y, r.own)),
-    "de_overlap": _metric("higher", 1.0, lambda x, y, r: scores.de_overlap(x, y)),
-    "de_pr_auc": _metric("higher", 1.0, lambda x, y, r: scores.de_pr_auc(r.tests.significant, y)),
-    "sign_agreement": _metric("higher", 1.0, lambda x, y, r: scores.sign_agreement(x, y, r.tests.significant)),
-    "fold_change_spearman": _metric(
-        "higher", 1.0, lambda x, y, r: scores.fold_change_spearman(x, y, r.tests.significant)
-    ),
-    "fold_change_slope": _metric(
-        "closest to", 1.0, lambda x, y, r: scores.fold_change_slope(x, y, r.tests.significant)
-    ),
+    "pearson_delta": _metric("higher", 1.0, lambda r: scores.pearson_delta(r.real, r.predicted)),
+    "pearson_delta_perturbed": _metric("higher", 1.0, lambda r: scores.pearson_delta(*r.against_perturbed)),
+    "weighted_mse": _metric("lower", 0.0, lambda r: scores.weighted_mse(r.real, r.predicted, r.tests.t)),
+    "discrimination": _metric("higher", 1.0, lambda r: scores.discrimination_score(r.siblings, r.predicted, r.own)),
+    "de_overlap": _metric("higher", 1.0, lambda r: scores.de_overlap(r.real, r.predicted)),
+    "de_pr_auc": _metric("higher", 1.0, lambda r: scores.de_pr_auc(r.tests.significant, r.predicted)),
+    "sign_agreement": _of_responding("higher", scores.sign_agreement),
+    "fold_change_spearman": _of_responding("higher", scores.fold_change_spearman),
+    "fold_change_slope": _of_responding("closest to", scores.fold_change_slope),
     "energy_distance": METRICS["energy_distance"]._replace(n_cells=MIN_CELLS),
     "wasserstein": METRICS["wasserstein"]._replace(n_cells=MIN_CELLS, ideal="real_half"),
     "c2st_auc": METRICS["c2st_auc_forest_pcs"],
@@ -124,7 +113,7 @@ def perturbation_report(
 
     - ``"no_change"``: the control cells;
     - ``"train_mean"``: mean change over the training perturbations of the context, of all contexts if it has none;
-    - ``"other_contexts"``: mean change of this perturbation in other contexts; ``"nearest_context"``: in the nearest;
+    - ``"other_contexts"``, ``"nearest_context"``: change by this perturbation in other contexts, or in the nearest;
     - ``"additive"``: sum of the changes of the parts of a combination;
     - ``"linear"``: the linear model of Ahlmann-Eltze et al. (2025), if perturbations are genes of the data;
     - ``"latent_pca"``: controls moved in principal components (Lotfollahi et al. 2019, scGen), by the change in other
@@ -132,16 +121,15 @@ def perturbation_report(
     - ``"dose_interpolation"``: between training doses of this perturbation in this context;
     - ``"real_half"``: the other half of the real perturbed cells, the real-versus-real ceiling.
 
-    Baselines other than the last start from control cells and their library sizes. Predictions should as well:
-    predicting from the perturbed cells, or at their library sizes, scores reconstruction.
+    All but the last start from control cells and their library sizes. Predictions should as well: predicting from the
+    perturbed cells, or at their library sizes, scores reconstruction.
 
     Metrics: `pearson_delta`, also against the mean of the training perturbations (``"pearson_delta_perturbed"``);
-    ``"weighted_mse"``, weighted by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the fraction of other
-    conditions of the context with a larger cosine; ``"de_overlap"`` of the 100 genes that change most; ``"de_pr_auc"``,
-    average precision of finding the responding genes by the absolute predicted change; of the responding genes
-    ``"sign_agreement"``, the fraction predicted in the right direction, ``"fold_change_spearman"`` and
-    ``"fold_change_slope"``, below 1 if attenuated; and of the cells, in principal components, `energy_distance`,
-    `wasserstein` and ``"c2st_auc"``, `classifier_auc`.
+    ``"weighted_mse"``, by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the fraction of other conditions
+    of the context with a larger cosine; ``"de_overlap"`` of the 100 genes that change most; ``"de_pr_auc"``, average
+    precision of finding the responding genes; of these ``"sign_agreement"``, the fraction predicted in the right
+    direction, ``"fold_change_spearman"`` and ``"fold_change_slope"``, below 1 if attenuated; and of the cells, in
+    principal components, `energy_distance`, `wasserstein` and ``"c2st_auc"``, `classifier_auc`.
 
     Parameters
     ----------
@@ -150,8 +138,7 @@ def perturbation_report(
     predictions
         Predicted counts by name, with the same ``obs`` columns as ``real``.
     train
-        Training counts, with control cells of every context that has perturbed ones. Space and baselines are fitted on
-        them.
+        Training counts, which space and baselines are fitted on, with controls of every context with perturbed cells.
     control
         Real control counts of the contexts of ``real``.
     perturbation_key, context_key, dose_key
@@ -173,41 +160,28 @@ def perturbation_report(
     Returns
     -------
     A row per condition and prediction: ``context``, ``perturbation``, ``dose``, ``prediction``, ``n_real`` (cells of
-    the reference), ``n_predicted``, ``n_significant`` (responding genes), and the metrics. ``.attrs`` holds
-    ``direction`` and ``ideal`` of each metric, and ``settings``. Metrics that are not defined, such as the correlation
-    of no change, are NaN.
+    the reference), ``n_predicted``, ``n_significant`` (responding genes), and the metrics, NaN where they are not
+    defined. ``.attrs`` holds ``direction`` and ``ideal`` of each metric, and ``settings``.
 
     Raises
     ------
     ValueError
-        If a condition of ``real`` is also in ``train``, a context has no controls, or a prediction has the name of a
-        baseline.
+        If a condition of ``real`` is in ``train``, a context has no controls, or a prediction is called as a baseline.
 
     Warns
     -----
-    UserWarning
-        If ``metrics`` is ``None`` and POT is not installed.
-    FewCellsWarning
-        If there are too few cells of a condition, or none are predicted; these scores are NaN.
+    {warns}
 
     Examples
     --------
     >>> from scdiffgen.datasets import simulate
     >>> cells = simulate(n_cells=400, n_genes=50, doses=[3.0])
     >>> given = cells.obs["perturbation"]
-    >>> guess = cells[given == "A"].copy()
-    >>> guess.obs["perturbation"] = "A+B"
-    >>> report = perturbation_report(
-    ...     cells[given == "A+B"],
-    ...     predictions={"A alone": guess},
-    ...     train=cells[given != "A+B"],
-    ...     control=cells[given == "control"],
-    ...     perturbation_key="perturbation",
-    ...     layer="counts",
-    ...     metrics=["pearson_delta"],
-    ... )
+    >>> real, train, control = cells[given == "A+B"], cells[given != "A+B"], cells[given == "control"]
+    >>> options = {"perturbation_key": "perturbation", "layer": "counts", "metrics": ["pearson_delta"]}
+    >>> report = perturbation_report(real, {"perfect": real}, train, control, **options)
     >>> report["prediction"].tolist()
-    ['A alone', 'no_change', 'train_mean', 'additive', 'latent_pca', 'real_half']
+    ['perfect', 'no_change', 'train_mean', 'additive', 'latent_pca', 'real_half']
     """
     baselines = as_names(baselines)
     chosen = choose_metrics(metrics, RESPONSE_METRICS, baselines, BASELINES, "baselines")
@@ -235,7 +209,7 @@ def perturbation_report(
                 predicted["real_half"] = _predicted(held_out.others[condition])
             tests = scores.rank_genes(reference.expression, controls.cells.expression)
             perturbed = controls.mean + shifts.get("train_mean", np.nan)
-            known = held_out.means[condition], controls.mean, perturbed, tests, *held_out.responses(condition)
+            real_mean, siblings = held_out.means[condition], held_out.responses(condition)
             for name, (mean, pcs) in predicted.items():
                 n_cells = {"n_real": len(reference.pcs), "n_predicted": len(pcs)}
                 key = {
@@ -244,11 +218,12 @@ def perturbation_report(
                     **n_cells,
                     "n_significant": int(tests.significant.sum()),
                 }
-                response = Response(*known, mean)
+                changes = real_mean - controls.mean, mean - controls.mean
+                response = Response(*changes, (real_mean - perturbed, mean - perturbed), tests, *siblings)
                 yield key, settings.pair(reference, Cells(pcs), min(n_cells.values()), (seed, seed), response)
 
-    report = compare(pairs(), chosen, COLUMNS, intervals=False, in_words=_in_words)
-    report.attrs = describe(chosen, space, settings, {"baselines_as_counts": baselines_as_counts})
+    report = compare(pairs(), chosen, COLUMNS, space, settings, _in_words)
+    report.attrs["settings"] |= {"baselines_as_counts": baselines_as_counts}
     return report
 
 

@@ -88,12 +88,6 @@ class ExpressionSpace:
         ------
         ValueError
             If there are fewer than 3 cells or genes, or a number of components or genes is too small.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> ExpressionSpace.fit(np.random.default_rng(0).poisson(2.0, size=(200, 50))).components.shape
-        (30, 50)
         """
         for name, value, least in (("n_pcs", n_pcs, 1), ("n_top_genes", n_top_genes, 2)):
             if value is not None and (not isinstance(value, int | np.integer) or value < least):

@@ -18,7 +18,7 @@ from sklearn.linear_model import Ridge
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._genes import library_sizes
-from scdiffgen.metrics._input import CountsLike, as_counts, as_labels, label_positions, label_sums
+from scdiffgen.metrics._input import CountsLike, as_counts, label_codes, label_sums
 
 __all__ = ["dose_shift", "null_poisson", "null_shuffled"]
 
@@ -34,13 +34,7 @@ def nearest_shift(control: ArrayLike, controls: ArrayLike, shifts: ArrayLike) ->
 
 
 def linear_shift(
-    means: ArrayLike,
-    control: ArrayLike,
-    targets: Sequence[Sequence[int]],
-    wanted: Sequence[int],
-    *,
-    n_pcs: int = LINEAR_PCS,
-    ridge: float = LINEAR_RIDGE,
+    means: ArrayLike, control: ArrayLike, targets: Sequence[Sequence[int]], wanted: Sequence[int]
 ) -> NDArray[np.float64]:
     r"""Change (genes,) by a perturbation of the ``wanted`` genes, from ``means`` (perturbations, genes) of ``targets``.
 
@@ -54,12 +48,12 @@ def linear_shift(
     expression = np.vstack([np.asarray(means, dtype=np.float64), baseline]).T  # (genes, perturbations and control)
     if len(targets) != expression.shape[1] - 1:
         raise ValueError(f"`targets` has {len(targets)} entries for {expression.shape[1] - 1} training perturbations.")
-    n_components = min(n_pcs, len(targets), expression.shape[0])
+    n_components = min(LINEAR_PCS, len(targets), expression.shape[0])
     genes = PCA(n_components, svd_solver="full").fit_transform(expression)
     perturbations = np.array([genes[list(rows)].sum(axis=0) for rows in [*targets, []]])
     changes = expression - baseline[:, None]
     offset = changes.mean(axis=1)
-    ridge_regression = Ridge(ridge, fit_intercept=False, solver="cholesky")
+    ridge_regression = Ridge(LINEAR_RIDGE, fit_intercept=False, solver="cholesky")
     left = ridge_regression.fit(genes, changes - offset[:, None]).coef_
     kernel = ridge_regression.fit(perturbations, left).coef_
     return genes @ kernel @ genes[list(wanted)].sum(axis=0) + offset
@@ -146,7 +140,7 @@ def null_poisson(
     matrix = as_counts(counts, layer=layer)
     known, sums, n_cells = label_sums(matrix, labels, "labels")
     means = sums / n_cells[:, None]
-    which = label_positions(labels_out, known, np.size(labels_out), "labels_out")
+    _, which = label_codes(labels_out, np.size(labels_out), "labels_out", known)
     rng = np.random.default_rng(seed)
     chunks = [
         sparse.csr_matrix(rng.poisson(means[which[start : start + CHUNK]]), dtype=np.float32)
@@ -178,14 +172,13 @@ def null_shuffled(
     np.float32(18.0)
     """
     matrix = as_counts(counts, layer=layer)
-    names = as_labels(labels, matrix.shape[0], "labels")
-    known = np.unique(names)
-    which = label_positions(labels_out, known, np.size(labels_out), "labels_out")
+    known, given = label_codes(labels, matrix.shape[0], "labels")
+    _, which = label_codes(labels_out, np.size(labels_out), "labels_out", known)
     rng = np.random.default_rng(seed)
     blocks, rows = [], []
     for c in np.unique(which):
         rows.append(np.flatnonzero(which == c))
-        cells, chunks = matrix[names == known[c]].tocsc(), []
+        cells, chunks = matrix[given == c].tocsc(), []
         repeats = -(-len(rows[-1]) // cells.shape[0])
         for start in range(0, cells.shape[1], CHUNK):
             dense = cells[:, start : start + CHUNK].toarray()

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 
 from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._summaries import gene_correlations, joint_embedding
+from scdiffgen.metrics._summaries import gene_correlations, joint_embedding, relative_scores
 from scdiffgen.pl import _group_style as groups
 from scdiffgen.pl._embeddings import draw_embedding, group_names
 from scdiffgen.pl._evaluation_panels import (
@@ -93,7 +93,7 @@ def evaluation(
     """
     if scores is None:
         scores = _fast_scores(real, generated, train, groupby, layer, seed)
-    metrics.relative_scores(scores)  # raises, before anything is drawn, if these are not scores that can be drawn
+    relative_scores(scores)  # raises, before anything is drawn, if these are not scores that can be drawn
     places = {b: joint_embedding(real, generated, groupby, basis=b, layer=layer, seed=seed) for b in BASES}
     names = group_names(places["umap"])
     axes = _page(names, scores_inches(scores))
