@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -46,11 +46,11 @@ class Condition(NamedTuple, Generic[Array]):
     mask: Array  # (cells, slots) bool; False is padding
     given: Array  # (cells,) bool; False is missing: whatever ids, values and mask hold is not looked at
 
-    def take(self, rows: Array) -> Condition[Array]:
+    def take(self, rows: Array) -> Condition[Array]:  # type: ignore[misc]  # mypy: named tuples of constrained types
         """Some rows, in any order, also several times."""
         return Condition(*(array[rows] for array in self))
 
-    def widened(self: Condition[np.ndarray], n_slots: int) -> Condition[np.ndarray]:
+    def widened(self: Condition[np.ndarray], n_slots: int) -> Condition[np.ndarray]:  # type: ignore[misc]
         """The same with more slots, which are padding."""
         more = ((0, 0), (0, n_slots - self.ids.shape[1]))
         return Condition(np.pad(self.ids, more), np.pad(self.values, more), np.pad(self.mask, more), self.given)
@@ -60,7 +60,7 @@ class Conditions(Mapping[str, Condition[Array]]):
     """Conditions of some cells by name; it does not change, its methods return others."""
 
     def __init__(self, by_name: Mapping[str, Condition[Array]], n_cells: int) -> None:
-        self._by_name = dict(by_name)
+        self._by_name: dict[str, Condition[Array]] = dict(by_name)
         self.n_cells = n_cells
 
     def __getitem__(self, name: str) -> Condition[Array]:
@@ -192,6 +192,5 @@ class Conditions(Mapping[str, Condition[Array]]):
     @classmethod
     def from_plain(cls, arrays: Mapping[str, Sequence[np.ndarray]], n_cells: int) -> Conditions[np.ndarray]:
         """Undo :meth:`to_plain`."""
-        return cast(
-            "Conditions[np.ndarray]", cls({name: Condition(*condition) for name, condition in arrays.items()}, n_cells)
-        )
+        by_name: dict[str, Condition[np.ndarray]] = {name: Condition(*arrays[name]) for name in arrays}
+        return Conditions(by_name, n_cells)
