@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 from scdiffgen import metrics
 from scdiffgen.metrics import baselines
 from scdiffgen.metrics._response import fold_change_slope
-from scdiffgen.metrics.baselines import linear_shift, nearest_shift, shift_counts
+from scdiffgen.metrics.baselines import linear_shift, shift_counts
 
 
 def test_linear_baseline_is_its_closed_form(monkeypatch) -> None:
@@ -62,13 +62,6 @@ def test_doses_are_interpolated_on_the_log_scale() -> None:
 def test_impossible_doses_are_named(dose, doses) -> None:
     with pytest.raises(ValueError, match="must not be negative"):
         metrics.baselines.dose_shift(dose, doses, np.zeros((len(doses), 2)))
-
-
-def test_nearest_type_is_the_nearest() -> None:
-    rng = np.random.default_rng(2)
-    controls, shifts = rng.normal(size=(5, 20)), rng.normal(size=(5, 20))
-    control = controls[3] + 0.01 * rng.normal(size=20)
-    np.testing.assert_array_equal(nearest_shift(control, controls, shifts), shifts[3])
 
 
 def test_shifted_counts_keep_library_sizes_and_carry_the_change() -> None:

@@ -22,6 +22,11 @@ from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
 
 ClassifierKind: TypeAlias = Literal["forest", "logistic"]
 Features: TypeAlias = Literal["pcs", "expression"]  # of cells, as classifiers see them
+CLASSIFIERS: dict[str, tuple[ClassifierKind, Features]] = {  # columns of `evaluate`
+    "c2st_auc_forest_pcs": ("forest", "pcs"),
+    "c2st_auc_forest_genes": ("forest", "expression"),
+    "c2st_auc_logistic_genes": ("logistic", "expression"),
+}
 N_FOLDS = 5
 N_TREES = 200
 MIN_LEAF = 5  # cells in a leaf: finds small differences as well as pure leaves do, at less cost
@@ -108,12 +113,10 @@ def label_accuracy(
 
     Parameters
     ----------
-    real, real_labels
-        Held-out real cells, (cells, features), and their labels.
-    generated, generated_labels
-        Generated cells and the labels they were generated for.
-    train, train_labels
-        Real training cells and their labels.
+    real, generated, train
+        Held-out real cells, generated cells, and real training cells, (cells, features) each.
+    real_labels, generated_labels, train_labels
+        Their labels; of generated cells those that they were generated for.
     {draws}
 
     Returns

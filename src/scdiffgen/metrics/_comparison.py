@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 from scdiffgen._names import as_names
 from scdiffgen.metrics import _distances as points
 from scdiffgen.metrics import _genes as genes
-from scdiffgen.metrics._classifiers import (
-    N_FOLDS,
-    ClassifierKind,
-    Features,
-    FoldScores,
-    auc_resampled,
-    cross_validated_scores,
-)
+from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
 from scdiffgen.metrics._input import CountsLike, FewCellsWarning, Matrix
 from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
 from scdiffgen.metrics._space import ExpressionSpace
@@ -33,11 +26,6 @@ TRANSPORT = "wasserstein"  # the metric that needs POT
 BALLS = points.N_NEIGHBOURS + 1  # cells that nearest-neighbour balls need
 OF_TRAIN = {"novelty", "too_close"}  # metrics that need training cells
 OF_LABELS = {"label_accuracy"}  # and groups
-CLASSIFIERS: dict[str, tuple[ClassifierKind, Features]] = {
-    "c2st_auc_forest_pcs": ("forest", "pcs"),
-    "c2st_auc_forest_genes": ("forest", "expression"),
-    "c2st_auc_logistic_genes": ("logistic", "expression"),
-}
 EMPTY = np.empty(0)
 
 Rows: TypeAlias = NDArray[np.float64]  # the estimate, then its resamples
@@ -141,9 +129,8 @@ class Metric(NamedTuple):
 
 
 def _one_nn(pair: Pair) -> Rows:
-    return weighted_mean(
-        points.one_nn_hits(pair.real.pcs, pair.generated.pcs), np.hstack([pair.real_weights, pair.generated_weights])
-    )
+    weights = np.hstack([pair.real_weights, pair.generated_weights])
+    return weighted_mean(points.one_nn_hits(pair.real.pcs, pair.generated.pcs), weights)
 
 
 def _library_size_ks(pair: Pair) -> Rows:
@@ -207,7 +194,7 @@ METRICS: dict[str, Metric] = {
 EVALUATION_METRICS = tuple(METRICS)
 
 
-def choose_metrics(
+def choose(
     asked: Sequence[str] | None, metrics: Mapping[str, Metric], others: Sequence[str], known: Sequence[str], kind: str
 ) -> dict[str, Metric]:
     """Metrics asked for; ``None`` is all, but transport where POT is not installed. ``others`` are sources, or so."""

@@ -102,8 +102,7 @@ def energy_distance(real: Points, generated: Points) -> float:
 def wasserstein(real: Points, generated: Points, *, max_cells: int = 2000, seed: int = 0) -> float:
     """2-Wasserstein distance: the square root of the exact optimal transport cost under squared Euclidean distance.
 
-    Positive even for two samples of one population, more so the fewer cells and the more dimensions: compare with the
-    distance of other real cells at the same number of cells.
+    Positive even for one population, more so the fewer the cells: compare with that of as many other real cells.
 
     Parameters
     ----------
@@ -152,8 +151,7 @@ def novelty(real: Points, generated: Points, train: Points) -> Novelty:
     Warns
     -----
     CopyWarning
-        If more than 5 % of the generated cells are too close, by at least 100 held-out cells, or copies are more
-        frequent than among held-out cells.
+        If more than 5 % of the cells are too close, by at least 100 held-out cells, or more are copies than of these.
 
     Examples
     --------

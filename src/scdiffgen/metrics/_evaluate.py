@@ -13,17 +13,7 @@ from numpy.typing import NDArray
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._classifiers import fit_labels, label_hits
-from scdiffgen.metrics._comparison import (
-    METRICS,
-    OF_LABELS,
-    OF_TRAIN,
-    Cells,
-    Key,
-    Pair,
-    Settings,
-    choose_metrics,
-    compare,
-)
+from scdiffgen.metrics._comparison import METRICS, OF_LABELS, OF_TRAIN, Cells, Key, Pair, Settings, choose, compare
 from scdiffgen.metrics._distances import compare_novelty, nearest_distances
 from scdiffgen.metrics._input import CountsLike, labels_of
 from scdiffgen.metrics._resampling import split_halves
@@ -116,7 +106,7 @@ def evaluate(
     np.True_
     """
     sources = as_names(sources)
-    chosen = choose_metrics(metrics, METRICS, sources, SOURCES, "sources")
+    chosen = choose(metrics, METRICS, sources, SOURCES, "sources")
     absent = (set() if train is not None else OF_TRAIN) | (set() if groupby is not None else OF_LABELS)
     chosen = {name: metric for name, metric in chosen.items() if name not in absent}
     settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_bootstrap, n_trees, n_jobs, seed)
@@ -197,17 +187,15 @@ def pairs(cells: Mapping[str, Cells], asked: Sequence[str], settings: Settings) 
     """Pair the reference cells of each group with equally many of each source, or with none where there are none."""
     known = np.unique(np.concatenate([side.labels for side in cells.values()]).astype(str))
     for g, group in enumerate([OVERALL, *(label for label in known if label != OVERALL)]):
-        members = {source: _members(side.labels, group) for source, side in cells.items()}
+        members = {
+            source: np.flatnonzero((group == OVERALL) | (side.labels == group)) for source, side in cells.items()
+        }
         reference = cells["reference"].take(members.pop("reference"))
         n = min([len(reference.pcs), *(len(rows) for rows in members.values() if len(rows))])
         for source in asked:
             rows, seeds = members[source], ([settings.seed, g], [settings.seed, g, SOURCES.index(source)])
             pair = settings.pair(reference, cells[source].take(rows), min(n, len(rows)), seeds)
             yield {"group": group, "source": source, "n": len(pair.real.pcs)}, pair
-
-
-def _members(labels: NDArray, group: str) -> NDArray[np.intp]:
-    return np.arange(len(labels)) if group == OVERALL else np.flatnonzero(labels == group)
 
 
 def _groups_in_words(keys: list[Key], n_sources: int) -> str:

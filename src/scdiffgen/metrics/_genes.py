@@ -165,7 +165,7 @@ def statistics_resampled(real: GeneMoments, generated: GeneMoments) -> dict[str,
 
 def correlation_error_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """`gene_correlation_error` under each row of weights, (rows,)."""
-    first, second = (m.toarray() if sparse.issparse(m) else m for m in (x, y))
+    first, second = (sparse.csr_matrix(m).toarray() for m in (x, y))
     upper = np.triu_indices(first.shape[1], k=1)
     pairs = [correlation(first, a)[upper] - correlation(second, b)[upper] for a, b in zip(wx, wy, strict=True)]
     return np.abs(pairs).mean(axis=1)

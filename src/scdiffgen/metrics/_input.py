@@ -34,8 +34,7 @@ def enough_cells(metric: str, needed: int, *, stacklevel: int = 3, **n_cells: in
     """Whether every side has at least ``needed`` cells; warns and returns False otherwise."""
     for side, n in n_cells.items():
         if n < needed:
-            message = f"{metric} needs {needed} cells, `{side}` has {n}: NaN."
-            warnings.warn(message, FewCellsWarning, stacklevel=stacklevel)
+            warnings.warn(f"{metric} needs {needed} cells, `{side}` has {n}: NaN.", FewCellsWarning, stacklevel)
             return False
     return True
 

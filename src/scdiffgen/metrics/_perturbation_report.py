@@ -13,17 +13,7 @@ from numpy.typing import NDArray
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics import _response as scores
-from scdiffgen.metrics._comparison import (
-    METRICS,
-    Cells,
-    Direction,
-    Key,
-    Metric,
-    Pair,
-    Settings,
-    choose_metrics,
-    compare,
-)
+from scdiffgen.metrics._comparison import METRICS, Cells, Direction, Key, Metric, Pair, Settings, choose, compare
 from scdiffgen.metrics._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
 from scdiffgen.metrics._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
 from scdiffgen.metrics._space import ExpressionSpace
@@ -184,7 +174,7 @@ def perturbation_report(
     ['perfect', 'no_change', 'train_mean', 'additive', 'latent_pca', 'real_half']
     """
     baselines = as_names(baselines)
-    chosen = choose_metrics(metrics, RESPONSE_METRICS, baselines, BASELINES, "baselines")
+    chosen = choose(metrics, RESPONSE_METRICS, baselines, BASELINES, "baselines")
     taken = sorted(set(predictions) & set(BASELINES))
     if taken:
         raise ValueError(f"`predictions` has the names of baselines: {taken}. Call them otherwise.")
@@ -204,23 +194,18 @@ def perturbation_report(
                 name: _predicted(cells.take(conditions.get(condition, np.arange(0))))
                 for name, (conditions, cells) in answers.items()
             }
-            predicted |= _baselines(shifts, controls, space, baselines, as_counts=baselines_as_counts, seed=seed)
+            predicted |= _baselines(shifts, controls, space, baselines, baselines_as_counts, seed)
             if "real_half" in baselines:
                 predicted["real_half"] = _predicted(held_out.others[condition])
             tests = scores.rank_genes(reference.expression, controls.cells.expression)
             perturbed = controls.mean + shifts.get("train_mean", np.nan)
             real_mean, siblings = held_out.means[condition], held_out.responses(condition)
             for name, (mean, pcs) in predicted.items():
-                n_cells = {"n_real": len(reference.pcs), "n_predicted": len(pcs)}
-                key = {
-                    **condition._asdict(),
-                    "prediction": name,
-                    **n_cells,
-                    "n_significant": int(tests.significant.sum()),
-                }
+                n_cells = len(reference.pcs), len(pcs)
+                key = dict(zip(COLUMNS, (*condition, name, *n_cells, int(tests.significant.sum())), strict=True))
                 changes = real_mean - controls.mean, mean - controls.mean
                 response = Response(*changes, (real_mean - perturbed, mean - perturbed), tests, *siblings)
-                yield key, settings.pair(reference, Cells(pcs), min(n_cells.values()), (seed, seed), response)
+                yield key, settings.pair(reference, Cells(pcs), min(n_cells), (seed, seed), response)
 
     report = compare(pairs(), chosen, COLUMNS, space, settings, _in_words)
     report.attrs["settings"] |= {"baselines_as_counts": baselines_as_counts}
@@ -232,13 +217,7 @@ def _predicted(cells: Cells) -> Predicted:
 
 
 def _baselines(
-    shifts: Mapping[str, Vector],
-    controls: Controls,
-    space: ExpressionSpace,
-    wanted: Sequence[str],
-    *,
-    as_counts: bool,
-    seed: int,
+    shifts: dict[str, Vector], controls: Controls, space: ExpressionSpace, wanted: list[str], as_counts: bool, seed: int
 ) -> dict[str, Predicted]:
     """Turn changes into cells, and add latent arithmetic with the change in other contexts, or else of the parts."""
     predicted = {}

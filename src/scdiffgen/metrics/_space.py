@@ -1,7 +1,4 @@
-"""One space for everything: expression is log(1 + counts per 10,000), components come from training cells.
-
-Everything compared is mapped by the same frozen `ExpressionSpace`, fitted without the held-out cells.
-"""
+"""One space for everything that is compared: log(1 + counts per 10,000), and components fitted on training cells."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from scipy import sparse
 from sklearn.metrics import auc, roc_curve
 
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.metrics._classifiers import N_FOLDS, FoldScores
-from scdiffgen.metrics._comparison import CLASSIFIERS, CONFIDENCE, OF_TRAIN, Settings
+from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
+from scdiffgen.metrics._comparison import CONFIDENCE, OF_TRAIN, Settings
 from scdiffgen.metrics._evaluate import CONTROLS, pairs, prepare
 from scdiffgen.metrics._genes import correlation, gene_moments, library_sizes
 from scdiffgen.metrics._input import CountsLike, as_count_pair, gene_names, labels_of
@@ -37,7 +37,7 @@ class ClassifierRoc(NamedTuple):
 
 def gene_summary(real: CountsLike, generated: CountsLike, *, layer: str | None = None) -> pd.DataFrame:
     """Moments of the counts of every gene (rows) by ``(source, statistic)``; a Poisson of mean m has exp(-m) zeros."""
-    columns = {}
+    columns: dict[tuple[str, str], NDArray[np.float64]] = {}
     for name, counts in _sides(real, generated, layer, 1).items():
         moments = gene_moments(counts, unit_weights(counts.shape[0]))
         columns |= {(name, statistic): values[0] for statistic, values in moments.items()}
@@ -55,15 +55,9 @@ def library_size_quantiles(real: CountsLike, generated: CountsLike, *, layer: st
     x, y = (library_sizes(counts) for counts in _sides(real, generated, layer, 1).values())
     share = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
     margin = CONFIDENCE * np.sqrt(share * (1 - share) * (1 / len(x) + 1 / len(y)))
-    return pd.DataFrame(
-        {
-            "share": share,
-            "real": np.quantile(x, share),
-            "generated": np.quantile(y, share),
-            "low": np.quantile(x, np.clip(share - margin, 0, 1)),
-            "high": np.quantile(x, np.clip(share + margin, 0, 1)),
-        }
-    )
+    low, high = (np.quantile(x, np.clip(at, 0, 1)) for at in (share - margin, share + margin))
+    quantiles = {"real": np.quantile(x, share), "generated": np.quantile(y, share), "low": low, "high": high}
+    return pd.DataFrame({"share": share, **quantiles})
 
 
 def gene_correlations(

@@ -1,8 +1,7 @@
 """What a model has to beat: simple predictions of a response, and negative controls of generated cells.
 
 None looks at the target cells, nor at their library sizes. The simplest predictions need no function: a mean over
-known changes of mean log expression is ``np.mean(changes, axis=0)``, and that of a combination is the sum over its
-parts. `perturbation_report` makes and scores all that apply.
+known changes of mean log expression, and that of a combination the sum over its parts.
 """
 
 from __future__ import annotations
@@ -25,12 +24,6 @@ __all__ = ["dose_shift", "null_poisson", "null_shuffled"]
 LINEAR_PCS = 10
 LINEAR_RIDGE = 0.1
 CHUNK = 1000  # cells, or genes, that are dense at a time
-
-
-def nearest_shift(control: ArrayLike, controls: ArrayLike, shifts: ArrayLike) -> NDArray[np.float64]:
-    """Change (genes,) where the mean ``controls`` ``(types, genes)`` are nearest to ``control``, of ``shifts``."""
-    distances = np.linalg.norm(np.asarray(controls, dtype=np.float64) - np.asarray(control), axis=1)
-    return np.asarray(shifts, dtype=np.float64)[int(np.argmin(distances))]
 
 
 def linear_shift(
@@ -67,10 +60,8 @@ def dose_shift(dose: float, doses: ArrayLike, shifts: ArrayLike) -> NDArray[np.f
 
     Parameters
     ----------
-    dose
-        The dose wanted.
-    doses, shifts
-        Known doses, (doses,), and the change at each, (doses, genes).
+    dose, doses, shifts
+        The dose wanted, known doses, (doses,), and the change at each, (doses, genes).
 
     Returns
     -------
