@@ -3,5 +3,3 @@
 from ._empirical import LibrarySizeModel
 from ._from_tokens import LibraryFromTokens, library_from_tokens
 from ._joint_sizes import JointLibrarySizes
-
-__all__ = ["JointLibrarySizes", "LibraryFromTokens", "LibrarySizeModel", "library_from_tokens"]
