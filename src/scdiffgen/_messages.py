@@ -1,50 +1,30 @@
-"""Words that error messages of the data layer share: lists of values, and what the user may have meant."""
+"""Words that error messages share: lists of values, numbers of things, and what the user may have meant."""
 
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 LONGEST_LIST = 10
 
 
 def plain(value: Any) -> Any:
-    """A NumPy scalar as the Python value it stands for, so that it prints as the user wrote it.
-
-    Examples
-    --------
-    >>> plain(np.int64(3))
-    3
-    """
+    """A NumPy scalar as the Python value it stands for, so that it prints as the user wrote it."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def listed(values: Iterable[Any]) -> str:
-    """At most ten values, and how many there are if that is more.
-
-    Examples
-    --------
-    >>> listed(["B cells", "T cells"])
-    "'B cells', 'T cells'"
-    """
+    """At most ten values, and how many there are if that is more."""
     everything = [repr(plain(value)) for value in values]
     shown = ", ".join(everything[:LONGEST_LIST])
     return shown if len(everything) <= LONGEST_LIST else f"{shown}, ... ({len(everything)} in all)"
 
 
 def did_you_mean(value: Any, known: Iterable[Any]) -> str:
-    """A sentence that offers the known names closest to what was written; empty if none is close.
-
-    Examples
-    --------
-    >>> did_you_mean("cell_typ", ["cell_type", "batch"])
-    " Did you mean 'cell_type'?"
-    """
+    """A sentence that offers the known names closest to what was written; empty if none is close."""
     by_lower_case: dict[str, Any] = {}
     for name in known:
         by_lower_case.setdefault(str(name).lower(), name)
@@ -53,34 +33,16 @@ def did_you_mean(value: Any, known: Iterable[Any]) -> str:
 
 
 def and_others(n_others: int, noun: str) -> str:
-    """``" and 3 other cells"``; empty for none.
-
-    Examples
-    --------
-    >>> and_others(1, "cell")
-    ' and 1 other cell'
-    """
+    """``" and 3 other cells"``; empty for none."""
     return f" and {n_others} other {noun}{'s' if n_others > 1 else ''}" if n_others else ""
 
 
 def counted(n: int, noun: str, plural: str | None = None) -> str:
-    """``"1 cell"`` or ``"3 cells"``.
-
-    Examples
-    --------
-    >>> counted(3, "cell"), counted(2, "category", "categories")
-    ('3 cells', '2 categories')
-    """
+    """``"1 cell"`` or ``"3 cells"``."""
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def unknown_name(what: str, name: Any, known: Sequence[Any]) -> str:
-    """The opening of every "no such name" message.
-
-    Examples
-    --------
-    >>> unknown_name("column of `adata.obs`", "dose", [])
-    "'dose' is not a column of `adata.obs` (there is none)."
-    """
+    """The opening of every "no such name" message."""
     choices = f"they are {listed(known)}" if len(known) else "there is none"
     return f"{plain(name)!r} is not a {what} ({choices}).{did_you_mean(name, known)}"

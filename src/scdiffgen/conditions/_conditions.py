@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -46,11 +46,11 @@ class Condition(NamedTuple, Generic[Array]):
     mask: Array  # (cells, slots) bool; False is padding
     given: Array  # (cells,) bool; False is missing: whatever ids, values and mask hold is not looked at
 
-    def take(self, rows: Array) -> Condition[Array]:
+    def take(self, rows: Array) -> Condition[Array]:  # type: ignore[misc]  # mypy: named tuples of constrained types
         """Some rows, in any order, also several times."""
         return Condition(*(array[rows] for array in self))
 
-    def widened(self: Condition[np.ndarray], n_slots: int) -> Condition[np.ndarray]:
+    def widened(self: Condition[np.ndarray], n_slots: int) -> Condition[np.ndarray]:  # type: ignore[misc]
         """The same with more slots, which are padding."""
         more = ((0, 0), (0, n_slots - self.ids.shape[1]))
         return Condition(np.pad(self.ids, more), np.pad(self.values, more), np.pad(self.mask, more), self.given)
@@ -60,7 +60,7 @@ class Conditions(Mapping[str, Condition[Array]]):
     """Conditions of some cells by name; it does not change, its methods return others."""
 
     def __init__(self, by_name: Mapping[str, Condition[Array]], n_cells: int) -> None:
-        self._by_name = dict(by_name)
+        self._by_name: dict[str, Condition[Array]] = dict(by_name)
         self.n_cells = n_cells
 
     def __getitem__(self, name: str) -> Condition[Array]:
@@ -79,12 +79,10 @@ class Conditions(Mapping[str, Condition[Array]]):
     @classmethod
     def concatenate(cls, batches: Sequence[Conditions[np.ndarray]]) -> Conditions[np.ndarray]:
         """Conditions of several sets of cells, one below the other; all have the same names."""
-        by_name = {
-            name: Condition(
-                *(np.concatenate(arrays) for arrays in zip(*(batch[name] for batch in batches), strict=True))
-            )
-            for name in batches[0]
-        }
+        by_name: dict[str, Condition[np.ndarray]] = {}
+        for name in batches[0]:
+            arrays = zip(*(batch[name] for batch in batches), strict=True)
+            by_name[name] = Condition(*map(np.concatenate, arrays))
         return Conditions(by_name, sum(batch.n_cells for batch in batches))
 
     def take(self, rows: Array) -> Conditions[Array]:
@@ -144,14 +142,10 @@ class Conditions(Mapping[str, Condition[Array]]):
         for name, chosen in which.items():
             here, there = self[name], others[name].take(rows)
             n_slots = max(here.ids.shape[1], there.ids.shape[1])
-            own, taken = here.widened(n_slots), there.widened(n_slots)
+            parts = zip(here.widened(n_slots)[:3], there.widened(n_slots)[:3], strict=True)
             stays = (here.given | ~chosen)[:, None]
-            completed[name] = Condition(
-                np.where(stays, own.ids, taken.ids),
-                np.where(stays, own.values, taken.values),
-                np.where(stays, own.mask, taken.mask),
-                here.given | (chosen & taken.given),
-            )
+            ids, values, mask = (np.where(stays, own, taken) for own, taken in parts)
+            completed[name] = Condition(ids, values, mask, here.given | (chosen & there.given))
         return self.replace(completed)
 
     def drop(
@@ -176,13 +170,11 @@ class Conditions(Mapping[str, Condition[Array]]):
             device = given.device if generator is None else generator.device
             return (torch.rand(given.shape, generator=generator, device=device) >= rate).to(given.device)
 
-        joint_kept = kept(self[joint[0]].given, joint_rate) if joint_rate else None
+        joint_kept = kept(self[joint[0]].given, joint_rate) if joint_rate else True
         remaining = {}
         for name, condition in self.items():
             given = condition.given & kept(condition.given, single_rate if name in joint else rate)
-            if joint_kept is not None and name in joint:
-                given = given & joint_kept
-            remaining[name] = condition._replace(given=given)
+            remaining[name] = condition._replace(given=given & joint_kept if name in joint else given)
         return Conditions(remaining, self.n_cells)
 
     def to_plain(self: Conditions[np.ndarray]) -> dict[str, tuple[np.ndarray, ...]]:
@@ -192,6 +184,5 @@ class Conditions(Mapping[str, Condition[Array]]):
     @classmethod
     def from_plain(cls, arrays: Mapping[str, Sequence[np.ndarray]], n_cells: int) -> Conditions[np.ndarray]:
         """Undo :meth:`to_plain`."""
-        return cast(
-            "Conditions[np.ndarray]", cls({name: Condition(*condition) for name, condition in arrays.items()}, n_cells)
-        )
+        by_name: dict[str, Condition[np.ndarray]] = {name: Condition(*arrays[name]) for name in arrays}
+        return Conditions(by_name, n_cells)
