@@ -157,8 +157,9 @@ def token_embedding(
     name = key.removeprefix("X_").upper() if key in ("X_umap", "X_pca", "X_tsne") else key.removeprefix("X_")
     for axis, values, limit, label in zip(axes, activation.T, limits, labels, strict=True):
         order = np.argsort(np.abs(values))
-        look = {"cmap": DIVERGING, "norm": Normalize(-limit, limit), "linewidths": 0, "rasterized": True}
-        drawn = axis.scatter(*points[order].T, s=size, c=values[order], **look)
+        x, y = points[order].T
+        colours, norm = values[order], Normalize(-limit, limit)
+        drawn = axis.scatter(x, y, s=size, c=colours, norm=norm, cmap=DIVERGING, linewidths=0, rasterized=True)
         axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
         unticked(axis, f"{name}1", f"{name}2")
         colour_bar(drawn, axis, shrink=0.7, aspect=12)
@@ -206,8 +207,8 @@ def generation_path(
     _draw_cells(axis, places.cells, of_cells, colours)
     for states in path.obs.groupby("cell", observed=True, sort=False).indices.values():
         axis.plot(*places.path[states].T, color="black", linewidth=0.8, zorder=2)
-    shares = 100 * path.obs["level"].to_numpy()
-    drawn = axis.scatter(*places.path.T, c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
+    (x, y), shares = places.path.T, 100 * path.obs["level"].to_numpy()
+    drawn = axis.scatter(x, y, c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
     colour_bar(drawn, axis, "molecules present (%)", location="bottom", shrink=0.6, aspect=25, labelsize=8)
     unticked(axis, *(f"PC{i + 1} ({places.explained[i]:.0%} of variance)" for i in range(2)))
     return finish(axis, "generation_path", show, save)
