@@ -67,5 +67,5 @@ def _example_names(request: pytest.FixtureRequest, doctest_namespace: dict[str, 
             adata = adata.copy()
             model.write_back(adata, keys=["token_loadings", "X_token_activation"])
         doctest_namespace["adata"], doctest_namespace["model"] = adata, model
-        if "_modalities" in request.node.name or "_mudata" in request.node.name:
+        if "generate_modality" in request.node.name or "_mudata" in request.node.name:
             doctest_namespace["mdata"], doctest_namespace["joint_model"] = request.getfixturevalue("joint_example")

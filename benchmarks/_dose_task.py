@@ -19,7 +19,7 @@ from benchmarks._perturbation_settings import Settings
 from scdiffgen.datasets import simulate, true_expression
 from scdiffgen.metrics import pearson_delta
 from scdiffgen.metrics.baselines import dose_shift
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 NUMBER_KINDS = ("sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet")
 TRAINED = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -41,7 +41,7 @@ def dose_model(adata: AnnData, kind: str, settings: Settings, seed: int) -> Toke
     TokenDiffusion.setup_anndata(
         adata, layer="counts", labels_key="cell_type", perturbation_key="perturbation", dose_key="dose"
     )
-    model = TokenDiffusion(adata, number_embedding=kind, **settings.size)
+    model = TokenDiffusion(adata, network=NetworkOptions(number_embedding=kind), **settings.size)
     model.train(max_epochs=settings.max_epochs, enable_progress_bar=False, enable_model_summary=False)
     return model
 

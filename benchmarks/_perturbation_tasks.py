@@ -31,10 +31,10 @@ from benchmarks._perturbation_scvi import scvi_prediction
 from benchmarks._perturbation_settings import Settings
 from benchmarks._perturbation_time import PACKER, packer, time_predictions
 from scdiffgen.metrics import perturbation_report
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 AS_COUNTS = ("other_contexts", "nearest_context", "additive")
-INTERVENTIONS = {"effect": {}, "embedding": {"intervention": "embedding"}}
+INTERVENTIONS = {"effect": {}, "embedding": {"network": NetworkOptions(intervention="embedding")}}
 FEWER_KEEP = {"embedding": (0.0,)}  # shares that control cells keep, for variants of which not all are of interest
 
 
@@ -66,7 +66,12 @@ TASKS = {
     "papalexi": Task(PAPALEXI, papalexi, INTERVENTIONS),
     "papalexi-random": Task(PAPALEXI, partial(papalexi, random_features=True), {"effect": {}}),
     "papalexi-guides": Task(PAPALEXI, papalexi_guides, INTERVENTIONS),
-    "packer": Task(PACKER, packer, {kind: {"number_embedding": kind} for kind in NUMBER_KINDS}, of_time=True),
+    "packer": Task(
+        PACKER,
+        packer,
+        {kind: {"network": NetworkOptions(number_embedding=kind)} for kind in NUMBER_KINDS},
+        of_time=True,
+    ),
 }
 
 

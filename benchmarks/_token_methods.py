@@ -13,16 +13,22 @@ from anndata import AnnData
 from sklearn.decomposition import NMF, PCA
 
 from benchmarks._data import LABEL, Split
-from scdiffgen.model import ReadoutOptions, TokenDiffusion
+from scdiffgen.model import NetworkOptions, ReadoutOptions, TokenDiffusion
+
+
+def read_out(**options: Any) -> dict[str, Any]:
+    """Arguments of a model with another read-out."""
+    return {"network": NetworkOptions(readout=ReadoutOptions(**options))}
+
 
 VARIANTS: Mapping[str, dict[str, Any]] = {
     "default": {},  # 8 tokens, read-out width 8
-    **{f"read-out width {width}": {"readout_dim": width} for width in (1, 4, 16, 32)},
+    **{f"read-out width {width}": {"network": NetworkOptions(readout_dim=width)} for width in (1, 4, 16, 32)},
     **{f"{n_tokens} tokens": {"n_tokens": n_tokens} for n_tokens in (16, 32, 64)},
-    **{f"sparsity {weight:g}": {"readout": ReadoutOptions(sparsity=weight)} for weight in (0.03, 0.3)},
-    **{f"orthogonality {weight:g}": {"readout": ReadoutOptions(orthogonality=weight)} for weight in (0.3, 3)},
-    "non-negative": {"readout": ReadoutOptions(nonnegative=True)},
-    "log-sum-exp": {"readout": ReadoutOptions(pooling="logsumexp")},
+    **{f"sparsity {weight:g}": read_out(sparsity=weight) for weight in (0.03, 0.3)},
+    **{f"orthogonality {weight:g}": read_out(orthogonality=weight) for weight in (0.3, 3)},
+    "non-negative": read_out(nonnegative=True),
+    "log-sum-exp": read_out(pooling="logsumexp"),
     "nested": {"nested_tokens": True},
 }
 

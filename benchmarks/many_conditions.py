@@ -30,12 +30,12 @@ from sklearn.linear_model import RidgeCV
 from benchmarks._many_conditions_cells import CONTROL, FEATURES, PERTURBATION, Screen, simulate_screen
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
 from benchmarks._tables import many_conditions_table
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 EMBEDDINGS: Mapping[str, Mapping[str, Any]] = {
     "table": {},
-    "hashed": {"category_embedding": "hashed"},
-    "code": {"category_embedding": "code"},
+    "hashed": {"network": NetworkOptions(category_embedding="hashed")},
+    "code": {"network": NetworkOptions(category_embedding="code")},
     "features": {},
 }
 NETWORK = {"n_tokens": 4, "token_dim": 32, "n_layers": 1, "preset": "small"}

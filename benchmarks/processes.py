@@ -30,7 +30,7 @@ from benchmarks._process_parts import Budget, ProcessPart, read_process_parts, w
 from benchmarks._process_result import gather
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
 from benchmarks._scores import Scorer, likelihoods
-from scdiffgen.model import GaussianOptions, ReadoutOptions, TokenDiffusion
+from scdiffgen.model import GaussianOptions, NetworkOptions, ReadoutOptions, TokenDiffusion
 
 Contenders = Mapping[str, Mapping[str, Any]]
 
@@ -38,33 +38,28 @@ DDPM = "gaussian, DDPM"
 PROCESSES: Contenders = {
     "thinning": {},
     **{
-        f"gaussian, {prediction}": {
-            "process": "gaussian",
-            "process_options": GaussianOptions(prediction=prediction, loss_space=prediction),
-        }
+        f"gaussian, {prediction}": {"process": GaussianOptions(prediction=prediction, loss_space=prediction)}
         for prediction in ("x0", "v", "eps")
     },
     "gaussian, flow matching": {
-        "process": "gaussian",
-        "process_options": GaussianOptions("v", "v", schedule="rectified", sampler="heun"),
+        "process": GaussianOptions("v", "v", schedule="rectified", sampler="heun"),
     },
     DDPM: {
-        "process": "gaussian",
-        "process_options": GaussianOptions("eps", "eps", schedule="linear", sampler="ancestral"),
+        "process": GaussianOptions("eps", "eps", schedule="linear", sampler="ancestral"),
     },
     "latent": {"process": "latent"},
 }
 NETWORKS: Contenders = {
     "default": {},
-    "encoder linear": {"encoder": "linear"},
-    "encoder cross_attention": {"encoder": "cross_attention"},
-    "read-out mlp": {"readout": ReadoutOptions(kind="mlp")},
-    "read-out cross_attention": {"readout": ReadoutOptions(kind="cross_attention")},
-    "positions sinusoidal": {"positions": "sinusoidal"},
-    "positions none": {"positions": "none"},
-    "attention across": {"attention": "across"},
-    "conditioning cross_attention": {"conditioning": "cross_attention"},
-    "conditioning concat": {"conditioning": "concat"},
+    "encoder linear": {"network": NetworkOptions(encoder="linear")},
+    "encoder cross_attention": {"network": NetworkOptions(encoder="cross_attention")},
+    "read-out mlp": {"network": NetworkOptions(readout=ReadoutOptions(kind="mlp"))},
+    "read-out cross_attention": {"network": NetworkOptions(readout=ReadoutOptions(kind="cross_attention"))},
+    "positions sinusoidal": {"network": NetworkOptions(positions="sinusoidal")},
+    "positions none": {"network": NetworkOptions(positions="none")},
+    "attention across": {"network": NetworkOptions(attention="across")},
+    "conditioning cross_attention": {"network": NetworkOptions(conditioning="cross_attention")},
+    "conditioning concat": {"network": NetworkOptions(conditioning="concat")},
     **{
         f"{n} tokens of {dim}": {"n_tokens": n, "token_dim": dim}
         for n, dim in ((16, 32), (64, 64), (128, 32), (16, 256))
@@ -226,7 +221,7 @@ class Contest:
                 epochs = max(round(epochs * allowed["seconds"] / taken["seconds"]), 2)
         model, training = self.fit(contenders[name], epochs)
         nll = None
-        if model.module.process == "thinning":
+        if model.module.process_name == "thinning":
             nll = likelihoods(model, self.split, seed=seed)["scdiffgen"]
         return ProcessPart(name, budget, seed, *rest, training, nll, self.rows(name, model))
 

@@ -36,8 +36,10 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
     def timed(contest, options, max_epochs):
         model, training = fit(contest, {**options, **SMALL}, max_epochs)
-        trained.append((model.module.process, model.trainer.max_epochs))
-        return model, training | {"seconds": {"thinning": 4.0, "gaussian": 2.0, "latent": 1.0}[model.module.process]}
+        trained.append((model.module.process_name, model.trainer.max_epochs))
+        return model, training | {
+            "seconds": {"thinning": 4.0, "gaussian": 2.0, "latent": 1.0}[model.module.process_name]
+        }
 
     monkeypatch.setattr(processes.Contest, "fit", timed)
     monkeypatch.setattr(processes, "load_split", lambda name, seed: split(cells(), name, seed))

@@ -24,12 +24,12 @@ def test_none_tells_nothing() -> None:
 
 
 def test_a_table_keeps_its_rows_and_is_not_changed() -> None:
-    asked = pd.DataFrame({"cell_type": ["B", "T", "B"]}, index=["x", "y", "z"])
-    before = asked.copy()
-    assert request_table(asked, n_cells=np.int64(4))["n_cells"].tolist() == [4, 4, 4]
-    assert request_table(asked)["n_cells"].tolist() == [1, 1, 1]
-    assert request_table(asked).index.tolist() == [0, 1, 2]
-    pd.testing.assert_frame_equal(asked, before)
+    requested = pd.DataFrame({"cell_type": ["B", "T", "B"]}, index=["x", "y", "z"])
+    before = requested.copy()
+    assert request_table(requested, n_cells=np.int64(4))["n_cells"].tolist() == [4, 4, 4]
+    assert request_table(requested)["n_cells"].tolist() == [1, 1, 1]
+    assert request_table(requested).index.tolist() == [0, 1, 2]
+    pd.testing.assert_frame_equal(requested, before)
 
 
 def test_numbers_of_cells_in_the_table() -> None:

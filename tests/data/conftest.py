@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import sentence_encoder
 
-from scdiffgen.data import Manager, fields_for
+from scdiffgen.data import Manager, SetupArguments
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def register() -> Callable[..., Manager]:
         adata: ad.AnnData, source: Manager | None = None, extend: bool = False, **arguments: Any
     ) -> Manager:
         manager = Manager(
-            fields=fields_for(**arguments),
+            fields=SetupArguments(**arguments).fields(),
             setup_method_args={"model_name": "M", "setup_method_name": "setup_anndata", "setup_args": arguments},
         )
         if source is None:

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scdiffgen.data import CategoricalCovariatesField, Manager, StrictCategoricalObsField, condition_specs
+from scdiffgen.data import Manager, condition_specs
+from scdiffgen.data._category_fields import CategoricalCovariatesField, StrictCategoricalObsField
 
 
 def with_column(values: Any) -> ad.AnnData:

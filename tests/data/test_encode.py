@@ -16,12 +16,12 @@ from scvi.dataloaders import AnnDataLoader
 from scdiffgen.conditions import Condition, conditions_from_batch, request_table
 from scdiffgen.data import (
     Manager,
-    condition_columns,
     condition_specs,
     encode_conditions,
     registered_conditions,
     write_conditions,
 )
+from scdiffgen.data._registered import condition_columns
 
 EVERYTHING: dict[str, Any] = {
     "labels_key": "cell_type",
@@ -43,24 +43,24 @@ def manager(cells: ad.AnnData, register: Callable[..., Manager]) -> Manager:
 
 
 def seen_by_a_network(parts: Condition) -> list[tuple[Any, ...]]:
-    """What is told of each cell, without what must not be looked at."""
+    """What is given of each cell, without what must not be looked at."""
     return [
-        tuple((int(i), np.float32(v)) for i, v, m in zip(ids, values, mask, strict=True) if m) if told else ()
-        for ids, values, mask, told in zip(*(np.asarray(each) for each in parts), strict=True)
+        tuple((int(i), np.float32(v)) for i, v, m in zip(ids, values, mask, strict=True) if m) if given else ()
+        for ids, values, mask, given in zip(*(np.asarray(each) for each in parts), strict=True)
     ]
 
 
 def test_a_table_of_the_registered_cells_gives_their_codes(cells: ad.AnnData, manager: Manager) -> None:
     columns = ["cell_type", "donor", "guide", "dose", "tissue", "state", "sex", "stage", "hours", "age.years", "note"]
-    asked = encode_conditions(pickle.loads(pickle.dumps(manager.registry)), cells.obs[columns])
+    requested = encode_conditions(pickle.loads(pickle.dumps(manager.registry)), cells.obs[columns])
     (batch,) = AnnDataLoader(manager, batch_size=64, shuffle=False)
     specs = condition_specs(manager)
     trained = conditions_from_batch(batch, specs)
     registered = registered_conditions(manager)
-    assert asked.keys() == trained.keys() == {spec.name for spec in specs}
+    assert requested.keys() == trained.keys() == {spec.name for spec in specs}
     for spec in specs:
-        assert seen_by_a_network(asked[spec.name]) == seen_by_a_network(trained[spec.name])
-        np.testing.assert_array_equal(asked[spec.name].given, trained[spec.name].given.numpy())
+        assert seen_by_a_network(requested[spec.name]) == seen_by_a_network(trained[spec.name])
+        np.testing.assert_array_equal(requested[spec.name].given, trained[spec.name].given.numpy())
         assert seen_by_a_network(registered[spec.name]) == seen_by_a_network(trained[spec.name])
 
 
@@ -81,7 +81,7 @@ def test_types_shapes_and_padding(cells: ad.AnnData, manager: Manager) -> None:
         assert ((tensors.ids >= 0) & (tensors.ids < max(1, spec.n_categories))).all()
 
 
-def test_what_is_missing_is_not_told_and_a_control_is_told(manager: Manager) -> None:
+def test_what_is_missing_is_not_given_and_a_control_is_given(manager: Manager) -> None:
     table = pd.DataFrame({"guide": ["ctrl", None, "KLF1"], "dose": [None, None, 1.0], "age.years": [30.0, np.nan, 50]})
     parts = encode_conditions(manager, table)
     assert parts["guide"].given.tolist() == [True, False, True]
@@ -113,7 +113,7 @@ def test_larger_combinations_than_registered_get_more_slots(
     assert [row[mask].tolist() for row, mask in zip(parts.ids, parts.mask, strict=True)] == [[0, 2], [0, 1, 2], [1]]
 
 
-def test_slot_columns_can_be_asked_for_by_slot_or_by_text(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
+def test_slot_columns_can_be_requested_by_slot_or_by_text(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     cells.obs["drug_1"] = ["ctrl", "A", "B"] * 8
     cells.obs["drug_2"] = [None, "B", "ctrl"] * 8
     cells.obs["uM_1"] = [0.0, 1.0, 2.0] * 8
@@ -129,15 +129,15 @@ def test_slot_columns_can_be_asked_for_by_slot_or_by_text(cells: ad.AnnData, reg
         pd.DataFrame({"perturbation": ["B+A", "ctrl"], "uM_1": [4.0, None], "uM_2": [5.0, None]}),
         pd.DataFrame({"drug_1": ["B", None], "drug_2": ["A", "ctrl"], "dose": [{"A": 5, "B": 4}, 0.0]}),
     ):
-        for given, wanted in zip(encode_conditions(manager, table)["perturbation"], expected, strict=True):
-            np.testing.assert_array_equal(given, wanted)
+        for found, target in zip(encode_conditions(manager, table)["perturbation"], expected, strict=True):
+            np.testing.assert_array_equal(found, target)
     with pytest.raises(ValueError, match="perturbation is given twice"):
         encode_conditions(manager, slots.assign(perturbation="A"))
     with pytest.raises(ValueError, match="dose is given twice"):
         encode_conditions(manager, slots.assign(dose=1.0))
 
 
-def test_a_place_may_be_told_by_its_leaf_if_that_is_clear(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
+def test_a_place_may_be_given_by_its_leaf_if_that_is_clear(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     cells.obs["tissue"] = ["blood", "lung", "lung"] * 8
     cells.obs["state"] = ["naive", "naive", "memory"] * 8
     manager = register(cells, hierarchy_keys=["tissue", "state"])
@@ -157,7 +157,7 @@ def test_a_place_may_be_told_by_its_leaf_if_that_is_clear(cells: ad.AnnData, reg
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("requested", "message"),
     [
         ({"cel_type": "B cells"}, "'cel_type' is not a registered condition.*Did you mean 'cell_type'"),
         ({"cell_type": "B cell"}, r"Condition 'cell_type': 'B cell' was not registered.*Did you mean 'B cells'"),
@@ -174,9 +174,9 @@ def test_a_place_may_be_told_by_its_leaf_if_that_is_clear(cells: ad.AnnData, reg
         ({"guide": "KLF1+KLF1", "dose": "1+1"}, "'KLF1' occurs twice"),
     ],
 )
-def test_what_cannot_be_encoded_is_named(manager: Manager, asked: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_encoded_is_named(manager: Manager, requested: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        encode_conditions(manager, request_table(asked))
+        encode_conditions(manager, request_table(requested))
 
 
 def test_a_dose_without_registered_doses_is_no_condition(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
@@ -193,7 +193,7 @@ def test_at_most_ten_known_categories_are_listed(cells: ad.AnnData, register: Ca
     assert "clone10" not in str(error.value)
 
 
-def test_features_let_unseen_perturbations_be_asked_for(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
+def test_features_let_unseen_perturbations_be_requested(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     cells.uns["genes"] = {"KLF1": [1.0], "BAK1": [2.0], "FOXO1": [3.0]}
     manager = register(
         cells, perturbation_key="guide", control="ctrl", dose_key="dose", perturbation_features_key="genes"
@@ -210,11 +210,11 @@ def test_what_is_written_stands_in_the_registered_columns_and_means_the_same(
 ) -> None:
     cells.obs = cells.obs.rename(columns={"dose": "dose_uM"})
     manager = register(cells, perturbation_key="guide", control="ctrl", dose_key="dose_uM")
-    asked = pd.DataFrame({"guide": ["KLF1+BAK1", "KLF1", "ctrl"], "dose": [{"BAK1": 2.0, "KLF1": 0.5}, 1.0, {}]})
-    written = write_conditions(manager, asked)
+    requested = pd.DataFrame({"guide": ["KLF1+BAK1", "KLF1", "ctrl"], "dose": [{"BAK1": 2.0, "KLF1": 0.5}, 1.0, {}]})
+    written = write_conditions(manager, requested)
     assert written["dose_uM"].tolist() == ["0.5+2.0", 1.0, ""] and "dose" not in written
-    assert isinstance(asked["dose"][0], dict)
-    for one, other in zip(*(encode_conditions(manager, table)["guide"] for table in (asked, written)), strict=True):
+    assert isinstance(requested["dose"][0], dict)
+    for one, other in zip(*(encode_conditions(manager, table)["guide"] for table in (requested, written)), strict=True):
         np.testing.assert_array_equal(one, other)
 
 

@@ -49,12 +49,12 @@ def test_as_if_registered_from_the_start(
     assert list(unchanged["names"]) == ["BAK1", "KLF1"]
 
 
-def test_it_can_be_asked_for_afterwards(manager: Manager) -> None:
-    asked = request_table({"guide": "ZEB1+KLF1", "dose": "2+1"})
+def test_it_can_be_requested_afterwards(manager: Manager) -> None:
+    requested = request_table({"guide": "ZEB1+KLF1", "dose": "2+1"})
     with pytest.raises(ValueError, match="'ZEB1' was not registered"):
-        encode_conditions(manager, asked)
+        encode_conditions(manager, requested)
     registry = add_perturbations(manager.registry, {"ZEB1": [3.0, 4.0]})
-    parts = encode_conditions(registry, asked)["guide"]
+    parts = encode_conditions(registry, requested)["guide"]
     assert (parts.ids.tolist(), parts.values.tolist()) == ([[1, 2]], [[1.0, 2.0]])
     assert condition_specs(registry)[0].n_categories == 3
 

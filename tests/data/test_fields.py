@@ -8,7 +8,7 @@ from typing import Any
 import anndata as ad
 import pytest
 
-from scdiffgen.data import Manager, condition_specs, fields_for
+from scdiffgen.data import Manager, SetupArguments, condition_specs
 
 EVERYTHING: dict[str, Any] = {
     "labels_key": "cell_type",
@@ -40,7 +40,7 @@ def test_conditions_come_in_one_order(cells: ad.AnnData, register: Callable[...,
     assert condition_specs(register(cells, **EVERYTHING).registry) == specs
 
 
-def test_nothing_asked_for_is_no_condition(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
+def test_nothing_requested_is_no_condition(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     manager = register(cells)
     assert condition_specs(manager) == []
     assert set(manager.data_registry) == {"X", "labels", "batch"}
@@ -65,13 +65,13 @@ def test_nothing_asked_for_is_no_condition(cells: ad.AnnData, register: Callable
 )
 def test_contradictions_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        fields_for(**arguments)
+        SetupArguments(**arguments).fields()
 
 
 @pytest.mark.parametrize("argument", ["hierarchy_keys", "categorical_covariate_keys", "continuous_covariate_keys"])
 def test_one_column_instead_of_a_list_is_named(argument: str) -> None:
     with pytest.raises(TypeError, match=rf"write `{argument}=\['sex'\]`"):
-        fields_for(**{argument: "sex"})
+        SetupArguments(**{argument: "sex"}).fields()
 
 
 def test_a_list_of_one_column_is_that_column(cells: ad.AnnData, register: Callable[..., Manager]) -> None:

@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scdiffgen.data import HierarchyField, Manager, condition_specs
+from scdiffgen.data import Manager, condition_specs
+from scdiffgen.data._hierarchy_field import HierarchyField
 
 FIELD = HierarchyField("hierarchy", ["tissue", "type", "state"])
 

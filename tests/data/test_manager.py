@@ -12,15 +12,14 @@ from scipy import sparse
 from scvi.data.fields import BaseAnnDataField, MuDataWrapper
 
 from scdiffgen.data import (
-    CategoricalCovariatesField,
     CountsField,
-    HierarchyField,
     Manager,
-    StrictCategoricalObsField,
     condition_specs,
     forget_copied_setup,
     registered_conditions,
 )
+from scdiffgen.data._category_fields import CategoricalCovariatesField, StrictCategoricalObsField
+from scdiffgen.data._hierarchy_field import HierarchyField
 
 
 def everything_in(adata: ad.AnnData) -> dict[str, object]:

@@ -118,7 +118,7 @@ class Counted:
 
 def counted_cells(matrix: np.ndarray) -> tuple[ad.AnnData, Counted]:
     counted = Counted(matrix)
-    from scdiffgen.data._stacked_rows import StackedRows
+    from scdiffgen.data._open_cells import StackedRows
 
     return ad.AnnData(X=StackedRows([counted])), counted
 

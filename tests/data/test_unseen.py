@@ -43,18 +43,18 @@ def manager(register: Callable[..., Manager]) -> Manager:
     )
 
 
-def fits(asked: dict[str, object], trained: dict[str, object]) -> bool:
-    """Everything that is told agrees, for a set regardless of its order."""
+def fits(requested: dict[str, object], trained: dict[str, object]) -> bool:
+    """Everything that is given agrees, for a set regardless of its order."""
 
     def canonical(entry: object) -> object:
         return frozenset(str(entry).split("+"))
 
-    told = {name: entry for name, entry in asked.items() if not pd.isna(entry) and name != "age"}
-    return all(canonical(entry) == canonical(trained[name]) for name, entry in told.items())
+    given = {name: entry for name, entry in requested.items() if not pd.isna(entry) and name != "age"}
+    return all(canonical(entry) == canonical(trained[name]) for name, entry in given.items())
 
 
 def test_combinations_agree_with_a_search_through_the_cells(manager: Manager) -> None:
-    asked = pd.DataFrame(
+    requested = pd.DataFrame(
         [
             (kind, guide, tissue, state, 99.0)
             for kind in ("T", "B", "NK", None)
@@ -65,37 +65,37 @@ def test_combinations_agree_with_a_search_through_the_cells(manager: Manager) ->
     ).astype(object)
     indices = np.arange(N_TRAINED)
     unseen = unseen_in_training(
-        condition_specs(manager), encode_conditions(manager, asked), registered_conditions(manager, indices)
+        condition_specs(manager), encode_conditions(manager, requested), registered_conditions(manager, indices)
     )
     training = TRAINED.iloc[:N_TRAINED].to_dict("records")
-    expected = [not any(fits(row, cell) for cell in training) for row in asked.to_dict("records")]
+    expected = [not any(fits(row, cell) for cell in training) for row in requested.to_dict("records")]
     np.testing.assert_array_equal(unseen.combination, expected)
     assert 0 < sum(expected) < len(expected)
-    np.testing.assert_array_equal(unseen.parts["type"], asked["type"] == "NK")
-    np.testing.assert_array_equal(unseen.parts["guide"], asked["guide"].isin(["C", "A+C"]))
+    np.testing.assert_array_equal(unseen.parts["type"], requested["type"] == "NK")
+    np.testing.assert_array_equal(unseen.parts["guide"], requested["guide"].isin(["C", "A+C"]))
     assert not unseen.parts["hierarchy"].any()
     assert "age" not in unseen.parts
 
 
 def test_more_slots_than_any_training_cell_had(manager: Manager) -> None:
-    asked = encode_conditions(manager, pd.DataFrame({"guide": ["A+B+C", "A+B", "A"]}))
-    unseen = unseen_in_training(condition_specs(manager), asked, registered_conditions(manager))
+    requested = encode_conditions(manager, pd.DataFrame({"guide": ["A+B+C", "A+B", "A"]}))
+    unseen = unseen_in_training(condition_specs(manager), requested, registered_conditions(manager))
     assert unseen.combination.tolist() == [True, False, False]
     assert not unseen.parts["guide"].any()
 
 
 def test_the_order_of_the_slots_does_not_matter(manager: Manager) -> None:
-    asked = encode_conditions(manager, pd.DataFrame({"guide": ["A+B", "A+C"]}))
-    guide = asked["guide"]
+    requested = encode_conditions(manager, pd.DataFrame({"guide": ["A+B", "A+C"]}))
+    guide = requested["guide"]
     turned = type(guide)(guide.ids[:, ::-1], guide.values[:, ::-1], guide.mask[:, ::-1], guide.given)
-    asked = asked.replace({"guide": turned})
-    unseen = unseen_in_training(condition_specs(manager), asked, registered_conditions(manager))
+    requested = requested.replace({"guide": turned})
+    unseen = unseen_in_training(condition_specs(manager), requested, registered_conditions(manager))
     assert unseen.combination.tolist() == [False, True]
 
 
 def test_without_conditions_nothing_is_new(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     manager = register(cells, continuous_covariate_keys=["age.years"])
-    asked = encode_conditions(manager, pd.DataFrame({"age.years": [1.0, 2.0]}))
-    unseen = unseen_in_training(condition_specs(manager), asked, registered_conditions(manager))
+    requested = encode_conditions(manager, pd.DataFrame({"age.years": [1.0, 2.0]}))
+    unseen = unseen_in_training(condition_specs(manager), requested, registered_conditions(manager))
     assert unseen.combination.tolist() == [False, False]
     assert unseen.parts == {}

@@ -8,7 +8,7 @@ import pytest
 from condition_rows import DOSED, SLOTS, cells, fitted
 from small_cells import SMALL
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_what_cannot_be_asked_for_is_named(asked: dict[str, Any], message: str) 
     [
         ({"conditioning": "film"}, r"`conditioning` is 'film': pass one of \['adaln', 'cross_attention', 'concat'\]"),
         ({"level_embedding": "linear"}, "`level_embedding` is 'linear': pass one of"),
-        ({"number_embedding": "linear"}, "`number` is 'linear'"),
+        ({"number_embedding": "linear"}, "`number_embedding` is 'linear'"),
         ({"intervention": "none"}, "`intervention` is 'none'"),
     ],
 )
 def test_unknown_options_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TokenDiffusion(fitted("set, effects").adata, **SMALL, **options)
+        TokenDiffusion(fitted("set, effects").adata, **SMALL, network=NetworkOptions(**options))

@@ -9,7 +9,7 @@ import scvi
 from anndata import AnnData
 from small_cells import QUIET, SMALL, simulated_cells
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 
 def library(cells: AnnData) -> np.ndarray:
@@ -81,7 +81,7 @@ def dosed() -> TokenDiffusion:
     adata.X[:, 0] += random.poisson(30 * dose / (1 + dose))
     TokenDiffusion.setup_anndata(adata, labels_key="cell_type", perturbation_key="drug", dose_key="dose")
     scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL, dropout=0.0)
+    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
     model.train(max_epochs=50, batch_size=64, plan_kwargs={"lr": 5e-3}, **QUIET)
     return model
 
@@ -146,7 +146,7 @@ def treated() -> TokenDiffusion:
     adata.obs["stim"] = np.where(stimulated, "IFN", "control")
     TokenDiffusion.setup_anndata(adata, labels_key="cell_type", perturbation_key="stim")
     scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL, dropout=0.0)
+    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
     model.train(max_epochs=10, batch_size=64, plan_kwargs={"lr": 5e-3}, **QUIET)
     return model
 

@@ -9,7 +9,7 @@ from anndata import AnnData
 from scipy.special import gammaln
 from small_cells import QUIET, SMALL, simulated_cells, simulated_shares
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 LABELS, GENES = "abc", 30
 SHARES = simulated_shares(len(LABELS), GENES)
@@ -22,7 +22,7 @@ def cells() -> AnnData:
 def train(adata: AnnData, max_epochs: int) -> TokenDiffusion:
     TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
     scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL, dropout=0.0)
+    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
     model.train(max_epochs, batch_size=64, plan_kwargs={"lr": 5e-3}, **QUIET)
     return model
 

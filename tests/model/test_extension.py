@@ -12,7 +12,7 @@ import sentence_encoder
 from condition_rows import ROWS, VECTORS, cells, fit, fitted, generated, log_odds
 from small_cells import QUIET, SMALL
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,7 +63,7 @@ def test_similar_descriptions_give_similar_conditions_with_the_real_encoder(monk
 @pytest.mark.parametrize("name", ["features", "features, effects", "concat", "cross_attention, embedded"])
 def test_perturbations_are_added_by_their_vectors(name: str, tmp_path: Path) -> None:
     model = fit(name)
-    other = TokenDiffusion(model.adata, **SMALL, **ROWS[name][1])
+    other = TokenDiffusion(model.adata, **SMALL, network=NetworkOptions(**ROWS[name][1]))
     asked = {"guide": "NEW+A", "dose": "1+2"}
     with pytest.raises(ValueError, match="'NEW' was not registered"):
         model.generate(asked, n_cells=1)

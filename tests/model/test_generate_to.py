@@ -84,7 +84,7 @@ def test_a_file_that_is_there_is_left_alone(
     name: str, generate: Generate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = generate(TABLE, name=name)
-    monkeypatch.setattr("scdiffgen.model._streaming.grow_chunk", lambda *_: pytest.fail("grown again"))
+    monkeypatch.setattr("scdiffgen.model._chunked_generation.sample_chunk", lambda *_: pytest.fail("sampled again"))
     before = (tmp_path / name).stat().st_mtime_ns
     again = generate(TABLE, name=name)
     assert (tmp_path / name).stat().st_mtime_ns == before

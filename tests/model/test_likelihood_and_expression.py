@@ -17,8 +17,7 @@ def multinomial(small: TokenDiffusion) -> TokenDiffusion:
     """A model that gives each gene the same share, whatever it sees."""
     model = TokenDiffusion(small.adata, n_tokens=2, token_dim=8, n_layers=1)
     model.module.load_state_dict(small.module.state_dict())
-    model.training_library_, model.training_conditions_ = small.training_library_, small.training_conditions_
-    model.token_basis_, model.is_trained_ = small.token_basis_, True
+    model.training_summary_, model.is_trained_ = small.training_summary_, True
     model.module.eval()
     readout = model.module.ema_denoiser.network.readout
     with torch.no_grad():
@@ -72,9 +71,9 @@ def test_expression_is_uniform_where_the_model_is(multinomial: TokenDiffusion) -
 
 def test_chosen_genes_and_cells_are_those_of_the_whole(small: TokenDiffusion) -> None:
     whole = small.get_normalized_expression(silent=True)
-    part = small.get_normalized_expression(indices=[4, 1], gene_list=["gene7", "gene2"], silent=True)
+    part = small.get_normalized_expression(indices=[4, 1], genes=["gene7", "gene2"], silent=True)
     pd.testing.assert_frame_equal(part, whole.loc[["cell4", "cell1"], ["gene7", "gene2"]], rtol=1e-5)
-    array = small.get_normalized_expression(indices=[4, 1], gene_list=["gene7", "gene2"], return_numpy=True)
+    array = small.get_normalized_expression(indices=[4, 1], genes=["gene7", "gene2"], return_numpy=True)
     np.testing.assert_array_equal(array, part)
 
 

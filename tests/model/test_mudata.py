@@ -215,10 +215,10 @@ def test_what_is_said_of_genes_says_of_what_modality(joint: TokenDiffusion) -> N
     for name in ("rna", "prot"):
         assert expression[name].columns.tolist() == joint.adata[name].var_names.tolist()
         np.testing.assert_allclose(expression[name].sum(axis=1), 100, rtol=1e-5)
-    one = joint.get_normalized_expression(indices=[2, 0], gene_list=[("prot", "protein3")], silent=True)
+    one = joint.get_normalized_expression(indices=[2, 0], genes=[("prot", "protein3")], silent=True)
     np.testing.assert_allclose(one.to_numpy()[:, 0] * 100, expression["prot"]["protein3"], rtol=1e-4)
-    with pytest.raises(ValueError, match=r"`gene_list` must hold pairs .* such as \('rna', 'gene1'\)"):
-        joint.get_normalized_expression(gene_list=["gene1"])
+    with pytest.raises(ValueError, match=r"`genes` must hold pairs .* such as \('rna', 'gene1'\)"):
+        joint.get_normalized_expression(genes=["gene1"])
     loadings = joint.get_token_loadings()
     np.testing.assert_allclose(loadings.groupby(level=0).mean(), 0, atol=1e-5)  # a constant means nothing
 
@@ -256,7 +256,7 @@ def test_reading_works_for_all_cells(fixture: str, request: pytest.FixtureReques
     assert model.get_token_activation(silent=True).shape == (60, 2)
     attention = model.get_token_attention(levels=[0.1, 1.0], seed=0, silent=True)
     np.testing.assert_allclose(attention.sum(axis=1), 1, rtol=1e-5)
-    assert model.get_token_loadings("gradient", groupby="sort_of_cell").shape == (17, 4)
+    assert model.get_token_loadings(method="gradient", groupby="sort_of_cell").shape == (17, 4)
     assert model.get_token_adata(n_neighbors=None, silent=True).shape == (60, 2)
 
 

@@ -15,7 +15,7 @@ from anndata import AnnData
 from small_cells import QUIET, SMALL, simulated_cells, simulated_shares
 from toy_process import MultinomialModule
 
-from scdiffgen.model import LatentOptions, ReadoutOptions, TokenDiffusion
+from scdiffgen.model import LatentOptions, NetworkOptions, ReadoutOptions, TokenDiffusion
 from scdiffgen.module import PROCESSES, DiffusionModule
 
 
@@ -27,7 +27,7 @@ def adata() -> AnnData:
 @pytest.fixture(scope="module")
 def model(adata: AnnData) -> Iterator[TokenDiffusion]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(PROCESSES, MultinomialModule.process, MultinomialModule)
+        patch.setitem(PROCESSES, MultinomialModule.process_name, MultinomialModule)
         TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
         scvi.settings.seed = 0
         model = TokenDiffusion(adata, process="multinomial", **SMALL)
@@ -73,7 +73,7 @@ def test_what_a_process_cannot_do_is_said(model: TokenDiffusion, call: str) -> N
 
 @pytest.mark.parametrize("process", list(PROCESSES))
 def test_processes_are_called_by_their_names(process: str) -> None:
-    assert issubclass(PROCESSES[process], DiffusionModule) and PROCESSES[process].process == process
+    assert issubclass(PROCESSES[process], DiffusionModule) and PROCESSES[process].process_name == process
 
 
 def test_seeds_leave_the_global_randomness_alone(model: TokenDiffusion) -> None:
@@ -144,10 +144,10 @@ def test_gaussian_diffusion_has_the_rest_of_the_surface(gaussian: TokenDiffusion
     np.testing.assert_array_equal(again.X.toarray(), cells.X.toarray())
 
 
-def test_settings_of_another_process_are_refused(adata: AnnData) -> None:
+def test_settings_that_are_of_no_process_are_refused(adata: AnnData) -> None:
     TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
-    with pytest.raises(ValueError, match="process 'gaussian' takes a `GaussianOptions`"):
-        TokenDiffusion(adata, process="gaussian", process_options={"prediction": "x0"})
+    with pytest.raises(ValueError, match=r"choose one of .*, or pass `GaussianOptions\(...\)`"):
+        TokenDiffusion(adata, process={"prediction": "x0"})
 
 
 def test_latent_diffusion_learns_types_and_has_the_surface(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_latent_diffusion_learns_types_and_has_the_surface(tmp_path: Path) -> No
     TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
     scvi.settings.seed = 0
     options = LatentOptions(likelihood="poisson", latent_dim=2)
-    model = TokenDiffusion(cells, process="latent", process_options=options, **SMALL)
+    model = TokenDiffusion(cells, process=options, **SMALL)
     model.train(max_epochs=100, batch_size=50, plan_kwargs={"lr": 0.01, "ema_decay": 0.95}, **QUIET)
     of_a, of_b = np.log(simulated_shares())
     drawn = [
@@ -189,7 +189,7 @@ def test_latent_diffusion_learns_types_and_has_the_surface(tmp_path: Path) -> No
 def test_every_form_of_the_network_trains_and_generates(options: dict[str, Any], process: str, tmp_path: Path) -> None:
     cells = simulated_cells(40)
     TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
-    model = TokenDiffusion(cells, process=process, **options, **SMALL)
+    model = TokenDiffusion(cells, process=process, network=NetworkOptions(**options), **SMALL)
     model.train(max_epochs=1, batch_size=20, **QUIET)
     drawn = model.generate({"cell_type": "a"}, n_cells=4, n_steps=3, seed=0).X.toarray()
     additive = "readout" not in options
@@ -208,7 +208,7 @@ def test_every_form_of_the_network_trains_and_generates(options: dict[str, Any],
 def test_attention_to_genes_does_with_some_of_them(process: str) -> None:
     cells = simulated_cells(40)
     TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
-    model = TokenDiffusion(cells, process=process, encoder="cross_attention", **SMALL)
+    model = TokenDiffusion(cells, process=process, network=NetworkOptions(encoder="cross_attention"), **SMALL)
     model.train(max_epochs=2, batch_size=20, **QUIET)
     some, others = [f"gene{i}" for i in range(12)], simulated_cells(40)
     others.X[:, 12:] = 99  # which is not looked at
@@ -217,7 +217,7 @@ def test_attention_to_genes_does_with_some_of_them(process: str) -> None:
     assert not np.allclose(read[0], model.get_latent_representation(), atol=1e-3)
     if process == "thinning":
         with pytest.raises(ValueError, match="attends to genes has no weights"):
-            model.get_token_loadings("encoder")
+            model.get_token_loadings(method="encoder")
 
 
 def test_other_encoders_need_all_genes(gaussian: TokenDiffusion) -> None:

@@ -17,7 +17,7 @@ from scipy import stats
 from small_cells import QUIET, SMALL, simulated_cells
 from treated_cells import treated_cells
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_training_learns_what_is_new_and_keeps_what_was_known(reference: TokenDi
     assert stats.ttest_rel(before, after, alternative="greater").pvalue < 0.01
     for known in ({"cell_type": "a", "batch": "x"}, {"cell_type": "b", "batch": "y"}):
         np.testing.assert_array_equal(said(query, known), said(reference, known))
-    assert len(query.training_library_) == cells.n_obs
+    assert len(query.training_summary_["library"]) == cells.n_obs
 
 
 def test_unfrozen_all_weights_are_trained(reference: TokenDiffusion) -> None:
@@ -101,7 +101,7 @@ def test_new_perturbations_are_learned(intervention: str, vectors: bool) -> None
     if vectors:
         setup["perturbation_features_key"] = "vectors"
     TokenDiffusion.setup_anndata(cells, **setup)
-    model = TokenDiffusion(cells, intervention=intervention, **SMALL)
+    model = TokenDiffusion(cells, network=NetworkOptions(intervention=intervention), **SMALL)
     model.train(max_epochs=1, batch_size=32, **QUIET)
     more.obs["guide"] = more.obs["guide"].replace({"B": "C"})
     more.uns["vectors"]["C"] = [0.5, 0.5]
@@ -127,7 +127,7 @@ def treated_reference(intervention: str, vectors: bool = False) -> TokenDiffusio
     cells = treated_cells()
     cells.uns["vectors"] = {name: VECTORS[name] for name in "AB"}
     TokenDiffusion.setup_anndata(cells, **TREATED, **({"perturbation_features_key": "vectors"} if vectors else {}))
-    model = TokenDiffusion(cells, intervention=intervention, **SMALL)
+    model = TokenDiffusion(cells, network=NetworkOptions(intervention=intervention), **SMALL)
     model.train(max_epochs=1, batch_size=32, **QUIET)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -218,7 +218,7 @@ def test_vectors_that_are_of_no_use_are_refused(reference: TokenDiffusion) -> No
         TokenDiffusion.load_query_data(newly_treated(), model, perturbation_features={"twin": [1.0]})
     cells = treated_cells()
     TokenDiffusion.setup_anndata(cells, **TREATED)
-    coded = TokenDiffusion(cells, category_embedding="code", **SMALL)
+    coded = TokenDiffusion(cells, network=NetworkOptions(category_embedding="code"), **SMALL)
     coded.train(max_epochs=1, batch_size=32, **QUIET)
     with pytest.raises(ValueError, match="`category_embedding='code'`"):
         TokenDiffusion.load_query_data(newly_treated(), coded, perturbation_features=VECTORS)
@@ -239,7 +239,7 @@ def test_what_cannot_be_extended_is_named(reference: TokenDiffusion) -> None:
 def test_hashed_categories_cannot_grow() -> None:
     adata = simulated_cells()
     TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
-    model = TokenDiffusion(adata, category_embedding="hashed", **SMALL)
+    model = TokenDiffusion(adata, network=NetworkOptions(category_embedding="hashed"), **SMALL)
     model.train(max_epochs=1, **QUIET)
     with pytest.raises(ValueError, match="`category_embedding='hashed'`"):
         TokenDiffusion.load_query_data(new_cells(), model)

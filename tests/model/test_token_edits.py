@@ -7,7 +7,7 @@ import pytest
 from anndata import AnnData
 
 import scdiffgen
-from scdiffgen.model import ReadoutOptions, TokenDiffusion
+from scdiffgen.model import NetworkOptions, ReadoutOptions, TokenDiffusion
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,9 @@ def nested() -> tuple[AnnData, TokenDiffusion]:
     adata = scdiffgen.datasets.pbmc68k()[::3].copy()
     adata.obs["treatment"] = np.where(np.arange(adata.n_obs) % 2, "IFNB", "control")
     scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type", perturbation_key="treatment")
-    model = TokenDiffusion(adata, n_tokens=5, token_dim=16, n_layers=1, readout_dim=4, nested_tokens=True)
+    model = TokenDiffusion(
+        adata, n_tokens=5, token_dim=16, n_layers=1, nested_tokens=True, network=NetworkOptions(readout_dim=4)
+    )
     model.train(max_epochs=6, accelerator="cpu", enable_progress_bar=False)
     return adata, model
 
@@ -26,7 +28,7 @@ def test_a_truncated_model_is_the_model_with_its_first_tokens(nested: tuple, mon
     assert cut.get_latent_representation(indices=[0]).shape == (1, 2 * 16)
     small = cut.get_normalized_expression(return_numpy=True)
     full = model.get_normalized_expression(return_numpy=True)
-    monkeypatch.setattr("scdiffgen.nn._trunk.TokenTrunk._n_active", lambda trunk: min(2, len(trunk.positions)))
+    monkeypatch.setattr("scdiffgen.nn._network.TokenTrunk._n_active", lambda trunk: min(2, len(trunk.positions)))
     np.testing.assert_allclose(small, model.get_normalized_expression(return_numpy=True), rtol=1e-5)
     assert np.abs(small - full).max() > 1e-4
 
@@ -51,7 +53,7 @@ def test_nothing_is_lost_by_keeping_all_tokens(nested: tuple) -> None:
 
 
 def test_nested_tokens_keep_the_order_of_the_network(nested: tuple) -> None:
-    assert nested[1].token_basis_[0].tolist() == [0, 1, 2, 3, 4]
+    assert nested[1].training_summary_["token_basis"][0].tolist() == [0, 1, 2, 3, 4]
 
 
 def test_more_tokens_than_there_are_cannot_be_kept(nested: tuple) -> None:
@@ -64,7 +66,9 @@ def test_pooled_tokens_do_not_add_up_and_say_so(example: tuple) -> None:
     with pytest.raises(ValueError, match="nested_tokens=True"):
         plain.truncate_tokens(2)
     options = ReadoutOptions(pooling="logsumexp", nonnegative=True, sparsity=0.1, orthogonality=0.1)
-    model = TokenDiffusion(adata, n_tokens=3, token_dim=8, n_layers=0, readout_dim=1, readout=options)
+    model = TokenDiffusion(
+        adata, n_tokens=3, token_dim=8, n_layers=0, network=NetworkOptions(readout_dim=1, readout=options)
+    )
     model.train(max_epochs=1, accelerator="cpu", enable_progress_bar=False)
     assert model.get_token_loadings().shape == (adata.n_vars, 3)
     for call in (model.get_token_contributions, lambda: model.hold_tokens(["token_1"])):

@@ -12,8 +12,8 @@ from anndata import AnnData
 from sklearn.decomposition import PCA
 
 import scdiffgen
-from scdiffgen.diffusion import Thinned
 from scdiffgen.model import TokenDiffusion
+from scdiffgen.model._training_summary import training_summary
 from scdiffgen.nn import Attention
 
 Example = tuple[AnnData, TokenDiffusion]
@@ -41,8 +41,7 @@ def log_rates(model: TokenDiffusion, adata: AnnData) -> np.ndarray:
     counts, conditions = model.module.unpack(next(iter(loader)))
     library = model.module.library(counts)
     with torch.no_grad():
-        whole = Thinned(counts, torch.zeros_like(counts.values()), library, library)
-        rates = model.module.ema_denoiser(whole, conditions).log_rates
+        rates = model.module.ema_denoiser.bind(conditions)(counts, library).log_rates
     return (rates - rates.mean(1, keepdim=True)).numpy()
 
 
@@ -105,8 +104,8 @@ def test_loadings_within_a_group_are_principal_components_there(trained: Example
 
 def test_gradients_are_differences_of_activations(trained: Example) -> None:
     adata, model = trained
-    gradient = model.get_token_loadings("gradient")
-    network, basis = deepcopy(model.module.ema_denoiser).double().network, model._token_basis()
+    gradient = model.get_token_loadings(method="gradient")
+    network, basis = deepcopy(model.module.ema_denoiser).double().network, training_summary(model).token_basis
     loader = model._make_data_loader(adata=adata, batch_size=adata.n_obs)
     counts, conditions = model.module.unpack(next(iter(loader)))
     library, logs = model.module.library(counts).double(), counts.to_dense().double().log1p()
@@ -126,9 +125,9 @@ def test_gradients_are_differences_of_activations(trained: Example) -> None:
 
 def test_encoder_loadings_follow_the_linear_maps(trained: Example) -> None:
     _, model = trained
-    network, basis = model.module.ema_denoiser.network, model._token_basis()
+    network, basis = model.module.ema_denoiser.network, training_summary(model).token_basis
     encoder, dim = network.trunk.encoder, 16
-    ours = model.get_token_loadings("encoder")
+    ours = model.get_token_loadings(method="encoder")
     for rank, token in enumerate(ours.columns):
         position = basis.order[rank]
         rows = encoder.to_tokens.weight[position * dim : (position + 1) * dim].numpy()
@@ -252,8 +251,8 @@ def test_states_of_a_path_only_grow_and_expect_the_full_library(trained: Example
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda model: model.get_token_loadings("norm"), "`method` is 'norm'"),
-        (lambda model: model.get_token_loadings("encoder", groupby="cell_type"), "`groupby` does not go with"),
+        (lambda model: model.get_token_loadings(method="norm"), "`method` is 'norm'"),
+        (lambda model: model.get_token_loadings(method="encoder", groupby="cell_type"), "`groupby` does not go with"),
         (lambda model: model.get_token_loadings(groupby="donor"), "no column 'donor'"),
         (lambda model: model.get_token_contributions(genes=["ABSENT"]), r"`genes` names \['ABSENT'\]"),
         (lambda model: model.hold_tokens(["token_4"]), r"`levels` names \['token_4'\]"),

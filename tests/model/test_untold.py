@@ -12,7 +12,7 @@ import torch
 from anndata import AnnData, read_h5ad
 from small_cells import QUIET, SMALL
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 GENES = 12
 TREATED = {"a": 0.8, "b": 0.3}
@@ -38,7 +38,7 @@ def model() -> TokenDiffusion:
     adata = cells()
     TokenDiffusion.setup_anndata(adata, labels_key="cell_type", perturbation_key="guide", control="ctrl")
     scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL, dropout=0.0)
+    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
     model.train(max_epochs=30, batch_size=64, plan_kwargs={"lr": 1e-2}, **QUIET)
     return model
 

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.module import ThinningModule
-from scdiffgen.nn import ConditioningKind
+from scdiffgen.nn import NetworkOptions
+from scdiffgen.nn._options import ConditioningKind, InterventionKind
 
 
 @pytest.fixture
@@ -41,10 +42,12 @@ def make_module() -> Callable[..., ThinningModule]:
         *,
         fresh: bool = False,
         conditioning: ConditioningKind = "adaln",
+        intervention: InterventionKind = "effect",
         **arguments: Any,
     ) -> ThinningModule:
         torch.manual_seed(0)
-        module = ThinningModule(n_genes, specs, replace(SIZE, conditioning=conditioning), **arguments)
+        options = NetworkOptions(conditioning=conditioning, intervention=intervention)
+        module = ThinningModule(n_genes, specs, replace(SIZE, options=options), **arguments)
         for weight in module.parameters():
             if not fresh:
                 torch.nn.init.normal_(weight, std=0.3)

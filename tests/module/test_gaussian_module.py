@@ -12,10 +12,11 @@ import torch
 from anndata import AnnData
 from csr import csr
 from module_parts import SIZE, SPECS
+from parts import unconditional
 from scipy import integrate
 from torch import Tensor
 
-from scdiffgen.conditions import Condition
+from scdiffgen.conditions import Conditions
 from scdiffgen.module import GaussianModule, GaussianOptions
 
 N_GENES = 12
@@ -28,7 +29,7 @@ def make(*, silent: bool = False, **options: Any) -> GaussianModule:
     """A module whose weights are random, or whose network predicts zero."""
     torch.manual_seed(0)
     module = GaussianModule(N_GENES, () if silent else SPECS, SIZE, process_options=GaussianOptions(**options))
-    module.initialise((csr(part), {}) for part in np.split(COUNTS, 4))
+    module.initialise((csr(part), unconditional(len(part))) for part in np.split(COUNTS, 4))
     for name, weight in module.named_parameters():
         torch.nn.init.normal_(weight, std=0.0 if silent and "readout" in name else 0.3)
     return module.eval()
@@ -58,8 +59,9 @@ def test_the_vector_of_a_cell_is_that_cell() -> None:
 def test_predicting_nothing_costs_the_variance_of_what_is_predicted(prediction: str, schedule: str) -> None:
     module = make(silent=True, prediction=prediction, loss_space=prediction, schedule=schedule)
     counts = csr(np.tile(COUNTS[:, [0, 1, 2, *range(4, N_GENES), 0]], (5, 1)))
-    module.initialise([(counts, {})])
-    losses = [module.loss(counts, {}).loss.item() for _ in range(3)]
+    nothing = unconditional(len(counts))
+    module.initialise([(counts, nothing)])
+    losses = [module.loss(counts, nothing).loss.item() for _ in range(3)]
     expected = 2.0 if prediction == "v" and schedule == "rectified" else 1.0  # noise minus data, not a rotation of them
     assert np.mean(losses) == pytest.approx(expected, abs=0.03)
 
@@ -80,8 +82,9 @@ def test_errors_are_counted_in_the_space_and_with_the_weights_that_are_asked_for
     """Velocity 0 on the circle: the data are wrong by a share sin² of their variance, at uniform angles."""
     module = make(silent=True, prediction="v", schedule="cosine", loss_space=loss_space, weighting=weighting)
     counts = csr(np.tile(COUNTS[:, [0, 1, 2, *range(4, N_GENES), 0]], (5, 1)))
-    module.initialise([(counts, {})])
-    losses = [module.loss(counts, {}).loss.item() for _ in range(3)]
+    nothing = unconditional(len(counts))
+    module.initialise([(counts, nothing)])
+    losses = [module.loss(counts, nothing).loss.item() for _ in range(3)]
     cost = integrate.quad(lambda t: weighed(np.tan(t * np.pi / 2)) * np.sin(t * np.pi / 2) ** 2, 0, 1)[0]
     assert np.mean(losses) == pytest.approx(cost, rel=0.04)
 
@@ -92,25 +95,26 @@ def test_no_velocity_draws_standardised_noise(sampler: str, monkeypatch: pytest.
     module = make(silent=True, prediction="v", schedule="cosine", sampler=sampler)
     n_steps = 500 if sampler == "ancestral" else 60
     monkeypatch.setattr(module, "to_counts", lambda vector, library, generator: vector)
-    drawn = module.generate({}, torch.full((1000,), 90.0), n_steps=n_steps, generator=seeded())
+    drawn = module.generate(unconditional(1000), torch.full((1000,), 90.0), n_steps=n_steps, generator=seeded())
     assert float(drawn.std()) == pytest.approx(1.0, abs=0.03)
     assert float(drawn.mean()) == pytest.approx(0.0, abs=0.03)
 
 
 @pytest.mark.parametrize("prediction", PREDICTIONS)
 def test_a_cell_followed_to_its_noise_comes_back(
-    prediction: str, conditions: dict[str, Condition[Tensor]], monkeypatch: pytest.MonkeyPatch
+    prediction: str, conditions: Conditions[Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, cells = make(prediction=prediction, counterfactual="inversion"), csr(COUNTS[:4])
     monkeypatch.setattr(module, "to_counts", lambda vector, library, generator: vector)
     same = module.counterfactual(cells, conditions, conditions, keep=0.05, n_steps=100, generator=seeded())
     there = float((same - module.to_vector(cells)).abs().mean())
-    renamed = {**conditions, "cell_type": conditions["cell_type"]._replace(ids=torch.tensor([[2], [0], [1], [0]]))}
+    cell_type = conditions["cell_type"]._replace(ids=torch.tensor([[2], [0], [1], [0]]))
+    renamed = conditions.replace({"cell_type": cell_type})
     other = module.counterfactual(cells, conditions, renamed, keep=0.05, n_steps=100, generator=seeded())
     assert there < 0.02 and float((other - same).abs().mean()) > 3 * there
 
 
-def test_more_of_a_cell_is_kept_where_less_noise_is_added(conditions: dict[str, Condition[Tensor]]) -> None:
+def test_more_of_a_cell_is_kept_where_less_noise_is_added(conditions: Conditions[Tensor]) -> None:
     module, cells = make(prediction="v"), csr(COUNTS[:4])
 
     def distance(keep: float) -> float:
@@ -120,14 +124,14 @@ def test_more_of_a_cell_is_kept_where_less_noise_is_added(conditions: dict[str, 
     assert distance(0.999) < 0.3 * distance(0.5) < 0.3 * distance(0.0)
 
 
-def test_counts_are_whole_and_add_up_to_about_the_library_size(conditions: dict[str, Condition[Tensor]]) -> None:
+def test_counts_are_whole_and_add_up_to_about_the_library_size(conditions: Conditions[Tensor]) -> None:
     library = torch.tensor([5.0, 90.0, 700.0, 2e4])
     drawn = make().generate(conditions, library, n_steps=8, guidance_scale=1.5, generator=seeded())
     assert torch.equal(drawn, drawn.round()) and (drawn >= 0).all()
     assert ((drawn.sum(1) - library).abs() <= N_GENES / 2).all()
 
 
-def test_validation_is_repeatable_and_withholds_nothing(conditions: dict[str, Condition[Tensor]]) -> None:
+def test_validation_is_repeatable_and_withholds_nothing(conditions: Conditions[Tensor]) -> None:
     module, state = make(), torch.get_rng_state()
     module.withhold_rate = 1.0
     first, again, other = (module.validation_loss(csr(COUNTS[:4]), conditions, seeded(seed)).loss for seed in (0, 0, 1))
@@ -135,7 +139,7 @@ def test_validation_is_repeatable_and_withholds_nothing(conditions: dict[str, Co
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_expression_of_a_whole_cell_is_about_its_shares(conditions: dict[str, Condition[Tensor]]) -> None:
+def test_expression_of_a_whole_cell_is_about_its_shares(conditions: Conditions[Tensor]) -> None:
     """At the lowest level of noise a velocity hardly moves the data."""
     found = make(prediction="v").expression(csr(COUNTS[:4]), conditions)
     np.testing.assert_allclose(found, COUNTS[:4] / COUNTS[:4].sum(1, keepdims=True), atol=2e-3)
@@ -143,7 +147,7 @@ def test_expression_of_a_whole_cell_is_about_its_shares(conditions: dict[str, Co
 
 @pytest.mark.parametrize("prediction", PREDICTIONS)
 def test_weights_of_the_genes_say_where_the_tokens_lead_the_data(
-    prediction: str, conditions: dict[str, Condition[Tensor]]
+    prediction: str, conditions: Conditions[Tensor]
 ) -> None:
     module = make(prediction=prediction)
     cells = csr(COUNTS[:4])
@@ -152,12 +156,12 @@ def test_weights_of_the_genes_say_where_the_tokens_lead_the_data(
     def logs(bias: Tensor) -> Tensor:
         with torch.no_grad():
             module.ema_denoiser.network.readout.bias.copy_(bias)
-            denoise = module.bind(conditions, 4, 1.0)(module.library(cells))
+            denoise = module.ema_denoiser.bind(conditions)(module.library(cells))
             return denoise(module.to_vector(cells), time) * module.scale
 
     weights = module.gene_weights()[0, 0]
-    said = module.ema_denoiser.network.readout.loadings()[0, 0]
-    moved = logs(said) - logs(torch.zeros(N_GENES))
+    trained = module.ema_denoiser.network.readout.loadings()[0, 0]
+    moved = logs(trained) - logs(torch.zeros(N_GENES))
     cosine = torch.nn.functional.cosine_similarity(moved, weights.expand_as(moved))
     torch.testing.assert_close(cosine, torch.ones(4))
 

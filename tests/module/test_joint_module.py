@@ -7,10 +7,10 @@ import pytest
 import torch
 from csr import csr
 from module_parts import SIZE, SPECS
-from scipy import stats
+from parts import unconditional
 from torch import Tensor
 
-from scdiffgen.conditions import Condition
+from scdiffgen.conditions import Conditions
 from scdiffgen.module import JointThinningModule
 
 SHARES = (np.array([0.5, 0.3, 0.2]), np.array([0.9, 0.1]))
@@ -46,7 +46,7 @@ def multinomial() -> JointThinningModule:
 def test_the_bound_is_unbiased_for_a_product_of_multinomials(multinomial: JointThinningModule) -> None:
     n_draws = 20_000
     for cell in CELLS:
-        draws = multinomial.nll_bound(csr(np.tile(cell, (n_draws, 1))), {}, seeded()).numpy()
+        draws = multinomial.nll_bound(csr(np.tile(cell, (n_draws, 1))), unconditional(n_draws), seeded()).numpy()
         parts = ((cell[:3], SHARES[0]), (cell[3:], SHARES[1]))
         exact = -sum(stats.multinomial.logpmf(part, part.sum(), shares) for part, shares in parts)
         assert abs(draws.mean() - exact) < 4 * draws.std() / np.sqrt(n_draws) + 1e-5
@@ -55,12 +55,14 @@ def test_the_bound_is_unbiased_for_a_product_of_multinomials(multinomial: JointT
 def test_the_loss_is_the_mean_over_the_kinds_of_which_molecules_are_missing(multinomial: JointThinningModule) -> None:
     both = csr(np.random.default_rng(0).poisson(5_000, (400, 5)) @ np.diag([1, 1, 1, 0, 0]))  # no molecule of the other
     cross_entropy = -np.log(SHARES[0]).mean()  # the three genes are equally frequent in these cells
-    np.testing.assert_allclose(multinomial.validation_loss(both, {}, seeded()).loss, cross_entropy, rtol=0.02)
+    np.testing.assert_allclose(
+        multinomial.validation_loss(both, unconditional(400), seeded()).loss, cross_entropy, rtol=0.02
+    )
 
 
 def test_cells_are_drawn_from_the_multinomials(multinomial: JointThinningModule) -> None:
     library = torch.tensor([[30.0, 80.0]]).expand(400, 2)
-    cells = multinomial.generate({}, library, n_steps=8, generator=seeded()).numpy()
+    cells = multinomial.generate(unconditional(400), library, n_steps=8, generator=seeded()).numpy()
     for columns, shares, n in ((slice(0, 3), SHARES[0], 30), (slice(3, 5), SHARES[1], 80)):
         np.testing.assert_array_equal(cells[:, columns].sum(1), n)
         assert stats.chisquare(cells[:, columns].sum(0), cells[:, columns].sum() * shares).pvalue > 1e-3
@@ -69,24 +71,27 @@ def test_cells_are_drawn_from_the_multinomials(multinomial: JointThinningModule)
 def test_opinions_are_limited_for_kinds_with_many_molecules_a_column() -> None:
     module = make()
     rna, protein = np.array([9, 2, 1, 0, 0]), np.array([0, 0, 0, 30, 1])  # 4 and 15.5 a column
-    batches = [(csr(np.array([rna + protein, rna])), {}), (csr(np.array([rna + protein])), {})]  # one was not measured
+    batches = [
+        (csr(np.array([rna + protein, rna])), unconditional(2)),  # one was not measured
+        (csr(np.array([rna + protein])), unconditional(1)),
+    ]
     module.initialise(iter(batches))
     for denoiser in (module.denoiser, module.ema_denoiser):
         assert denoiser.limit.limited.tolist() == [False, True]
     state = torch.tensor([[300.0, 80.0, 1.0, 5_000.0, 3.0]])
-    of_limited = module.predictor({}, 1)(state, module.library(state.to_sparse_csr()))
+    of_limited = module.predictor(unconditional(1), 1)(state, module.library(state.to_sparse_csr()))
     limits = module.ema_denoiser.limit.log_limits.exp()
     assert (of_limited.log_rates.exp()[0, 3:] < limits[3:]).all()
     assert of_limited.log_rates.exp()[0, :3].sum() > 100  # as many as there are
 
 
 def test_a_kind_that_is_withheld_is_as_if_it_had_not_been_measured() -> None:
-    module = make()
+    module, nothing = make(), unconditional(3)
     counts, alone = csr(CELLS), csr(CELLS * [1, 1, 1, 0, 0])
     withheld = module.without(counts, torch.tensor([[False, True]]).expand(3, 2))
     torch.testing.assert_close(module.library(withheld), module.library(alone))
-    torch.testing.assert_close(module.tokens(withheld, {}), module.tokens(alone, {}))
-    assert not torch.allclose(module.tokens(counts, {})[0], module.tokens(alone, {})[0])
+    torch.testing.assert_close(module.tokens(withheld, nothing), module.tokens(alone, nothing))
+    assert not torch.allclose(module.tokens(counts, nothing)[0], module.tokens(alone, nothing)[0])
 
 
 def test_each_kind_hears_of_the_other() -> None:
@@ -94,7 +99,7 @@ def test_each_kind_hears_of_the_other() -> None:
     module = make()
     library, start = torch.tensor([[10.0, 20.0]]), torch.tensor([[4.0, 0.0, 0.0, 0.0, 0.0]])
     other = torch.tensor([[0.0, 0.0, 4.0, 0.0, 0.0]])
-    predict = module.predictor({}, 1)
+    predict = module.predictor(unconditional(1), 1)
     of_protein = [predict(state, size).log_prob(state)[:, 3:] for state, size in
                   ((start, library), (other, library), (start, 3 * library))]  # fmt: skip
     assert not torch.allclose(of_protein[0], of_protein[1])
@@ -109,17 +114,17 @@ def test_weights_of_the_genes_are_centred_in_each_kind_and_predict_the_same() ->
     assert weights is not None
     for block in weights.split((3, 2), dim=2):
         torch.testing.assert_close(block.sum(2), torch.zeros(block.shape[:2]), atol=1e-6, rtol=0)
-    counts = csr(CELLS)
-    before = module.expression(counts, {})
+    counts, nothing = csr(CELLS), unconditional(3)
+    before = module.expression(counts, nothing)
     with torch.no_grad():
         module.ema_denoiser.network.readout.gene_weights.copy_(weights.flatten(0, 1))
-    torch.testing.assert_close(module.expression(counts, {}), before)
+    torch.testing.assert_close(module.expression(counts, nothing), before)
 
 
-def test_conditions_of_every_kind_go_with_several_kinds(conditions: dict[str, Condition[Tensor]]) -> None:
+def test_conditions_of_every_kind_go_with_several_kinds(conditions: Conditions[Tensor]) -> None:
     module = make(SPECS, withhold_rate=0.3).train()
     counts = csr(np.random.default_rng(0).poisson(5, (4, 5)))
     module.loss(counts, conditions).loss.backward()
     assert all(weight.grad is None or weight.grad.isfinite().all() for weight in module.denoiser.parameters())
     grown = module.generate(conditions, module.library(counts), guidance_scale=2.0, n_steps=3, generator=seeded())
-    torch.testing.assert_close(module.n_molecules(grown), module.library(counts))
+    torch.testing.assert_close(module.library(grown.to_sparse_csr()), module.library(counts))

@@ -10,12 +10,13 @@ import pytest
 import torch
 from csr import csr
 from module_parts import SIZE, SPECS
+from parts import unconditional
 from torch import Tensor
 from torch.distributions import Normal, kl_divergence
 
-from scdiffgen.conditions import Condition
+from scdiffgen.conditions import Conditions
 from scdiffgen.module import LatentModule, LatentOptions
-from scdiffgen.nn import CountEncoder, GeneAttentionEncoder, LinearEncoder, ReadoutOptions
+from scdiffgen.nn import CountEncoder, GeneAttentionEncoder, LinearEncoder, NetworkOptions, ReadoutOptions
 
 N_GENES = 12
 COUNTS = np.random.default_rng(0).poisson(np.geomspace(0.5, 40, N_GENES), (50, N_GENES)).astype(np.float32)
@@ -26,7 +27,7 @@ ONE_CONDITION = SPECS[:1]
 def make(**options: Any) -> LatentModule:
     torch.manual_seed(0)
     module = LatentModule(N_GENES, ONE_CONDITION, SIZE, process_options=LatentOptions(latent_dim=3, **options))
-    module.initialise([(csr(COUNTS), {})])
+    module.initialise([(csr(COUNTS), unconditional(50))])
     for weight in module.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     return module.eval()
@@ -41,18 +42,18 @@ def begun(**options: Any) -> tuple[LatentModule, dict[str, Tensor]]:
 
 
 def test_tokens_have_unit_scale() -> None:
-    tokens = make().tokens(csr(COUNTS), {})
+    tokens = make().tokens(csr(COUNTS), unconditional(50))
     assert tokens.shape == (50, SIZE.n_tokens, 3)
     torch.testing.assert_close(tokens.square().mean(2), torch.ones(50, SIZE.n_tokens))
 
 
 @pytest.mark.parametrize("encoder", ["mlp", "linear", "cross_attention"])
 def test_cells_are_read_by_the_encoder_that_was_asked_for(encoder: str) -> None:
-    size = replace(SIZE, encoder=encoder)
+    size = replace(SIZE, options=NetworkOptions(encoder=encoder))
     module = LatentModule(N_GENES, (), size, process_options=LatentOptions(latent_dim=3)).eval()
     expected = {"mlp": CountEncoder, "linear": LinearEncoder, "cross_attention": GeneAttentionEncoder}[encoder]
     assert isinstance(module.ema_denoiser.autoencoder.encoder, expected)
-    tokens = module.tokens(csr(COUNTS), {})
+    tokens = module.tokens(csr(COUNTS), unconditional(50))
     assert torch.isfinite(tokens).all() and tokens.var(0).min() > 0
 
 
@@ -60,7 +61,7 @@ def test_forms_that_latent_diffusion_cannot_have_are_refused() -> None:
     with pytest.raises(ValueError, match="`nested_tokens` does not go with `process='latent'`"):
         LatentModule(N_GENES, (), replace(SIZE, nested_tokens=True))
     with pytest.raises(ValueError, match="`readout` is 'mlp', but that of `process='latent'` is always additive"):
-        LatentModule(N_GENES, (), replace(SIZE, readout=ReadoutOptions(kind="mlp")))
+        LatentModule(N_GENES, (), replace(SIZE, options=NetworkOptions(readout=ReadoutOptions(kind="mlp"))))
 
 
 def test_the_divergence_is_torchs() -> None:
@@ -81,8 +82,8 @@ def test_the_second_stage_has_standardised_tokens_and_looks_at_no_count(tokens: 
     module, cached = begun(tokens=tokens)
     assert "X" not in cached
     cells, conditions = module.unpack(cached)
-    torch.testing.assert_close(cells.vector.mean(0), torch.zeros(module.length()), atol=1e-5, rtol=0)
-    torch.testing.assert_close(cells.vector.std(0), torch.ones(module.length()))
+    torch.testing.assert_close(cells.vector.mean(0), torch.zeros(len(module.mean)), atol=1e-5, rtol=0)
+    torch.testing.assert_close(cells.vector.std(0), torch.ones(len(module.mean)))
     torch.testing.assert_close(cells.vector, module.to_vector(csr(COUNTS)))
     again = module.unpack(BATCH)
     assert torch.equal(conditions["cell_type"].ids, again[1]["cell_type"].ids)
@@ -120,19 +121,19 @@ def test_cells_are_drawn_from_the_likelihood_at_their_tokens() -> None:
     cell = csr(np.tile(COUNTS[:1], (4000, 1)))
     library = module.library(cell)
     drawn = module.to_counts(module.to_vector(cell), library, torch.Generator().manual_seed(0))
-    expected = module.expression(cell, {}) * library[:, None]
+    expected = module.expression(cell, unconditional(4000)) * library[:, None]
     torch.testing.assert_close(drawn.mean(0), expected[0], rtol=0.02, atol=4 * float((expected[0].max() / 4000).sqrt()))
 
 
-def test_guidance_leads_away_from_cells_of_which_nothing_is_told(
-    conditions: dict[str, Condition[Tensor]], monkeypatch: pytest.MonkeyPatch
+def test_guidance_leads_away_from_cells_of_which_nothing_is_given(
+    conditions: Conditions[Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module, _ = begun()
     monkeypatch.setattr(module, "to_counts", lambda vector, library, generator: vector)
 
     def drawn(scale: float) -> Tensor:
-        told, generator = {"cell_type": conditions["cell_type"]}, torch.Generator().manual_seed(0)
-        return module.generate(told, torch.full((4,), 500.0), guidance_scale=scale, n_steps=6, generator=generator)
+        given, generator = conditions.only(["cell_type"]), torch.Generator().manual_seed(0)
+        return module.generate(given, torch.full((4,), 500.0), guidance_scale=scale, n_steps=6, generator=generator)
 
     once, thrice = drawn(1.0) - drawn(0.0), drawn(3.0) - drawn(0.0)
     assert once.abs().max() > 1e-3

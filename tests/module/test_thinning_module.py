@@ -8,16 +8,15 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
-from parts import category, chosen
+from parts import category, chosen, unconditional
 from scipy import stats
 from torch import Tensor
 
-from scdiffgen.conditions import Condition, ConditionSpec
+from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import MoleculePredictor
 from scdiffgen.module import ThinningModule, growth_path
 
 Make = Callable[..., ThinningModule]
-Conditions = dict[str, Condition[Tensor]]
 SHARES = np.array([0.5, 0.2, 0.15, 0.1, 0.05])
 UNIFORM = np.full(5, 0.2)
 
@@ -28,22 +27,25 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 def test_the_loss_of_a_uniform_prediction_is_the_log_of_the_number_of_genes(make_multinomial: Make) -> None:
     module, counts = make_multinomial(UNIFORM), csr(np.random.default_rng(0).poisson(30_000, (50, 5)))
-    assert module.loss(counts, {}).n_obs_minibatch == 50
-    np.testing.assert_allclose(module.loss(counts, {}).loss.detach(), np.log(5), rtol=1e-5)
-    np.testing.assert_allclose(module.validation_loss(counts, {}, seeded()).loss, np.log(5), rtol=1e-5)
+    nothing = unconditional(50)
+    assert module.loss(counts, nothing).n_obs_minibatch == 50
+    np.testing.assert_allclose(module.loss(counts, nothing).loss.detach(), np.log(5), rtol=1e-5)
+    np.testing.assert_allclose(module.validation_loss(counts, nothing, seeded()).loss, np.log(5), rtol=1e-5)
 
 
 def test_each_draw_of_the_bound_is_exact_for_a_uniform_multinomial(make_multinomial: Make) -> None:
     cells = np.array([[3, 0, 1, 9, 2], [1, 0, 0, 0, 0], [400, 300, 2_000, 150, 7]])
     exact = -stats.multinomial.logpmf(cells, cells.sum(1), UNIFORM)
     for seed in range(5):
-        bound = make_multinomial(UNIFORM).nll_bound(csr(cells), {}, seeded(seed))
+        bound = make_multinomial(UNIFORM).nll_bound(csr(cells), unconditional(3), seeded(seed))
         np.testing.assert_allclose(bound, exact, rtol=1e-5, atol=1e-5)
 
 
 def test_the_bound_is_unbiased_for_any_multinomial(make_multinomial: Make) -> None:
     cell, n_draws = np.array([3, 0, 1, 2, 1]), 20_000
-    draws = make_multinomial(SHARES).nll_bound(csr(np.tile(cell, (n_draws, 1))), {}, seeded()).numpy()
+    draws = (
+        make_multinomial(SHARES).nll_bound(csr(np.tile(cell, (n_draws, 1))), unconditional(n_draws), seeded()).numpy()
+    )
     exact = -stats.multinomial.logpmf(cell, cell.sum(), SHARES)
     assert abs(draws.mean() - exact) < 4 * draws.std() / np.sqrt(n_draws)
 
@@ -51,7 +53,7 @@ def test_the_bound_is_unbiased_for_any_multinomial(make_multinomial: Make) -> No
 @pytest.mark.parametrize("n_steps", [1, 8])
 def test_cells_are_drawn_from_the_multinomial(n_steps: int, make_multinomial: Make) -> None:
     library = torch.full((400,), 50.0)
-    cells = make_multinomial(SHARES).generate({}, library, n_steps=n_steps, generator=seeded()).numpy()
+    cells = make_multinomial(SHARES).generate(unconditional(400), library, n_steps=n_steps, generator=seeded()).numpy()
     np.testing.assert_array_equal(cells.sum(1), 50)
     assert stats.chisquare(cells.sum(0), cells.sum() * SHARES).pvalue > 1e-3
     variance = 50 * SHARES[0] * (1 - SHARES[0])
@@ -61,13 +63,13 @@ def test_cells_are_drawn_from_the_multinomial(n_steps: int, make_multinomial: Ma
 def test_growing_starts_from_what_is_there(make_multinomial: Make) -> None:
     start = torch.tensor(np.random.default_rng(0).poisson(3, (20, 5))).float()
     library = start.sum(1) + 10
-    cells = make_multinomial(SHARES).generate({}, library, start=start, n_steps=4, generator=seeded())
+    cells = make_multinomial(SHARES).generate(unconditional(20), library, start=start, n_steps=4, generator=seeded())
     assert (cells >= start).all()
     torch.testing.assert_close(cells.sum(1), library)
 
 
 def test_expected_expression_is_the_prediction_for_the_whole_cell(make_multinomial: Make) -> None:
-    expression = make_multinomial(SHARES).expression(csr([[3, 0, 1, 2, 1], [0, 0, 0, 0, 1]]), {})
+    expression = make_multinomial(SHARES).expression(csr([[3, 0, 1, 2, 1], [0, 0, 0, 0, 1]]), unconditional(2))
     np.testing.assert_allclose(expression, np.tile(SHARES, (2, 1)), rtol=1e-4)
 
 
@@ -78,29 +80,30 @@ def test_validation_is_repeatable_and_withholds_nothing(make_module: Make, condi
     assert torch.equal(first, again)
     assert torch.equal(state, torch.get_rng_state())
     assert not torch.equal(first, module.validation_loss(counts, conditions, seeded(1)).loss)
-    assert not torch.equal(first, module.validation_loss(counts, {}, seeded()).loss)
+    assert not torch.equal(first, module.validation_loss(counts, unconditional(4), seeded()).loss)
 
 
-def test_training_withholds_conditions(make_module: Make) -> None:
+def test_training_drops_conditions(make_module: Make) -> None:
     specs = (ConditionSpec("cell_type", "category", registry_key="labels", n_categories=3),)
-    counts, told = csr(np.random.default_rng(0).poisson(5, (4, 12))), {"cell_type": category([0, 1, 2, 1])}
+    counts = csr(np.random.default_rng(0).poisson(5, (4, 12)))
+    typed = Conditions({"cell_type": category([0, 1, 2, 1])}, 4)
     losses = []
-    for rate, given in ((1.0, told), (0.0, {}), (0.0, told)):
+    for rate, given in ((1.0, typed), (0.0, unconditional(4)), (0.0, typed)):
         module = make_module(specs=specs, withhold_rate=rate)
         torch.manual_seed(0)
         if not given:
-            torch.rand(4)  # what withholding one condition draws
+            torch.rand(4)  # what dropping one condition draws
         losses.append(module.loss(counts, given).loss.detach())
     torch.testing.assert_close(losses[0], losses[1])
     assert not torch.isclose(losses[0], losses[2])
 
 
-def test_effects_do_not_learn_from_cells_whose_identity_is_withheld(
+def test_effects_do_not_learn_from_cells_whose_identity_is_dropped(
     make_module: Make, conditions: Conditions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def withhold_types(given: Conditions, *_: object, **__: object) -> Conditions:
+    def drop_types(given: Conditions, *_: object, **__: object) -> Conditions:
         cell_type = given["cell_type"]
-        return {**given, "cell_type": cell_type._replace(given=torch.zeros_like(cell_type.given))}
+        return given.replace({"cell_type": cell_type._replace(given=torch.zeros_like(cell_type.given))})
 
     module, counts = make_module(), csr(np.random.default_rng(0).poisson(5, (4, 12)))
 
@@ -109,11 +112,11 @@ def test_effects_do_not_learn_from_cells_whose_identity_is_withheld(
         module.loss(counts, given).loss.backward()
         return any(w.grad is not None and bool(w.grad.any()) for w in module.denoiser.effects.parameters())
 
-    monkeypatch.setattr("scdiffgen.module._process.withhold", lambda given, *_, **__: given)
+    monkeypatch.setattr(Conditions, "drop", lambda given, *_, **__: given)
     assert effects_learn(conditions)
-    unlabelled = withhold_types(conditions)
-    assert effects_learn(unlabelled)  # cells without labels teach: nothing is known of their types anyway
-    monkeypatch.setattr("scdiffgen.module._process.withhold", withhold_types)
+    unlabelled = drop_types(conditions)
+    assert effects_learn(unlabelled)  # cells without labels train them: nothing is known of their types anyway
+    monkeypatch.setattr(Conditions, "drop", drop_types)
     assert not effects_learn(conditions)
 
 
@@ -125,10 +128,10 @@ def log_prob(predictor: MoleculePredictor) -> Tensor:
 @torch.no_grad()
 def test_guidance_is_a_straight_line_in_log_space(make_module: Make, conditions: Conditions) -> None:
     module = make_module(intervention="embedding")
-    without, told, guided = (
-        log_prob(module.predictor(*given)) for given in (({}, 4), (conditions, 4), (conditions, 4, 2.5))
+    without, given, guided = (
+        log_prob(module.predictor(*each)) for each in ((unconditional(4), 4), (conditions, 4), (conditions, 4, 2.5))
     )
-    torch.testing.assert_close(guided, (without + 2.5 * (told - without)).log_softmax(1), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(guided, (without + 2.5 * (given - without)).log_softmax(1), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(log_prob(module.predictor(conditions, 4, 0.0)), without, rtol=1e-4, atol=1e-4)
 
 
@@ -137,16 +140,16 @@ def test_a_condition_has_a_scale_of_its_own_and_the_others_hold_on_both_sides(
     make_module: Make, conditions: Conditions
 ) -> None:
     module = make_module(intervention="embedding")
-    rest = {name: parts for name, parts in conditions.items() if name != "age"}
-    without, told = (log_prob(module.predictor(given, 4)) for given in (rest, conditions))
+    rest = conditions.without(["age"])
+    without, given = (log_prob(module.predictor(each, 4)) for each in (rest, conditions))
     guided = log_prob(module.predictor(conditions, 4, {"age": 3.0}))
-    torch.testing.assert_close(guided, (without + 3 * (told - without)).log_softmax(1), rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(guided, (without + 3 * (given - without)).log_softmax(1), rtol=1e-4, atol=1e-4)
 
 
 @torch.no_grad()
 def test_an_effect_is_scaled_against_the_control(make_module: Make, conditions: Conditions) -> None:
     module = make_module(intervention="effect")
-    control = {**conditions, "drug": chosen([[]] * 4)}
+    control = conditions.replace({"drug": chosen([[]] * 4)})
     off = log_prob(module.predictor(conditions, 4, {"drug": 0.0}))
     torch.testing.assert_close(off, log_prob(module.predictor(control, 4)))
     stronger = log_prob(module.predictor(conditions, 4, {"drug": 2.0}))
@@ -159,7 +162,7 @@ def test_an_effect_is_scaled_against_the_control(make_module: Make, conditions: 
 def test_one_scale_for_all_scales_identity_and_effect(make_module: Make, conditions: Conditions) -> None:
     module = make_module(intervention="effect")
     guided = log_prob(module.predictor(conditions, 4, 1.5))
-    drug = {"drug": conditions["drug"]}
+    drug = conditions.only(["drug"])
     bound = [log_prob(module.predictor(given, 4, {"drug": 1.5})) for given in (drug, conditions)]
     torch.testing.assert_close(guided, (bound[0] + 1.5 * (bound[1] - bound[0])).log_softmax(1), rtol=1e-4, atol=1e-4)
 

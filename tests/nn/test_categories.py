@@ -3,14 +3,15 @@
 import os
 import subprocess
 import sys
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 from sklearn.utils import murmurhash3_32
 
-from scdiffgen.nn._categories import CATEGORY_EMBEDDINGS, CodeEmbedding, HashedEmbedding, category_embedding, scramble
-from scdiffgen.nn._features import FeatureEmbedding
+from scdiffgen.nn._categories import CATEGORY_EMBEDDINGS, CodeEmbedding, FeatureEmbedding, HashedEmbedding, scramble
+from scdiffgen.nn._options import CategoryKind
 
 KINDS = sorted(CATEGORY_EMBEDDINGS)
 
@@ -19,14 +20,14 @@ KINDS = sorted(CATEGORY_EMBEDDINGS)
 @pytest.mark.parametrize("n_categories", [1, 2, 7, 3000])
 def test_distinct_ids_have_distinct_vectors_of_order_one(kind, n_categories):
     torch.manual_seed(0)
-    vectors = category_embedding(kind, n_categories, 16).double()(torch.arange(n_categories))
+    vectors = CATEGORY_EMBEDDINGS[kind](n_categories, 16).double()(torch.arange(n_categories))
     assert len(vectors.unique(dim=0)) == n_categories
     assert vectors.abs().max() < 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_ids_of_any_shape_and_none_out_of_range(kind):
-    embedding = category_embedding(kind, 5, 8)
+    embedding = CATEGORY_EMBEDDINGS[kind](5, 8)
     ids = torch.tensor([[0, 4, 0], [2, 1, 3]])
     torch.testing.assert_close(embedding(ids)[0, 0], embedding(torch.tensor([0]))[0])
     for outside in (-1, 5):
@@ -66,7 +67,7 @@ def test_hashed_rows_are_spread_evenly():
 
 
 def test_parameters_stay_few():
-    n_parameters = {kind: sum(p.numel() for p in category_embedding(kind, 20_000, 64).parameters()) for kind in KINDS}
+    n_parameters = {kind: sum(p.numel() for p in CATEGORY_EMBEDDINGS[kind](20_000, 64).parameters()) for kind in KINDS}
     assert n_parameters["table"] == 20_000 * 64
     assert n_parameters["hashed"] < 0.05 * n_parameters["table"]
     assert n_parameters["code"] == 64 * 64 + 64
@@ -75,7 +76,7 @@ def test_parameters_stay_few():
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_vector_can_be_fitted(kind):
     torch.manual_seed(0)
-    embedding = category_embedding(kind, 12, 4)
+    embedding = CATEGORY_EMBEDDINGS[kind](12, 4)
     target = torch.randn(12, 4)
     optimiser = torch.optim.Adam(embedding.parameters(), lr=0.05)
     for _ in range(300):
@@ -86,13 +87,8 @@ def test_every_vector_can_be_fitted(kind):
     assert loss < 1e-2
 
 
-def test_wrong_options_are_named():
-    with pytest.raises(ValueError, match="`kind` is 'onehot'"):
-        category_embedding("onehot", 3, 4)
-    with pytest.raises(ValueError, match="`n_hashes` is 1"):
-        HashedEmbedding(3, 4, n_hashes=1)
-    with pytest.raises(ValueError, match="`n_words` is 0"):
-        CodeEmbedding(3, 4, n_words=0)
+def test_every_name_that_may_be_chosen_is_an_embedding():
+    assert list(CATEGORY_EMBEDDINGS) == list(get_args(CategoryKind))
 
 
 def test_features_are_an_affine_map_of_the_given_vectors():

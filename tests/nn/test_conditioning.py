@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from csr import csr
 from torch import Tensor, nn
 
-from scdiffgen.nn import NetworkSize, TokenNetwork
-from scdiffgen.nn._number_kinds import NUMBER_EMBEDDINGS, log_count_embedding
-from scdiffgen.nn._transformer import ConditioningKind, CrossAttention, TokenTransformer
+from scdiffgen.nn import NetworkOptions, NetworkSize, TokenNetwork
+from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS, log_count_embedding
+from scdiffgen.nn._options import ConditioningKind
+from scdiffgen.nn._transformer import GatedAttention, TokenTransformer
 
 DIM, HEADS, CONDITIONING, N_GENES, N_CELLS, N_CONDITIONS = 8, 2, 6, 10, 5, 3
 SIZE = NetworkSize(
@@ -27,6 +28,10 @@ COUNTS = np.random.default_rng(0).poisson(2.0, (N_CELLS, N_GENES))
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def of_kind(kind: ConditioningKind) -> NetworkSize:
+    return replace(SIZE, options=NetworkOptions(conditioning=kind))
 
 
 def conditions_of(kind: ConditioningKind, n_conditions: int = N_CONDITIONS) -> Tensor:
@@ -48,7 +53,8 @@ def scores(network: nn.Module, condition: Tensor) -> Tensor:
 
 
 def test_cross_attention_is_torchs_behind_its_gate() -> None:
-    ours = trained(CrossAttention(DIM, HEADS, CONDITIONING))
+    layer = trained(GatedAttention(DIM, HEADS, CONDITIONING))
+    ours = layer.attention
     torchs = nn.MultiheadAttention(DIM, HEADS, kdim=CONDITIONING, vdim=CONDITIONING, batch_first=True)
     key, value = ours.key_value.weight.chunk(2)
     torchs.load_state_dict(
@@ -62,20 +68,20 @@ def test_cross_attention_is_torchs_behind_its_gate() -> None:
         }
     )
     tokens, sequence = normal(N_CELLS, 4, DIM), normal(N_CELLS, N_CONDITIONS, CONDITIONING)
-    read = torchs(ours.norm(tokens), sequence, sequence)[0]
-    torch.testing.assert_close(ours(tokens, sequence), tokens + ours.gate * read, rtol=1e-4, atol=1e-5)
+    attended = torchs(layer.norm(tokens), sequence, sequence)[0]
+    torch.testing.assert_close(layer(tokens, sequence), tokens + layer.gate * attended, rtol=1e-4, atol=1e-5)
 
 
 def test_before_training_cross_attention_changes_nothing() -> None:
-    transformer = TokenTransformer(DIM, 2, HEADS, CONDITIONING, 0.0, "cross_attention")
+    transformer = TokenTransformer(of_kind("cross_attention"))
     tokens = normal(N_CELLS, 4, DIM)
     read = transformer(tokens, normal(N_CELLS, CONDITIONING), normal(N_CELLS, N_CONDITIONS, CONDITIONING))
     torch.testing.assert_close(read, F.layer_norm(tokens, (DIM,)))
 
 
 def test_concatenated_conditions_are_tokens_until_the_end() -> None:
-    joined = trained(TokenTransformer(DIM, 2, HEADS, CONDITIONING, 0.0, "concat"))
-    plain = TokenTransformer(DIM, 2, HEADS, CONDITIONING, 0.0)
+    joined = trained(TokenTransformer(of_kind("concat")))
+    plain = TokenTransformer(SIZE)
     plain.load_state_dict({name: joined.state_dict()[name] for name in plain.state_dict()})
     tokens, level = normal(N_CELLS, 4, DIM), normal(N_CELLS, CONDITIONING)
     sequence = normal(N_CELLS, N_CONDITIONS, CONDITIONING)
@@ -86,14 +92,14 @@ def test_concatenated_conditions_are_tokens_until_the_end() -> None:
 
 @pytest.mark.parametrize("kind", IN_SEQUENCE)
 def test_the_order_of_a_sequence_of_conditions_does_not_matter(kind: ConditioningKind) -> None:
-    network, sequence = trained(TokenNetwork(N_GENES, replace(SIZE, conditioning=kind))), conditions_of(kind)
+    network, sequence = trained(TokenNetwork(N_GENES, of_kind(kind))), conditions_of(kind)
     torch.testing.assert_close(scores(network, sequence.flip(1)), scores(network, sequence), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", IN_SEQUENCE)
 @pytest.mark.parametrize("condition", range(N_CONDITIONS))
 def test_each_condition_matters_to_its_own_cell_alone(kind: ConditioningKind, condition: int) -> None:
-    network, sequence = trained(TokenNetwork(N_GENES, replace(SIZE, conditioning=kind))), conditions_of(kind)
+    network, sequence = trained(TokenNetwork(N_GENES, of_kind(kind))), conditions_of(kind)
     changed = sequence.clone()
     changed[2, condition] += 1
     moved = (scores(network, changed) - scores(network, sequence)).abs().amax(1)
@@ -103,12 +109,12 @@ def test_each_condition_matters_to_its_own_cell_alone(kind: ConditioningKind, co
 
 @pytest.mark.parametrize("kind", IN_SEQUENCE)
 def test_without_conditions_the_level_is_all_there_is(kind: ConditioningKind) -> None:
-    network = trained(TokenNetwork(N_GENES, replace(SIZE, conditioning=kind)))
+    network = trained(TokenNetwork(N_GENES, of_kind(kind)))
     assert scores(network, conditions_of(kind, n_conditions=0)).isfinite().all()
 
 
 def test_cross_attention_reads_the_level_beside_the_conditions() -> None:
-    trunk, given = TokenNetwork(N_GENES, replace(SIZE, conditioning="cross_attention")).trunk, conditions_of("concat")
+    trunk, given = TokenNetwork(N_GENES, of_kind("cross_attention")).trunk, conditions_of("concat")
     level, sequence = trunk.conditioning(torch.arange(5.0), torch.arange(5.0) + 9, given)
     torch.testing.assert_close(sequence, torch.cat([given, level[:, None]], dim=1))
     assert torch.pdist(level).min() > 1e-4
@@ -116,7 +122,7 @@ def test_cross_attention_reads_the_level_beside_the_conditions() -> None:
 
 def test_concatenating_no_conditions_is_no_conditioning() -> None:
     """The network of another kind that has the same weights, and nothing in its condition."""
-    joined = trained(TokenNetwork(N_GENES, replace(SIZE, conditioning="concat")))
+    joined = trained(TokenNetwork(N_GENES, of_kind("concat")))
     plain = TokenNetwork(N_GENES, SIZE)
     weights = {name: value for name, value in joined.state_dict().items() if "transformer.to_token" not in name}
     first = weights["trunk.join.0.weight"]
@@ -130,7 +136,7 @@ def test_concatenating_no_conditions_is_no_conditioning() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_parameter_learns_once_the_gates_are_open(kind: ConditioningKind, level: str) -> None:
     torch.manual_seed(0)
-    network = TokenNetwork(N_GENES, replace(SIZE, conditioning=kind, level_embedding=level))
+    network = TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(conditioning=kind, level_embedding=level)))
     condition = conditions_of(kind).requires_grad_()
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     target = torch.tensor(COUNTS).float().log1p()
@@ -146,7 +152,7 @@ def test_every_parameter_learns_once_the_gates_are_open(kind: ConditioningKind, 
 
 @pytest.mark.parametrize("level", NUMBER_EMBEDDINGS)
 def test_the_level_matters_from_the_empty_cell_to_millions_of_molecules(level: str) -> None:
-    network = trained(TokenNetwork(N_GENES, replace(SIZE, level_embedding=level)))
+    network = trained(TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(level_embedding=level))))
     n_molecules = torch.tensor([0.0, 1.0, 30.0, 1e3, 1e6])
     empty, library = torch.zeros(5, N_GENES), torch.full((5,), 1e6)
     found = network(empty, n_molecules, library, torch.zeros(5, CONDITIONING)).logits
@@ -163,4 +169,4 @@ def test_the_default_level_embedding_has_waves_from_half_a_unit_to_fifty_of_the_
 @pytest.mark.parametrize("name", ["conditioning", "level_embedding"])
 def test_an_unknown_kind_is_named(name: str) -> None:
     with pytest.raises(ValueError, match=f"`{name}` is 'nonsense': pass one of"):
-        NetworkSize(**{name: "nonsense"})
+        NetworkOptions(**{name: "nonsense"})

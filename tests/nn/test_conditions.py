@@ -3,17 +3,14 @@
 import itertools
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
-from scipy.stats import binomtest
 
-from scdiffgen.conditions import Condition, Conditions, ConditionSpec, NumberTransform
+from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
+from scdiffgen.nn import NetworkOptions
 from scdiffgen.nn._categories import CATEGORY_EMBEDDINGS
-from scdiffgen.nn._conditions import ConditionEmbedder, UniversalCombination, clear_padding
-from scdiffgen.nn._embedders import ConditionOptions
-from scdiffgen.nn._number_kinds import NUMBER_EMBEDDINGS
-from scdiffgen.nn._sets import POOLINGS
+from scdiffgen.nn._condition_embedder import POOLINGS, ConditionEmbedder, UniversalCombination, clear_padding
+from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 
 DIM = 12
 CELL_TYPE = ConditionSpec("cell_type", "category", n_categories=4)
@@ -27,17 +24,13 @@ WAYS_TO_POOL = [*POOLINGS, "components"]
 
 def make(specs, options=None, **kwargs):
     torch.manual_seed(0)
-    return ConditionEmbedder(specs, DIM, options or ConditionOptions(), **kwargs).double()
+    return ConditionEmbedder(specs, DIM, options or NetworkOptions(), **kwargs).double()
 
 
 def make_drugs(pooling):
     if pooling == "components":
         return make([replace(DRUGS, components=(0, 0, 0, 1, 1, 1))])
-    return make([DRUGS], ConditionOptions(set_pooling=pooling))
-
-
-def withhold(conditions, rate, generator=None, together=()):
-    return Conditions(conditions, len(next(iter(conditions.values())).given)).drop(rate, generator, together=together)
+    return make([DRUGS], NetworkOptions(set_pooling=pooling))
 
 
 def parts(*cells, told=None, n_slots=None):
@@ -204,7 +197,7 @@ def test_without_doses_the_values_are_not_looked_at():
 
 
 def test_mean_pooling_is_the_mean_over_the_parts():
-    embed = make([GENES], ConditionOptions(set_pooling="mean"))
+    embed = make([GENES], NetworkOptions(set_pooling="mean"))
     pooling, table = embed.embedders[0].pooling, embed.embedders[0].parts.categories.weight
     mean = table[[1, 4]].mean(0)
     torch.testing.assert_close(embed({"genes": parts([1, 4], n_slots=5)}, 1)[0, 0], mean + pooling.mlp(mean))
@@ -313,7 +306,7 @@ def test_features_of_a_condition_without_them_are_refused():
 @pytest.mark.parametrize("number", NUMBER_EMBEDDINGS)
 @pytest.mark.parametrize("category", CATEGORY_EMBEDDINGS)
 def test_every_option_embeds_everything_and_comes_back_from_its_state(number, category):
-    options = ConditionOptions(number=number, category=category, set_pooling="mean")
+    options = NetworkOptions(number_embedding=number, category_embedding=category, set_pooling="mean")
     embed, given = make(EVERYTHING, options), everything(5)
     torch.manual_seed(1)
     again = ConditionEmbedder(EVERYTHING, DIM, options).double()
@@ -322,62 +315,15 @@ def test_every_option_embeds_everything_and_comes_back_from_its_state(number, ca
     assert embed(given, 5).abs().max() < 5
 
 
-@pytest.mark.parametrize("name", ["number", "category", "set_pooling", "combine"])
+@pytest.mark.parametrize("name", ["number_embedding", "category_embedding", "set_pooling", "intervention"])
 def test_unknown_options_are_named(name):
     with pytest.raises(ValueError, match=f"`{name}` is 'nonsense'"):
-        ConditionOptions(**{name: "nonsense"})
+        NetworkOptions(**{name: "nonsense"})
 
 
-def test_sum_and_perceptron_combine_all_conditions():
+def test_every_condition_is_combined():
     sequence = torch.randn(4, 3, DIM)
-    torch.testing.assert_close(UniversalCombination(3, DIM, kind="sum")(sequence), torch.einsum("cnd->cd", sequence))
     combined = UniversalCombination(3, DIM)
     slopes = torch.autograd.functional.jacobian(lambda x: combined(x).sum(0), sequence)
     assert slopes.abs().amax((0, 1, 3)).gt(0).all()  # every condition counts
     torch.testing.assert_close(UniversalCombination(0, DIM)(sequence[:, :0]), torch.zeros(4, DIM))
-
-
-def test_withholding_is_independent_at_the_given_rate():
-    given = {name: one._replace(given=one.given.clone()) for name, one in everything(4000).items()}
-    kept = withhold(given, 0.3, torch.Generator().manual_seed(0))
-    told = np.stack([one.given.numpy() for one in kept.values()])
-    for condition in told:
-        assert binomtest(int(condition.sum()), 4000, 0.7).pvalue > 1e-4
-    correlations = np.corrcoef(told)[np.triu_indices(5, 1)]
-    assert np.abs(correlations).max() < 4 / np.sqrt(4000)
-    assert all(one.given.all() for one in given.values())  # what was given stays
-    for name in given:
-        torch.testing.assert_close(kept[name][:3], given[name][:3], rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("rate", [0.1, 0.6])
-def test_conditions_withheld_together_are_so_often_that_guidance_can_be_learned(rate):
-    n_cells, joint = 20_000, ["cell_type", "age", "place"]
-    kept = withhold(everything(n_cells), rate, torch.Generator().manual_seed(0), together=joint)
-    withheld = {name: ~one.given.numpy() for name, one in kept.items()}
-    for cells in withheld.values():
-        assert binomtest(int(cells.sum()), n_cells, rate).pvalue > 1e-4  # each as often as asked
-    alone = (rate / 2) / (1 - rate / 2)
-    all_at_once = np.logical_and.reduce([withheld[name] for name in joint])
-    assert binomtest(int(all_at_once.sum()), n_cells, rate / 2 + (1 - rate / 2) * alone**3).pvalue > 1e-4
-    for name in ("drugs", "genes"):  # the others do not know of it
-        assert binomtest(int((all_at_once & withheld[name]).sum()), int(all_at_once.sum()), rate).pvalue > 1e-4
-
-
-def test_one_condition_is_not_withheld_together_with_itself():
-    given = {"age": everything(50)["age"]}
-    generators = [torch.Generator().manual_seed(3) for _ in range(2)]
-    alone = withhold(given, 0.5, generators[0])["age"].given
-    assert alone.equal(withhold(given, 0.5, generators[1], together=["age", "place"])["age"].given)
-    assert not withhold(everything(9), 1.0, together=["age", "place"])["age"].given.any()
-
-
-def test_withholding_never_tells_what_was_not_told_and_is_repeatable():
-    given = {"age": parts(*[[(0, 1.0)]] * 50, told=[False] * 25 + [True] * 25)}
-    kept, again = (withhold(given, 0.5, torch.Generator().manual_seed(7))["age"].given for _ in range(2))
-    assert not kept[:25].any()
-    assert kept.equal(again)
-    assert withhold(given, 0.0)["age"].given.equal(given["age"].given)
-    assert not withhold(given, 1.0)["age"].given.any()
-    with pytest.raises(ValueError, match="`rate` is 1.5"):
-        withhold(given, 1.5)

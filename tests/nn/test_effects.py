@@ -10,7 +10,7 @@ from parts import chosen
 from torch import Tensor
 
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
-from scdiffgen.nn import ConditionOptions, EffectNetwork, NetworkSize
+from scdiffgen.nn import EffectNetwork, NetworkSize
 
 N_GENES, N_CELLS = 15, 4
 SIZE = NetworkSize(n_tokens=2, token_dim=16, n_layers=2, n_heads=2, n_hidden=8, conditioning_dim=8, dropout=0.0)
@@ -31,7 +31,7 @@ def make(*, dosed: bool = False, trained: bool = True, n_features: int = 0, n_sl
         n_features=n_features,
     )
     features = torch.randn(3, n_features) if n_features else None
-    effects = EffectNetwork(spec, N_GENES, SIZE, ConditionOptions(), features)
+    effects = EffectNetwork(spec, N_GENES, SIZE, features)
     if trained:
         for weight in effects.parameters():
             torch.nn.init.normal_(weight, std=0.4)

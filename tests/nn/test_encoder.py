@@ -8,7 +8,7 @@ import torch
 from csr import csr
 from torch import Tensor
 
-from scdiffgen.nn._encoder import CountEncoder
+from scdiffgen.nn import CountEncoder, NetworkSize
 
 COUNTS = np.random.default_rng(0).poisson(0.8, (6, 12))
 COUNTS[2] = 0  # an empty cell, as generation starts from
@@ -17,7 +17,7 @@ COUNTS[2] = 0  # an empty cell, as generation starts from
 @pytest.fixture
 def encoder() -> CountEncoder:
     torch.manual_seed(0)
-    return CountEncoder(12, n_tokens=3, token_dim=4, n_hidden=8, conditioning_dim=5, dropout=0.0)
+    return CountEncoder(12, NetworkSize(n_tokens=3, token_dim=4, n_hidden=8, conditioning_dim=5, dropout=0.0))
 
 
 def layouts() -> list[Tensor]:

@@ -11,9 +11,17 @@ import torch
 from csr import csr
 from torch import Tensor, nn
 
-from scdiffgen.nn import GeneAttentionEncoder, LinearEncoder, NetworkSize, ReadoutOptions, ScoreNetwork, TokenNetwork
-from scdiffgen.nn._readout_kinds import AttentionReadout, PerceptronReadout
-from scdiffgen.nn._transformer import CellAttention
+from scdiffgen.nn import (
+    LinearEncoder,
+    NetworkOptions,
+    NetworkSize,
+    ReadoutOptions,
+    ScoreNetwork,
+    TokenNetwork,
+)
+from scdiffgen.nn._encoders import GeneAttentionEncoder
+from scdiffgen.nn._readouts import AttentionReadout, PerceptronReadout
+from scdiffgen.nn._transformer import GatedAttention
 
 N_CELLS, N_GENES, N_TOKENS, DIM, HEADS, CONDITIONING = 6, 12, 3, 8, 2, 8
 SIZE = NetworkSize(
@@ -54,7 +62,7 @@ def logits(network: TokenNetwork, counts: np.ndarray = COUNTS, condition: Tensor
 
 
 def make(**options: Any) -> TokenNetwork:
-    network = TokenNetwork(N_GENES, replace(SIZE, **options))
+    network = TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(**options)))
     random_weights(network)
     return network
 
@@ -87,7 +95,7 @@ def test_the_order_of_cells_does_not_matter(options: dict[str, Any]) -> None:
 
 @EVERY_OPTION
 def test_the_first_tokens_alone_are_those_of_a_smaller_network(options: dict[str, Any]) -> None:
-    network, cut = make(**options), TokenNetwork(N_GENES, replace(SIZE, **{**options, "n_tokens": 2}))
+    network, cut = make(**options), TokenNetwork(N_GENES, replace(SIZE, n_tokens=2, options=NetworkOptions(**options)))
     state = network.state_dict()
     cut.load_state_dict({name: state[name][tuple(map(slice, t.shape))] for name, t in cut.state_dict().items()})
     network.trunk._n_active = lambda: 2
@@ -96,7 +104,7 @@ def test_the_first_tokens_alone_are_those_of_a_smaller_network(options: dict[str
 
 @pytest.mark.parametrize("encoder", ["mlp", "linear", "cross_attention"])
 def test_every_encoder_reads_values_as_well(encoder: str) -> None:
-    network = ScoreNetwork(N_GENES, replace(SIZE, encoder=encoder), "values")
+    network = ScoreNetwork(N_GENES, replace(SIZE, options=NetworkOptions(encoder=encoder)), "values")
     random_weights(network)
 
     def scores(values: Tensor) -> Tensor:
@@ -110,7 +118,7 @@ def test_every_encoder_reads_values_as_well(encoder: str) -> None:
 
 @pytest.mark.parametrize("layout", ["sparse", "dense"])
 def test_the_linear_encoder_is_a_product(layout: str) -> None:
-    encoder = LinearEncoder(N_GENES, N_TOKENS, DIM, CONDITIONING)
+    encoder = LinearEncoder(N_GENES, SIZE)
     counts = csr(COUNTS) if layout == "sparse" else csr(COUNTS).to_dense()
     tokens = encoder(encoder.read(counts), CONDITION).detach()
     weight = encoder.weight.detach().numpy().astype(np.float64)
@@ -137,11 +145,11 @@ def attention_of(project: nn.Linear) -> nn.MultiheadAttention:
 
 
 def test_attention_to_genes_is_torchs_over_the_expressed_ones() -> None:
-    encoder = GeneAttentionEncoder(N_GENES, N_TOKENS, DIM, HEADS, CONDITIONING)
+    encoder = GeneAttentionEncoder(N_GENES, SIZE)
     random_weights(encoder)
     seen = encoder.read(csr(COUNTS)).detach()
-    torchs = attention_of(encoder.key_value)
-    embedded = encoder.embed_expression(torch.tensor(COUNTS))
+    torchs = attention_of(encoder.attention.key_value)
+    embedded = encoder.embed_expression(torch.tensor(np.log1p(COUNTS)).float())
     for cell in range(N_CELLS):
         genes = np.flatnonzero(COUNTS[cell])
         keys = torch.cat([encoder.nothing[None], encoder.genes[genes] * embedded[cell, genes]])[None]
@@ -150,7 +158,7 @@ def test_attention_to_genes_is_torchs_over_the_expressed_ones() -> None:
 
 
 def test_attention_to_genes_forgets_their_order() -> None:
-    encoder, order = GeneAttentionEncoder(N_GENES, N_TOKENS, DIM, HEADS, CONDITIONING), np.roll(np.arange(N_GENES), 5)
+    encoder, order = GeneAttentionEncoder(N_GENES, SIZE), np.roll(np.arange(N_GENES), 5)
     before = encoder.read(csr(COUNTS))
     with torch.no_grad():
         encoder.genes.copy_(encoder.genes[order])
@@ -161,15 +169,15 @@ TOKENS = torch.randn(N_CELLS, N_TOKENS, DIM, generator=torch.Generator().manual_
 
 
 def test_the_attention_of_genes_to_tokens_is_torchs() -> None:
-    readout = AttentionReadout(N_GENES, DIM, HEADS)
+    readout = AttentionReadout(N_GENES, SIZE)
     random_weights(readout)
-    seen, _ = attention_of(readout.key_value)(readout.queries.expand(N_CELLS, -1, -1), TOKENS, TOKENS)
+    seen, _ = attention_of(readout.attention.key_value)(readout.queries.expand(N_CELLS, -1, -1), TOKENS, TOKENS)
     expected = (seen * readout.gene_weights).sum(2) + readout.bias
     torch.testing.assert_close(readout(TOKENS), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_perceptron_sees_tokens_together() -> None:
-    readout = PerceptronReadout(N_GENES, N_TOKENS, DIM, 16)
+    readout = PerceptronReadout(N_GENES, SIZE)
     random_weights(readout)
     first, second, both = torch.zeros_like(TOKENS), torch.zeros_like(TOKENS), TOKENS.clone()
     first[:, 0], second[:, 1:], nothing = TOKENS[:, 0], TOKENS[:, 1:], torch.zeros_like(TOKENS)
@@ -179,7 +187,7 @@ def test_the_perceptron_sees_tokens_together() -> None:
 
 @pytest.mark.parametrize("kind", ["mlp", "cross_attention"])
 def test_read_outs_start_from_the_average_cell(kind: str) -> None:
-    network = TokenNetwork(N_GENES, replace(SIZE, readout=ReadoutOptions(kind=kind)))
+    network = TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(readout=ReadoutOptions(kind=kind))))
     shares = torch.tensor(np.random.default_rng(0).dirichlet(np.ones(N_GENES))).float()
     network.readout.initialise_bias(shares)
     nn.init.zeros_(network.readout.gene_weights)
@@ -189,7 +197,7 @@ def test_read_outs_start_from_the_average_cell(kind: str) -> None:
 
 
 def test_attention_across_cells_is_torchs_over_one_token_of_all_cells() -> None:
-    layer = CellAttention(DIM, HEADS)
+    layer = GatedAttention(DIM, HEADS)
     torch.testing.assert_close(layer(TOKENS), TOKENS)  # a fresh one is the identity
     random_weights(layer)
     torchs = nn.MultiheadAttention(DIM, HEADS, batch_first=True)
@@ -226,11 +234,11 @@ def test_sinusoidal_positions_are_those_of_vaswani_and_none_are_nothing() -> Non
 )
 def test_unknown_options_are_named(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        NetworkSize(**wrong)
+        NetworkOptions(**wrong)
 
 
 def test_other_read_outs_have_no_further_options() -> None:
-    with pytest.raises(ValueError, match="`kind` is 'linear': choose one of"):
+    with pytest.raises(ValueError, match="`kind` is 'linear': pass one of"):
         ReadoutOptions(kind="linear")
     with pytest.raises(ValueError, match="`kind` is 'mlp', which leaves no further choice"):
         ReadoutOptions(kind="mlp", sparsity=0.1)

@@ -1,5 +1,7 @@
 """Number embeddings against closed forms, SciPy's rank correlation and automatic differentiation."""
 
+from typing import get_args
+
 import numpy as np
 import pytest
 import torch
@@ -7,10 +9,18 @@ from scipy.signal import find_peaks
 from scipy.spatial.distance import pdist
 from scipy.stats import spearmanr
 
-from scdiffgen.nn._magnitudes import magnitude_bins
-from scdiffgen.nn._number_kinds import NUMBER_EMBEDDINGS, ExpressionEmbedding, HybridEmbedding, number_embedding
-from scdiffgen.nn._numbers import LARGEST, DirectEmbedding, FourierEmbedding, SinusoidalEmbedding
-from scdiffgen.nn._wavelets import gaussian_slope, ricker
+from scdiffgen.nn._numbers import (
+    LARGEST,
+    NUMBER_EMBEDDINGS,
+    DirectEmbedding,
+    FourierEmbedding,
+    HybridEmbedding,
+    SinusoidalEmbedding,
+    gaussian_slope,
+    number_bins,
+    ricker,
+)
+from scdiffgen.nn._options import NumberKind
 
 KINDS = sorted(NUMBER_EMBEDDINGS)
 SMOOTH_KINDS = [kind for kind in KINDS if kind != "learned"]
@@ -18,7 +28,7 @@ SMOOTH_KINDS = [kind for kind in KINDS if kind != "learned"]
 
 def make(kind, dim):
     torch.manual_seed(0)
-    return number_embedding(kind, dim).double()
+    return NUMBER_EMBEDDINGS[kind](dim).double()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -26,7 +36,7 @@ def make(kind, dim):
 def test_every_dim_is_filled(kind, dim):
     if kind == "rotary" and dim == 1:
         with pytest.raises(ValueError, match="`dim` is 1, but RotaryEmbedding needs at least 2"):
-            number_embedding(kind, dim)
+            NUMBER_EMBEDDINGS[kind](dim)
         return
     embedding = make(kind, dim)
     assert embedding(torch.zeros(3, 2, dtype=torch.float64)).shape == (3, 2, dim)
@@ -38,7 +48,7 @@ def test_every_dim_is_filled(kind, dim):
 def test_zero_negative_tiny_and_huge_numbers_are_finite_and_of_order_one(kind):
     numbers = torch.tensor([0.0, -0.0, -1.0, 1e-38, -1e38, 1e38, torch.inf, -torch.inf])
     torch.manual_seed(0)
-    vectors = number_embedding(kind, 32)(numbers)
+    vectors = NUMBER_EMBEDDINGS[kind](32)(numbers)
     assert vectors.isfinite().all()
     assert vectors.abs().max() < 6
     torch.testing.assert_close(vectors[0], vectors[1])
@@ -57,7 +67,7 @@ def test_derivative_agrees_with_finite_differences_and_is_bounded(kind):
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "sinusoidal"])  # which has none
 def test_gradients_of_parameters_are_finite_at_zero_and_far_out(kind):
-    embedding = number_embedding(kind, 8)
+    embedding = NUMBER_EMBEDDINGS[kind](8)
     embedding(torch.tensor([0.0, -1e30, torch.inf])).square().sum().backward()
     assert all(p.grad.isfinite().all() for p in embedding.parameters())
 
@@ -93,19 +103,12 @@ def test_periods_of_the_sinusoids_are_the_ones_asked_for():
 def test_random_fourier_features_approach_a_gaussian_kernel():
     # Bochner: E[cos(w d)] of Gaussian frequencies is exp(-(2 pi b d)^2 / 2)
     torch.manual_seed(1)
-    embedding = FourierEmbedding(40_000, bandwidth=0.3, learned=False)
+    embedding = FourierEmbedding(40_000, bandwidth=0.3)
     differences = torch.linspace(0, 2, 9)
     kernel = embedding(differences) @ embedding(torch.zeros(1)).T / 20_000
     torch.testing.assert_close(
         kernel[:, 0], torch.exp(-((2 * torch.pi * 0.3 * differences) ** 2) / 2), atol=0.02, rtol=0
     )
-    assert not any(p.requires_grad for p in embedding.parameters())
-
-
-@pytest.mark.parametrize("options", [{"min_period": 2.0, "max_period": 1.0}, {"min_period": 0.0}])
-def test_impossible_periods_are_refused(options):
-    with pytest.raises(ValueError, match="0 < min_period < max_period"):
-        SinusoidalEmbedding(4, **options)
 
 
 def test_direct_embedding_sees_three_increasing_functions():
@@ -117,10 +120,10 @@ def test_direct_embedding_sees_three_increasing_functions():
     assert seen[0].diff(dim=0).ge(0).all()
 
 
-def test_magnitude_bins_agree_with_numpy():
+def test_bins_agree_with_numpy():
     rng = np.random.default_rng(0)
     numbers = rng.normal(size=500) * 10.0 ** rng.uniform(-3, 3, size=500)
-    bins = magnitude_bins(torch.from_numpy(numbers), n_mantissas=8)
+    bins = number_bins(torch.from_numpy(numbers), n_mantissas=8)
     exponent = np.floor(np.log2(np.abs(numbers)))
     digits = np.floor((np.abs(numbers) / 2**exponent - 1) * 8)
     np.testing.assert_array_equal(bins.sign, np.sign(numbers) + 1)
@@ -130,7 +133,7 @@ def test_magnitude_bins_agree_with_numpy():
 
 def test_extreme_magnitudes_have_a_row_in_the_tables():
     for kind in ("learned", "hybrid"):
-        embedding = number_embedding(kind, 8)
+        embedding = NUMBER_EMBEDDINGS[kind](8)
         assert embedding(torch.tensor([LARGEST, -LARGEST, 1 / LARGEST, 1e-45, 0.0])).isfinite().all()
 
 
@@ -157,13 +160,5 @@ def test_wavelets_are_derivatives_of_a_gaussian():
     torch.testing.assert_close(gaussian_slope(x), -slope * torch.e**0.5)
 
 
-def test_expression_is_embedded_as_log_counts():
-    counts = torch.tensor([[0, 3, 1], [2, 0, 7]])
-    embedding = ExpressionEmbedding(6)
-    expected = SinusoidalEmbedding(6)(torch.from_numpy(np.log1p(counts.numpy()).astype(np.float32)))
-    torch.testing.assert_close(embedding(counts), expected)
-
-
-def test_unknown_kind_is_named():
-    with pytest.raises(ValueError, match="`kind` is 'cosine'"):
-        number_embedding("cosine", 4)
+def test_every_name_that_may_be_chosen_is_an_embedding():
+    assert list(NUMBER_EMBEDDINGS) == list(get_args(NumberKind))

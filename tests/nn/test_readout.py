@@ -7,15 +7,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from scdiffgen.nn import AdditiveReadout
+from scdiffgen.nn import AdditiveReadout, NetworkSize
 
 CELLS, GENES, TOKENS, DIM, READOUT = 5, 9, 4, 6, 3
+SIZE = NetworkSize(n_tokens=TOKENS, token_dim=DIM, readout_dim=READOUT)
 
 
 @pytest.fixture
 def readout() -> AdditiveReadout:
     torch.manual_seed(0)
-    readout = AdditiveReadout(GENES, TOKENS, DIM, READOUT)
+    readout = AdditiveReadout(GENES, SIZE)
     torch.nn.init.normal_(readout.gene_weights)
     torch.nn.init.normal_(readout.bias)
     return readout
@@ -33,7 +34,7 @@ def test_contributions_of_the_tokens_add_up_to_the_logits(readout: AdditiveReado
     np.testing.assert_allclose(sum(contributions) + readout.bias.detach().numpy(), logits, rtol=2e-5, atol=2e-5)
 
 
-def test_a_token_contributes_whatever_the_others_say(readout: AdditiveReadout, tokens: Tensor) -> None:
+def test_a_token_contributes_whatever_the_others_are(readout: AdditiveReadout, tokens: Tensor) -> None:
     changed, alone = tokens.clone(), torch.zeros_like(tokens)
     changed[:, 2] += 1.0
     alone[:, 2] = 1.0
@@ -44,7 +45,7 @@ def test_a_token_contributes_whatever_the_others_say(readout: AdditiveReadout, t
 
 
 def test_the_bias_starts_from_the_average_cell(tokens: Tensor) -> None:
-    readout = AdditiveReadout(GENES, TOKENS, DIM, READOUT)
+    readout = AdditiveReadout(GENES, SIZE)
     frequencies = np.random.default_rng(0).dirichlet(np.ones(GENES))
     frequencies[0] = 0
     readout.initialise_bias(torch.tensor(frequencies).float())

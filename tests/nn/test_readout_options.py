@@ -7,15 +7,20 @@ import pytest
 import torch
 from scipy.special import logsumexp
 
-from scdiffgen.nn import AdditiveReadout, NetworkSize, ReadoutOptions, TokenTrunk
-from scdiffgen.nn._trunk import Conditioning
+from scdiffgen.nn import AdditiveReadout, NetworkOptions, NetworkSize, ReadoutOptions
+from scdiffgen.nn._network import Conditioning, TokenTrunk
 
 N_GENES, N_TOKENS, DIM, WIDTH = 30, 4, 6, 3
 
 
+def size(n_tokens: int, **options: object) -> NetworkSize:
+    form = NetworkOptions(readout=ReadoutOptions(**options))
+    return NetworkSize(n_tokens=n_tokens, token_dim=DIM, readout_dim=WIDTH, options=form)
+
+
 def readout(**options: object) -> AdditiveReadout:
     torch.manual_seed(0)
-    made = AdditiveReadout(N_GENES, N_TOKENS, DIM, WIDTH, ReadoutOptions(**options))
+    made = AdditiveReadout(N_GENES, size(N_TOKENS, **options))
     torch.nn.init.normal_(made.gene_weights)
     torch.nn.init.normal_(made.bias)
     return made
@@ -23,8 +28,8 @@ def readout(**options: object) -> AdditiveReadout:
 
 def test_log_sum_exp_adds_tokens_in_the_rates() -> None:
     made, tokens = readout(pooling="logsumexp"), torch.randn(7, N_TOKENS, DIM)
-    said = np.einsum("ctr,trg->ctg", made.hidden(tokens).detach(), made.loadings().detach())
-    expected = logsumexp(said, axis=1) + made.bias.detach().numpy()
+    contributions = np.einsum("ctr,trg->ctg", made.hidden(tokens).detach(), made.loadings().detach())
+    expected = logsumexp(contributions, axis=1) + made.bias.detach().numpy()
     logits = made(tokens)
     np.testing.assert_allclose(logits.detach(), expected, rtol=1e-5)
 
@@ -32,7 +37,7 @@ def test_log_sum_exp_adds_tokens_in_the_rates() -> None:
 @pytest.mark.parametrize("pooling", ["sum", "logsumexp"])
 def test_fewer_tokens_are_the_leading_ones(pooling: str) -> None:
     made, tokens = readout(pooling=pooling), torch.randn(7, N_TOKENS, DIM)
-    cut = AdditiveReadout(N_GENES, 2, DIM, WIDTH, ReadoutOptions(pooling=pooling))
+    cut = AdditiveReadout(N_GENES, size(2, pooling=pooling))
     cut.load_state_dict(
         {name: made.state_dict()[name][tuple(map(slice, t.shape))] for name, t in cut.state_dict().items()}
     )
@@ -45,15 +50,15 @@ def test_weights_are_non_negative_where_asked() -> None:
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_a_held_token_says_the_same_everywhere(nonnegative: bool) -> None:
-    made, said = readout(nonnegative=nonnegative), torch.randn(N_GENES)
+def test_a_held_token_contributes_the_same_everywhere(nonnegative: bool) -> None:
+    made, contribution = readout(nonnegative=nonnegative), torch.randn(N_GENES)
     one, other = torch.randn(2, 1, N_TOKENS, DIM)
     other[:, [0, 2, 3]] = one[:, [0, 2, 3]]
     others = torch.einsum("ctr,trg->cg", made.hidden(one)[:, [0, 2, 3]], made.loadings()[[0, 2, 3]])
     bias = made.bias.detach().clone()
-    made.hold(1, said)
+    made.hold(1, contribution)
     torch.testing.assert_close(made(one), made(other))
-    torch.testing.assert_close(made(one), bias + said + others)
+    torch.testing.assert_close(made(one), bias + contribution + others)
 
 
 def test_penalties_follow_their_formulas_and_ignore_scale() -> None:
@@ -82,8 +87,8 @@ def test_penalties_fall_to_their_ends() -> None:
 
 def test_nested_tokens_vary_in_number_in_training_alone() -> None:
     torch.manual_seed(0)
-    size = NetworkSize(n_tokens=4, token_dim=8, n_heads=2, n_hidden=8, conditioning_dim=8, nested_tokens=True)
-    trunk = TokenTrunk(10, size)
+    nested = NetworkSize(n_tokens=4, token_dim=8, n_heads=2, n_hidden=8, conditioning_dim=8, nested_tokens=True)
+    trunk = TokenTrunk(10, nested)
     arguments = torch.zeros(1, 8), Conditioning(torch.zeros(1, 8))
     numbers = np.bincount([trunk(*arguments).shape[1] for _ in range(400)], minlength=5)
     expected = 400 * np.array([0, 1 / 8, 1 / 8, 1 / 8, 5 / 8])

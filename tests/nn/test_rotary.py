@@ -1,10 +1,10 @@
-"""Rotations against complex multiplication, and what attention needs of them."""
+"""Rotations against complex multiplication, and vectors that they turn."""
 
 import numpy as np
 import pytest
 import torch
 
-from scdiffgen.nn._rotary import RotaryEmbedding, rotate
+from scdiffgen.nn._numbers import RotaryEmbedding, rotate
 
 
 @pytest.fixture
@@ -29,22 +29,17 @@ def test_rotation_keeps_norms(dim, generator):
 
 
 @pytest.mark.parametrize("dim", [7, 8])
-def test_attention_scores_depend_on_the_difference_of_the_numbers_only(dim, generator):
+def test_inner_products_depend_on_the_difference_of_the_numbers_only(dim, generator):
     embedding = RotaryEmbedding(dim).double()
-    query, key = normal(dim, generator=generator), normal(dim, generator=generator)
+    torch.nn.init.normal_(embedding.start, generator=generator)
     numbers = torch.linspace(-3, 3, 9, dtype=torch.float64)
-    angles, shifted = embedding.code(numbers).angles, embedding.code(numbers + 1.7).angles
-    scores = rotate(query, angles) @ rotate(key, angles).T
-    torch.testing.assert_close(rotate(query, shifted) @ rotate(key, shifted).T, scores)
+    one, shifted = embedding(numbers), embedding(numbers + 1.7)
+    torch.testing.assert_close(shifted @ shifted.T, one @ one.T)
 
 
 def test_angles_are_proportional_to_the_number():
     embedding = RotaryEmbedding(6, min_period=2.0, max_period=8.0)
-    angles = embedding.code(torch.tensor([1.0, -3.0])).angles
-    torch.testing.assert_close(angles[0], 2 * torch.pi / torch.tensor([8.0, 4.0, 2.0]))
-    torch.testing.assert_close(angles[1], -3 * angles[0])
-
-
-def test_wrong_number_of_angles_is_named():
-    with pytest.raises(ValueError, match="`angles` has 3 of them, but vectors of length 8 have 4"):
-        rotate(torch.zeros(2, 8), torch.zeros(2, 3))
+    for number in (1.0, -3.0):
+        angles = number * 2 * torch.pi / torch.tensor([8.0, 4.0, 2.0])
+        expected = rotate(embedding.start, angles)
+        torch.testing.assert_close(embedding(torch.tensor(number)), expected)

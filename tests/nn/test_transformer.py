@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from scdiffgen.nn import NetworkSize
 from scdiffgen.nn._transformer import Attention, Block, TokenTransformer
 
 DIM, HEADS, CONDITIONING = 16, 4, 6
+SIZE = NetworkSize(n_tokens=7, token_dim=DIM, n_layers=2, n_heads=HEADS, conditioning_dim=CONDITIONING, dropout=0.0)
 
 
 @pytest.fixture
@@ -26,7 +30,7 @@ def conditioning() -> Tensor:
 def transformer() -> TokenTransformer:
     """Two blocks whose gates are open."""
     torch.manual_seed(0)
-    transformer = TokenTransformer(DIM, 2, HEADS, CONDITIONING, dropout=0.0)
+    transformer = TokenTransformer(SIZE)
     for block in transformer.blocks:
         nn.init.normal_(block.modulation.weight, std=0.5)
         nn.init.normal_(block.modulation.bias, std=0.5)
@@ -50,7 +54,7 @@ def test_attention_is_torchs(tokens: Tensor) -> None:
 
 def test_a_block_is_torchs_pre_norm_layer_with_the_modulation_in_its_weights(tokens: Tensor) -> None:
     """With the same modulation for all cells, shift and scale are those of the norms, and gates scale what is added."""
-    block = Block(DIM, HEADS, CONDITIONING, dropout=0.0)
+    block = Block(SIZE)
     modulation = torch.randn(6, DIM, generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
         block.modulation.bias.copy_(modulation.flatten())
@@ -76,7 +80,7 @@ def test_a_block_is_torchs_pre_norm_layer_with_the_modulation_in_its_weights(tok
 
 
 def test_a_fresh_transformer_only_normalises(tokens: Tensor, conditioning: Tensor) -> None:
-    fresh = TokenTransformer(DIM, 3, HEADS, CONDITIONING, dropout=0.0)
+    fresh = TokenTransformer(replace(SIZE, n_layers=3))
     for block in fresh.blocks:
         torch.testing.assert_close(block(tokens, conditioning), tokens, rtol=0, atol=0)
     torch.testing.assert_close(fresh(tokens, conditioning), F.layer_norm(tokens, (DIM,)))
@@ -108,7 +112,7 @@ def test_tokens_may_change_places(transformer: TokenTransformer, tokens: Tensor,
 
 
 def test_dropout_acts_only_while_training(tokens: Tensor, conditioning: Tensor) -> None:
-    transformer = TokenTransformer(DIM, 1, HEADS, CONDITIONING, dropout=0.5)
+    transformer = TokenTransformer(replace(SIZE, n_layers=1, dropout=0.5))
     nn.init.ones_(transformer.blocks[0].modulation.bias)
     assert not torch.equal(transformer(tokens, conditioning), transformer(tokens, conditioning))
     transformer.eval()

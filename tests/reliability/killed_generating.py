@@ -17,24 +17,24 @@ from pathlib import Path
 import torch
 from killed import die_at, in_child, survived
 
-from scdiffgen.model import TokenDiffusion, _streaming
+from scdiffgen.model import TokenDiffusion, _chunked_generation
 
 torch.set_num_threads(1)
 N_CHUNKS = 4
 
 
 def generate(model: TokenDiffusion, path: Path, counted: Path | None = None) -> None:
-    """Into a file; note in another how many chunks were grown."""
-    grow, grown = _streaming.grow_chunk, []
+    """Into a file; note in another how many chunks were sampled."""
+    sample, sampled = _chunked_generation.sample_chunk, []
 
-    def grow_and_count(*arguments: object) -> object:
-        grown.append(None)
-        return grow(*arguments)
+    def sample_and_count(*arguments: object) -> object:
+        sampled.append(None)
+        return sample(*arguments)
 
-    _streaming.grow_chunk = grow_and_count
+    _chunked_generation.sample_chunk = sample_and_count
     model.generate_to(path, {"cell_type": "a"}, 3 * N_CHUNKS, chunk_size=3, n_steps=2, silent=True)
     if counted is not None:
-        counted.write_text(str(len(grown)))
+        counted.write_text(str(len(sampled)))
 
 
 def chunks_of(path: Path) -> int:

@@ -11,7 +11,8 @@ import torch
 from bad_input import Bad, check, ids, nothing
 from treated_cells import treated_cells
 
-from scdiffgen.model import TokenDiffusion, _plain_data
+from scdiffgen.io import _plain_data
+from scdiffgen.model import TokenDiffusion
 
 
 def file(spoil: Callable[[Path], Any], **options: Any) -> Callable[[Path], TokenDiffusion]:

@@ -98,8 +98,8 @@ ASKING = [
     Bad("no cell chosen", lambda m, _: m.get_nll(indices=[]), "`indices`", "no cell", "chooses"),
     Bad(
         "a gene unseen",
-        lambda m, _: m.get_normalized_expression(gene_list=["CD3E"]),
-        "`gene_list`",
+        lambda m, _: m.get_normalized_expression(genes=["CD3E"]),
+        "`genes`",
         "'CD3E'",
         "not know",
     ),
@@ -169,7 +169,7 @@ ASKING = [
         lambda m, c: m.get_latent_representation(c, genes=["gene1"]),
         "`genes`",
         "encoder",
-        "encoder='cross_attention'",
+        "NetworkOptions(encoder='cross_attention')",
     ),
     Bad("no doses", lambda m, _: m.dose_response(None, "A", []), "`doses`", "empty", "at least one dose"),
     Bad(

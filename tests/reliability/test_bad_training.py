@@ -13,7 +13,7 @@ from bad_input import Bad, check, ids
 from fingerprint import fingerprint
 from small_cells import QUIET, SMALL
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 
 def make(**options: Any) -> Callable[[AnnData], None]:
@@ -22,6 +22,10 @@ def make(**options: Any) -> Callable[[AnnData], None]:
         TokenDiffusion(cells, **{**SMALL, **options})
 
     return act
+
+
+def network(**options: Any) -> Callable[[AnnData], None]:
+    return lambda cells: make(network=NetworkOptions(**options))(cells)
 
 
 def train(n_cells: int = 60, **options: Any) -> Callable[[AnnData], None]:
@@ -50,12 +54,17 @@ MAKING = [
     Bad("a truth value as number", make(n_tokens=True), "`n_tokens`", "True", WHOLE),
     Bad("an odd length", make(token_dim=7), "`token_dim`", "7", "multiple of"),
     Bad("fewer than no layers", make(n_layers=-1), "`n_layers`", "-1", "at least 0"),
-    Bad("all units dropped", make(dropout=1.0), "`dropout`", "1.0", "[0, 1)"),
+    Bad("all units dropped", network(dropout=1.0), "`dropout`", "1.0", "[0, 1)"),
     Bad("a share as text", make(withhold_rate="10 %"), "`withhold_rate`", "'10 %'", "[0, 1)"),
     Bad("a share that is NaN", make(withhold_rate=np.nan), "`withhold_rate`", "nan", "[0, 1)"),
-    Bad("a read-out by name", make(readout="sum"), "`readout`", "'sum'", "ReadoutOptions", TypeError),
-    Bad("an unknown conditioning", make(conditioning="film"), "`conditioning`", "'film'", "'adaln'"),
+    Bad("a read-out by name", network(readout="sum"), "`readout`", "'sum'", "ReadoutOptions", TypeError),
+    Bad("an unknown conditioning", network(conditioning="film"), "`conditioning`", "'film'", "'adaln'"),
     Bad("an unknown process", make(process="langevin"), "`process`", "'langevin'", "'thinning'"),
+    Bad("half a head", network(n_heads=1.5), "`n_heads`", "1.5", WHOLE),
+    Bad("a network by name", make(network="mlp"), "`network`", "'mlp'", "NetworkOptions", TypeError),
+    Bad("a form beside the sizes", make(encoder="mlp"), "TokenDiffusion", "'encoder'", "NetworkOptions(enc", TypeError),
+    Bad("a misspelt argument", make(n_token=3), "TokenDiffusion", "'n_token'", "'n_tokens'", TypeError),
+    Bad("settings beside", make(process_options=3), "'process_options'", "name", "GaussianOptions", TypeError),
     Bad("cells never registered", lambda c: TokenDiffusion(c), "AnnData", "set up", "TokenDiffusion.setup_anndata"),
     Bad(
         "early stopping of scvi-tools",

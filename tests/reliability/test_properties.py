@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 from scdiffgen.conditions import PerturbationSyntax, request_table
-from scdiffgen.data import Manager, encode_conditions, fields_for
+from scdiffgen.data import Manager, SetupArguments, encode_conditions
 from scdiffgen.model import TokenDiffusion
 
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -95,7 +95,7 @@ def test_counts_of_any_shape_and_type_are_kept_or_refused(
     adata = AnnData(container(values), obs=obs, var=pd.DataFrame(index=[f"g{i}" for i in range(values.shape[1])]))
     if layer:
         adata.layers[layer] = adata.X.copy()
-    before, manager = fingerprint(adata), Manager(fields=fields_for(layer=layer))
+    before, manager = fingerprint(adata), Manager(fields=SetupArguments(layer=layer).fields())
     if spoilt or not values.size or (values.sum(1) == 0).any():
         with pytest.raises(ValueError, match="`adata.X`|`layer='counts'`"):
             manager.register_fields(adata)
@@ -139,7 +139,7 @@ def test_any_labels_are_kept_or_refused(labels: list[Any]) -> None:
         {"label": pd.Series(labels, dtype=object).to_numpy()}, index=[f"c{i}" for i in range(len(labels))]
     )
     adata = AnnData(np.ones((len(labels), 2)), obs=obs)
-    manager, before = Manager(fields=fields_for(labels_key="label")), fingerprint(adata)
+    manager, before = Manager(fields=SetupArguments(labels_key="label").fields()), fingerprint(adata)
     missing = [label is None or label != label for label in labels]
     try:
         manager.register_fields(adata)

@@ -22,8 +22,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from small_cells import SMALL, simulated_cells
 
-from scdiffgen.model import GaussianOptions, LatentOptions, ReadoutOptions, TokenDiffusion, _plain_data
-from scdiffgen.model._saving import read_plainly
+from scdiffgen.io import _plain_data, read_plainly
+from scdiffgen.model import GaussianOptions, LatentOptions, NetworkOptions, ReadoutOptions, TokenDiffusion
+from scdiffgen.model._model_file import OPTIONS as KINDS
 
 SAVED_BY = {"pickle_module": _plain_data}
 
@@ -72,7 +73,7 @@ def in_weights(folder: Path, code: Runs) -> None:
 
 def in_options(folder: Path, code: Runs) -> None:
     whole = contents(folder)
-    whole["attr_dict"]["init_params_"]["non_kwargs"]["readout"] = code
+    whole["attr_dict"]["init_params_"]["non_kwargs"]["network"] = code
     torch.save(whole, folder / "model.pt", **SAVED_BY)
 
 
@@ -152,11 +153,11 @@ def test_whatever_is_registered_is_saved_as_plain_data(name: str, cells: Any, tm
     cells.obs["sex"], cells.obs["yes"] = np.resize([*"fm"], 60), np.resize([True, False], 60)
     cells.obs["year"] = np.resize([2020, 2021], 60)
     TokenDiffusion.setup_anndata(cells, **OPTIONS[name])
-    model = TokenDiffusion(cells, **SMALL, readout=ReadoutOptions(sparsity=0.5))
+    model = TokenDiffusion(cells, **SMALL, network=NetworkOptions(readout=ReadoutOptions(sparsity=0.5)))
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert weights_of(loaded) == weights_of(model)
-    assert loaded.init_params_["non_kwargs"]["readout"] == ReadoutOptions(sparsity=0.5)
+    assert loaded.init_params_["non_kwargs"]["network"].readout == ReadoutOptions(sparsity=0.5)
     np.testing.assert_equal(_plain(loaded.registry), _plain(model.registry))
 
 
@@ -164,11 +165,11 @@ def test_whatever_is_registered_is_saved_as_plain_data(name: str, cells: Any, tm
 def test_every_process_is_saved_as_plain_data(process: str, cells: Any, tmp_path: Path) -> None:
     options = {"gaussian": GaussianOptions(schedule="linear"), "latent": LatentOptions(latent_dim=4)}[process]
     TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
-    model = TokenDiffusion(cells, **SMALL, process=process, process_options=options)
+    model = TokenDiffusion(cells, **SMALL, process=options)
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     assert weights_of(loaded) == weights_of(model)
-    assert loaded.init_params_["non_kwargs"]["process_options"] == options
+    assert loaded.init_params_["non_kwargs"]["process"] == options
 
 
 def _plain(value: Any) -> Any:
@@ -222,7 +223,7 @@ def test_arrays_and_tables_come_back_as_they_were(
     table = pd.DataFrame({text: [number, 1.0] for text in texts}, index=pd.Index([4, 7], name="epoch"))
     scalars = [np.float32(number), np.int64(3), np.str_(texts[0]), np.bool_(True)]
     torch.save([array, objects, table, scalars], tmp_path / "data.pt", **SAVED_BY)
-    found, found_objects, found_table, found_scalars = read_plainly(tmp_path / "data.pt")
+    found, found_objects, found_table, found_scalars = read_plainly(tmp_path / "data.pt", KINDS)
     assert found.dtype == array.dtype
     np.testing.assert_array_equal(found, array, strict=True)
     assert found_objects.tolist() == objects.tolist()

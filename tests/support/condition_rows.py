@@ -12,8 +12,9 @@ from anndata import AnnData
 from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.conditions import request_table
-from scdiffgen.model import TokenDiffusion
-from scdiffgen.nn._number_kinds import NUMBER_EMBEDDINGS
+from scdiffgen.model import NetworkOptions, TokenDiffusion
+from scdiffgen.model._cell_request import encode
+from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 
 VECTORS = {"A": [1.0, 0.0, 2.0], "B": [0.0, 1.0, 1.0], "C": [1.0, 1.0, 0.0], "Z": [0.5, 0.5, 0.5]}
 GUIDES = {"perturbation_key": "guide", "control": "ctrl"}
@@ -102,7 +103,7 @@ def fit(row: str) -> TokenDiffusion:
     adata = cells()
     TokenDiffusion.setup_anndata(adata, **setup)
     torch.manual_seed(0)
-    model = TokenDiffusion(adata, **SMALL, **options)
+    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(**options))
     model.train(max_epochs=1, batch_size=32, **QUIET)
     with torch.no_grad():
         for name, weight in model.module.named_parameters():
@@ -119,7 +120,7 @@ def log_odds(model: TokenDiffusion, conditions: Mapping[str, Any]) -> np.ndarray
     """Log-rates of the genes, less their mean, in three growing cells of which this is told."""
     state = torch.tensor(np.random.default_rng(0).poisson(2.0, (3, 12))).float()
     table = request_table(conditions)
-    told = model._encode(table).take(np.zeros(3, dtype=int)).to(model.device)
+    told = encode(model, table).take(np.zeros(3, dtype=int)).to(model.device)
     with torch.no_grad():
         log_rates = model.module.predictor(told, 3)(state, 2 * state.sum(1)).log_rates
     return (log_rates - log_rates.mean(1, keepdim=True)).numpy()

@@ -1,4 +1,4 @@
-"""Conditions of some cells as tensors, written by hand; `None` is not told."""
+"""Conditions of some cells as tensors, written by hand; `None` is missing."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from scdiffgen.conditions import Condition
+from scdiffgen.conditions import Condition, Conditions
+
+
+def unconditional(n_cells: int) -> Conditions[Tensor]:
+    """Cells of which no condition is given."""
+    return Conditions({}, n_cells)
 
 
 def category(ids: Sequence[int | None]) -> Condition[Tensor]:
@@ -17,12 +22,12 @@ def category(ids: Sequence[int | None]) -> Condition[Tensor]:
 
 def number(values: Sequence[float | None]) -> Condition[Tensor]:
     """One number a cell."""
-    told = torch.tensor([value is not None for value in values])
+    given = torch.tensor([value is not None for value in values])
     return Condition(
         torch.zeros(len(values), 1, dtype=torch.long),
         torch.tensor([[0.0 if value is None else value] for value in values]),
-        told[:, None],
-        told,
+        given[:, None],
+        given,
     )
 
 

@@ -61,7 +61,7 @@ def main(n_processes: int, folder: Path) -> None:
     )
     history = {name: values.to_numpy(float).ravel().tolist() for name, values in (model.history or {}).items()}
     said = {"weights": weights_of(model), "rates": recorder.rates, "levels": recorder.levels, "skipped": skipped}
-    said |= {"rank": rank, "history": history, "remembered": len(model.training_library_)}
+    said |= {"rank": rank, "history": history, "remembered": len(model.training_summary_["library"])}
     (folder / f"{rank}.json").write_text(json.dumps(said))
 
 

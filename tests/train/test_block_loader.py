@@ -144,7 +144,7 @@ def test_memory_does_not_grow_with_the_number_of_cells(tmp_path: Path, monkeypat
         model.train(1, accelerator="cpu", enable_progress_bar=False, datasplitter_kwargs=options)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-        assert len(model.training_library_) == n_cells
+        assert len(model.training_summary_["library"]) == n_cells
     grown = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0])
     assert grown < 0.5, f"peaks {peaks} for matrices of {sizes} bytes"
 

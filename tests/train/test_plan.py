@@ -244,7 +244,7 @@ def test_held_out_cells_take_no_part() -> None:
         model.module.initialise = lambda batches: None
         fit(model, datasplitter_kwargs={"external_indexing": deepcopy(split)})
         results.append(weights(model.module))
-        np.testing.assert_array_equal(np.sort(model.training_library_), np.sort(adata.X[:80].sum(1)))
+        np.testing.assert_array_equal(np.sort(model.training_summary_["library"]), np.sort(adata.X[:80].sum(1)))
     assert_same(*results)
 
 

@@ -11,7 +11,7 @@ import torch
 from small_cells import QUIET, simulated_cells
 from treated_cells import SETUP, treated_cells
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 from scdiffgen.nn import Attention
 
 NETWORK = {"n_tokens": 4, "token_dim": 32, "n_layers": 2}
@@ -19,10 +19,9 @@ N_CELLS = 160
 
 
 def losses(
-    precision: str, options: dict[str, Any], *, max_epochs: int = 4, compiled: bool = False
+    precision: str, options: dict[str, Any], *, treated: bool = False, max_epochs: int = 4, compiled: bool = False
 ) -> tuple[np.ndarray, TokenDiffusion]:
     """Of training and validation in every epoch, and the model."""
-    treated = "intervention" in options
     adata = treated_cells(N_CELLS) if treated else simulated_cells(N_CELLS)
     TokenDiffusion.setup_anndata(adata, **(SETUP if treated else {"labels_key": "cell_type", "batch_key": "batch"}))
     scvi.settings.seed = 0
@@ -36,17 +35,17 @@ def losses(
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "treated"),
     [
-        pytest.param({}, id="default"),
-        pytest.param({"encoder": "cross_attention"}, id="gene attention"),
-        pytest.param({"process": "gaussian"}, id="gaussian"),
-        pytest.param({"intervention": "embedding"}, id="embedded"),
-        pytest.param({"intervention": "effect"}, id="effects"),
+        pytest.param({}, False, id="default"),
+        pytest.param({"network": NetworkOptions(encoder="cross_attention")}, False, id="gene attention"),
+        pytest.param({"process": "gaussian"}, False, id="gaussian"),
+        pytest.param({"network": NetworkOptions(intervention="embedding")}, True, id="embedded"),
+        pytest.param({"network": NetworkOptions(intervention="effect")}, True, id="effects"),
     ],
 )
-def test_losses_in_bfloat16_are_those_of_float32_within_half_a_percent(options: dict[str, Any]) -> None:
-    (full, _), (mixed, model) = (losses(precision, options) for precision in ("32-true", "bf16-mixed"))
+def test_losses_in_bfloat16_are_those_of_float32_within_half_a_percent(options: dict[str, Any], treated: bool) -> None:
+    (full, _), (mixed, model) = (losses(precision, options, treated=treated) for precision in ("32-true", "bf16-mixed"))
     assert (mixed != full).all()  # it was used
     np.testing.assert_allclose(mixed, full, rtol=5e-3)
     assert {weight.dtype for weight in model.module.parameters()} == {torch.float32}

@@ -22,7 +22,7 @@ def latent_model() -> TokenDiffusion:
     TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
     scvi.settings.seed = 0
     options = LatentOptions(latent_dim=2, autoencoder_share=0.5)
-    return TokenDiffusion(adata, process="latent", process_options=options, **SMALL)
+    return TokenDiffusion(adata, process=options, **SMALL)
 
 
 def weights(model: TokenDiffusion, part: str) -> dict[str, Tensor]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import torch
 from torch import Tensor
 
-from ._conditions import Condition, Conditions
+from ._conditions import Code, Condition, Conditions
 from ._spec import ConditionSpec
 
 
 def conditions_from_batch(tensors: Mapping[str, Tensor], specs: Sequence[ConditionSpec]) -> Conditions[Tensor]:
-    """Read tensors ``(cells, columns)`` by registry key: codes may be whole floats, -1 is padding, NaN is missing."""
+    """Read tensors ``(cells, columns)`` of codes by registry key, which may be whole floats.
+
+    A code below 0 is padding. A first one of :attr:`Code.MISSING`, and NaN among numbers, is a missing condition; a
+    set that is given and empty has :attr:`Code.ABSENT` there.
+    """
     readers = {"category": _category, "number": _number, "set": _set, "hierarchy": _hierarchy}
     by_name = {spec.name: readers[spec.kind](tensors[spec.registry_key], spec) for spec in specs}
     return Conditions(by_name, len(next(iter(tensors.values()))) if tensors else 0)
@@ -24,7 +29,7 @@ def _category(codes: Tensor, spec: ConditionSpec) -> Condition[Tensor]:
 def _hierarchy(codes: Tensor, spec: ConditionSpec) -> Condition[Tensor]:
     ids = codes.long()
     mask = ids >= 0
-    return Condition(ids.clamp(min=0), ids.float() * 0, mask, mask[:, 0])
+    return Condition(ids.clamp(min=0), torch.zeros_like(ids, dtype=torch.float32), mask, mask[:, 0])
 
 
 def _number(numbers: Tensor, spec: ConditionSpec) -> Condition[Tensor]:
@@ -37,5 +42,5 @@ def _set(ids_and_doses: Tensor, spec: ConditionSpec) -> Condition[Tensor]:
     ids, doses = ids_and_doses.chunk(2, dim=1)
     ids = ids.long()
     mask = ids >= 0
-    given = ids[:, 0] >= -1  # a registered cell has a perturbation or is a control
+    given = ids[:, 0] != Code.MISSING
     return Condition(ids.clamp(min=0), doses.float() * mask, mask, given)

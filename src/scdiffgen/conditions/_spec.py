@@ -82,6 +82,11 @@ class ConditionSpec:
         return self.kind == "number"
 
     @property
+    def is_path(self) -> bool:
+        """Whether the parts stand in an order, from the root of a hierarchy to a leaf, and may end above it."""
+        return self.kind == "hierarchy"
+
+    @property
     def is_intervention(self) -> bool:
         """Whether it is something that was done to the cells."""
         return self.role == "intervention"

@@ -1,234 +1,196 @@
-"""Categories in ``adata.obs``: one column, or several as one field."""
+"""Categories in ``.obs``: one column, several as one field, or one of descriptions in words."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from scvi.data.fields import CategoricalObsField
+import pandas as pd
+from anndata import AnnData
+from mudata import MuData
+from scvi import settings
 
-from scdiffgen.data._categories import categories_of, encode
-from scdiffgen.data._columns import obs_column
-from scdiffgen.data._obsm_field import ObsmOfColumnsField, state_table
+from scdiffgen._messages import counted, did_you_mean, listed, plain
+from scdiffgen._text import TEXT_DIM, embed_texts
+from scdiffgen.conditions import Code, ConditionSpec
+from scdiffgen.data._columns_field import ColumnsField, State, obs_column, raise_if_missing, requested_column
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from anndata import AnnData
-    from rich.table import Table
+LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
 
 
-class StrictCategoricalObsField(CategoricalObsField):
-    """One column of categories, coded in the order of the registered categories.
+class CategoricalCovariatesField(ColumnsField):
+    """Several columns of categories, each coded on its own in the order of the registered categories.
 
-    Unlike its parent it rejects unseen categories of every type (also 0, "" and False), does not count categories
-    without cells, and names cells, categories and arguments in its messages.
-
-    Parameters
-    ----------
-    registry_key
-        Name of the field in the registry; codes are written to ``adata.obs["_scvi_<registry_key>"]``.
-    attr_key
-        Column of ``adata.obs``; None registers all cells as one category.
-    argument
-        The argument through which the user names the column.
-
-    Examples
-    --------
-    >>> import anndata as ad, pandas as pd
-    >>> cells = ad.AnnData(np.ones((4, 1)), obs=pd.DataFrame({"type": [*"TBTB"]}, index=[*"abcd"]))
-    >>> field = StrictCategoricalObsField("labels", "type", argument="labels_key")
-    >>> field.register_field(cells)["categorical_mapping"].tolist()
-    ['B', 'T']
-    >>> cells.obs["_scvi_labels"].tolist()
-    [1, 0, 1, 0]
+    Unlike scvi-tools' fields it rejects unseen categories of every type (also 0, "" and False) and does not count
+    categories without cells.
     """
 
-    def __init__(self, registry_key: str, attr_key: str | None, argument: str) -> None:
-        super().__init__(registry_key, attr_key)
-        self._argument = argument
+    counted = "field_keys"
+    titles = ("Source location", "Categories", "Code")
+    argument = "categorical_covariate_keys"
 
-    def validate_field(self, adata: AnnData) -> None:
-        """Raise if the column is missing.
+    def read(self, cells: AnnData | MuData) -> list[pd.Series]:
+        columns = [obs_column(cells, key, self.argument) for key in self.columns]
+        for column in columns:
+            _raise_if_no_labels(column, self.argument)
+        return columns
 
-        Parameters
-        ----------
-        adata
-            Cells.
-        """
-        if not self.is_default:
-            obs_column(adata, self._original_attr_key, self._argument)
+    def fit(self, values: list[pd.Series]) -> State:
+        """The categories that occur, in a column's own order if it is categorical and sorted otherwise."""
+        return self.pack([categories_of(column, self.argument) for column in values])
 
-    def register_field(self, adata: AnnData) -> dict[str, Any]:
-        """Code the cells by the categories that occur.
+    def code(self, values: list[pd.Series], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
+        codes, extended = [], []
+        for column, known in zip(values, self.categories(state).values(), strict=True):
+            positions, unseen = look_up(column, known)
+            if len(unseen) and not extend:
+                raise ValueError(
+                    f"`{self.argument}={column.name!r}`: {counted(len(unseen), 'unseen category', 'unseen categories')}"
+                    f" ({listed(unseen)}); the registered ones are {listed(known)}.{did_you_mean(unseen[0], known)} "
+                    "Leave these cells out, rename the category, or teach it to a trained model (`load_query_data`)."
+                )
+            # never numbers turned to text
+            dtype = known.dtype if not len(unseen) or known.dtype == unseen.dtype else np.dtype(object)
+            codes.append(positions)
+            extended.append(np.concatenate([known.astype(dtype), unseen.astype(dtype)]))
+        return np.stack(codes, axis=1), self.pack(extended)
 
-        Parameters
-        ----------
-        adata
-            Cells.
+    def pack(self, categories: Sequence[np.ndarray]) -> State:
+        """The state as scvi-tools keeps it."""
+        counts = [len(each) for each in categories]
+        return {"field_keys": list(self.columns), "mappings": list(categories), "n_cats_per_key": counts}
 
-        Returns
-        -------
-        The field's state: the categories in the order of their codes, and the column they come from.
-        """
-        self.validate_field(adata)
-        if self.is_default:
-            return self._code(adata, np.zeros(1, dtype=np.int64), extend=False)
-        column = obs_column(adata, self._original_attr_key, self._argument)
-        return self._code(adata, categories_of(column, self._argument), extend=False)
+    @classmethod
+    def categories(cls, state: State) -> dict[str, np.ndarray]:
+        """The categories of each column in the order of their codes."""
+        mappings = state["mappings"]  # a list; data modules of scvi-tools write a dict
+        each = mappings.values() if isinstance(mappings, Mapping) else mappings
+        return {str(name): np.asarray(categories) for name, categories in zip(state["field_keys"], each, strict=True)}
 
-    def transfer_field(
-        self, state_registry: dict[str, Any], adata_target: AnnData, extend_categories: bool = False, **kwargs: Any
-    ) -> dict[str, Any]:
-        """Code other cells by the categories registered before.
+    @classmethod
+    def rows(cls, state: State) -> Iterable[Sequence[str]]:
+        for name, categories in cls.categories(state).items():
+            for code, category in enumerate(categories):
+                yield f"adata.obs[{name!r}]" if code == 0 else "", str(category), str(code)
 
-        Parameters
-        ----------
-        state_registry
-            The field's state on the cells it was first registered on.
-        adata_target
-            The other cells.
-        extend_categories
-            Whether unseen categories are appended; they raise otherwise.
-        **kwargs
-            What the manager tells other fields; not looked at.
-
-        Returns
-        -------
-        The field's state on these cells.
-        """
-        self.validate_field(adata_target)
-        return self._code(adata_target, np.asarray(state_registry[self.CATEGORICAL_MAPPING_KEY]), extend_categories)
-
-    def get_summary_stats(self, state_registry: dict[str, Any]) -> dict[str, int]:
-        """Count the categories.
-
-        Parameters
-        ----------
-        state_registry
-            The field's state.
-
-        Returns
-        -------
-        ``n_<registry_key>``.
-        """
-        return {self.count_stat_key: len(state_registry[self.CATEGORICAL_MAPPING_KEY])}
-
-    def _code(self, adata: AnnData, categories: np.ndarray, extend: bool) -> dict[str, Any]:
-        if self.is_default:
-            self._original_attr_key = self.attr_key
-            codes = np.zeros(adata.n_obs, dtype=np.int64)
-        else:
-            column = obs_column(adata, self._original_attr_key, self._argument)
-            codes, categories = encode(column, categories, self._argument, extend=extend)
-        adata.obs[self.attr_key] = codes
-        return {self.CATEGORICAL_MAPPING_KEY: categories, self.ORIGINAL_ATTR_KEY: self._original_attr_key}
-
-
-class CategoricalCovariatesField(ObsmOfColumnsField):
-    """Several columns of categories, each coded on its own, as strict as :class:`StrictCategoricalObsField`.
-
-    Parameters
-    ----------
-    registry_key
-        Name of the field in the registry; codes are written to ``adata.obsm["_scvi_<registry_key>"]``.
-    columns
-        Columns of ``adata.obs``.
-
-    Examples
-    --------
-    >>> import anndata as ad, pandas as pd
-    >>> obs = pd.DataFrame({"donor": ["d2", "d1"] * 2, "sex": ["f"] * 4}, index=[*"abcd"])
-    >>> cells = ad.AnnData(np.ones((4, 1)), obs=obs)
-    >>> CategoricalCovariatesField("extra_categorical_covs", ["donor", "sex"]).register_field(cells)["n_cats_per_key"]
-    [2, 1]
-    """
-
-    _argument = "categorical_covariate_keys"
-
-    def __init__(self, registry_key: str, columns: Sequence[str]) -> None:
-        super().__init__(registry_key)
-        self._columns = list(columns)
-
-    def register_field(self, adata: AnnData) -> dict[str, Any]:
-        """Code the cells by the categories that occur.
-
-        Parameters
-        ----------
-        adata
-            Cells.
-
-        Returns
-        -------
-        The field's state: columns, and for each its categories in the order of their codes.
-        """
-        mappings = [categories_of(obs_column(adata, key, self._argument), self._argument) for key in self._columns]
-        return self._code(adata, mappings, extend=False)
-
-    def transfer_field(
-        self, state_registry: dict[str, Any], adata_target: AnnData, extend_categories: bool = False, **kwargs: Any
-    ) -> dict[str, Any]:
-        """Code other cells by the categories registered before.
-
-        Parameters
-        ----------
-        state_registry
-            The field's state on the cells it was first registered on.
-        adata_target
-            The other cells.
-        extend_categories
-            Whether unseen categories are appended; they raise otherwise.
-        **kwargs
-            What the manager tells other fields; not looked at.
-
-        Returns
-        -------
-        The field's state on these cells.
-        """
-        return self._code(adata_target, list(state_registry["mappings"]), extend_categories)
-
-    def get_summary_stats(self, state_registry: dict[str, Any]) -> dict[str, int]:
-        """Count the columns.
-
-        Parameters
-        ----------
-        state_registry
-            The field's state.
-
-        Returns
-        -------
-        ``n_<registry_key>``.
-        """
-        return {f"n_{self.registry_key}": len(state_registry["field_keys"])}
-
-    def view_state_registry(self, state_registry: dict[str, Any]) -> Table:
-        """Show columns and categories.
-
-        Parameters
-        ----------
-        state_registry
-            The field's state.
-
-        Returns
-        -------
-        A table to print.
-        """
-        rows = [
-            (f"adata.obs[{key!r}]" if code == 0 else "", str(category), str(code))
-            for key, categories in zip(state_registry["field_keys"], state_registry["mappings"], strict=True)
-            for code, category in enumerate(categories)
+    @classmethod
+    def specs(cls, key: str, state: State) -> list[ConditionSpec]:
+        n_features = state["features"].shape[1] if "features" in state else 0
+        counts = [(name, len(each)) for name, each in cls.categories(state).items()]
+        return [
+            ConditionSpec(name, "category", registry_key=key, column=column, n_categories=n, n_features=n_features)
+            for column, (name, n) in enumerate(counts)
         ]
-        return state_table(self.registry_key, ("Source location", "Categories", "Code"), rows)
 
-    def _code(self, adata: AnnData, mappings: Sequence[np.ndarray], extend: bool) -> dict[str, Any]:
-        encoded = [
-            encode(obs_column(adata, key, self._argument), categories, self._argument, extend=extend)
-            for key, categories in zip(self._columns, mappings, strict=True)
-        ]
-        self._write(adata, np.stack([codes for codes, _ in encoded], axis=1))
-        categories = [extended for _, extended in encoded]
-        return {
-            "field_keys": list(self._columns),
-            "mappings": categories,
-            "n_cats_per_key": [len(each) for each in categories],
-        }
+    @classmethod
+    def code_request(cls, table: pd.DataFrame, state: State) -> np.ndarray:
+        codes = []
+        for name, known in cls.categories(state).items():
+            positions, unseen = look_up(requested_column(table, name), known)
+            if len(unseen):
+                raise ValueError(
+                    f"Condition {name!r}: {listed(unseen)} was not registered; the registered categories are "
+                    f"{listed(known)}.{did_you_mean(unseen[0], known)}"
+                )
+            codes.append(positions)
+        return np.stack(codes, axis=1)
+
+
+class StrictCategoricalObsField(CategoricalCovariatesField):
+    """One column of categories, coded in ``.obs``; without one all cells are one category, which is no condition."""
+
+    attr_name = "obs"
+    counted = "categorical_mapping"
+
+    def __init__(self, registry_key: str, column: str | None, argument: str) -> None:
+        super().__init__(registry_key, [f"_scvi_{registry_key}" if column is None else column])
+        self.argument = argument
+
+    def read(self, cells: AnnData | MuData) -> list[pd.Series]:
+        if self.columns == [self.attr_key]:
+            return [pd.Series(0, index=cells.obs_names, name=self.attr_key)]
+        return super().read(cells)
+
+    def pack(self, categories: Sequence[np.ndarray]) -> State:
+        """The state as scvi-tools keeps it."""
+        return {"categorical_mapping": categories[0], "original_key": self.columns[0]}
+
+    @classmethod
+    def categories(cls, state: State) -> dict[str, np.ndarray]:
+        return {state["original_key"]: np.asarray(state["categorical_mapping"])}
+
+    @classmethod
+    def specs(cls, key: str, state: State) -> list[ConditionSpec]:
+        return [] if state["original_key"] == f"_scvi_{key}" else super().specs(key, state)
+
+    def write(self, cells: AnnData | MuData, codes: np.ndarray) -> None:
+        cells.obs[self.attr_key] = codes[:, 0]
+
+
+class TextField(StrictCategoricalObsField):
+    """One column of descriptions: categories, of which each is embedded once by a sentence encoder, and kept."""
+
+    def code(self, values: list[pd.Series], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
+        """Positions among the descriptions; no known one is embedded again."""
+        codes, coded = super().code(values, state, extend=extend)
+        known = state.get("features", np.zeros((0, TEXT_DIM), dtype=np.float32))
+        new = coded["categorical_mapping"][len(known) :]
+        return codes, {**coded, "features": np.concatenate([known, self._embed(new)])}
+
+    def _embed(self, texts: np.ndarray) -> np.ndarray:
+        others = [text for text in texts if not isinstance(text, str)]
+        if others:
+            raise ValueError(
+                f"`{self.argument}={self.columns[0]!r}`: {plain(others[0])!r} is no text. Register such "
+                "columns as `categorical_covariate_keys` or `continuous_covariate_keys`."
+            )
+        return embed_texts(texts)
+
+
+def categories_of(column: pd.Series, argument: str) -> np.ndarray:
+    """The categories that occur in a column; warn of singletons."""
+    values = _as_categorical(column)
+    categories = values.cat.categories.to_numpy(copy=True)
+    singletons = categories[np.bincount(values.cat.codes, minlength=len(categories)) == 1]
+    if len(singletons) and len(column) > 1:
+        warnings.warn(
+            f"`{argument}={column.name!r}`: {counted(len(singletons), 'category', 'categories')} with a single "
+            f"cell ({listed(singletons)}): hardly anything can be learned about a category from one cell.",
+            UserWarning,
+            stacklevel=settings.warnings_stacklevel,
+        )
+    return categories
+
+
+def look_up(column: pd.Series, categories: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Positions ``(cells,)`` among the categories with the unseen ones appended, and the unseen ones."""
+    values = _as_categorical(column)
+    own = values.cat.categories
+    positions = pd.Index(categories).get_indexer(own)
+    unseen = own[positions < 0].to_numpy()
+    positions[positions < 0] = len(categories) + np.arange(len(unseen))
+    with_missing = np.append(positions, Code.MISSING)  # pandas codes a missing entry -1, the last
+    return with_missing[values.cat.codes.to_numpy()].astype(np.int64), unseen
+
+
+def _raise_if_no_labels(column: pd.Series, argument: str) -> None:
+    """Raise if entries are missing, or are containers, dates or intervals, which could not be requested afterwards."""
+    way_out = "Give these cells a category of their own (for example 'unknown'), or leave them out."
+    raise_if_missing([column], f"`{argument}={column.name!r}`", way_out)
+    categorical = isinstance(column.dtype, pd.CategoricalDtype)
+    entries = pd.Series(column.cat.categories) if categorical else column
+    dates = entries.dtype.kind in "mM"
+    plain_numbers = entries.dtype.kind in "biuf"
+    odd: list[Any] = [] if plain_numbers else [entry for entry in entries if not isinstance(entry, LABEL_TYPES)]
+    if dates or odd:
+        first = entries.iloc[0] if dates else odd[0]
+        raise ValueError(
+            f"`{argument}={column.name!r}`: {first!r} is a {type(first).__name__}, and categories are text, numbers or "
+            f"truth values. Write them as text: `adata.obs[{column.name!r}] = adata.obs[{column.name!r}].astype(str)`."
+        )
+
+
+def _as_categorical(column: pd.Series) -> pd.Series:
+    return column.astype("category").cat.remove_unused_categories()

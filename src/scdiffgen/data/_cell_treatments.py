@@ -1,207 +1,194 @@
-"""The perturbations of all cells: read from the columns of ``adata.obs``, counted, and coded."""
+"""What was done to each cell, or is requested: read from columns of names and doses, and coded."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
+from mudata import MuData
 
-from scdiffgen._messages import and_others
-from scdiffgen.data._columns import entries_of, obs_column, raise_if_missing
+from scdiffgen._messages import and_others, did_you_mean, listed
+from scdiffgen.conditions import Code, PerturbationSyntax, Treatment
+from scdiffgen.data._columns_field import State, entries_of, obs_column, raise_if_missing
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from anndata import AnnData
-
-    from scdiffgen.conditions import PerturbationSyntax, Treatment
+DOSE = "dose"  # also understood in a request where the registered column has another name
 
 
 class Treatments(NamedTuple):
     """The treatment of each cell: one of a few distinct ones."""
 
-    distinct: list[Treatment]
+    distinct: Sequence[Treatment | None]  # None where it is missing, which is possible in a request
     codes: np.ndarray  # (cells,) int64, which of `distinct`
+
+    @property
+    def parts(self) -> pd.DataFrame:
+        """Name and dose of each part of each distinct treatment, and how many cells have it."""
+        n_cells = np.bincount(self.codes, minlength=len(self.distinct))
+        pairs = zip(self.distinct, n_cells, strict=True)
+        rows = [(name, dose, n) for treatment, n in pairs for name, dose in (treatment or {}).items()]
+        return pd.DataFrame(rows, columns=["name", "dose", "n_cells"])
 
     @property
     def names(self) -> list[str]:
         """All parts that occur, sorted."""
-        return sorted({name for treatment in self.distinct for name in treatment})
+        return sorted(set(self.parts["name"]))
 
     @property
     def n_slots(self) -> int:
         """Size of the largest combination."""
-        return max(map(len, self.distinct))
-
-    @property
-    def doses(self) -> np.ndarray:
-        """(parts of all cells,) their doses."""
-        n_cells = np.bincount(self.codes, minlength=len(self.distinct))
-        n_parts = [len(treatment) for treatment in self.distinct]
-        doses = np.array([dose for treatment in self.distinct for dose in treatment.values()], dtype=np.float64)
-        return np.repeat(doses, np.repeat(n_cells, n_parts))
+        return max((len(treatment) for treatment in self.distinct if treatment), default=0)
 
     def dose_ranges(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Smallest and largest dose of each of some parts.
+        """Smallest and largest dose of each of some parts, NaN where there is none."""
+        ranges = self.parts.groupby("name")["dose"].agg(["min", "max"]).reindex(names)
+        return ranges["min"].to_numpy(copy=True), ranges["max"].to_numpy(copy=True)
 
-        Parameters
-        ----------
-        names
-            The parts.
-
-        Returns
-        -------
-        (names,) smallest and (names,) largest; NaN where there is none.
-        """
-        doses: dict[str, list[float]] = {}
-        for treatment in self.distinct:
-            for name, dose in treatment.items():
-                doses.setdefault(name, []).append(dose)
-        lowest, highest = (np.array([bound(doses.get(name, [math.nan])) for name in names]) for bound in (min, max))
-        return lowest, highest
-
-    def coded(self, ids: Mapping[str, int], n_slots: int) -> np.ndarray:
-        """Ids and doses of the parts of each cell.
-
-        Parameters
-        ----------
-        ids
-            Id of each part.
-        n_slots
-            Number of slots, at least the size of the largest combination.
-
-        Returns
-        -------
-        (cells, 2 * n_slots) float32: ids, -1 where there is none, then doses, 0 where there is none.
-        """
+    def coded(self, names: Sequence[str], n_slots: int) -> np.ndarray:
+        """Positions among the names, or a :class:`Code`, then doses, 0 for none: ``(cells, 2 * n_slots)`` float32."""
+        ids = {name: code for code, name in enumerate(names)}
         rows = np.zeros((len(self.distinct), 2 * n_slots), dtype=np.float32)
-        rows[:, :n_slots] = -1
         for row, treatment in zip(rows, self.distinct, strict=True):
-            for slot, (name, dose) in enumerate(treatment.items()):
+            row[:n_slots] = Code.MISSING if treatment is None else Code.ABSENT
+            for slot, (name, dose) in enumerate((treatment or {}).items()):
                 row[slot] = ids[name]
                 row[n_slots + slot] = 0.0 if math.isnan(dose) else dose
         return rows[self.codes]
 
 
 def read_treatments(
-    adata: AnnData, columns: Sequence[str], dose_columns: Sequence[str], syntax: PerturbationSyntax
+    cells: AnnData | MuData, columns: Sequence[str], dose_columns: Sequence[str], syntax: PerturbationSyntax
 ) -> Treatments:
-    """Read what was done to each cell.
-
-    Parameters
-    ----------
-    adata
-        Cells.
-    columns
-        One column with entries such as ``"A+B"``, or several with a part each, where a missing entry is no part.
-    dose_columns
-        One column of doses for each of ``columns``, or none.
-    syntax
-        How perturbations are written.
-
-    Returns
-    -------
-    The treatments.
-
-    Raises
-    ------
-    KeyError
-        If a column is missing.
-    ValueError
-        If an entry cannot be read, a cell has no entry, or a perturbation has no dose though there are doses.
-
-    Examples
-    --------
-    >>> import anndata as ad
-    >>> from scdiffgen.conditions import PerturbationSyntax
-    >>> cells = ad.AnnData(np.ones((2, 1)), obs=pd.DataFrame({"guide": ["B+A", "control"]}, index=["x", "y"]))
-    >>> read_treatments(cells, ["guide"], [], PerturbationSyntax()).distinct
-    [{'A': nan, 'B': nan}, {}]
-    """
-    entries = [obs_column(adata, column, "perturbation_key") for column in columns]
-    _raise_if_untold(entries, syntax)
-    doses = [obs_column(adata, column, "dose_key") for column in dose_columns]
+    """Read one column with entries such as ``"A+B"``, or several with a part each, where a missing entry is no part."""
+    entries = [obs_column(cells, column, "perturbation_key") for column in columns]
+    raise_if_missing(entries, named(columns), f"If they are controls, write {syntax.control[0]!r} there.")
+    doses = [obs_column(cells, column, "dose_key") for column in dose_columns]
     rows = list(zip(*(entries_of(column) for column in [*entries, *doses]), strict=True))
     code_of_row: dict[tuple[object, ...], int] = {}
     distinct: list[Treatment] = []
     codes = np.zeros(len(rows), dtype=np.int64)
     for cell, row in enumerate(rows):
         if row not in code_of_row:
+            names, dose_entries = row[: len(columns)], row[len(columns) :]
             try:
-                distinct.append(_parse(row, len(columns), syntax, has_doses=bool(dose_columns)))
+                treatment = _treatment(names, dose_entries or [None] * len(names), syntax) or {}
+                without = [name for name, dose in treatment.items() if math.isnan(dose)]
+                if dose_columns and without:
+                    raise ValueError(f"{without[0]!r} has no dose; give one (0 is a dose), or leave out `dose_key`")
             except ValueError as error:
-                where = f"in cell {adata.obs_names[cell]!r}{and_others(rows.count(row) - 1, 'cell')}"
-                raise ValueError(f"{named(columns)}: {_shown(row, len(columns))} {where}: {error}.") from None
-            code_of_row[row] = len(distinct) - 1
+                shown = " and ".join(map(repr, names))
+                at_dose = f" at dose {' and '.join(map(repr, dose_entries))}" if dose_entries else ""
+                where = f"in cell {cells.obs_names[cell]!r}{and_others(rows.count(row) - 1, 'cell')}"
+                raise ValueError(f"{named(columns)}: {shown}{at_dose} {where}: {error}.") from None
+            code_of_row[row] = len(distinct)
+            distinct.append(treatment)
         codes[cell] = code_of_row[row]
     return Treatments(distinct, codes)
 
 
-def names_by_column(adata: AnnData, columns: Sequence[str], syntax: PerturbationSyntax) -> list[set[str]]:
-    """The perturbations that each of several columns holds.
-
-    Parameters
-    ----------
-    adata
-        Cells.
-    columns
-        Columns with a part each.
-    syntax
-        How perturbations are written.
-
-    Returns
-    -------
-    Names, without controls.
-
-    Examples
-    --------
-    >>> import anndata as ad
-    >>> from scdiffgen.conditions import PerturbationSyntax
-    >>> obs = pd.DataFrame({"gene": ["KLF1", None], "drug": ["control", "drugA"]}, index=["x", "y"])
-    >>> names_by_column(ad.AnnData(np.ones((2, 1)), obs=obs), ["gene", "drug"], PerturbationSyntax())
-    [{'KLF1'}, {'drugA'}]
-    """
-    entries = [obs_column(adata, column, "perturbation_key").dropna().unique() for column in columns]
+def names_by_column(cells: AnnData | MuData, columns: Sequence[str], syntax: PerturbationSyntax) -> list[set[str]]:
+    """The perturbations that each of several columns holds, a part each, without controls."""
+    entries = [obs_column(cells, column, "perturbation_key").dropna().unique() for column in columns]
     return [{str(entry).strip() for entry in column} - {"", *syntax.control} for column in entries]
 
 
-def _parse(row: tuple[object, ...], n_columns: int, syntax: PerturbationSyntax, has_doses: bool) -> Treatment:
-    names, doses = row[:n_columns], row[n_columns:] if has_doses else (None,) * n_columns
-    treatment = syntax.parse(names[0], doses[0]) if n_columns == 1 else syntax.combine(names, doses)
-    without = [name for name, dose in treatment.items() if math.isnan(dose)]
-    if has_doses and without:
-        raise ValueError(f"{without[0]!r} has no dose; give one (0 is a dose), or leave out `dose_key`")
-    return treatment
+def requested_treatments(table: pd.DataFrame, name: str, state: State) -> Treatments:
+    """Read what a user requests of the condition ``name``, and check it against what was registered.
+
+    Perturbations stand in the column of the condition's name, as ``"A+B"``, or in the registered columns, a part each;
+    doses in the registered columns or in ``"dose"``, as a number, ``"0.5+1.0"`` or a mapping from names to numbers.
+    """
+    syntax = syntax_of(state)
+    ids = {known: code for code, known in enumerate(state["names"])}
+    treatments = []
+    for row, (names, doses) in enumerate(_requested_rows(table, name, state)):
+        try:
+            treatment = _treatment(names, doses, syntax)
+            for part, dose in (treatment or {}).items():
+                _check_part(part, dose, ids, state)
+        except ValueError as error:
+            raise ValueError(f"Condition {name!r}, row {row}: {error}") from None
+        treatments.append(treatment)
+    return Treatments(treatments, np.arange(len(treatments)))
+
+
+def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.DataFrame:
+    """A user's table with doses in the registered column, and those given by name in the order of the perturbations."""
+    syntax = syntax_of(state)
+    entries = [[str(part) for part in names if part is not None] for names, _ in _requested_rows(table, name, state)]
+    for column in dict.fromkeys([*state["dose_columns"], DOSE]):
+        if column in table:
+            written = [
+                syntax.align(syntax.separator.join(names), dose) if isinstance(dose, Mapping) else dose
+                for names, dose in zip(entries, table[column], strict=True)
+            ]
+            table = table.assign(**{column: pd.Series(written, index=table.index, dtype=table[column].dtype)})
+    if len(state["dose_columns"]) == 1 and DOSE in table:
+        table = table.rename(columns={DOSE: state["dose_columns"][0]})
+    return table
+
+
+def syntax_of(state: State) -> PerturbationSyntax:
+    """How the registered perturbations are written."""
+    return PerturbationSyntax(tuple(state["control"]), state["separator"])
 
 
 def named(columns: Sequence[str]) -> str:
-    """The argument that named the columns, for messages.
-
-    Parameters
-    ----------
-    columns
-        The columns.
-
-    Returns
-    -------
-    As the user wrote it.
-
-    Examples
-    --------
-    >>> named(["guide"])
-    "`perturbation_key='guide'`"
-    """
+    """The argument that named the columns, as the user wrote it."""
     return f"`perturbation_key={(columns[0] if len(columns) == 1 else list(columns))!r}`"
 
 
-def _shown(row: tuple[object, ...], n_columns: int) -> str:
-    names, doses = (" and ".join(map(repr, part)) for part in (row[:n_columns], row[n_columns:]))
-    return f"{names} at dose {doses}" if doses else names
+def _treatment(names: Sequence[Any], doses: Sequence[Any], syntax: PerturbationSyntax) -> Treatment | None:
+    """The treatment of a row; None if it is missing."""
+    given = [dose for dose in doses if dose is not None]
+    if all(name is None for name in names):
+        if given:
+            raise ValueError(f"dose {given[0]!r} is given without a perturbation; name it, or leave the dose out.")
+        return None
+    if len(names) == 1:
+        several = len(given) > 1
+        return syntax.parse(names[0], syntax.separator.join(map(str, given)) if several else (given or [None])[0])
+    if len(doses) == len(names):
+        return syntax.combine(names, doses)
+    together = syntax.separator.join(str(name) for name in names if name is not None)
+    return syntax.parse(together, doses[0] if doses else None)
 
 
-def _raise_if_untold(entries: Sequence[pd.Series], syntax: PerturbationSyntax) -> None:
-    untold = np.all([column.isna().to_numpy(dtype=bool) for column in entries], axis=0)
-    way_out = f"If they are controls, write {syntax.control[0]!r} there."
-    raise_if_missing(untold, entries[0].index, named([column.name for column in entries]), way_out)
+def _requested_rows(table: pd.DataFrame, name: str, state: State) -> list[tuple[list[Any], list[Any]]]:
+    """Perturbation entries and dose entries of each row: one each, or one for each registered column."""
+    names = _choose(table, [[name], list(state["columns"])], "perturbation")
+    doses = _choose(table, [list(state["dose_columns"]), [DOSE]], "dose") if state["dose_columns"] else []
+    columns = [entries_of(table[column]) if column in table else [None] * len(table) for column in [*names, *doses]]
+    return [(list(row[: len(names)]), list(row[len(names) :])) for row in zip(*columns, strict=True)]
+
+
+def _choose(table: pd.DataFrame, alternatives: list[list[str]], what: str) -> list[str]:
+    used = [columns for columns in alternatives if any(column in table for column in columns)]
+    if len(used) > 1 and used[0] != used[1]:
+        raise ValueError(f"The {what} is given twice, in {listed(used[0])} and in {listed(used[1])}. Give one of them.")
+    return used[0] if used else alternatives[0]
+
+
+def _check_part(name: str, dose: float, ids: Mapping[str, int], state: State) -> None:
+    if name not in ids:
+        way_out = (
+            "Only perturbations with a feature vector can be requested."
+            if state["features"] is not None
+            else "For perturbations that no cell has, register feature vectors (`perturbation_features_key`)."
+        )
+        raise ValueError(
+            f"{name!r} was not registered; the registered perturbations are {listed(ids)}."
+            f"{did_you_mean(name, ids)} {way_out}"
+        )
+    if state["dose_columns"] and math.isnan(dose):
+        unit = f" {state['dose_transform']['unit']}" if state["dose_transform"]["unit"] else ""
+        whose, low, high = name, state["dose_min"][ids[name]], state["dose_max"][ids[name]]
+        if math.isnan(low):
+            whose, low, high = "the perturbations", np.nanmin(state["dose_min"]), np.nanmax(state["dose_max"])
+        raise ValueError(
+            f"{name!r} has no dose. Give one in {DOSE!r}; "
+            f"the registered doses of {whose} are {low:g} to {high:g}{unit}."
+        )

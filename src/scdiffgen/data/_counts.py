@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import h5py
 import numpy as np
 import zarr
 from anndata.abc import CSCDataset, CSRDataset
 from scipy import sparse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 History = Literal["divided", "scaled", "log-normalised", "normalised", "estimated"]
 
@@ -42,31 +40,7 @@ class CountReport:
 
 
 def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
-    """Look at the values of a matrix.
-
-    Parameters
-    ----------
-    matrix
-        (cells, genes) array, SciPy sparse matrix or array, dataset on disk (``h5py.Dataset``, ``zarr.Array`` or one of
-        AnnData's sparse datasets), or a lazy array of Dask.
-    whole
-        Whether all of a matrix that is not in memory is read; otherwise blocks spread over it.
-
-    Returns
-    -------
-    How many values are negative, fractional or not finite, the first of them, and the cells without a molecule.
-
-    Raises
-    ------
-    TypeError
-        If it is none of these, or holds no numbers.
-
-    Examples
-    --------
-    >>> report = check_counts(np.array([[1.0, 0.5], [0.0, 0.0]]))
-    >>> report.n_fractional, report.first, report.empty_cells.tolist()
-    (1, (0, 1, 0.5), [1])
-    """
+    """Look at the values of a matrix; of one that is not in memory, if not ``whole``, at blocks spread over it."""
     report = CountReport()
     totals, looked_at = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[0], dtype=bool)
     for row, column, block in blocks(matrix, whole=whole):
@@ -81,22 +55,7 @@ def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
 
 
 def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]:
-    """Cut a matrix in blocks along the direction in which it is stored.
-
-    Parameters
-    ----------
-    matrix, whole
-        (cells, genes), as for :func:`check_counts`.
-
-    Yields
-    ------
-    First row, first column, and the block, in memory.
-
-    Examples
-    --------
-    >>> [(row, column, block.shape) for row, column, block in blocks(np.zeros((3, 2)))]
-    [(0, 0, (3, 2))]
-    """
+    """First row, first column and values of blocks, cut along the direction in which a matrix is stored."""
     lazy = hasattr(matrix, "compute")
     in_memory = isinstance(matrix, np.ndarray) or sparse.issparse(matrix)
     if not (in_memory or lazy or isinstance(matrix, h5py.Dataset | zarr.Array | CSRDataset | CSCDataset)):
@@ -105,7 +64,7 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
         raise TypeError(f"values of dtype {matrix.dtype} are no counts")
     if sparse.issparse(matrix) and matrix.format not in ("csr", "csc"):
         matrix = matrix.tocsr()
-    if sparse.issparse(matrix) and has_mixed_indices(matrix):
+    if sparse.issparse(matrix):
         matrix = alike_indices(matrix)
     by_column = getattr(matrix, "format", None) == "csc"
     length, width = matrix.shape[::-1] if by_column else matrix.shape
@@ -121,13 +80,13 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
         yield (0, start, block) if by_column else (start, 0, block)
 
 
-def has_mixed_indices(matrix: Any) -> bool:
-    """Whether the indices of a CSR or CSC matrix are of two types, so that SciPy copies all of them for a slice."""
-    return matrix.indices.dtype != matrix.indptr.dtype
-
-
 def alike_indices(matrix: Any) -> Any:
-    """The same matrix with indices of one type; values are shared, and so are indices if they are small enough."""
+    """The same CSR or CSC matrix with indices of one type, where SciPy would copy all of them for a slice.
+
+    Values are shared, and so are indices if they are small enough.
+    """
+    if matrix.indices.dtype == matrix.indptr.dtype:
+        return matrix
     return type(matrix)((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
@@ -165,16 +124,14 @@ def _history(block: Any) -> History:
         return "scaled"
     if (cells == np.floor(cells)).all():
         return "divided"
-    logs = cells.max() <= LARGEST_LOG
-    if logs and (_multiples_of_the_smallest(np.expm1(cells)) or _whole(np.expm1(cells))):
-        return "log-normalised"
+    if cells.max() <= LARGEST_LOG:
+        undone = np.expm1(cells)
+        whole = np.mean(np.abs(undone - np.rint(undone)) < 0.01) > 0.9
+        if whole or _multiples_of_the_smallest(undone):
+            return "log-normalised"
     if _multiples_of_the_smallest(cells):
         return "normalised"
     return "estimated"
-
-
-def _whole(cells: np.ndarray) -> bool:
-    return bool(np.mean(np.abs(cells - np.rint(cells)) < 0.01) > 0.9)
 
 
 def _multiples_of_the_smallest(cells: np.ndarray) -> bool:

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import logging
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from anndata import AnnData
 from anndata.abc import CSCDataset
 from scipy import sparse
 from scvi import settings
 from scvi.data.fields import LayerField
 
 from scdiffgen._messages import counted, did_you_mean, listed
-from scdiffgen.data._counts import LARGEST_LIBRARY, CountReport, alike_indices, check_counts, has_mixed_indices
-
-if TYPE_CHECKING:
-    from anndata import AnnData
+from scdiffgen.data._counts import LARGEST_LIBRARY, CountReport, alike_indices, check_counts
 
 logger = logging.getLogger(__name__)
 
@@ -36,23 +34,7 @@ class CountsField(LayerField):
     Counts stored by columns (CSC, or a Fortran-ordered array) and SciPy's sparse arrays are replaced by a CSR matrix or
     array with the same values, which is what scvi-tools' data loaders read. So is a CSR matrix whose two indices are of
     different types, as files have that were written piece by piece: SciPy would bring them to one type for every
-    mini-batch.
-
-    Parameters
-    ----------
-    registry_key
-        Name of the field in the registry.
-    layer
-        Layer that holds the counts; None for ``adata.X``.
-    may_be_empty
-        Whether cells without a molecule are taken.
-
-    Examples
-    --------
-    >>> import anndata as ad
-    >>> cells = ad.AnnData(np.array([[3.0, 0.0], [1.0, 2.0]]))
-    >>> CountsField("X", layer=None).register_field(cells)["n_vars"]
-    2
+    mini-batch. Cells without a molecule are taken if they ``may_be_empty``.
     """
 
     def __init__(self, registry_key: str, layer: str | None, *, may_be_empty: bool = False) -> None:
@@ -60,22 +42,7 @@ class CountsField(LayerField):
         self._may_be_empty = may_be_empty
 
     def validate_field(self, adata: AnnData) -> None:
-        """Raise if the data are no counts; change nothing.
-
-        Of a large matrix that is not in memory some blocks are looked at; :meth:`check_the_rest` reads all of it.
-
-        Parameters
-        ----------
-        adata
-            Cells.
-
-        Raises
-        ------
-        KeyError
-            If there is no such layer.
-        ValueError
-            If there are no cells or genes, names occur twice, values are no counts, or cells have no molecules.
-        """
+        """Raise if the data are no counts, of which only some blocks are looked at if they are not in memory."""
         if self.attr_key is not None and self.attr_key not in adata.layers:
             layers = [name for name in adata.layers if name is not None]
             raise KeyError(
@@ -89,29 +56,13 @@ class CountsField(LayerField):
         self._raise_unless_counts(adata, matrix, whole=False)
 
     def where_counts_are(self, adata: AnnData) -> CountsField:
-        """The field of cells that a model is shown: ``.X`` where they have no layers, as generated cells have none.
-
-        Parameters
-        ----------
-        adata
-            The cells.
-
-        Returns
-        -------
-        The field, which is this one if there are layers.
-        """
+        """The field of cells that a model is shown: ``.X`` where they have no layers, as generated cells have none."""
         if self.attr_key is None or any(name is not None for name in adata.layers):
             return self
         return CountsField(self.registry_key, None, may_be_empty=self._may_be_empty)
 
     def check_the_rest(self, adata: AnnData) -> None:
-        """Raise if data that are not in memory are no counts, of which some were looked at when they were registered.
-
-        Parameters
-        ----------
-        adata
-            Registered cells.
-        """
+        """Raise if data that are not in memory are no counts, of which some were looked at in registration."""
         matrix = self.get_field_data(adata)
         if not (isinstance(matrix, np.ndarray) or sparse.issparse(matrix)):
             self._raise_unless_counts(adata, matrix, whole=True)
@@ -141,23 +92,13 @@ class CountsField(LayerField):
             )
 
     def register_field(self, adata: AnnData) -> dict[str, Any]:
-        """Check the counts, and store them by rows.
-
-        Parameters
-        ----------
-        adata
-            Cells.
-
-        Returns
-        -------
-        The field's state: numbers of cells and genes, names of the genes.
-        """
+        """Check the counts, and store them by rows."""
         state = super().register_field(adata)
         matrix = self.get_field_data(adata)
         if sparse.issparse(matrix) and not isinstance(matrix, sparse.csr_matrix):
             logger.info("%s is replaced by a CSR matrix with the same values.", self._place)
             self._replace(adata, sparse.csr_matrix(matrix))
-        elif sparse.issparse(matrix) and has_mixed_indices(matrix):
+        elif sparse.issparse(matrix) and alike_indices(matrix) is not matrix:
             self._replace(adata, alike_indices(matrix))
         elif isinstance(matrix, np.ndarray) and not matrix.flags["C_CONTIGUOUS"]:
             self._replace(adata, np.ascontiguousarray(matrix))
@@ -171,26 +112,7 @@ class CountsField(LayerField):
         return state
 
     def transfer_field(self, state_registry: dict[str, Any], adata_target: AnnData, **kwargs: Any) -> dict[str, Any]:
-        """Register other cells, which must have the same genes in the same order.
-
-        Parameters
-        ----------
-        state_registry
-            The field's state on the cells it was first registered on.
-        adata_target
-            The other cells.
-        **kwargs
-            What the manager tells other fields; not looked at.
-
-        Returns
-        -------
-        The field's state on these cells.
-
-        Raises
-        ------
-        ValueError
-            If the genes differ, also in their order.
-        """
+        """Register other cells, which must have the same genes in the same order."""
         _check_genes(np.asarray(state_registry[self.COLUMN_NAMES_KEY]), np.asarray(adata_target.var_names))
         return super().transfer_field(state_registry, adata_target, **kwargs)
 

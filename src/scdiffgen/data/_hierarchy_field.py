@@ -1,149 +1,153 @@
-"""Places of the cells in a hierarchy (organism, tissue, cell type, state), as ids from root to leaf."""
+"""Places of the cells in a hierarchy (organism, tissue, cell type, state), as ids from the root to the leaf.
+
+A node is the path that leads to it, so that a name under two parents is two nodes.
+"""
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from mudata import MuData
 from scvi import settings
 
-from scdiffgen._messages import counted, did_you_mean, listed
-from scdiffgen.data._columns import obs_column
-from scdiffgen.data._hierarchy import Path, encode_paths, nodes_of, paths_of
-from scdiffgen.data._obsm_field import ObsmOfColumnsField, state_table
+from scdiffgen._messages import counted, did_you_mean, listed, plain
+from scdiffgen.conditions import ConditionSpec
+from scdiffgen.data._columns_field import ColumnsField, State, entries_of, obs_column, raise_if_missing
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from anndata import AnnData
-    from rich.table import Table
+Path = tuple[Any, ...]
+NAME = "hierarchy"  # of the condition
 
 
-class HierarchyField(ObsmOfColumnsField):
-    """The place of each cell in a hierarchy, known down to some level.
+class HierarchyField(ColumnsField):
+    """The place of each cell in a hierarchy, known down to some level; codes are -1 below it."""
 
-    Parameters
-    ----------
-    registry_key
-        Name of the field in the registry; ids are written to ``adata.obsm["_scvi_<registry_key>"]``, -1 where a level
-        is not known.
-    columns
-        Columns of ``adata.obs``, the root first.
+    counted = "nodes"
+    titles = ("Source location", "Node", "Code")
+    argument = "hierarchy_keys"
 
-    Examples
-    --------
-    >>> import anndata as ad, numpy as np, pandas as pd
-    >>> obs = pd.DataFrame({"tissue": ["lung", "blood"], "type": [None, "B"]}, index=["x", "y"])
-    >>> cells = ad.AnnData(np.ones((2, 1)), obs=obs)
-    >>> HierarchyField("hierarchy", ["tissue", "type"]).register_field(cells)["nodes"]
-    [('blood',), ('lung',), ('blood', 'B')]
-    >>> cells.obsm["_scvi_hierarchy"].tolist()
-    [[1, -1], [0, 2]]
-    """
+    def read(self, cells: AnnData | MuData) -> list[Path]:
+        return _paths([obs_column(cells, key, self.argument) for key in self.columns], self.argument)
 
-    _argument = "hierarchy_keys"
+    def fit(self, values: list[Path]) -> State:
+        return {"columns": list(self.columns), "nodes": nodes_of(values)}
 
-    def __init__(self, registry_key: str, columns: Sequence[str]) -> None:
-        super().__init__(registry_key)
-        self._columns = list(columns)
-
-    def register_field(self, adata: AnnData) -> dict[str, Any]:
-        """Number the nodes that occur.
-
-        Parameters
-        ----------
-        adata
-            Cells.
-
-        Returns
-        -------
-        The field's state: columns, and nodes in the order of their ids.
-        """
-        paths = self._read(adata)
-        return self._code(adata, paths, nodes_of(paths))
-
-    def transfer_field(
-        self, state_registry: dict[str, Any], adata_target: AnnData, extend_categories: bool = False, **kwargs: Any
-    ) -> dict[str, Any]:
-        """Code other cells by the nodes registered before.
-
-        An unseen node stays at its last known parent, with a warning; an unseen root raises.
-
-        Parameters
-        ----------
-        state_registry
-            The field's state on the cells it was first registered on.
-        adata_target
-            The other cells.
-        extend_categories
-            Whether unseen nodes are appended.
-        **kwargs
-            What the manager tells other fields; not looked at.
-
-        Returns
-        -------
-        The field's state on these cells.
-        """
-        paths = self._read(adata_target)
-        nodes = [tuple(node) for node in state_registry["nodes"]]
+    def code(self, values: list[Path], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
+        """Ids of the nodes; an unseen one stays at its last known parent, with a warning, and an unseen root raises."""
+        nodes = _nodes(state)
         known = set(nodes)
-        unseen = [node for node in nodes_of(paths) if node not in known]
-        if extend_categories:
+        unseen = [node for node in nodes_of(values) if node not in known]
+        if extend:
             nodes += unseen
         elif unseen:
             self._report(unseen, [node[0] for node in nodes if len(node) == 1])
-        return self._code(adata_target, paths, nodes)
+        return encode_paths(values, nodes, len(self.columns)), {**state, "nodes": nodes}
 
-    def get_summary_stats(self, state_registry: dict[str, Any]) -> dict[str, int]:
-        """Count the nodes.
-
-        Parameters
-        ----------
-        state_registry
-            The field's state.
-
-        Returns
-        -------
-        ``n_<registry_key>``.
-        """
-        return {f"n_{self.registry_key}": len(state_registry["nodes"])}
-
-    def view_state_registry(self, state_registry: dict[str, Any]) -> Table:
-        """Show levels and nodes.
-
-        Parameters
-        ----------
-        state_registry
-            The field's state.
-
-        Returns
-        -------
-        A table to print.
-        """
-        rows = [
-            (f"adata.obs[{self._columns[len(node) - 1]!r}]", " > ".join(map(str, node)), str(code))
-            for code, node in enumerate(state_registry["nodes"])
+    @classmethod
+    def rows(cls, state: State) -> Iterable[Sequence[str]]:
+        return [
+            (f"adata.obs[{state['columns'][len(node) - 1]!r}]", " > ".join(map(str, node)), str(code))
+            for code, node in enumerate(state["nodes"])
         ]
-        return state_table(self.registry_key, ("Source location", "Node", "Code"), rows)
 
-    def _read(self, adata: AnnData) -> list[Path]:
-        return paths_of([obs_column(adata, key, self._argument) for key in self._columns], self._argument)
+    @classmethod
+    def specs(cls, key: str, state: State) -> list[ConditionSpec]:
+        n_nodes, n_levels = len(state["nodes"]), len(state["columns"])
+        return [ConditionSpec(NAME, "hierarchy", registry_key=key, n_categories=n_nodes, n_slots=n_levels)]
 
-    def _code(self, adata: AnnData, paths: Sequence[Path], nodes: list[Path]) -> dict[str, Any]:
-        self._write(adata, encode_paths(paths, nodes, len(self._columns)))
-        return {"columns": list(self._columns), "nodes": nodes}
+    @classmethod
+    def request_columns(cls, name: str, state: State) -> list[str]:
+        return list(state["columns"])
+
+    @classmethod
+    def code_request(cls, table: pd.DataFrame, state: State) -> np.ndarray:
+        """Ids of the nodes, of which users may leave out levels."""
+        levels, nodes = list(state["columns"]), _nodes(state)
+        given = {level: entries_of(table[level]) for level in levels if level in table}
+        paths: list[Path] = []
+        for row in range(len(table)):
+            entries = {level: column[row] for level, column in given.items() if column[row] is not None}
+            try:
+                paths.append(find_node(entries, levels, nodes) if entries else ())
+            except ValueError as error:
+                raise ValueError(f"Condition {NAME!r}, row {row}: {error}") from None
+        return encode_paths(paths, nodes, len(levels))
 
     def _report(self, unseen: Sequence[Path], roots: Sequence[Any]) -> None:
         unseen_roots = [node[0] for node in unseen if len(node) == 1]
         if unseen_roots:
             raise ValueError(
-                f"`{self._argument}`: {counted(len(unseen_roots), 'unseen root')} ({listed(unseen_roots)}) in column "
-                f"{self._columns[0]!r}; the registered ones are {listed(roots)}.{did_you_mean(unseen_roots[0], roots)} "
+                f"`{self.argument}`: {counted(len(unseen_roots), 'unseen root')} ({listed(unseen_roots)}) in column "
+                f"{self.columns[0]!r}; the registered ones are {listed(roots)}.{did_you_mean(unseen_roots[0], roots)} "
                 "Leave these cells out, or rename the place."
             )
         warnings.warn(
-            f"`{self._argument}`: {counted(len(unseen), 'unseen place')} ({listed(unseen)}); these cells stay at the "
+            f"`{self.argument}`: {counted(len(unseen), 'unseen place')} ({listed(unseen)}); these cells stay at the "
             "parent that is known.",
             UserWarning,
             stacklevel=settings.warnings_stacklevel,
         )
+
+
+def _paths(levels: Sequence[pd.Series], argument: str) -> list[Path]:
+    """The path of each cell from columns with the root first; missing entries at the lower end shorten it."""
+    root = levels[0]
+    raise_if_missing([root], f"`{argument}`, column {root.name!r}", "Only levels below the root may be missing.")
+    paths = []
+    for cell, entries in enumerate(zip(*(entries_of(level) for level in levels), strict=True)):
+        depth = entries.index(None) if None in entries else len(entries)
+        below = [level.name for level, entry in zip(levels, entries, strict=True) if entry is not None][depth:]
+        if below:
+            raise ValueError(
+                f"`{argument}`: cell {root.index[cell]!r} has a {below[0]!r} but no {levels[depth].name!r} above it. "
+                "Give the levels from the root down without a gap."
+            )
+        paths.append(entries[:depth])
+    return paths
+
+
+def nodes_of(paths: Sequence[Path]) -> list[Path]:
+    """All nodes on the way to some places, level by level; the position of a node is its id."""
+    nodes = {path[: depth + 1] for path in set(paths) for depth in range(len(path))}
+    return sorted(nodes, key=lambda node: (len(node), [(type(name).__name__, name) for name in node]))
+
+
+def encode_paths(paths: Sequence[Path], nodes: Sequence[Path], n_levels: int) -> np.ndarray:
+    """Ids ``(cells, n_levels)`` int64 of the nodes on each path, -1 below the last known one."""
+    ids = {node: code for code, node in enumerate(nodes)}
+    row_of_path = {}
+    for path in set(paths):
+        row = [ids.get(path[: depth + 1], -1) for depth in range(len(path))]
+        row_of_path[path] = row + [-1] * (n_levels - len(path))
+    return np.array([row_of_path[path] for path in paths], dtype=np.int64).reshape(len(paths), n_levels)
+
+
+def find_node(given: Mapping[str, Any], levels: Sequence[str], nodes: Sequence[Path]) -> Path:
+    """The node that a user names by some levels, at least one: those above it may be left out where it is clear."""
+    positions = {levels.index(level): plain(name) for level, name in given.items()}
+    depth = max(positions) + 1
+    same_level = [node for node in nodes if len(node) == depth]
+    found = [node for node in same_level if all(node[level] == name for level, name in positions.items())]
+    if len(found) == 1:
+        return found[0]
+    requested = ", ".join(f"{levels[level]}={name!r}" for level, name in sorted(positions.items()))
+    if found:
+        raise ValueError(f"{requested} is in several places: {listed(found)}. Give {levels[0]!r} too.")
+    names = list(dict.fromkeys(node[-1] for node in same_level))
+    elsewhere = [node[:-1] for node in same_level if node[-1] == positions[depth - 1]]
+    if elsewhere:
+        raise ValueError(
+            f"There is no place {requested}; {positions[depth - 1]!r} is registered under {listed(elsewhere)}."
+        )
+    raise ValueError(
+        f"There is no place {requested}; the registered {levels[depth - 1]!r} are {listed(names)}."
+        f"{did_you_mean(positions[depth - 1], names)} Leave the level out to stay at its parent."
+    )
+
+
+def _nodes(state: State) -> list[Path]:
+    return [tuple(node) for node in state["nodes"]]

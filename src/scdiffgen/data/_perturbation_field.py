@@ -1,236 +1,244 @@
-"""Perturbations of the cells: sets of names with their doses, as ids and doses in ``adata.obsm``."""
+"""Perturbations of the cells: sets of names with their doses, as ids and doses in ``.obsm``."""
 
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict
+from itertools import combinations
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from anndata import AnnData
+from mudata import MuData
 from scvi import settings
 
 from scdiffgen._messages import counted, did_you_mean, listed
-from scdiffgen.conditions import NumberTransform
-from scdiffgen.data._cell_treatments import named, names_by_column, read_treatments
-from scdiffgen.data._components import component_of_name, components_of_columns, components_of_names
-from scdiffgen.data._extend import extended_perturbations
-from scdiffgen.data._number_field import pack_transforms
-from scdiffgen.data._obsm_field import ObsmOfColumnsField, state_table
-from scdiffgen.data._perturbation_features import features_of, read_features
+from scdiffgen.conditions import ConditionSpec, NumberTransform, PerturbationSyntax
+from scdiffgen.data._cell_treatments import (
+    DOSE,
+    Treatments,
+    named,
+    names_by_column,
+    read_treatments,
+    requested_treatments,
+    written_as_registered,
+)
+from scdiffgen.data._columns_field import ColumnsField, State
+from scdiffgen.data._feature_vectors import features_of, read_features
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from anndata import AnnData
-    from rich.table import Table
-
-    from scdiffgen.conditions import PerturbationSyntax
-    from scdiffgen.data._cell_treatments import Treatments
+NAME = "perturbation"  # of the condition if its parts stand in several columns
 
 
-class PerturbationField(ObsmOfColumnsField):
+PerturbedCells = tuple[Treatments, list[set[str]], Mapping[str, Any]]
+"""What was done to the cells, the names that each column holds, and where feature vectors may be."""
+
+
+class PerturbationField(ColumnsField):
     """What was done to each cell: no, one or several perturbations, each at a dose if doses are registered.
 
-    Columns with a part each tell kinds of perturbations apart, such as knock-outs and drugs: columns that share a name
-    hold the same kind, a *component*. ``adata.obsm["_scvi_<registry_key>"]`` holds the ids of the parts (-1 is
-    padding), then as many doses (0 where unused).
-
-    Parameters
-    ----------
-    registry_key
-        Name of the field in the registry.
-    columns
-        One column of ``adata.obs`` with entries such as ``"A+B"``, or several columns with a part each.
-    syntax
-        How perturbations are written.
-    dose_columns
-        One column of doses for each of ``columns``; none if there are no doses.
-    dose_unit
-        What doses are measured in.
-    features_key
-        Key of ``adata.uns`` with a feature vector of each perturbation; None for none.
-
-    Examples
-    --------
-    >>> import anndata as ad, pandas as pd
-    >>> from scdiffgen.conditions import PerturbationSyntax
-    >>> cells = ad.AnnData(np.ones((3, 1)), obs=pd.DataFrame({"guide": ["ctrl", "B+A", "A"]}, index=[*"xyz"]))
-    >>> field = PerturbationField("perturbation", ["guide"], PerturbationSyntax(control=("ctrl",)))
-    >>> field.register_field(cells)["names"].tolist()
-    ['A', 'B']
-    >>> cells.obsm["_scvi_perturbation"][:, :2].tolist()
-    [[-1.0, -1.0], [0.0, 1.0], [0.0, -1.0]]
+    Columns with a part each tell *components* apart, such as knock-outs and drugs: columns that share a name hold the
+    same component. The codes are ids of the parts, then as many doses (0 where unused).
     """
+
+    counted = "names"
+    titles = ("Source location", "Perturbation", "Code", "Doses")
 
     def __init__(
         self,
         registry_key: str,
         columns: Sequence[str],
         syntax: PerturbationSyntax,
-        *,
         dose_columns: Sequence[str] = (),
+        *,
         dose_unit: str | None = None,
         features_key: str | None = None,
     ) -> None:
-        super().__init__(registry_key)
-        self._columns = list(columns)
-        self._dose_columns = list(dose_columns)
-        self._syntax = syntax
-        self._dose_unit = dose_unit
-        self._features_key = features_key
+        super().__init__(registry_key, columns)
+        self.syntax = syntax
+        self.dose_columns = list(dose_columns)
+        self.dose_unit = dose_unit
+        self.features_key = features_key
 
-    def register_field(self, adata: AnnData) -> dict[str, Any]:
-        """Read perturbations and doses, number the names, and fit the transform of the doses.
+    def read(self, cells: AnnData | MuData) -> PerturbedCells:
+        treatments = read_treatments(cells, self.columns, self.dose_columns, self.syntax)
+        several = len(self.columns) > 1
+        by_column = names_by_column(cells, self.columns, self.syntax) if several else [set(treatments.names)]
+        return treatments, by_column, cells.uns
 
-        Parameters
-        ----------
-        adata
-            Cells.
-
-        Returns
-        -------
-        The field's state: names in the order of their ids, their doses, components and features, and how they are
-        written.
-        """
-        treatments = read_treatments(adata, self._columns, self._dose_columns, self._syntax)
-        if not treatments.names:
-            raise ValueError(
-                f"{named(self._columns)}: every cell is a control ({listed(self._syntax.control)}). Leave it out."
-            )
-        if all(treatments.distinct):
-            self._warn_of_no_control(treatments)
-        state = {
-            "columns": self._columns,
-            "dose_columns": self._dose_columns,
-            "control": list(self._syntax.control),
-            "separator": self._syntax.separator,
+    def fit(self, values: PerturbedCells) -> State:
+        """Names in the order of their ids, their doses, components and features, and how they are written."""
+        treatments, by_column, uns = values
+        self._check_controls(treatments)
+        names, features = self._names_and_features(treatments.names, uns)
+        column_components = components_of_columns(by_column)
+        known = component_of_name(by_column, column_components)
+        dose_min, dose_max = treatments.dose_ranges(names)
+        doses = np.repeat(treatments.parts["dose"].to_numpy(np.float64), treatments.parts["n_cells"])
+        transform = NumberTransform.fit(doses, "log1p", self.dose_unit) if self.dose_columns else None
+        return {
+            "columns": self.columns,
+            "dose_columns": self.dose_columns,
+            "control": list(self.syntax.control),
+            "separator": self.syntax.separator,
             "n_slots": treatments.n_slots,
-            **self._numbered(adata, treatments.names),
+            "names": np.array(names, dtype=object),
+            "features": features,
+            "column_components": column_components,
+            "components": components_of_names(names, known, features),
+            "dose_min": dose_min,
+            "dose_max": dose_max,
+            "dose_transform": None if transform is None else asdict(transform),
         }
-        columns = self._names_by_column(adata, treatments)
-        state["column_components"] = components_of_columns(columns)
-        known = component_of_name(columns, state["column_components"])
-        state["components"] = components_of_names(state["names"], known, state["features"])
-        state["dose_min"], state["dose_max"] = treatments.dose_ranges(state["names"])
-        state["dose_transform"] = None
-        if self._dose_columns:
-            transform = NumberTransform.fit(treatments.doses, "log1p", self._dose_unit)
-            state["dose_transform"] = pack_transforms([transform])
-        self._write(adata, treatments.coded(_ids(state), state["n_slots"]))
-        return state
 
-    def transfer_field(
-        self, state_registry: dict[str, Any], adata_target: AnnData, extend_categories: bool = False, **kwargs: Any
-    ) -> dict[str, Any]:
-        """Read perturbations and doses of other cells by the names registered before.
-
-        Parameters
-        ----------
-        state_registry
-            The field's state on the cells it was first registered on.
-        adata_target
-            The other cells.
-        extend_categories
-            Whether unseen perturbations are appended (with their feature vectors, if features are registered); they
-            raise otherwise.
-        **kwargs
-            What the manager tells other fields; not looked at.
-
-        Returns
-        -------
-        The field's state on these cells.
-        """
-        treatments = read_treatments(adata_target, self._columns, self._dose_columns, self._syntax)
-        state = dict(state_registry)
-        unseen = [name for name in treatments.names if name not in set(state["names"])]
-        if unseen and not extend_categories:
+    def code(self, values: PerturbedCells, state: State, *, extend: bool) -> tuple[np.ndarray, State]:
+        treatments, known = values[0], set(state["names"])
+        unseen = [name for name in treatments.names if name not in known]
+        if unseen and not extend:
             raise ValueError(
-                f"{named(self._columns)}: {counted(len(unseen), 'unseen perturbation')} ({listed(unseen)}); the "
+                f"{named(self.columns)}: {counted(len(unseen), 'unseen perturbation')} ({listed(unseen)}); the "
                 f"registered ones are {listed(state['names'])}.{did_you_mean(unseen[0], state['names'])} Leave these "
                 "cells out, or rename the perturbation."
             )
         if unseen:
-            columns = self._names_by_column(adata_target, treatments)
-            components = component_of_name(columns, state["column_components"])
-            vectors = self._vectors(adata_target, unseen)
-            state = extended_perturbations(
-                state,
-                unseen,
-                vectors,
-                f"`perturbation_features_key={self._features_key!r}`",
-                {name: components[name] for name in unseen},
-            )
-            for bound, values in zip(("dose_min", "dose_max"), treatments.dose_ranges(unseen), strict=True):
-                state[bound][-len(unseen) :] = values
-        state["n_slots"] = max(state["n_slots"], treatments.n_slots)
-        self._write(adata_target, treatments.coded(_ids(state), state["n_slots"]))
-        return state
+            state = self._extended(values, state, unseen)
+        n_slots = max(state["n_slots"], treatments.n_slots)
+        return treatments.coded(state["names"], n_slots), {**state, "n_slots": n_slots}
 
-    def get_summary_stats(self, state_registry: dict[str, Any]) -> dict[str, int]:
-        """Count the names.
+    @classmethod
+    def rows(cls, state: State) -> Iterable[Sequence[str]]:
+        source = ", ".join(f"adata.obs[{column!r}]" for column in state["columns"])
+        ranges = zip(state["names"], state["dose_min"], state["dose_max"], strict=True)
+        for code, (name, low, high) in enumerate(ranges):
+            doses = "" if np.isnan(low) else f"{low:g} to {high:g}"
+            yield source if code == 0 else "", str(name), str(code), doses
 
-        Parameters
-        ----------
-        state_registry
-            The field's state.
-
-        Returns
-        -------
-        ``n_<registry_key>``.
-        """
-        return {f"n_{self.registry_key}": len(state_registry["names"])}
-
-    def view_state_registry(self, state_registry: dict[str, Any]) -> Table:
-        """Show names and ranges of doses.
-
-        Parameters
-        ----------
-        state_registry
-            The field's state.
-
-        Returns
-        -------
-        A table to print.
-        """
-        rows = [
-            (str(name), str(code), "" if np.isnan(low) else f"{low:g} to {high:g}")
-            for code, (name, low, high) in enumerate(
-                zip(state_registry["names"], state_registry["dose_min"], state_registry["dose_max"], strict=True)
+    @classmethod
+    def specs(cls, key: str, state: State) -> list[ConditionSpec]:
+        return [
+            ConditionSpec(
+                name=_name(state),
+                kind="set",
+                role="intervention",
+                registry_key=key,
+                n_categories=len(state["names"]),
+                n_slots=state["n_slots"],
+                has_values=state["dose_transform"] is not None,
+                transform=NumberTransform(**(state["dose_transform"] or {})),
+                n_features=0 if state["features"] is None else state["features"].shape[1],
+                components=tuple(map(int, state["components"])) if any(state["components"]) else (),
             )
         ]
-        source = ", ".join(f"adata.obs[{column!r}]" for column in state_registry["columns"])
-        return state_table(self.registry_key, (f"Perturbation ({source})", "Code", "Doses"), rows)
 
-    def _numbered(self, adata: AnnData, names: Sequence[str]) -> dict[str, Any]:
-        """Names in the order of their ids, those of `adata` and all with a feature vector, and the vectors."""
-        if self._features_key is None:
-            return {"names": np.array(names, dtype=object), "features": None}
-        table = read_features(adata.uns, self._features_key, self._syntax)
-        features_of(names, table, self._features_key)
+    @classmethod
+    def request_columns(cls, name: str, state: State) -> list[str]:
+        doses = [*state["dose_columns"], DOSE] if state["dose_columns"] else []
+        return list(dict.fromkeys([name, *state["columns"], *doses]))
+
+    @classmethod
+    def code_request(cls, table: pd.DataFrame, state: State) -> np.ndarray:
+        treatments = requested_treatments(table, _name(state), state)
+        return treatments.coded(state["names"], max(state["n_slots"], treatments.n_slots))
+
+    @classmethod
+    def as_registered(cls, table: pd.DataFrame, state: State) -> pd.DataFrame:
+        return written_as_registered(table, _name(state), state)
+
+    def _names_and_features(self, names: Sequence[str], uns: Mapping[str, Any]) -> tuple[list[str], np.ndarray | None]:
+        """Names of the cells and of all feature vectors, if there are any, which the names of the cells must have."""
+        if self.features_key is None:
+            return list(names), None
+        table = read_features(uns, self.features_key, self.syntax)
+        features_of(names, table, self.features_key)
         every = sorted({*names, *table.index})
-        return {
-            "names": np.array(every, dtype=object),
-            "features": features_of(every, table, self._features_key),
-        }
+        return every, features_of(every, table, self.features_key)
 
-    def _vectors(self, adata: AnnData, names: Sequence[str]) -> np.ndarray | None:
-        if self._features_key is None:
-            return None
-        return features_of(names, read_features(adata.uns, self._features_key, self._syntax), self._features_key)
+    def _extended(self, values: PerturbedCells, state: State, unseen: Sequence[str]) -> State:
+        treatments, by_column, uns = values
+        of_name = component_of_name(by_column, state["column_components"])
+        components = {name: of_name[name] for name in unseen}
+        vectors = None
+        if self.features_key is not None:
+            vectors = features_of(unseen, read_features(uns, self.features_key, self.syntax), self.features_key)
+        place = f"`perturbation_features_key={self.features_key!r}`"
+        return extended_perturbations(state, unseen, vectors, place, components, treatments.dose_ranges(unseen))
 
-    def _names_by_column(self, adata: AnnData, treatments: Treatments) -> list[set[str]]:
-        if len(self._columns) == 1:
-            return [set(treatments.names)]
-        return names_by_column(adata, self._columns, self._syntax)
+    def _check_controls(self, treatments: Treatments) -> None:
+        if not treatments.names:
+            raise ValueError(
+                f"{named(self.columns)}: every cell is a control ({listed(self.syntax.control)}). Leave it out."
+            )
+        if all(treatments.distinct):
+            warnings.warn(
+                f"{named(self.columns)}: no cell is a control (`control` is {listed(self.syntax.control)}). Effects "
+                f"are measured against controls; if one of {listed(treatments.names)} is the control, name it in "
+                f"`control`.{did_you_mean(self.syntax.control[0], treatments.names)}",
+                UserWarning,
+                stacklevel=settings.warnings_stacklevel,
+            )
 
-    def _warn_of_no_control(self, treatments: Treatments) -> None:
-        warnings.warn(
-            f"{named(self._columns)}: no cell is a control (`control` is {listed(self._syntax.control)}). Effects are "
-            f"measured against controls; if one of {listed(treatments.names)} is the control, name it in `control`."
-            f"{did_you_mean(self._syntax.control[0], treatments.names)}",
-            UserWarning,
-            stacklevel=settings.warnings_stacklevel,
-        )
+
+def extended_perturbations(
+    state: State,
+    names: Sequence[str],
+    vectors: np.ndarray | None,
+    place: str,
+    components: Mapping[str, int] | None = None,
+    dose_ranges: tuple[np.ndarray, np.ndarray] | None = None,
+) -> State:
+    """Append perturbations to a state, in which ids of the known ones stay; ``place`` says where vectors were given.
+
+    Where a component is unknown, it is that of the nearest feature vector.
+    """
+    features = state["features"]
+    if vectors is not None:
+        if vectors.shape[1] != features.shape[1]:
+            raise ValueError(
+                f"{place}: vectors of length {vectors.shape[1]}; those of the registered perturbations have length "
+                f"{features.shape[1]}."
+            )
+        features = np.concatenate([features, vectors])
+    every = [*state["names"], *names]
+    known = {**dict(zip(state["names"], state["components"], strict=True)), **(components or {})}
+    lowest, highest = dose_ranges or [np.full(len(names), np.nan)] * 2
+    return {
+        **state,
+        "names": np.array(every, dtype=object),
+        "features": features,
+        "components": components_of_names(every, known, features),
+        "dose_min": np.concatenate([state["dose_min"], lowest]),
+        "dose_max": np.concatenate([state["dose_max"], highest]),
+    }
 
 
-def _ids(state: dict[str, Any]) -> dict[str, int]:
-    return {name: code for code, name in enumerate(state["names"])}
+def components_of_columns(names: Sequence[AbstractSet[str]]) -> list[int]:
+    """The component of each column by the names in it: ``drug_1`` and ``drug_2`` are one if they share a name."""
+    components = list(range(len(names)))
+    for one, other in combinations(range(len(names)), 2):
+        if names[one] & names[other]:
+            kept, merged = sorted((components[one], components[other]))
+            components = [kept if component == merged else component for component in components]
+    return [sorted(set(components)).index(component) for component in components]
+
+
+def component_of_name(columns: Sequence[AbstractSet[str]], components: Sequence[int]) -> dict[str, int]:
+    """The component of each perturbation; of one in columns of several components, that of the first."""
+    last_first = reversed(list(zip(columns, components, strict=True)))
+    return {name: component for names, component in last_first for name in names}
+
+
+def components_of_names(names: Sequence[str], known: Mapping[str, int], vectors: np.ndarray | None) -> np.ndarray:
+    """The component ``(names,)`` int64 of each perturbation; of one that no column has, that of the nearest vector."""
+    components = np.array([known.get(name, -1) for name in names], dtype=np.int64)
+    has_one = np.flatnonzero(components >= 0)
+    for row in np.flatnonzero(components < 0):
+        assert vectors is not None  # a name comes from a column, or with a vector
+        nearest = np.square(vectors[has_one] - vectors[row]).sum(axis=1).argmin()
+        components[row] = components[has_one[nearest]]
+    return components
+
+
+def _name(state: State) -> str:
+    return state["columns"][0] if len(state["columns"]) == 1 else NAME

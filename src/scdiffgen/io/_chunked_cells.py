@@ -33,20 +33,7 @@ class ChunkedFile:
     Each chunk is a file of its own in the folder ``<path>.partial``, which is whole or not there. When all are there
     they are joined, the result takes its name at once, and the folder goes. So after a kill at any moment every chunk
     is either there or missing, and beginning again with the same request goes on with those that are missing.
-
-    Parameters
-    ----------
-    path
-        The file: ``.h5ad``, or a folder ``.zarr``.
-    n_chunks
-        Number of chunks.
-    request
-        What tells these cells from others, plain values; kept in ``.uns["generated"]``.
-
-    Raises
-    ------
-    ValueError
-        If the name ends otherwise, or other cells are there, whole or begun.
+    ``request``, plain values, tells these cells from others, and is kept in ``.uns["generated"]``.
     """
 
     def __init__(self, path: str | os.PathLike[str], n_chunks: int, request: Mapping[str, Any]) -> None:
@@ -81,13 +68,7 @@ class ChunkedFile:
         self._put(partial, self._file(chunk))
 
     def finish(self, obs: pd.DataFrame, var: pd.DataFrame) -> None:
-        """Join the chunks, a chunk in memory at a time.
-
-        Parameters
-        ----------
-        obs, var
-            Annotation of all cells, and of the genes.
-        """
+        """Join the chunks, a chunk in memory at a time, with the annotation of all cells and of the genes."""
         joined = self._folder / f"joined{self.path.suffix}"
         cells = AnnData(obs=obs, var=var, uns={UNS_KEY: {"request": json.dumps(self.request)}})
         if self.path.suffix == ".h5ad":
@@ -148,13 +129,7 @@ class ChunkedFile:
 
 
 def read_request(path: Path) -> dict[str, Any] | None:
-    """The request of a file that is whole; ``None`` if it has none.
-
-    Parameters
-    ----------
-    path
-        File ``.h5ad``, or folder ``.zarr``.
-    """
+    """The request of a file that is whole; ``None`` if it has none."""
     try:
         file = h5py.File(path, "r") if path.suffix == ".h5ad" else zarr.open_group(str(path), mode="r")
     except (OSError, ValueError):  # another kind of file

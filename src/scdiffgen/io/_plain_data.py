@@ -47,6 +47,10 @@ def as_options(kind: type, values: dict[str, Any]) -> Any:
     return kind(**values)
 
 
+MAY_BE_CALLED: tuple[Callable[..., Any], ...] = (as_array, as_frame, as_object_array, as_options, as_scalar)
+"""What a file of plain data may name, beside the kinds of its options."""
+
+
 class Pickler(pickle.Pickler):
     """Write arrays, tables and options through plain data; :func:`torch.save` uses it in place of pickle's own."""
 

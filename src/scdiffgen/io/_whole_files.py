@@ -16,24 +16,10 @@ PARTIAL = ".partial"
 def all_or_nothing(folder: Path) -> Iterator[Path]:
     """Yield an empty folder; what is written there appears in ``folder`` when all of it is on the disk.
 
-    A folder that is new appears at once. In one that exists, each file replaces its namesake at once, in the order in
-    which they were written, and other files stay. When the block raises, nothing appears. After a kill, what was
-    written so far lies in a hidden folder whose name ends with ``.partial``, and may be removed.
-
-    Parameters
-    ----------
-    folder
-        Where the files are to appear; folders above it are made.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as there:
-    ...     with all_or_nothing(Path(there, "new")) as partial:
-    ...         _ = (partial / "a.txt").write_text("whole")
-    ...         before = sorted(path.name for path in Path(there).glob("[!.]*"))
-    ...     print(before, (Path(there) / "new" / "a.txt").read_text())
-    [] whole
+    A folder that is new appears at once, and those above it are made. In one that exists, each file replaces its
+    namesake at once, in the order in which they were written, and other files stay. When the block raises, nothing
+    appears. After a kill, what was written so far lies in a hidden folder whose name ends with ``.partial``, and may be
+    removed.
     """
     folder = folder.resolve()
     exists = folder.is_dir()

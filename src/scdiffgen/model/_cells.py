@@ -1,4 +1,4 @@
-"""Minibatches of registered cells, and arrays of conditions as tensors: what the parts of the model share."""
+"""Minibatches of registered cells, and sources of randomness."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import torch
 from scipy import sparse
+from scvi.model.base import BaseModelClass
 from scvi.utils import track
 from torch import Tensor
 
@@ -18,41 +19,28 @@ from ._checks import cell_positions, check_positive_integer, check_seed
 
 if TYPE_CHECKING:
     from anndata import AnnData
-
-    from ._base import ModelBase
+    from mudata import MuData
 
 Rows = TypeVar("Rows", np.ndarray, sparse.csr_matrix)
 
-INFERENCE_BATCH_SIZE = 512
+BATCH_SIZE = 512
 
 
 class Cells:
-    """Minibatches of registered cells, in order, with a progress bar where there are many.
+    """Minibatches of registered cells, in order; ``description`` is that of the progress bar, ``None`` shows none.
 
-    Parameters
-    ----------
-    model
-        The model; the cells are registered as its own were, if they are not yet.
-    adata
-        Cells; ``None`` takes those the model was made with.
-    indices
-        Positions or mask of the cells to take; ``None`` takes all.
-    batch_size
-        Cells a minibatch.
-    description
-        What the progress bar says; ``None`` shows none.
+    Cells of another ``adata`` than the model's are registered as its own were, if they are not yet.
     """
 
     def __init__(
         self,
-        model: ModelBase,
-        adata: AnnData | None,
-        indices: Sequence[int] | np.ndarray | None,
-        batch_size: int | None,
-        description: str | None,
+        model: BaseModelClass,
+        adata: AnnData | MuData | None = None,
+        indices: Sequence[int] | np.ndarray | None = None,
+        batch_size: int = BATCH_SIZE,
+        description: str | None = None,
     ) -> None:
-        if batch_size is not None:
-            check_positive_integer("batch_size", batch_size)
+        check_positive_integer("batch_size", batch_size)
         self.module = model.module
         self.adata = model._validate_anndata(adata)
         self.indices = cell_positions(indices, self.adata.n_obs)
@@ -63,7 +51,7 @@ class Cells:
         self.loader = model._make_data_loader(
             adata=self.adata,
             indices=self.indices[self.sorted],
-            batch_size=batch_size or INFERENCE_BATCH_SIZE,
+            batch_size=batch_size,
             load_sparse_tensor=True,
             generator=torch.Generator(),  # PyTorch's loaders draw a number, which is not to be missing elsewhere
         )
@@ -85,6 +73,16 @@ class Cells:
         if sparse.issparse(rows[0]):
             return sparse.vstack(rows, format="csr")[back]
         return np.concatenate(rows)[back]
+
+
+def evenly_spread(indices: np.ndarray, at_most: int) -> np.ndarray:
+    """At most so many of the indices, evenly spread."""
+    return indices[:: max(1, -(-len(indices) // at_most))]
+
+
+def repeated(condition: Conditions[np.ndarray], n_cells: int, device: torch.device) -> Conditions[Tensor]:
+    """The conditions of one row for all cells."""
+    return condition.take(np.zeros(n_cells, dtype=int)).to(device)
 
 
 def generator_from(seed: int | None, device: torch.device) -> torch.Generator:

@@ -134,12 +134,12 @@ def is_finite_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def check_guidance(scale: float | Mapping[str, float], told: Sequence[str]) -> None:
-    """Raise unless every scale is a finite number of at least 0, for a condition that is told."""
+def check_guidance(scale: float | Mapping[str, float], given: Sequence[str]) -> None:
+    """Raise unless every scale is a finite number of at least 0, for a given condition."""
     scales = dict(scale) if isinstance(scale, Mapping) else {"": scale}
     for name, value in scales.items():
-        if name and name not in told:
-            raise ValueError(f"`guidance_scale` names {name!r}, but the conditions told are {list(told)}.")
+        if name and name not in given:
+            raise ValueError(f"`guidance_scale` names {name!r}, but the conditions given are {list(given)}.")
         if not (is_finite_number(value) and value >= 0):
             raise ValueError(f"`guidance_scale` is {value!r}: pass a number of at least 0; 1 is no guidance.")
 

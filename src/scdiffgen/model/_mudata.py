@@ -18,13 +18,7 @@ GENERATED_KEY = "X_generated"
 
 
 def blocks_of(genes: pd.MultiIndex) -> dict[str, slice]:
-    """Columns of each modality, from pairs of modality and gene.
-
-    Parameters
-    ----------
-    genes
-        Pairs, those of a modality side by side.
-    """
+    """Columns of each modality, from pairs of modality and gene."""
     modalities = genes.get_level_values(0)
     sizes = {name: int((modalities == name).sum()) for name in modalities.unique()}
     ends = np.cumsum(list(sizes.values()))
@@ -32,17 +26,7 @@ def blocks_of(genes: pd.MultiIndex) -> dict[str, slice]:
 
 
 def new_cells(counts: sparse.csr_matrix, obs: pd.DataFrame, genes: pd.Index) -> AnnData | MuData:
-    """Make cells of counts: an AnnData, or a MuData if genes are pairs of modality and gene.
-
-    Parameters
-    ----------
-    counts
-        Counts ``(cells, genes)``.
-    obs
-        What is known of the cells.
-    genes
-        Names of the genes.
-    """
+    """Make cells of counts: an AnnData, or a MuData if genes are pairs of modality and gene."""
     if not isinstance(genes, pd.MultiIndex):
         return AnnData(counts, obs=obs, var=pd.DataFrame(index=genes))
     names = pd.DataFrame(index=obs.index)
@@ -54,15 +38,7 @@ def new_cells(counts: sparse.csr_matrix, obs: pd.DataFrame, genes: pd.Index) -> 
 
 
 def joined(modalities: Mapping[str, AnnData], obs: pd.DataFrame) -> MuData:
-    """Join modalities of the same cells.
-
-    Parameters
-    ----------
-    modalities
-        Modalities by name.
-    obs
-        What is known of the cells.
-    """
+    """Join modalities of the same cells."""
     with quiet():
         mdata = MuData(dict(modalities))
     for column, values in obs.items():
@@ -76,19 +52,7 @@ def quiet() -> warnings.catch_warnings:
 
 
 def write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index) -> None:
-    """Write a result to its place: what is of genes into their modality, what is of cells also into the whole.
-
-    Parameters
-    ----------
-    data
-        Cells.
-    key
-        Name of the result.
-    values
-        The result, a row a cell; loadings a row a gene.
-    genes
-        Names of the genes.
-    """
+    """Write a result to its place: what is of genes into their modality, what is of cells also into the whole."""
     if isinstance(data, AnnData):
         (data.varm if key == LOADINGS_KEY else data.obsm)[key] = values
         return
@@ -105,13 +69,5 @@ def write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index)
 
 
 def parts_of(data: AnnData | MuData, modalities: Sequence[str]) -> list[AnnData]:
-    """Modalities of the model that are there; none of an AnnData.
-
-    Parameters
-    ----------
-    data
-        Cells.
-    modalities
-        Names of the modalities.
-    """
+    """Modalities of the model that are there; none of an AnnData."""
     return [data.mod[name] for name in modalities if name in data.mod]

@@ -1,4 +1,4 @@
-"""Where new perturbations of a grown model start: as sparse combinations of those that it knows."""
+"""Where new perturbations of a query model start: as sparse combinations of those that it knows."""
 
 from __future__ import annotations
 
@@ -47,20 +47,9 @@ def check_new_features(registry: Registry, given: Any, category_embedding: str) 
 def combinations_of_known(
     registry: Registry, n_known: int, given: Mapping[str, Any] | pd.DataFrame | None
 ) -> np.ndarray | None:
-    """Coefficients of the known perturbations in each new one, in the order of the registry.
+    """Coefficients ``(new, known)`` of the known perturbations in each new one, in the order of the query's registry.
 
-    Parameters
-    ----------
-    registry
-        Registry of the grown model.
-    n_known
-        How many perturbations the reference knows; the others are new.
-    given
-        Feature vectors by name, if none are registered.
-
-    Returns
-    -------
-    (new, known); rows of zeros for those without a vector. None if there are no vectors.
+    Vectors are ``given`` if none are registered; rows of zeros are of those without a vector, ``None`` is no vectors.
     """
     state = field_state(registry, REGISTRY_KEYS.PERTURBATION)
     if state is None or len(state["names"]) == n_known:
@@ -74,14 +63,14 @@ def combinations_of_known(
 def start_as_combinations(module: DiffusionModule, name: str, combinations: np.ndarray) -> None:
     """Start the last perturbations of a condition as combinations ``(new, known)`` of the first ones.
 
-    Their vectors, where a table has them, are the sums that the coefficients say; their half-maximal doses, as
+    Their vectors, where a table has them, are sums with these coefficients; their half-maximal doses, as
     logarithms, the means weighted by how large the coefficients are. Rows of zeros leave what is there.
     """
     for denoiser in (module.denoiser, module.ema_denoiser):
         is_effect = name in denoiser.effect_names
         part = denoiser.effect_of(name) if is_effect else denoiser.embed.embedders[denoiser.embed.names.index(name)]
         embedding = next(inner for inner in part.modules() if isinstance(inner, PartEmbedding)).categories
-        coefficients = torch.from_numpy(combinations).to(denoiser.not_told)
+        coefficients = torch.from_numpy(combinations).to(denoiser.missing)
         if isinstance(embedding, TableEmbedding):
             _combine(embedding.weight, coefficients)
         half_dose = getattr(part, "half_dose", None)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from scdiffgen.nn import NetworkSize
-
-from ._checks import check_positive_integer, check_share, check_whole_number
+from scdiffgen.nn import NetworkOptions, NetworkSize
 
 Preset = Literal["small", "base", "large"]
 
@@ -30,25 +28,21 @@ def network_size(
     n_tokens: int | None,
     token_dim: int | None,
     n_layers: int | None,
-    dropout: float | None,
-    readout_dim: int | None,
+    nested_tokens: bool,
+    options: NetworkOptions,
 ) -> NetworkSize:
-    """The named size, with what the user says otherwise."""
+    """The named size, with whatever is given in place of its own numbers."""
     if preset not in PRESETS:
         raise ValueError(f"`preset` is {preset!r}: choose one of {list(PRESETS)}.")
-    for name, number in {"n_tokens": n_tokens, "token_dim": token_dim, "readout_dim": readout_dim}.items():
-        if number is not None:
-            check_positive_integer(name, number)
-    if n_layers is not None:
-        check_whole_number("n_layers", n_layers, at_least=0)
-    if dropout is not None:
-        check_share("dropout", dropout)
-    size = PRESETS[preset]
-    return replace(
-        size,
-        n_tokens=size.n_tokens if n_tokens is None else n_tokens,
-        token_dim=size.token_dim if token_dim is None else token_dim,
-        n_layers=size.n_layers if n_layers is None else n_layers,
-        dropout=size.dropout if dropout is None else dropout,
-        readout_dim=size.readout_dim if readout_dim is None else readout_dim,
-    )
+    given: dict[str, Any] = {
+        "n_tokens": n_tokens,
+        "token_dim": token_dim,
+        "n_layers": n_layers,
+        "n_heads": options.n_heads,
+        "n_hidden": options.n_hidden,
+        "conditioning_dim": options.conditioning_dim,
+        "readout_dim": options.readout_dim,
+        "dropout": options.dropout,
+    }
+    changes = {name: value for name, value in given.items() if value is not None}
+    return replace(PRESETS[preset], nested_tokens=nested_tokens, options=options, **changes)

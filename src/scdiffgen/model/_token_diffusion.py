@@ -2,70 +2,43 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from anndata import AnnData
+from mudata import MuData
 from scvi.utils import setup_anndata_dsp
 
-from scdiffgen.data import (
-    CountsField,
-    Manager,
-    ModalityCountsField,
-    condition_specs,
-    counts_keys,
-    fields_for,
-    forget_copied_setup,
-    required_state,
-)
-from scdiffgen.module import DiffusionModule, InterventionKind, joint_module, process_module
-from scdiffgen.nn import (
-    AttentionKind,
-    CategoryKind,
-    ConditioningKind,
-    ConditionOptions,
-    EncoderKind,
-    NumberKind,
-    PoolingKind,
-    PositionKind,
-    ReadoutOptions,
-)
-from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter
+from scdiffgen._arguments import explain_unknown_arguments
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.data import condition_specs, counts_keys, feature_names, required_state
+from scdiffgen.module import DiffusionModule, GaussianOptions, joint_module, process_module
+from scdiffgen.nn import NetworkOptions
+from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
 
-from ._cells import Cells
-from ._checks import (
-    check_accelerator,
-    check_cells,
-    check_early_stopping,
-    check_positive_integer,
-    check_share,
-    check_split,
-)
-from ._criticism import CriticismOfModel
-from ._history import continued
-from ._hub import Hub
-from ._modalities import Modalities
-from ._mudata_setup import MuDataSetup
+from ._checks import check_share
+from ._generating import Generating
+from ._model_access import modalities as modalities_of
+from ._persisting import Persisting
 from ._presets import Preset, default_preset, network_size
-from ._query import Query
-from ._streaming import Streaming
-from ._write_back import WriteBack
+from ._reading import Reading
+from ._registering import checked_cells, register_anndata, register_mudata
+from ._responding import Responding
+from ._token_reading import TokenReading
+from ._training_runs import check_training, run_training, settled_epochs, settled_plan
 
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from mudata import MuData
-
-STEPS_PER_VALIDATION = 100
-
-
-def default_max_epochs(n_train: int, batch_size: int) -> int:
-    """Epochs that make ``2.5 * n_train ** 0.8`` steps: 400 for 560 cells, 4,600 for 12,000, 25,000 for 100,000."""
-    return max(1, round(2.5 * n_train**0.8 / math.ceil(n_train / batch_size)))
+MOVED = {
+    **{field.name: f"Pass it in `network=NetworkOptions({field.name}=...)`." for field in fields(NetworkOptions)},
+    "process_options": "Pass the options in place of the name of the process, `process=GaussianOptions(...)`.",
+}
+"""Where arguments are that a user may look for in the constructor."""
 
 
-class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, CriticismOfModel):
+@explain_unknown_arguments(MOVED)
+class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
     """Conditional token diffusion on single-cell counts.
 
     A cell is a bag of molecules. The model learns to put back molecules that were taken out at random, through a few
@@ -78,59 +51,34 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         Cells registered with :meth:`setup_anndata` or :meth:`setup_mudata`.
     preset
         Size of the network: ``"small"`` for a laptop (the default without a GPU), ``"base"`` (the default with one),
-        ``"large"`` for atlases. The arguments below override it one by one.
+        ``"large"`` for atlases. The next arguments override it one by one.
     n_tokens, token_dim
         A cell is ``n_tokens`` tokens of length ``token_dim``.
     n_layers
         Number of transformer blocks.
-    dropout
-        Share of hidden units dropped while training.
-    readout_dim
-        Length of what each token says to the genes.
-    readout
-        Form of the read-out, :class:`scdiffgen.model.ReadoutOptions`: kind, pooling over the tokens, non-negative
-        weights, penalties. By default tokens add up and nothing is penalised.
     nested_tokens
         Train so that the first tokens matter most and :meth:`truncate_tokens` may cut the model to its first few.
     withhold_rate
-        Share of cells from which each condition is withheld while training: half of the time on its own, so that any
-        subset of the conditions may be given when generating, and half of the time with all others but perturbations
-        that are effects, for guidance.
-    intervention
-        How perturbations enter the network. ``"effect"``: they add to the scores of the genes, seeing the molecules of
-        the cell but not its labels, so that responses carry over to cells never treated. ``"embedding"``: they are
-        embedded beside all other conditions.
-    conditioning
-        How conditions reach the tokens. ``"adaln"``: joined with the noise level in one vector that scales and shifts
-        the layers. ``"cross_attention"``: each is a vector that the tokens attend to. ``"concat"``: each is one more
-        token.
-    number_embedding
-        How doses and continuous covariates are embedded: ``"sinusoidal"``, ``"fourier"``, ``"direct"``, ``"learned"``,
-        ``"rotary"``, ``"hybrid"`` or ``"wavelet"``.
-    level_embedding
-        How noise level and library size are embedded, one of the same.
-    encoder
-        How genes become tokens: ``"mlp"``, ``"linear"``, or ``"cross_attention"`` over the expressed genes, which
-        can do with a part of them (:meth:`get_latent_representation`).
-    positions
-        What tells tokens apart beside the encoder: ``"learned"`` vectors, ``"sinusoidal"`` ones, or ``"none"``.
-    attention
-        Whether tokens attend to those of their own cell (``"within"``), or then also to those of the other cells of the
-        minibatch (``"across"``): what is said of a cell then depends on the cells that it comes with.
-    category_embedding
-        How categories are embedded: ``"table"``, or with fewer parameters ``"hashed"`` or ``"code"``.
-    set_pooling
-        How the perturbations of one cell are pooled with ``intervention="embedding"``: ``"attention"`` or ``"mean"``.
+        Rate of condition dropout: share of cells in which each condition is dropped while training, half of the time on
+        its own, so that any subset of the conditions may be given when generating, and half of the time with all others
+        but perturbations that are effects, for guidance.
     process
         How cells are corrupted and generated. ``"thinning"`` removes and adds molecules. ``"gaussian"`` adds noise to
-        normalised expression. ``"latent"`` does so to the tokens of an autoencoder, which is trained first.
-    process_options
-        Settings of the process: :class:`scdiffgen.model.GaussianOptions` or :class:`scdiffgen.model.LatentOptions`;
-        ``"thinning"`` has none.
+        normalised expression. ``"latent"`` does so to the tokens of an autoencoder, which is trained first. The last
+        two have settings, which are passed in place of the name: :class:`scdiffgen.model.GaussianOptions` or
+        :class:`scdiffgen.model.LatentOptions`.
+    network
+        Forms of the network that exist to be compared, such as encoder, read-out and embeddings, and its other sizes:
+        :class:`scdiffgen.model.NetworkOptions`.
     registry
         Registry of a saved model, in place of ``adata``.
-    datamodule
-        Unused; scvi-tools hands it over when it loads a model.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range or not one of the choices.
+    TypeError
+        If an argument is unknown, or of the wrong type.
 
     Examples
     --------
@@ -139,59 +87,39 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
     >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     >>> model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=16)
     >>> model.train(max_epochs=1, enable_progress_bar=False)
-    >>> model.generate({"cell_type": "CD14+ Monocyte"}, n_cells=5, n_steps=4, seed=0).shape
+    >>> model.generate({"cell_type": "CD14+ Monocyte"}, n_cells=5, n_steps=4).shape
     (5, 765)
     """
 
+    module: DiffusionModule
+    training_summary_: dict[str, Any] | None = None  # of TrainingSummary, plain
+    _known_is_frozen = False
     _module_cls = DiffusionModule
     _training_plan_cls = DiffusionTrainingPlan
     _data_splitter_cls = SparseDataSplitter
+    _data_loader_cls = staticmethod(cell_loader)
 
     def __init__(
         self,
         adata: AnnData | MuData | None = None,
         preset: Preset | None = None,
+        *,
         n_tokens: int | None = None,
         token_dim: int | None = None,
         n_layers: int | None = None,
-        dropout: float | None = None,
-        readout_dim: int | None = None,
-        readout: ReadoutOptions | None = None,
         nested_tokens: bool = False,
         withhold_rate: float = 0.1,
-        intervention: InterventionKind = "effect",
-        conditioning: ConditioningKind = "adaln",
-        number_embedding: NumberKind = "sinusoidal",
-        level_embedding: NumberKind = "sinusoidal",
-        encoder: EncoderKind = "mlp",
-        positions: PositionKind = "learned",
-        attention: AttentionKind = "within",
-        category_embedding: CategoryKind = "table",
-        set_pooling: PoolingKind = "attention",
-        process: str = "thinning",
-        process_options: Any = None,
+        process: Literal["thinning", "gaussian", "latent"] | GaussianOptions = "thinning",
+        network: NetworkOptions | None = None,
         registry: dict[str, Any] | None = None,
-        datamodule: None = None,
     ) -> None:
         super().__init__(adata, registry)
         check_share("withhold_rate", withhold_rate)
-        if readout is not None and not isinstance(readout, ReadoutOptions):
-            raise TypeError(f"`readout` is {readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
+        network = NetworkOptions() if network is None else network
+        if not isinstance(network, NetworkOptions):
+            raise TypeError(f"`network` is {network!r}: pass `scdiffgen.model.NetworkOptions(...)`.")
         preset = preset or default_preset()
-        size = network_size(preset, n_tokens, token_dim, n_layers, dropout, readout_dim)
-        size = replace(
-            size,
-            readout=readout or ReadoutOptions(),
-            nested_tokens=nested_tokens,
-            conditioning=conditioning,
-            level_embedding=level_embedding,
-            encoder=encoder,
-            positions=positions,
-            attention=attention,
-        )
-        if intervention not in ("effect", "embedding"):
-            raise ValueError(f"`intervention` is {intervention!r}: choose 'effect' or 'embedding'.")
-        options = ConditionOptions(number=number_embedding, category=category_embedding, set_pooling=set_pooling)
+        size = network_size(preset, n_tokens, token_dim, n_layers, nested_tokens, network)
         specs = condition_specs(self.registry)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
@@ -199,20 +127,24 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
             if spec.n_features
         }
         n_vars = counts_keys(self.registry)
-        make = process_module(process) if len(n_vars) == 1 else joint_module(process)
-        columns: Any = n_vars["X"] if len(n_vars) == 1 else n_vars
-        self.module = make(columns, specs, size, withhold_rate, options, intervention, features, process_options)
+        make, process_options = process_module(process)
+        columns: Any = n_vars
+        if len(n_vars) > 1:
+            make = joint_module(process)
+        else:
+            columns = n_vars["X"]
+        self.module = make(columns, specs, size, withhold_rate, features, process_options)
         if len(self.module.stages()) > 1:
             self._data_splitter_cls = StagedDataSplitter
         conditions = ", ".join(spec.name for spec in specs) or "none"
         self._model_summary_string = (
             f"TokenDiffusion on {' + '.join(map(str, n_vars.values()))} genes: {size.n_tokens} tokens of "
-            f"{size.token_dim}, {size.n_layers} layers, process {process!r}, conditions: {conditions}"
+            f"{size.token_dim}, {size.n_layers} layers, process {make.process_name!r}, conditions: {conditions}"
         )
-        self.learned_interventions_: dict[str, np.ndarray] = {}  # ids of those that training cells had, ever
         self.init_params_ = self._get_init_params(locals())
 
     @classmethod
+    @shared_docs
     @setup_anndata_dsp.dedent
     def setup_anndata(
         cls,
@@ -240,39 +172,10 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         %(param_layer)s
         %(param_labels_key)s
         %(param_batch_key)s
-        perturbation_key
-            Column of ``adata.obs`` with what was done to each cell, such as ``"FOXO1"`` or ``"FOXO1+TP53"``; or several
-            columns with a part each. Columns that share a name, such as ``drug_1`` and ``drug_2``, hold the same kind
-            of perturbation; others, such as a knock-out and a drug, different kinds.
-        control
-            Name, or names, of cells to which nothing was done.
-        perturbation_sep
-            What stands between the parts of a combination, and between their doses.
-        dose_key
-            Column of doses: a number, or ``"0.5+1.0"`` aligned with the perturbation; or as many columns as
-            ``perturbation_key`` names.
-        dose_unit
-            What doses are measured in; kept and shown, never computed with.
-        hierarchy_keys
-            Columns from the root of a hierarchy to its leaves, such as organism, tissue, cell type. A cell may end at
-            any level.
-        categorical_covariate_keys
-            Columns of ``adata.obs`` with further categories, such as sex or condition: conditions as all others are,
-            and asked for by their names.
-        continuous_covariate_keys
-            Columns of ``adata.obs`` with numbers, such as age or time, likewise.
-        text_key
-            Column of descriptions in words, such as ``"naive T cell, day 3"``. A pretrained sentence encoder embeds
-            each distinct one once; the vectors are kept with the model, which can be asked for descriptions that no
-            cell has. Needs ``pip install 'scdiffgen[text]'``.
-        perturbation_features_key
-            Key of ``adata.uns`` with a feature vector of each perturbation, a mapping or a data frame. Perturbations
-            that were never measured can be predicted if they have one.
+        {conditions_keys}
         **kwargs
-            What scvi-tools passes to register cells as earlier ones were: ``source_registry``, the registry of those,
-            whose codes are kept, and with it ``extend_categories=True``, which appends unseen categories instead of
-            raising (``allow_missing_labels`` is taken and changes nothing). Any other name, such as a misspelt
-            argument, raises a ``TypeError``, which names the argument that it resembles, if there is one.
+            What scvi-tools passes to register cells as earlier ones were: ``source_registry``, whose codes are kept,
+            and ``extend_categories=True``, which appends unseen categories. Any other name raises a ``TypeError``.
 
         Raises
         ------
@@ -293,26 +196,65 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         >>> scdiffgen.model.TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")
         """
         setup_method_args = cls._get_setup_method_args(**locals())
-        check_cells(adata, may_be_view=False)
-        forget_copied_setup(adata, cls._setup_adata_manager_store)
-        fields = fields_for(
-            layer=layer,
-            labels_key=labels_key,
-            batch_key=batch_key,
-            perturbation_key=perturbation_key,
-            control=control,
-            perturbation_sep=perturbation_sep,
-            dose_key=dose_key,
-            dose_unit=dose_unit,
-            hierarchy_keys=hierarchy_keys,
-            categorical_covariate_keys=categorical_covariate_keys,
-            continuous_covariate_keys=continuous_covariate_keys,
-            text_key=text_key,
-            perturbation_features_key=perturbation_features_key,
-        )
-        manager = Manager(fields=fields, setup_method_args=setup_method_args)
-        manager.register_fields(adata, **kwargs)
-        cls.register_manager(manager)
+        register_anndata(cls, adata, setup_method_args, kwargs)
+
+    @classmethod
+    @shared_docs
+    def setup_mudata(
+        cls,
+        mdata: MuData,
+        modalities: Sequence[str] | None = None,
+        layers: Mapping[str, str | None] | None = None,
+        labels_key: str | None = None,
+        batch_key: str | None = None,
+        perturbation_key: str | list[str] | None = None,
+        control: str | list[str] = "control",
+        perturbation_sep: str = "+",
+        dose_key: str | list[str] | None = None,
+        dose_unit: str | None = None,
+        hierarchy_keys: list[str] | None = None,
+        categorical_covariate_keys: list[str] | None = None,
+        continuous_covariate_keys: list[str] | None = None,
+        text_key: str | None = None,
+        perturbation_features_key: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Register a MuData whose modalities are counts: of RNA, protein tags, open chromatin.
+
+        Every modality has its own library sizes and read-out; all share the tokens. In a cell without a molecule of a
+        modality it was not measured.
+
+        Parameters
+        ----------
+        mdata
+            Cells.
+        modalities
+            Keys in ``mdata.mod``, by default all.
+        layers
+            Layer of the counts of a modality, such as ``{"rna": "counts"}``; those left out have them in ``.X``.
+        labels_key, batch_key
+            As in :meth:`setup_anndata`, columns of ``mdata.obs``.
+        {conditions_keys}
+        **kwargs
+            As in :meth:`setup_anndata`; any other name raises a ``TypeError``.
+
+        Raises
+        ------
+        ValueError
+            If counts are not counts, a cell has no molecule of any modality, or as in :meth:`setup_anndata`.
+        KeyError
+            If a key is not in ``mdata``.
+        TypeError
+            If an argument is unknown, or ``mdata`` is no MuData.
+
+        Examples
+        --------
+        >>> import scdiffgen
+        >>> mdata = scdiffgen.datasets.simulate_cite(n_cells=50)
+        >>> scdiffgen.model.TokenDiffusion.setup_mudata(mdata, labels_key="cell_type")
+        """
+        setup_method_args = cls._get_setup_method_args(**locals())
+        register_mudata(cls, mdata, setup_method_args, kwargs)
 
     def train(
         self,
@@ -341,10 +283,8 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
             As in Lightning; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
         train_size, validation_size
             Shares of the cells. By default 0.9 and the rest. Cells in neither are a test set.
-        shuffle_set_split
-            Whether the cells are shuffled before they are split.
-        batch_size
-            Cells a step.
+        shuffle_set_split, batch_size
+            Whether cells are shuffled before they are split; cells a step.
         early_stopping
             Stop when the validation loss has risen by 1 % over its best (``plan_kwargs={"max_validation_rise": ...}``).
         check_val_every_n_epoch
@@ -353,17 +293,14 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
             For :class:`scvi.dataloaders.DataSplitter`; ``external_indexing`` fixes the split.
         plan_config, plan_kwargs
             Settings of the optimiser, see :class:`scdiffgen.train.TrainingPlanConfig`.
-        trainer_config
-            Settings of the trainer in one object.
-        **trainer_kwargs
+        trainer_config, **trainer_kwargs
             For :class:`scvi.train.Trainer`, such as ``logger``, ``enable_progress_bar``, ``max_steps``, ``callbacks``.
 
         Raises
         ------
         ValueError
-            If the model was loaded without cells, the accelerator is not there, a number is out of range, the shares
-            sum to more than 1, there are too few cells to hold any out, there are fewer epochs than stages of
-            training, counts in a file are no counts, or a model of :meth:`load_query_data` has nothing new to learn.
+            If there are no cells, too few or no counts, the accelerator is not there, a number is out of range, there
+            are fewer epochs than stages of training, or a model of :meth:`load_query_data` has nothing new to learn.
         TypeError
             If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name.
         RuntimeError
@@ -377,68 +314,36 @@ class TokenDiffusion(Query, Hub, MuDataSetup, Modalities, WriteBack, Streaming, 
         >>> len(model.history["train_loss"])
         2
         """
-        if self.adata is None:
-            raise ValueError("The model was loaded without cells: load it with `adata`, the cells to train it on.")
-        check_positive_integer("batch_size", batch_size)
-        check_accelerator(accelerator)
-        check_early_stopping(trainer_kwargs)
-        check_split(self.adata.n_obs, train_size, validation_size, batch_size)
-        n_train = math.ceil(self.adata.n_obs * (train_size or 0.9))
-        if datasplitter_kwargs and datasplitter_kwargs.get("external_indexing"):
-            n_train = len(datasplitter_kwargs["external_indexing"][0])
-        max_epochs = default_max_epochs(n_train, batch_size) if max_epochs is None else max_epochs
-        check_positive_integer("max_epochs", max_epochs)
-        n_stages = sum(share > 0 for share in self.module.stages())
-        if max_epochs < n_stages:
-            raise ValueError(f"`max_epochs` is {max_epochs}, but training has {n_stages} stages: pass at least that.")
-        if check_val_every_n_epoch is None:
-            check_val_every_n_epoch = round(STEPS_PER_VALIDATION / math.ceil(n_train / batch_size))
-            check_val_every_n_epoch = min(max(check_val_every_n_epoch, 1), max_epochs)
-        if not early_stopping:
-            plan_kwargs = {**(plan_kwargs or {}), "max_validation_rise": math.inf}
-        if self._known_is_frozen:
-            if not any(weight.requires_grad for weight in self.module.denoiser.parameters()):
-                raise ValueError(
-                    "There is nothing new to learn beside what the reference knows: make the model with "
-                    "`load_query_data(..., unfrozen=True)` to train all of its weights."
-                )
-            plan_kwargs = {"weight_decay": 0.0, **(plan_kwargs or {})}  # which would move what is frozen
-        for field in self.adata_manager.fields:
-            if isinstance(field, CountsField | ModalityCountsField):
-                field.check_the_rest(self.adata)
-        if not self.is_trained_:
-            self.module.initialise(Cells(self, None, None, None, None))
-        history = dict(self.history_) if self.is_trained_ and isinstance(self.history_, dict) else {}
-        self.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
-        super().train(
-            max_epochs=max_epochs,
-            accelerator=accelerator,
-            devices=devices,
-            train_size=train_size,
-            validation_size=validation_size,
-            shuffle_set_split=shuffle_set_split,
-            load_sparse_tensor=True,
-            batch_size=batch_size,
-            datasplitter_kwargs=datasplitter_kwargs,
-            plan_config=plan_config,
-            plan_kwargs=plan_kwargs,
-            trainer_config=trainer_config,
-            check_val_every_n_epoch=check_val_every_n_epoch,
+        split = {
+            "train_size": train_size,
+            "validation_size": validation_size,
+            "shuffle_set_split": shuffle_set_split,
+            "batch_size": batch_size,
+            **(datasplitter_kwargs or {}),
+        }
+        check_training(self, accelerator, split, trainer_kwargs)
+        trainer = {
+            **settled_epochs(self, max_epochs, check_val_every_n_epoch, split),
+            "accelerator": accelerator,
+            "devices": devices,
+            "trainer_config": trainer_config,
             **trainer_kwargs,
-        )
-        if history:
-            logged = getattr(self.trainer.logger, "history", {})  # loggers of others have none
-            self.history_ = continued(history, self.history_, logged)
-        self._remember_training()
+        }
+        run_training(self, split, settled_plan(self, plan_config, plan_kwargs, early_stopping=early_stopping), trainer)
 
-    def _remember_training(self) -> None:
-        known = np.concatenate([self.train_indices, self.validation_indices]).astype(int)
-        self._remember_training_cells(known)
-        self._remember_responses(known)
-        self._remember_token_basis(known)
-        self._remember_library_from_tokens(known)
-        for name in self.module.denoiser.effect_names:
-            parts = self._training_conditions()[name]
-            before = self.learned_interventions_.get(name, np.zeros(0, dtype=np.int64))
-            self.learned_interventions_[name] = np.union1d(before, parts.ids[parts.mask])
-        self.module.share_half_doses({n: torch.from_numpy(ids) for n, ids in self.learned_interventions_.items()})
+    def get_var_names(self, legacy_mudata_format: bool = False) -> np.ndarray | dict[str, np.ndarray]:
+        """Names of the genes; of a MuData, a mapping from each modality to those of its genes, proteins or peaks.
+
+        Parameters
+        ----------
+        legacy_mudata_format
+            Whether the names of all modalities are one array.
+        """
+        if not modalities_of(self):
+            return super().get_var_names()
+        names = feature_names(self.registry)
+        return np.concatenate(list(names.values())) if legacy_mudata_format else names
+
+    def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
+        """As in scvi-tools, whose methods call it, with our checks."""
+        return super()._validate_anndata(checked_cells(self, adata), copy_if_view)

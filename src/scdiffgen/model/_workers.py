@@ -86,7 +86,9 @@ def _sample_there(sampler: Sampler, device: str, chunk: Chunk) -> sparse.csr_mat
 
 
 def check_client(client: Any) -> None:
-    """Raise unless ``client`` is one of Dask's, which waits for results."""
+    """Raise unless ``client`` is none, or one of Dask's, which waits for results."""
+    if client is None:
+        return
     try:
         from distributed import Client
     except ImportError as error:

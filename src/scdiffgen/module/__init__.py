@@ -1,15 +1,14 @@
-"""The processes, one on a page each."""
+"""A process, a denoiser and conditions wired together: a page for each process; and what is read from tokens."""
 
-from ._denoiser import ConditionedDenoiser, Denoiser, InterventionKind
-from ._gaussian import GaussianModule
-from ._gaussian_options import GaussianOptions
-from ._joint import JointThinningModule
-from ._latent import LatentModule
-from ._latent_options import LatentOptions
-from ._path import growth_path
-from ._process import DiffusionModule, Predictor
-from ._processes import PROCESSES, joint_module, process_module
-from ._thinning import ThinningModule
+from ._denoiser import ConditionedDenoiser, Denoiser
+from ._diffusion_module import DiffusionModule
+from ._gaussian_module import GaussianModule
+from ._joint_thinning_module import JointThinningModule
+from ._latent_module import LatentModule
+from ._process_options import GaussianOptions, LatentOptions
+from ._process_registry import PROCESSES, joint_module, process_module
+from ._processes import Predictor, Process, growth_path
+from ._thinning_module import ThinningModule
 from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis
 from ._token_readings import activation_gradient, attention_weights, contributions, encoder_weights
 
@@ -21,11 +20,11 @@ __all__ = [
     "GaussianModule",
     "GaussianOptions",
     "HiddenMoments",
-    "InterventionKind",
     "JointThinningModule",
     "LatentModule",
     "LatentOptions",
     "Predictor",
+    "Process",
     "ThinningModule",
     "TokenBasis",
     "activation_gradient",

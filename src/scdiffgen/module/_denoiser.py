@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from scdiffgen.conditions import Conditions, ConditionSpec
-from scdiffgen.diffusion import Thinned, UrnPrediction, row_sums
+from scdiffgen.diffusion import MoleculePrediction, MoleculePredictor, UrnPrediction, row_sums
 from scdiffgen.nn import (
     ConditionEmbedder,
-    ConditionOptions,
     EffectNetwork,
     GeneScores,
     InputKind,
@@ -22,87 +21,76 @@ from scdiffgen.nn import (
     UniversalCombination,
 )
 
-InterventionKind = Literal["effect", "embedding"]
+from ._processes import Predictor
+from ._token_order import TOKEN_AXES, permute_weights
 
 
 class ConditionedDenoiser(nn.Module):
-    """Embedded conditions, a network that sees them, and networks for what interventions add.
+    """Embedded conditions, a network that sees them, and networks for what interventions add to its prediction."""
 
-    Parameters
-    ----------
-    n_vars
-        Number of genes, or of whatever is corrupted.
-    specs
-        The registered conditions.
-    size
-        Widths and depths of the network.
-    options
-        How conditions are embedded.
-    intervention
-        ``"effect"``: interventions add to the scores of the genes, blind to the identity of the cell
-        (:class:`~scdiffgen.nn.EffectNetwork`). ``"embedding"``: they are embedded beside the identity.
-    features
-        Feature vectors ``(categories, n_features)`` of the conditions that have them.
-    """
+    input_type: ClassVar[InputKind] = "counts"
+    """What the networks see of a cell: counts or values."""
 
-    reads: ClassVar[InputKind] = "counts"
-    """What effects of interventions read: counts or values."""
+    network: Any  # of the identity
 
     def __init__(
-        self,
-        n_vars: int,
-        specs: Sequence[ConditionSpec],
-        size: NetworkSize,
-        options: ConditionOptions,
-        intervention: InterventionKind,
-        features: Mapping[str, Tensor],
+        self, n_vars: int, specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
     ) -> None:
         super().__init__()
-        self.effect_names = [s.name for s in specs if s.role == "intervention" and intervention == "effect"]
+        has_effects = size.options.intervention == "effect"  # otherwise interventions are embedded as the identity is
+        self.effect_names = [spec.name for spec in specs if spec.is_intervention and has_effects]
         embedded = [spec for spec in specs if spec.name not in self.effect_names]
         dim = size.conditioning_dim
         of_embedded = {name: vectors for name, vectors in features.items() if name not in self.effect_names}
-        self.embed = ConditionEmbedder(embedded, dim, options, features=of_embedded)
-        self.combine = (
-            UniversalCombination(len(embedded), dim, kind=options.combine) if size.conditioning == "adaln" else None
-        )
+        self.embed = ConditionEmbedder(embedded, dim, size.options, features=of_embedded)
+        self.combine = UniversalCombination(len(embedded), dim) if size.options.conditioning == "adaln" else None
         self.network = self.make_network(n_vars, size)
         self.effects = nn.ModuleList(
-            EffectNetwork(spec, n_vars, size, options, features.get(spec.name), self.reads)
+            EffectNetwork(spec, n_vars, size, features.get(spec.name), self.input_type)
             for spec in specs
             if spec.name in self.effect_names
         )
-        # The base must know whether it was told that a cell is treated or not, or cannot know.
-        self.not_told = nn.Parameter(torch.zeros(len(self.effect_names), dim))
+        # The base must see whether an effect is missing: the cell is then treated or not.
+        self.missing = nn.Parameter(torch.zeros(len(self.effect_names), dim))
 
     @abstractmethod
     def make_network(self, n_vars: int, size: NetworkSize) -> nn.Module:
         """The network of the identity."""
 
-    def added_scores(
+    @abstractmethod
+    def bind(
+        self, conditions: Conditions[Tensor], effect_scale: float = 1.0, trains_effects: Tensor | None = None
+    ) -> Predictor:
+        """Fix the conditions, for training and for sampling alike; effects are multiplied by ``effect_scale``.
+
+        Effects learn from the cells that are ``trains_effects`` ``(cells,)``, by default from all.
+        """
+
+    def library(self, counts: Tensor) -> Tensor:
+        """Molecules ``(cells,)`` of CSR counts."""
+        return row_sums(counts, counts.values())
+
+    def effect_scores(
         self,
         state: Tensor,
         level: Tensor,
         library: Tensor,
         conditions: Conditions[Tensor],
-        teaching: Tensor | None = None,
+        trains_effects: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Scores ``(cells, genes)`` that interventions add, where any are told; arguments as of the effect network.
-
-        Effects learn from the cells that are ``teaching`` ``(cells,)``, by default from all.
-        """
-        added = {
+        """Scores ``(cells, genes)`` that interventions add, of those that some cell is given."""
+        scores = {
             name: self.effect_of(name)(state, level, library, conditions[name])
             for name in self.effect_names
             if name in conditions and conditions[name].mask.any()
         }
-        if teaching is None:
-            return added
-        return {name: torch.where(teaching[:, None], scores, scores.detach()) for name, scores in added.items()}
+        if trains_effects is None:
+            return scores
+        return {name: torch.where(trains_effects[:, None], score, score.detach()) for name, score in scores.items()}
 
     def unaffected(self, conditions: Conditions[Tensor], n_cells: int) -> Tensor:
-        """Which cells no intervention is told of that would add to their scores ``(cells,)``."""
-        none = torch.ones(n_cells, dtype=torch.bool, device=self.not_told.device)
+        """Which cells are given no intervention that would add to their scores ``(cells,)``."""
+        none = torch.ones(n_cells, dtype=torch.bool, device=self.missing.device)
         for name in self.effect_names:
             if name in conditions:
                 none &= ~((self.effect_of(name).gates(conditions[name]) > 0).any(1) & conditions[name].given)
@@ -115,32 +103,36 @@ class ConditionedDenoiser(nn.Module):
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
         """Append feature vectors ``(new, n_features)`` of further categories of a condition; their ids follow on.
 
-        A set of several kinds of parts (:attr:`ConditionSpec.components`) needs the kind of each.
+        A set with components (:attr:`ConditionSpec.components`) needs that of each category.
         """
         if name in self.effect_names:
             self.effect_of(name).extend_features(vectors)
         else:
             self.embed.extend_features(name, vectors, components)
 
+    def sort_tokens(self, order: Tensor) -> None:
+        """Permute the tokens: the ``order[k]``-th becomes the ``k``-th."""
+        permute_weights(self, order, TOKEN_AXES)
+
     def embed_conditions(self, conditions: Conditions[Tensor], n_cells: int) -> Tensor:
         """Vectors of everything but the effects.
 
-        One vector a cell ``(cells, conditioning_dim)``; or, unless ``size.conditioning`` is ``"adaln"``, one for each
-        condition ``(cells, conditions, conditioning_dim)``.
+        One a cell ``(cells, conditioning_dim)`` if the conditioning is ``"adaln"``, otherwise one for each condition
+        ``(cells, conditions, conditioning_dim)``.
         """
-        vectors = self.embed({n: c for n, c in conditions.items() if n not in self.effect_names}, n_cells)
-        withheld = vectors.new_ones(n_cells, len(self.effect_names), 1)
+        vectors = self.embed(conditions.without(self.effect_names), n_cells)
+        is_missing = vectors.new_ones(n_cells, len(self.effect_names), 1)
         for column, name in enumerate(self.effect_names):
             if name in conditions:
-                withheld[:, column, 0] = (~conditions[name].given).to(withheld)
-        not_told = withheld * self.not_told
+                is_missing[:, column, 0] = (~conditions[name].given).to(is_missing)
+        missing = is_missing * self.missing
         if self.combine is None:
-            return torch.cat([vectors, not_told], dim=1)
-        return self.combine(vectors) + not_told.sum(1)
+            return torch.cat([vectors, missing], dim=1)
+        return self.combine(vectors) + missing.sum(1)
 
 
 class Denoiser(ConditionedDenoiser):
-    """Predict the missing molecules of corrupted cells under given conditions; parameters as in the base class."""
+    """Predict the missing molecules of thinned cells."""
 
     network: TokenNetwork
 
@@ -148,51 +140,23 @@ class Denoiser(ConditionedDenoiser):
         """The base of the scores."""
         return TokenNetwork(n_vars, size)
 
-    def forward(
-        self, thinned: Thinned, conditions: Conditions[Tensor], teaching: Tensor | None = None
-    ) -> UrnPrediction:
-        """Rates of the next molecule of corrupted cells; effects learn from those ``teaching`` ``(cells,)``, or all."""
-        condition = self.embed_conditions(conditions, len(thinned.library))
-        return self.predict(
-            thinned.state, thinned.n_molecules, thinned.library, condition, conditions, teaching=teaching
-        )
+    def bind(
+        self, conditions: Conditions[Tensor], effect_scale: float = 1.0, trains_effects: Tensor | None = None
+    ) -> MoleculePredictor:
+        """Fix the conditions: the predictor takes the molecules there, dense or CSR, and the library sizes."""
+        embedded = self.embed_conditions(conditions, conditions.n_cells)
 
-    def predict(
-        self,
-        state: Tensor,
-        n_molecules: Tensor,
-        library: Tensor,
-        condition: Tensor,
-        conditions: Conditions[Tensor],
-        effect_scale: float = 1.0,
-        teaching: Tensor | None = None,
-    ) -> UrnPrediction:
-        """Rates of the next molecule, the identity being embedded already.
+        def predict(state: Tensor, library: Tensor) -> MoleculePrediction:
+            there = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
+            n_molecules = self.library(there)
+            scores: GeneScores = self.network(there, n_molecules, library, embedded)
+            added = self.effect_scores(there, n_molecules, library, conditions, trains_effects)
+            for score in added.values():
+                scores = scores._replace(logits=scores.logits + effect_scale * score)
+            return self.prediction(scores)
 
-        Parameters
-        ----------
-        state
-            Molecules there, CSR ``(cells, genes)``.
-        n_molecules, library
-            Molecules there, and in the finished cell, ``(cells,)``.
-        condition
-            :meth:`embed_conditions` of the cells.
-        conditions
-            The same conditions, of which the effects read the interventions.
-        effect_scale
-            Factor of the scores that interventions add.
-        teaching
-            Cells that effects learn from; by default all.
-        """
-        scores: GeneScores = self.network(state, n_molecules, library, condition)
-        for added in self.added_scores(state, n_molecules, library, conditions, teaching).values():
-            scores = scores._replace(logits=scores.logits + effect_scale * added)
-        return self.prediction(scores)
+        return predict
 
-    def prediction(self, scores: GeneScores) -> UrnPrediction:
+    def prediction(self, scores: GeneScores) -> MoleculePrediction:
         """Rates of the next molecule from the scores of the genes."""
         return UrnPrediction(scores.log_rates(), scores.urn_weights, scores.log_concentration[:, 0])
-
-    def library(self, counts: Tensor) -> Tensor:
-        """Library sizes ``(cells,)`` of CSR counts."""
-        return row_sums(counts, counts.values())

@@ -1,29 +1,208 @@
-"""The processes that there are. A new one is a subclass of ``DiffusionModule``, and its name here."""
+"""The processes: how cells are corrupted, how a prediction is scored, and how cells are drawn.
+
+They own no weights. A module owns one of them, and a denoiser; the formulae are in :mod:`scdiffgen.diffusion`.
+"""
 
 from __future__ import annotations
 
-from ._gaussian import GaussianModule
-from ._joint import JointThinningModule
-from ._latent import LatentModule
-from ._process import DiffusionModule
-from ._thinning import ThinningModule
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-PROCESSES: dict[str, type[DiffusionModule]] = {
-    module.process: module for module in (ThinningModule, GaussianModule, LatentModule)
-}
+import torch
+from torch import Tensor
+
+from scdiffgen import diffusion
+from scdiffgen.diffusion import BlockPrediction, Blocks, Denoise, Level, MoleculePrediction, MoleculePredictor, Thinned
+
+from ._process_options import GaussianOptions
+
+Rng: TypeAlias = torch.Generator | None
+"""A source of randomness; None is torch's own."""
+
+GuidanceScale: TypeAlias = float | Mapping[str, float]
+"""One scale for all conditions, or one for each by name."""
+
+Predictor = Callable[..., Any]
+"""A network whose conditions are bound; what it takes and returns is between its denoiser and its process."""
+
+VectorPredictor = Callable[[Tensor], Denoise]
+"""Library sizes ``(cells,)`` to a denoiser of their vectors; conditions are bound."""
 
 
-def process_module(process: str) -> type[DiffusionModule]:
-    """The module of a process by its name."""
-    if process not in PROCESSES:
-        raise ValueError(f"`process` is {process!r}: choose one of {list(PROCESSES)}.")
-    return PROCESSES[process]
+class Process(Protocol):
+    """What all processes share; their other methods are called by their own module alone."""
+
+    def guide(self, unconditional: Any, conditional: Sequence[Any], scales: Sequence[float]) -> Predictor:
+        """Move a prediction towards others; a single scale between 0 and 1 leads from the one to the other."""
+        ...
 
 
-def joint_module(process: str) -> type[JointThinningModule]:
-    """The module of a process for molecules of several kinds; only thinning has one."""
-    if process_module(process) is not ThinningModule:
-        raise ValueError(
-            f"`process` is {process!r}, but several modalities need one that takes molecules away: 'thinning'."
+class Thinning:
+    """Molecules are taken away one by one, and put back."""
+
+    def corrupt(self, counts: Tensor, generator: Rng = None) -> Thinned:
+        """Thin CSR cells to levels drawn for training."""
+        return diffusion.thin(
+            counts, diffusion.thinning_levels(diffusion.row_sums(counts, counts.values()), generator), generator
         )
-    return JointThinningModule
+
+    def keep(self, counts: Tensor, share: float | Tensor, generator: Rng = None) -> Thinned:
+        """Thin CSR cells to a share of their molecules, the same for all or one a cell ``(cells,)``."""
+        return diffusion.thin(counts, torch.as_tensor(share, device=counts.device).expand(len(counts)), generator)
+
+    def keep_any_number(self, counts: Tensor, generator: Rng = None) -> Thinned:
+        """Keep a uniform number of molecules of each CSR cell, from none to all but one, as :meth:`bound` needs it."""
+        library = diffusion.row_sums(counts, counts.values())
+        uniform = torch.rand(library.shape, generator=generator, device=library.device)
+        return diffusion.thin_to(counts, (uniform * library).long(), generator)
+
+    def score(self, prediction: Any, thinned: Thinned) -> Tensor:
+        """Cross-entropy ``(cells,)`` of a missing molecule, in nats."""
+        return diffusion.molecule_loss(prediction, thinned)
+
+    def bound(self, prediction: Any, thinned: Thinned, counts: Tensor) -> Tensor:
+        """One draw ``(cells,)`` of the bound on ``-log p(cell | library size)``, in nats."""
+        return diffusion.likelihood_bound(diffusion.molecule_loss(prediction, thinned), counts)
+
+    def draw(
+        self, predictor: MoleculePredictor, start: Tensor, library: Tensor, *, n_steps: int, generator: Rng = None
+    ) -> Tensor:
+        """Add molecules to dense cells until they have ``library`` of them."""
+        return diffusion.grow_molecules(predictor, library, start, n_steps=n_steps, generator=generator)
+
+    def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
+        """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones."""
+        return diffusion.couple_molecules(counts, log_prob, log_prob + change, generator)
+
+    def guide(
+        self, unconditional: MoleculePredictor, conditional: Sequence[MoleculePredictor], scales: Sequence[float]
+    ) -> MoleculePredictor:
+        """Guide the distribution of the next molecule, in its logarithm."""
+        return diffusion.guide(unconditional, conditional, scales)
+
+
+@torch.no_grad()
+def growth_path(
+    predictor: MoleculePredictor, library: Tensor, n_genes: int, n_steps: int, generator: Rng = None
+) -> tuple[Tensor, Tensor]:
+    """Sample cells from nothing: all states, and at each the full cell that is expected, ``(cells, states, genes)``.
+
+    The expected cell is the molecules there, plus the missing ones in their predicted shares.
+    """
+    states: list[Tensor] = []
+    expected: list[Tensor] = []
+
+    def recording(state: Tensor, library: Tensor) -> MoleculePrediction:
+        prediction = predictor(state, library)
+        missing = (library - state.sum(1)).clamp(min=0)[:, None]
+        states.append(state.clone())
+        expected.append(state + missing * prediction.log_prob(state).exp())
+        return prediction
+
+    empty = library.new_zeros(len(library), n_genes)
+    full = diffusion.grow_molecules(recording, library, empty, n_steps=n_steps, generator=generator)
+    return torch.stack([*states, full], dim=1), torch.stack([*expected, full], dim=1)
+
+
+class BlockThinning(Thinning):
+    """Thinning of several modalities side by side: each has its own level, library size and softmax."""
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.blocks = blocks
+
+    def corrupt(self, counts: Tensor, generator: Rng = None) -> Thinned:
+        """Thin each modality to a level of its own."""
+        library = self.blocks.sums(counts, counts.values())
+        return diffusion.thin_blocks(counts, diffusion.block_levels(library, generator), self.blocks, generator)
+
+    def keep(self, counts: Tensor, share: float | Tensor, generator: Rng = None) -> Thinned:
+        """Thin CSR cells to a share of their molecules, of every modality."""
+        return diffusion.split_thinned(super().keep(counts, share, generator), self.blocks)
+
+    def keep_any_number(self, counts: Tensor, generator: Rng = None) -> Thinned:
+        """Keep a uniform number of the molecules of all modalities together."""
+        return diffusion.split_thinned(super().keep_any_number(counts, generator), self.blocks)
+
+    def score(self, prediction: BlockPrediction, thinned: Thinned) -> Tensor:
+        """Mean cross-entropy ``(cells,)`` over the modalities of which molecules are missing."""
+        missing = (thinned.library > thinned.n_molecules).float()
+        return (diffusion.block_loss(prediction, thinned) * missing).sum(1) / missing.sum(1).clamp(min=1)
+
+    def bound(self, prediction: BlockPrediction, thinned: Thinned, counts: Tensor) -> Tensor:
+        """One draw ``(cells,)`` of the bound on ``-log p(cell | library sizes)``, in nats."""
+        return diffusion.block_likelihood_bound(prediction, thinned, counts)
+
+    def draw(
+        self, predictor: MoleculePredictor, start: Tensor, library: Tensor, *, n_steps: int, generator: Rng = None
+    ) -> Tensor:
+        """Add molecules to dense cells until each modality has ``library`` ``(cells, modalities)`` of them."""
+        return diffusion.grow_blocks(predictor, library, start, self.blocks, n_steps=n_steps, generator=generator)
+
+    def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
+        """Move dense cells, each modality by itself."""
+        couple = super().couple
+        parts = zip(*(array.split(self.blocks.sizes, 1) for array in (counts, log_prob, change)), strict=True)
+        return torch.cat([couple(there, log, moved, generator) for there, log, moved in parts], dim=1)
+
+
+class Noisy(NamedTuple):
+    """Vectors, and what noise has made of them."""
+
+    clean: Tensor  # (cells, length)
+    state: Tensor  # (cells, length)
+    time: Tensor  # (cells,)
+
+
+class GaussianDiffusion:
+    """Noise is added to a vector of each cell, and taken away."""
+
+    def __init__(self, options: GaussianOptions) -> None:
+        self.options = options
+
+    def level(self, time: Tensor) -> Level:
+        """How much signal and noise there is at some times."""
+        return diffusion.SCHEDULES[self.options.schedule](time)
+
+    def corrupt(self, vector: Tensor, generator: Rng = None) -> Noisy:
+        """Add noise at times drawn for training."""
+        time = diffusion.noise_times(len(vector), generator, vector.device)
+        return Noisy(vector, self._with_noise(vector, time, generator), time)
+
+    def clean(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
+        """Vectors without noise from the data, noise or velocity that the network predicts."""
+        return diffusion.to_clean(predicted, self.options.prediction, noisy, level)
+
+    def score(self, predicted: Tensor, noisy: Noisy) -> Tensor:
+        """Weighted squared error ``(cells,)`` of predicted vectors without noise."""
+        weight = diffusion.error_weight(self.options.loss_space, self.options.weighting, self.level(noisy.time))
+        return diffusion.gaussian_loss(predicted, noisy.clean, weight)
+
+    def draw(self, denoise: Denoise, noisy: Tensor, start: float, *, n_steps: int, generator: Rng = None) -> Tensor:
+        """Free vectors of their noise, in ``n_steps`` of which the last takes away what is left."""
+        run = diffusion.sampler(self.options.sampler, generator)
+        times = diffusion.time_grid(n_steps, start, diffusion.TIME_MIN, noisy.device)
+        return denoise(run(denoise, noisy, times, self.level), times[-1])
+
+    def redraw(self, vector: Tensor, share: float, denoise: Denoise, *, n_steps: int, generator: Rng = None) -> Tensor:
+        """Add random noise until a ``share`` of the variance is left, and take it away again."""
+        start = diffusion.time_of_signal(vector.new_tensor(share), self.level)
+        noisy = self._with_noise(vector, start, generator)
+        return self.draw(denoise, noisy, float(start), n_steps=n_steps, generator=generator)
+
+    def invert(self, vector: Tensor, share: float, source: Denoise, target: Denoise, *, n_steps: int) -> Tensor:
+        """Follow the probability flow of the source to the cells' own noise, and that of the target back."""
+        start = diffusion.time_of_signal(vector.new_tensor(share), self.level)
+        run = diffusion.SOLVERS.get(self.options.sampler, diffusion.ddim)
+        return diffusion.carry_over(run, source, target, vector, start=start, n_steps=n_steps, schedule=self.level)
+
+    def guide(
+        self, unconditional: VectorPredictor, conditional: Sequence[VectorPredictor], scales: Sequence[float]
+    ) -> VectorPredictor:
+        """Guide the expected vector, along the line between two of them."""
+        return lambda library: diffusion.guide_denoisers(
+            unconditional(library), [each(library) for each in conditional], scales
+        )
+
+    def _with_noise(self, vector: Tensor, time: Tensor, generator: Rng) -> Tensor:
+        noise = torch.randn(vector.shape, generator=generator, device=vector.device)
+        return diffusion.add_noise(vector, noise, self.level(time))

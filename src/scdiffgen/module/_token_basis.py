@@ -1,4 +1,4 @@
-r"""What a token says in one number a cell: its activation, and the loading of every gene on it.
+r"""A token in one number a cell: its activation, and the loading of every gene on it.
 
 The read-out is additive, so token :math:`k` contributes exactly :math:`W_k^\top h_k` to the log-rates of a cell. Over
 the training cells, this contribution has a first principal component: its axis over the genes times its standard
@@ -49,16 +49,9 @@ class TokenBasis(NamedTuple):
 
 
 def token_basis(moments: HiddenMoments, weights: np.ndarray, *, by_variance: bool = True) -> TokenBasis:
-    """Find directions and loadings.
+    """Directions and loadings from moments of the training cells and weights ``(tokens, readout_dim, genes)``.
 
-    Parameters
-    ----------
-    moments
-        Of the hidden vectors of the training cells.
-    weights
-        The read-out's weights of the genes ``(tokens, readout_dim, genes)``.
-    by_variance
-        Whether tokens are sorted by the variance that they explain; nested tokens keep their order.
+    Tokens are sorted by the variance that they explain; nested ones keep their order.
     """
     weights = weights - weights.mean(2, keepdims=True)
     mean = moments.total / moments.n_cells
@@ -79,15 +72,7 @@ def token_basis(moments: HiddenMoments, weights: np.ndarray, *, by_variance: boo
 
 
 def loadings_in_group(basis: TokenBasis, moments: HiddenMoments, weights: np.ndarray) -> np.ndarray:
-    """Loadings ``(genes, tokens)`` within a group of cells, in the order of the basis and pointing along its loadings.
-
-    Parameters
-    ----------
-    basis
-        Of all cells.
-    moments, weights
-        Of the group, and as in :func:`token_basis`.
-    """
+    """Loadings ``(genes, tokens)`` within a group of cells, in the order of the basis and along its loadings."""
     found = token_basis(moments, weights)
     loadings = found.loadings[:, np.argsort(found.order)][:, basis.order]
     return loadings * np.where((loadings * basis.loadings).sum(0) < 0, -1, 1).astype(np.float32)

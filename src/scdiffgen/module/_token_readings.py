@@ -1,4 +1,4 @@
-"""What is read from the tokens of whole cells beside their activation: contributions, gradients, attention."""
+"""What is computed of the tokens of cells beside their activation: contributions, gradients, attention."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
-from scdiffgen.diffusion import Thinned
+from scdiffgen.diffusion import Thinned, UrnPrediction
 from scdiffgen.nn import Attention, CountEncoder, LinearEncoder
 
 from ._denoiser import Denoiser
@@ -27,27 +27,17 @@ class Contributions(NamedTuple):
 
 @torch.no_grad()
 def contributions(denoiser: Denoiser, counts: Tensor, conditions: Conditions[Tensor], genes: Tensor) -> Contributions:
-    """Split the log-rates of some genes in whole cells.
-
-    Parameters
-    ----------
-    denoiser
-        The network.
-    counts, conditions
-        The cells, CSR ``(cells, genes)``, and their conditions.
-    genes
-        Positions of the genes to return.
-    """
+    """Split the log-rates of some ``genes`` (their positions) in whole cells, CSR ``(cells, genes)``."""
     readout = denoiser.network.additive_readout
     library = denoiser.library(counts)
-    whole = Thinned(counts, torch.zeros_like(counts.values()), library, library)
-    condition = denoiser.embed_conditions(conditions, len(library))
+    embedded = denoiser.embed_conditions(conditions, len(library))
     weights = readout.loadings()
     weights = (weights - weights.mean(2, keepdim=True))[:, :, genes]
-    hidden = readout.hidden(denoiser.network.tokens(counts, library, library, condition))
-    added = denoiser.added_scores(counts, library, library, conditions)
+    hidden = readout.hidden(denoiser.network.tokens(counts, library, library, embedded))
+    added = denoiser.effect_scores(counts, library, library, conditions)
+    prediction = cast("UrnPrediction", denoiser.bind(conditions)(counts, library))
     return Contributions(
-        total=_centred(denoiser(whole, conditions).log_rates)[:, genes],
+        total=_centred(prediction.log_rates)[:, genes],
         tokens=torch.einsum("ctr,trg->ctg", hidden, weights),
         effects={name: _centred(scores)[:, genes] for name, scores in added.items()},
         constant=_centred(readout.bias[None])[0, genes],
@@ -63,9 +53,9 @@ def activation_gradient(
 ) -> Tensor:
     """Derivatives of activations after ``log1p(counts)``, summed over whole cells: ``(tokens, genes)``.
 
-    Library size and conditions are held. ``directions`` ``(tokens, readout_dim)`` turn what each token says into its
-    activation, in the network's order. The first layer is linear in ``log1p(counts)``, so derivatives are taken after
-    its output and multiplied by its weights.
+    Library size and conditions are held. ``directions`` ``(tokens, readout_dim)`` turn the hidden vector of each token
+    into its activation. The first layer is linear in ``log1p(counts)``, so derivatives are taken after its output and
+    multiplied by its weights.
     """
     network, encoder = denoiser.network, _weighing_encoder(denoiser)
     library = denoiser.library(counts)
@@ -100,7 +90,7 @@ def _weighing_encoder(denoiser: Denoiser) -> CountEncoder | LinearEncoder:
 def attention_weights(denoiser: Denoiser, thinned: Thinned, conditions: Conditions[Tensor]) -> Tensor:
     """Attention of each token (rows) to each, mean over the heads: ``(layers, cells, tokens, tokens)``."""
     with _recorded(denoiser) as weights:
-        denoiser(thinned, conditions)
+        denoiser.bind(conditions)(thinned.state, thinned.library)
     n_tokens = len(denoiser.network.trunk.positions)  # what stands behind them are conditions
     return torch.stack(weights)[:, :, :n_tokens, :n_tokens]
 

@@ -1,46 +1,32 @@
 """Networks: they know no diffusion and no AnnData."""
 
-from ._autoencoder import LatentKind, TokenAutoencoder
-from ._categories import CategoryKind, TableEmbedding
-from ._conditions import ConditionEmbedder, UniversalCombination
+from ._autoencoder import LatentKind, LikelihoodKind, TokenAutoencoder
+from ._categories import TableEmbedding
+from ._condition_embedder import ConditionEmbedder, PartEmbedding, UniversalCombination
 from ._effects import EffectNetwork
-from ._embedders import ConditionOptions
-from ._encoder import CountEncoder, InputKind, LinearEncoder
-from ._gene_attention import GeneAttentionEncoder
-from ._likelihood import CountLikelihood, LikelihoodKind
-from ._network import ScoreNetwork, TokenNetwork
-from ._number_kinds import NumberKind
-from ._prior_limit import PriorLimit
-from ._readout import AdditiveReadout
-from ._readout_options import ReadoutOptions
-from ._sets import PartEmbedding, PoolingKind
-from ._transformer import Attention, AttentionKind, ConditioningKind
-from ._trunk import EncoderKind, NetworkSize, PositionKind, TokenTrunk
-from ._urn import GeneScores, Urn
+from ._encoders import CountEncoder, GeneAttentionEncoder, LinearEncoder
+from ._network import ScoreNetwork, TokenNetwork, TokenTrunk
+from ._options import InputKind, NetworkOptions, NetworkSize, ReadoutOptions
+from ._readouts import AdditiveReadout, PerceptronReadout
+from ._transformer import Attention
+from ._urn import GeneScores, PriorLimit
 
 __all__ = [
     "AdditiveReadout",
     "Attention",
-    "AttentionKind",
-    "CategoryKind",
     "ConditionEmbedder",
-    "ConditionOptions",
-    "ConditioningKind",
     "CountEncoder",
-    "CountLikelihood",
     "EffectNetwork",
-    "EncoderKind",
     "GeneAttentionEncoder",
     "GeneScores",
     "InputKind",
     "LatentKind",
     "LikelihoodKind",
     "LinearEncoder",
+    "NetworkOptions",
     "NetworkSize",
-    "NumberKind",
     "PartEmbedding",
-    "PoolingKind",
-    "PositionKind",
+    "PerceptronReadout",
     "PriorLimit",
     "ReadoutOptions",
     "ScoreNetwork",
@@ -49,5 +35,4 @@ __all__ = [
     "TokenNetwork",
     "TokenTrunk",
     "UniversalCombination",
-    "Urn",
 ]

@@ -2,18 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Float
+from scvi.distributions import NegativeBinomial, Poisson, ZeroInflatedNegativeBinomial
 from torch import Tensor, nn
 
-from ._likelihood import CountLikelihood, LikelihoodKind
-from ._number_kinds import log_count_embedding
-from ._readout import AdditiveReadout
-from ._trunk import ENCODERS, NetworkSize
+from ._encoders import ENCODERS
+from ._numbers import log_count_embedding
+from ._options import NetworkOptions, NetworkSize
+from ._readouts import AdditiveReadout
+from ._shapes import Genes, Hidden
 
 LatentKind = Literal["unit_scale", "kl"]
+LikelihoodKind = Literal["nb", "zinb", "poisson"]
+
+
+class CountLikelihood(nn.Module):
+    """Poisson, negative binomial with a dispersion for each gene, or the same with extra zeros.
+
+    Scored by scvi-tools' distributions, drawn from a given generator.
+    """
+
+    def __init__(self, n_genes: int, kind: LikelihoodKind) -> None:
+        super().__init__()
+        self.log_dispersion = nn.Parameter(torch.zeros(n_genes)) if kind != "poisson" else None
+
+    def log_prob(self, counts: Genes, mean: Genes, zero_logits: Genes | None = None) -> Genes:
+        """Log-probability of each count given its mean, extra zeros left aside, and the logits of an extra zero."""
+        if self.log_dispersion is None:
+            return Poisson(mean, validate_args=False).log_prob(counts)
+        dispersion = self.log_dispersion.exp()
+        if zero_logits is None:
+            return NegativeBinomial(mu=mean, theta=dispersion, validate_args=False).log_prob(counts)
+        return ZeroInflatedNegativeBinomial(
+            mu=mean, theta=dispersion, zi_logits=zero_logits, validate_args=False
+        ).log_prob(counts)
+
+    @torch.no_grad()
+    def sample(self, mean: Genes, zero_logits: Genes | None = None, generator: torch.Generator | None = None) -> Genes:
+        """Draw counts."""
+        rate = mean
+        if self.log_dispersion is not None:
+            dispersion = self.log_dispersion.exp().expand_as(mean).contiguous()
+            rate = torch._standard_gamma(dispersion, generator=generator) * mean / dispersion
+        drawn = torch.poisson(rate, generator=generator)
+        if zero_logits is None:
+            return drawn
+        return drawn * torch.bernoulli(torch.sigmoid(-zero_logits), generator=generator)
 
 
 class Latent(NamedTuple):
@@ -22,12 +61,12 @@ class Latent(NamedTuple):
     mean: Tensor
     log_scale: Tensor | None  # of ``"kl"``
 
-    def sample(self) -> Tensor:
+    def sample(self) -> Float[Tensor, "cells tokens latent_dim"]:
         """Draw tokens; those at unit scale are not random."""
         return self.mean if self.log_scale is None else self.mean + self.log_scale.exp() * torch.randn_like(self.mean)
 
-    def divergence(self) -> Tensor:
-        """Kullback-Leibler divergence ``(cells,)`` from a standard normal distribution, in nats."""
+    def divergence(self) -> Float[Tensor, " cells"]:
+        """Kullback-Leibler divergence from a standard normal distribution, in nats."""
         if self.log_scale is None:
             return self.mean.new_zeros(len(self.mean))
         return (0.5 * (self.mean**2 + (2 * self.log_scale).exp() - 1) - self.log_scale).sum((1, 2))
@@ -36,39 +75,26 @@ class Latent(NamedTuple):
 class TokenAutoencoder(nn.Module):
     """Encoder, short tokens, additive read-out, likelihood at the observed library size.
 
-    Parameters
-    ----------
-    n_genes
-        Number of genes.
-    size
-        Number of tokens, widths, and the forms of encoder and read-out.
-    latent_dim
-        Length of a token.
-    likelihood
-        Of the counts: ``"nb"``, ``"zinb"`` or ``"poisson"``.
-    kind
-        What keeps tokens in bounds: each has a root mean square of 1 (``"unit_scale"``), or is a normal distribution
-        that is drawn to the standard one (``"kl"``).
+    Tokens are kept in bounds: each has a root mean square of 1 (``"unit_scale"``), or is a normal distribution that is
+    drawn to the standard one (``"kl"``).
     """
 
     def __init__(
         self, n_genes: int, size: NetworkSize, latent_dim: int, likelihood: LikelihoodKind, kind: LatentKind
     ) -> None:
         super().__init__()
-        dim = size.conditioning_dim
         self.kind = kind
-        self.embed_library = log_count_embedding(size.level_embedding, dim)
-        self.encoder = ENCODERS[size.encoder](n_genes, size, "counts")
+        self.embed_library = log_count_embedding(size.options.level_embedding, size.conditioning_dim)
+        self.encoder = ENCODERS[size.options.encoder](n_genes, size, "counts")
         self.to_latent = nn.Linear(size.token_dim, 2 * latent_dim if kind == "kl" else latent_dim)
         self.from_latent = nn.Sequential(nn.Linear(latent_dim, size.token_dim), nn.SiLU())
-        self.readout = AdditiveReadout(n_genes, size.n_tokens, size.token_dim, size.readout_dim, size.readout)
-        self.zeros = (
-            AdditiveReadout(n_genes, size.n_tokens, size.token_dim, size.readout_dim) if likelihood == "zinb" else None
-        )
+        self.readout = AdditiveReadout(n_genes, size)
+        plain = replace(size, options=NetworkOptions())
+        self.zeros = AdditiveReadout(n_genes, plain) if likelihood == "zinb" else None
         self.likelihood = CountLikelihood(n_genes, likelihood)
 
-    def encode(self, counts: Tensor, library: Tensor) -> Latent:
-        """Tokens of CSR counts with library sizes ``(cells,)``."""
+    def encode(self, counts: Genes, library: Float[Tensor, " cells"]) -> Latent:
+        """Tokens of CSR counts with library sizes."""
         conditioning = self.embed_library(torch.log1p(library))
         tokens = self.to_latent(self.encoder(self.encoder.read(counts), conditioning))
         if self.kind == "kl":
@@ -76,21 +102,28 @@ class TokenAutoencoder(nn.Module):
             return Latent(mean, log_scale.clamp(-8, 4))
         return Latent(F.normalize(tokens, dim=2) * tokens.shape[2] ** 0.5, None)
 
-    def shares(self, latent: Tensor) -> Tensor:
-        """Shares of the genes ``(cells, genes)`` that tokens stand for."""
+    def shares(self, latent: Float[Tensor, "cells tokens latent_dim"]) -> Genes:
+        """Shares of the genes that tokens stand for."""
         return self.readout(self.from_latent(latent)).softmax(1)
 
-    def hidden(self, latent: Tensor) -> Tensor:
-        """What each token says to the genes: ``(cells, tokens, readout_dim)``."""
+    def hidden(self, latent: Float[Tensor, "cells tokens latent_dim"]) -> Hidden:
+        """Hidden vector of each token, by which it contributes to the genes."""
         return self.readout.hidden(self.from_latent(latent))
 
-    def log_prob(self, latent: Tensor, counts: Tensor, library: Tensor) -> Tensor:
-        """Log-likelihood ``(cells,)`` of CSR counts given their tokens."""
+    def log_prob(
+        self, latent: Float[Tensor, "cells tokens latent_dim"], counts: Genes, library: Float[Tensor, " cells"]
+    ) -> Float[Tensor, " cells"]:
+        """Log-likelihood of CSR counts given their tokens."""
         mean = self.shares(latent) * library[:, None]
         return self.likelihood.log_prob(counts.to_dense(), mean, self._zero_logits(latent)).sum(1)
 
-    def sample(self, latent: Tensor, library: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw counts ``(cells, genes)`` given tokens."""
+    def sample(
+        self,
+        latent: Float[Tensor, "cells tokens latent_dim"],
+        library: Float[Tensor, " cells"],
+        generator: torch.Generator | None = None,
+    ) -> Genes:
+        """Draw counts given tokens."""
         return self.likelihood.sample(self.shares(latent) * library[:, None], self._zero_logits(latent), generator)
 
     def _zero_logits(self, latent: Tensor) -> Tensor | None:

@@ -1,50 +1,35 @@
-"""Category embeddings: an id becomes a vector, with a parameter budget to choose."""
+"""Category embeddings: an id becomes a vector, with a parameter budget to choose, or from a given vector."""
 
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-CategoryKind = Literal["table", "hashed", "code"]
+from ._options import CategoryKind
 
 _WORD = 2**32 - 1
 
 
 def scramble(ids: Int[Tensor, "*shape"], salt: int) -> Int[Tensor, "*shape"]:
-    """Permute the 32-bit integers: the finaliser of MurmurHash3, which is one-to-one.
-
-    Parameters
-    ----------
-    ids
-        Integers in [0, 2**32).
-    salt
-        Chooses the permutation.
-
-    Returns
-    -------
-    Integers in [0, 2**32), distinct for distinct ids, the same in every process.
-    """
+    """Permute the integers in [0, 2**32): the finaliser of MurmurHash3, which is one-to-one; one for each salt."""
     word = (ids + salt * 0x9E3779B9) & _WORD
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         word = ((word ^ (word >> shift)) * factor) & _WORD
     return word ^ (word >> 16)
 
 
-class TableEmbedding(nn.Embedding):
-    """One learned vector a category, of length about one at first.
+def _words(n_categories: int, n_words: int) -> Int[Tensor, "{n_categories} {n_words}"]:
+    """A few 32-bit words a category, each of which differs between any two; the same in every process."""
+    return torch.stack([scramble(torch.arange(n_categories), salt) for salt in range(1, n_words + 1)], dim=1)
 
-    Parameters
-    ----------
-    n_categories
-        Number of categories.
-    dim
-        Length of the vector.
-    """
+
+class TableEmbedding(nn.Embedding):
+    """One learned vector a category, of length about one at first."""
 
     def __init__(self, n_categories: int, dim: int) -> None:
         super().__init__(n_categories, dim)
@@ -52,39 +37,26 @@ class TableEmbedding(nn.Embedding):
 
 
 class HashedEmbedding(nn.Module):
-    """A few rows of one small shared table a category, chosen by fixed hash functions, weighted and summed.
+    """Three rows of one small shared table a category, chosen by fixed hash functions, weighted and summed.
 
     The table has of the order of the square root of ``n_categories`` rows; it is enlarged until no two categories share
-    all of their rows.
-
-    Parameters
-    ----------
-    n_categories
-        Number of categories.
-    dim
-        Length of the vector.
-    n_hashes
-        Number of hash functions, at least 2.
-
-    References
-    ----------
-    Svenstrup et al. 2017, "Hash embeddings for efficient word representations"; Coleman et al. 2023, "Unified
-    embedding: battle-tested feature representations for web-scale ML systems", for several features in one table.
+    all of their rows. Svenstrup et al. 2017, "Hash embeddings for efficient word representations"; Coleman et al. 2023,
+    "Unified embedding: battle-tested feature representations for web-scale ML systems", for several features in one
+    table.
     """
 
+    n_hashes = 3
     rows: Tensor
 
-    def __init__(self, n_categories: int, dim: int, *, n_hashes: int = 3) -> None:
+    def __init__(self, n_categories: int, dim: int) -> None:
         super().__init__()
-        if n_hashes < 2:
-            raise ValueError(f"`n_hashes` is {n_hashes}, but one row alone cannot be shared. Pass 2 or more.")
-        words = torch.stack([scramble(torch.arange(n_categories), salt) for salt in range(1, n_hashes + 1)], dim=1)
+        words = _words(n_categories, self.n_hashes)
         n_rows = 4 * math.isqrt(n_categories) + 4
         while len((words % n_rows).unique(dim=0)) < n_categories:
             n_rows += n_rows // 8
         self.register_buffer("rows", words % n_rows, persistent=False)
         self.table = TableEmbedding(n_rows, dim)
-        self.weights = nn.Parameter(torch.randn(n_hashes, dim) * n_hashes**-0.5)
+        self.weights = nn.Parameter(torch.randn(self.n_hashes, dim) * self.n_hashes**-0.5)
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape dim"]:
         """Embed ids of any shape."""
@@ -92,63 +64,82 @@ class HashedEmbedding(nn.Module):
 
 
 class CodeEmbedding(nn.Module):
-    """A fixed binary code a category and one learned projection: parameters do not grow with the categories.
+    """A fixed binary code of 64 bits a category and one learned projection: parameters do not grow with categories."""
 
-    Parameters
-    ----------
-    n_categories
-        Number of categories; ids beyond it are refused.
-    dim
-        Length of the vector.
-    n_words
-        Length of the code, in words of 32 bits; any one word tells all categories apart.
-    """
-
+    n_words = 2
     codes: Tensor
 
-    def __init__(self, n_categories: int, dim: int, *, n_words: int = 2) -> None:
+    def __init__(self, n_categories: int, dim: int) -> None:
         super().__init__()
-        if n_words < 1:
-            raise ValueError(f"`n_words` is {n_words}, but a code has at least one. Pass 1 or more.")
-        words = torch.stack([scramble(torch.arange(n_categories), salt) for salt in range(1, n_words + 1)], dim=1)
-        bits = (words[:, :, None] >> torch.arange(32)) & 1
+        bits = (_words(n_categories, self.n_words)[:, :, None] >> torch.arange(32)) & 1
         self.register_buffer("codes", 2.0 * bits.flatten(1) - 1.0, persistent=False)
-        self.projection = nn.Linear(32 * n_words, dim)
+        self.projection = nn.Linear(32 * self.n_words, dim)
 
     def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape dim"]:
         """Embed ids of any shape."""
         return self.projection(F.embedding(ids, self.codes))
 
 
-CATEGORY_EMBEDDINGS: dict[str, type[TableEmbedding] | type[HashedEmbedding] | type[CodeEmbedding]] = {
+CATEGORY_EMBEDDINGS: dict[CategoryKind, type[TableEmbedding] | type[HashedEmbedding] | type[CodeEmbedding]] = {
     "table": TableEmbedding,
     "hashed": HashedEmbedding,
     "code": CodeEmbedding,
 }
 
 
-def category_embedding(kind: CategoryKind, n_categories: int, dim: int) -> nn.Module:
-    """Make a category embedding, ``ids (...) -> (..., dim)``, with the defaults of its kind.
+class FeatureEmbedding(nn.Module):
+    """Project the given vector of each category (gene embedding, drug fingerprint, sentence), which stays as it is.
 
-    Parameters
-    ----------
-    kind
-        A name in ``CATEGORY_EMBEDDINGS``.
-    n_categories
-        Number of categories.
-    dim
-        Length of the vector.
-
-    Raises
-    ------
-    ValueError
-        If there is no such kind.
-
-    Examples
-    --------
-    >>> category_embedding("hashed", 1000, 8)(torch.tensor([0, 999])).shape
-    torch.Size([2, 8])
+    All vectors are centred and scaled alike (by the mean vector and the root mean square of those first given), so that
+    the projection starts at order one and differences of length between vectors are kept.
     """
-    if kind not in CATEGORY_EMBEDDINGS:
-        raise ValueError(f"`kind` is {kind!r}, but a category is embedded by one of {list(CATEGORY_EMBEDDINGS)}.")
-    return CATEGORY_EMBEDDINGS[kind](n_categories, dim)
+
+    vectors: Tensor
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, n_features: int, dim: int) -> None:
+        super().__init__()
+        self.register_buffer("vectors", torch.empty(0, n_features))
+        self.register_buffer("centre", torch.zeros(n_features))
+        self.register_buffer("scale", torch.ones(()))
+        self.projection = nn.Linear(n_features, dim)
+
+    def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape dim"]:
+        """Embed ids of any shape; raise if no vectors were given yet."""
+        if not len(self.vectors):
+            raise RuntimeError("No feature vectors were given. Give those of all categories by `extend`, or load them.")
+        return self.projection((F.embedding(ids, self.vectors) - self.centre) / self.scale)
+
+    @torch.no_grad()
+    def extend(self, vectors: Float[Tensor, "new n_features"]) -> None:
+        """Append the vectors of further categories, one row each: their ids follow on."""
+        n_features = self.vectors.shape[1]
+        if vectors.ndim != 2 or vectors.shape[1] != n_features:
+            raise ValueError(
+                f"`vectors` has shape {tuple(vectors.shape)}. Pass one row of {n_features} values a category."
+            )
+        bad = (~vectors.isfinite()).any(dim=1).nonzero().flatten().tolist()
+        if bad:
+            raise ValueError(f"`vectors` holds values that are not finite in rows {bad[:5]}. Pass finite values.")
+        vectors = vectors.to(self.vectors)
+        if not len(self.vectors):
+            self._fit(vectors)
+        self.vectors = torch.cat([self.vectors, vectors])
+
+    def _fit(self, vectors: Float[Tensor, "categories n_features"]) -> None:
+        """A single vector is not centred: nothing would be left of it."""
+        self.centre.copy_(vectors.mean(dim=0) if len(vectors) > 1 else torch.zeros_like(self.centre))
+        spread = (vectors - self.centre).square().mean().sqrt()
+        self.scale.copy_(torch.where(spread > 0, spread, 1.0))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        """Take as many vectors as were saved."""
+        saved = state_dict.get(f"{prefix}vectors", self.vectors)
+        self.vectors = self.vectors.new_empty(saved.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def feature_table(module: nn.Module) -> FeatureEmbedding | None:
+    """The given vectors within an embedder, if it has any."""
+    return next((part for part in module.modules() if isinstance(part, FeatureEmbedding)), None)

@@ -1,29 +1,90 @@
-"""The whole network: corrupted cell, noise level and conditions to scores of the genes."""
+"""The whole network: corrupted cell, noise level, library size and conditions to tokens, and to scores of the genes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
 from typing import NamedTuple
 
+import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from ._encoder import InputKind
-from ._readout import AdditiveReadout
-from ._readout_kinds import AttentionReadout, JointReadout, PerceptronReadout
-from ._trunk import NetworkSize, TokenTrunk
+from ._encoders import ENCODERS
+from ._numbers import SinusoidalEmbedding, log_count_embedding
+from ._options import InputKind, NetworkSize
+from ._readouts import READOUTS, AdditiveReadout
+from ._shapes import Genes, Levels, Tokens, Vectors
+from ._transformer import TokenTransformer
 from ._urn import GeneScores, Urn
 
-READOUTS: dict[str, Callable[[int, NetworkSize], AdditiveReadout | JointReadout]] = {
-    "additive": lambda n_genes, size: AdditiveReadout(
-        n_genes, size.n_tokens, size.token_dim, size.readout_dim, size.readout
-    ),
-    "mlp": lambda n_genes, size: PerceptronReadout(n_genes, size.n_tokens, size.token_dim, size.n_hidden),
-    "cross_attention": lambda n_genes, size: AttentionReadout(n_genes, size.token_dim, size.n_heads),
-}
+
+class Conditioning(NamedTuple):
+    """What encoder, transformer and read-out are conditioned on."""
+
+    vector: Tensor  # (cells, conditioning_dim), of noise level and library size; with "adaln" also of the conditions
+    sequence: Tensor | None = None  # (cells, vectors, conditioning_dim), of the conditions otherwise
+
+
+class TokenTrunk(nn.Module):
+    """Encoder and transformer, conditioned on noise level, library size and conditions.
+
+    Corrupted cells are ``"counts"``, molecules: of them and of the noise level, which is their number, the logarithm is
+    taken. Or they are ``"values"``: numbers of order one, dense, and a level that is a logarithm already.
+    """
+
+    positions: Tensor
+
+    def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:
+        super().__init__()
+        dim, form = size.conditioning_dim, size.options
+        self.input_kind = input_kind
+        self.kind = form.conditioning
+        self.embed_level = log_count_embedding(form.level_embedding, dim)
+        self.embed_library = log_count_embedding(form.level_embedding, dim)
+        n_joined = 2 * size.n_levels + (self.kind == "adaln")
+        self.join = nn.Sequential(nn.Linear(n_joined * dim, dim), nn.SiLU(), nn.Linear(dim, dim), nn.SiLU())
+        self.encoder = ENCODERS[form.encoder](n_genes, size, input_kind)
+        if form.positions == "learned":
+            self.positions = nn.Parameter(torch.randn(size.n_tokens, size.token_dim) * 0.02)
+        elif form.positions == "sinusoidal":
+            waves = SinusoidalEmbedding(size.token_dim, min_period=2 * math.pi, max_period=2e4 * math.pi)
+            self.register_buffer("positions", waves(torch.arange(size.n_tokens, dtype=torch.float32)))
+        else:
+            self.register_buffer("positions", torch.zeros(size.n_tokens, size.token_dim))
+        self.nested = size.nested_tokens
+        self.transformer = TokenTransformer(size)
+
+    def conditioning(self, level: Levels, library: Levels, condition: Vectors) -> Conditioning:
+        """Join noise level and library size with the conditions.
+
+        Conditions are one vector a cell with ``"adaln"``, otherwise several. Cross-attention has the level beside them,
+        so that there is always one to attend to.
+        """
+        noise = self.embed_level(torch.log1p(level) if self.input_kind == "counts" else level).flatten(1)
+        depth = self.embed_library(torch.log1p(library)).flatten(1)
+        if self.kind == "adaln":
+            return Conditioning(self.join(torch.cat([noise, depth, condition], dim=1)))
+        vector = self.join(torch.cat([noise, depth], dim=1))
+        if self.kind == "cross_attention":
+            condition = torch.cat([condition, vector[:, None]], dim=1)
+        return Conditioning(vector, condition)
+
+    def forward(self, gene_sums: Float[Tensor, "cells ..."], conditioning: Conditioning) -> Tokens:
+        """Tokens from the encoder's first part; while nested tokens are trained perhaps only the leading ones."""
+        positions = self.positions[: self._n_active()]
+        tokens = self.encoder(gene_sums, conditioning.vector, len(positions)) + positions
+        return self.transformer(tokens, *conditioning)
+
+    def _n_active(self) -> int:
+        """Number of leading tokens to compute: all, or for nested tokens, in half of the minibatches, any number."""
+        n_tokens = len(self.positions)
+        if not (self.nested and self.training) or torch.rand(()) < 0.5:
+            return n_tokens
+        return int(torch.randint(1, n_tokens + 1, ()))
 
 
 class Read(NamedTuple):
-    """What the tokens of cells say."""
+    """Scores of the genes, and what they were conditioned on."""
 
     scores: Tensor  # (cells, genes)
     conditioning: Tensor  # (cells, conditioning_dim)
@@ -32,79 +93,43 @@ class Read(NamedTuple):
 class ScoreNetwork(nn.Module):
     """Encoder, transformer over the tokens, read-out: one score a gene.
 
-    Parameters
-    ----------
-    n_genes
-        Number of genes.
-    size
-        Widths and depths.
-    reads
-        What a corrupted cell is, see :class:`TokenTrunk`.
+    Embedded conditions are one vector a cell with ``conditioning="adaln"``, otherwise several. Of several modalities
+    there is a noise level and a library size each.
     """
 
-    def __init__(self, n_genes: int, size: NetworkSize, reads: InputKind) -> None:
+    def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind) -> None:
         super().__init__()
         self.n_genes = n_genes
-        self.trunk = TokenTrunk(n_genes, size, reads)
-        self.readout = READOUTS[size.readout.kind](n_genes, size)
+        self.trunk = TokenTrunk(n_genes, size, input_kind)
+        self.readout = READOUTS[size.options.readout.kind](n_genes, size)
 
     @property
     def additive_readout(self) -> AdditiveReadout:
-        """The read-out, of which the tokens' contributions are asked; raise if it has none."""
+        """The read-out, if the contributions of the tokens add up in it; otherwise raise."""
         if not isinstance(self.readout, AdditiveReadout):
             raise ValueError("The tokens do not add up to the scores of the genes: their read-out is not additive.")
         return self.readout
 
-    def read(self, state: Tensor, level: Tensor, library: Tensor, condition: Tensor) -> Read:
-        """Scores of the genes.
-
-        Parameters
-        ----------
-        state
-            Corrupted cells ``(cells, genes)``.
-        level, library
-            Noise level, and molecules in the finished cell, ``(cells,)``; of several kinds of molecules
-            ``(cells, kinds)``.
-        condition
-            Embedded conditions: one vector a cell ``(cells, conditioning_dim)`` with ``conditioning="adaln"``,
-            otherwise several ``(cells, vectors, conditioning_dim)``.
-        """
+    def read(self, state: Genes, level: Levels, library: Levels, condition: Vectors) -> Read:
+        """Scores of the genes in corrupted cells."""
         conditioning = self.trunk.conditioning(level, library, condition)
         tokens = self.trunk(self.trunk.encoder.read(state), conditioning)
         return Read(self.readout(tokens), conditioning.vector)
 
-    def tokens(self, state: Tensor, level: Tensor, library: Tensor, condition: Tensor) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` after the transformer; arguments as in :meth:`read`."""
+    def tokens(self, state: Genes, level: Levels, library: Levels, condition: Vectors) -> Tokens:
+        """Tokens after the transformer."""
         conditioning = self.trunk.conditioning(level, library, condition)
         return self.trunk(self.trunk.encoder.read(state), conditioning)
 
 
 class TokenNetwork(ScoreNetwork):
-    """Network of counts, whose scores are those of the next molecule, with an urn term.
-
-    Parameters
-    ----------
-    n_genes
-        Number of genes.
-    size
-        Widths and depths.
-    """
+    """Network of counts, whose scores are those of the next molecule, with an urn term."""
 
     def __init__(self, n_genes: int, size: NetworkSize) -> None:
         super().__init__(n_genes, size, "counts")
         self.urn = Urn(n_genes, size.conditioning_dim, size.n_levels)
 
-    def forward(self, state: Tensor, n_molecules: Tensor, library: Tensor, condition: Tensor) -> GeneScores:
-        """Scores of the genes for the next molecule.
-
-        Parameters
-        ----------
-        state
-            Molecules there, CSR or dense ``(cells, genes)``.
-        n_molecules, library
-            Molecules there, and in the finished cell, ``(cells,)``; of several kinds ``(cells, kinds)``.
-        condition
-            As in :meth:`read`.
-        """
+    def forward(self, state: Genes, n_molecules: Levels, library: Levels, condition: Vectors) -> GeneScores:
+        """Scores of the genes for the next molecule, given those that are there, CSR or dense."""
         scores, conditioning = self.read(state, n_molecules, library, condition)
         return self.urn(scores, conditioning, n_molecules)

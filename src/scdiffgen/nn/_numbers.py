@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from ._options import NumberKind
 
 LARGEST = 2.0**20
 """Largest magnitude told apart: float32 resolves no more than 1/8 there, so finer phases would be noise."""
 
 
 class NumberEmbedding(nn.Module, ABC):
-    """A map from a number to a vector.
-
-    Parameters
-    ----------
-    dim
-        Length of the vector, at least ``smallest_dim`` of the class.
-    """
+    """A map from a number to a vector of length ``dim``, at least ``smallest_dim`` of the class."""
 
     smallest_dim = 1
 
@@ -46,16 +43,9 @@ class NumberEmbedding(nn.Module, ABC):
         """Embed numbers no larger than ``LARGEST`` in magnitude."""
 
 
-def geometric_frequencies(
-    n_frequencies: int, min_period: float, max_period: float
-) -> Float[Tensor, " {n_frequencies}"]:
+def geometric_frequencies(n: int, min_period: float, max_period: float) -> Float[Tensor, " {n}"]:
     """Angular frequencies from that of ``max_period`` up to that of ``min_period``, in equal ratios."""
-    if not 0 < min_period < max_period:
-        raise ValueError(
-            f"`min_period` is {min_period} and `max_period` is {max_period}, but 0 < min_period < max_period is "
-            "needed. Pass the smallest difference that matters and the range of the numbers."
-        )
-    return 2 * math.pi / torch.logspace(math.log10(max_period), math.log10(min_period), n_frequencies)
+    return 2 * math.pi / torch.logspace(math.log10(max_period), math.log10(min_period), n)
 
 
 def _waves(phases: Float[Tensor, "*shape n"], dim: int) -> Float[Tensor, "*shape {dim}"]:
@@ -64,27 +54,10 @@ def _waves(phases: Float[Tensor, "*shape n"], dim: int) -> Float[Tensor, "*shape
 
 
 class SinusoidalEmbedding(NumberEmbedding):
-    """Sines and cosines at geometric frequencies: bounded, smooth, on many scales, without parameters.
+    """Sines and cosines at geometric frequencies (Vaswani et al. 2017, "Attention is all you need", section 3.5).
 
-    For an even ``dim`` the inner product of two embeddings depends on the difference of their numbers only.
-
-    Parameters
-    ----------
-    dim
-        Length of the vector.
-    min_period
-        Period of the fastest wave, in units of the number: differences well below it are hard to see.
-    max_period
-        Period of the slowest wave: larger than the range of the numbers, so that no two of them look alike.
-
-    References
-    ----------
-    Vaswani et al. 2017, "Attention is all you need", section 3.5.
-
-    Examples
-    --------
-    >>> SinusoidalEmbedding(6)(torch.tensor([0.0, -2.5])).shape
-    torch.Size([2, 6])
+    For an even ``dim`` the inner product of two embeddings depends on the difference of their numbers only. Differences
+    well below ``min_period`` are hard to see; ``max_period`` exceeds the range, so that no two numbers look alike.
     """
 
     frequencies: Tensor
@@ -99,33 +72,50 @@ class SinusoidalEmbedding(NumberEmbedding):
 
 
 class FourierEmbedding(NumberEmbedding):
-    """Sines and cosines at Gaussian frequencies, drawn at construction and then trained or left as they are.
+    """Sines and cosines at Gaussian frequencies, of standard deviation ``bandwidth`` in cycles per unit, then trained.
 
-    Parameters
-    ----------
-    dim
-        Length of the vector.
-    bandwidth
-        Standard deviation of the frequencies, in cycles per unit of the number.
-    learned
-        Whether the frequencies are trained.
-
-    References
-    ----------
-    Tancik et al. 2020, "Fourier features let networks learn high frequency functions in low dimensional domains", for
-    random frequencies; Li et al. 2021, "Learnable Fourier features for multi-dimensional spatial positional encoding",
-    for learned ones.
+    Random frequencies: Tancik et al. 2020, "Fourier features let networks learn high frequency functions in low
+    dimensional domains"; learned ones: Li et al. 2021, "Learnable Fourier features for multi-dimensional spatial
+    positional encoding".
     """
 
-    def __init__(self, dim: int, *, bandwidth: float = 0.1, learned: bool = True) -> None:
+    def __init__(self, dim: int, *, bandwidth: float = 0.1) -> None:
         super().__init__(dim)
-        if bandwidth <= 0:
-            raise ValueError(f"`bandwidth` is {bandwidth}, but it is a width. Pass a positive number.")
-        frequencies = 2 * math.pi * bandwidth * torch.randn((dim + 1) // 2)
-        self.frequencies = nn.Parameter(frequencies, requires_grad=learned)
+        self.frequencies = nn.Parameter(2 * math.pi * bandwidth * torch.randn((dim + 1) // 2))
 
     def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
         return _waves(numbers[..., None] * self.frequencies, self.dim)
+
+
+def rotate(vectors: Float[Tensor, "*#shape dim"], angles: Float[Tensor, "*#shape half"]) -> Float[Tensor, "... dim"]:
+    """Rotate each pair of neighbouring components by its angle (Su et al. 2021, "RoFormer", equation 34).
+
+    Norms stay, and ``<rotate(q, a), rotate(k, b)>`` depends on ``a - b`` only. The last of an odd ``dim`` stays.
+    """
+    n_planes = vectors.shape[-1] // 2
+    cos, sin = angles.cos(), angles.sin()
+    first, second = vectors[..., 0 : 2 * n_planes : 2], vectors[..., 1 : 2 * n_planes : 2]
+    turned = torch.stack([first * cos - second * sin, first * sin + second * cos], dim=-1).flatten(-2)
+    return torch.cat([turned, vectors[..., 2 * n_planes :].expand(*turned.shape[:-1], -1)], dim=-1)
+
+
+class RotaryEmbedding(NumberEmbedding):
+    """One learned vector, turned by angles proportional to the number.
+
+    All embeddings have the same norm, and inner products depend on the difference of the numbers only.
+    """
+
+    smallest_dim = 2
+    frequencies: Tensor
+
+    def __init__(self, dim: int, *, min_period: float = 1.0, max_period: float = 50.0) -> None:
+        super().__init__(dim)
+        frequencies = geometric_frequencies(dim // 2, min_period, max_period)
+        self.register_buffer("frequencies", frequencies)
+        self.start = nn.Parameter(torch.ones(dim))  # at first all planes weigh alike
+
+    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
+        return rotate(self.start.expand(*numbers.shape, self.dim), numbers[..., None] * self.frequencies)
 
 
 class DirectEmbedding(NumberEmbedding):
@@ -146,3 +136,161 @@ class DirectEmbedding(NumberEmbedding):
         scaled = numbers / self.smallest_scale
         log_magnitude = scaled.asinh() / math.asinh(1 / self.smallest_scale)
         return self.mlp(torch.stack([scaled.tanh(), log_magnitude, numbers.tanh()], dim=-1))
+
+
+MAX_EXPONENT = int(math.log2(LARGEST)) + 1
+MIN_EXPONENT = 2 - MAX_EXPONENT
+"""Binary exponents told apart, of magnitudes from ``1 / LARGEST`` to ``LARGEST``; smaller ones share the lowest."""
+
+N_SIGNS = 3
+N_EXPONENTS = MAX_EXPONENT - MIN_EXPONENT + 2  # the first is for zero
+N_MANTISSAS = 8
+"""Bins of the mantissa: magnitudes closer than a share of ``1 / (2 * N_MANTISSAS)`` may fall in one bin."""
+
+
+class Bins(NamedTuple):
+    """Bins of a number ``sign * mantissa * 2 ** exponent``; zero has a bin of its own in each."""
+
+    sign: Tensor  # 0 negative, 1 zero, 2 positive
+    exponent: Tensor  # 0 zero, then from the smallest
+    mantissa: Tensor  # 0 zero, then from the smallest
+
+
+def number_bins(numbers: Float[Tensor, "*shape"], n_mantissas: int) -> Bins:
+    """Sort numbers into bins of sign, binary exponent and mantissa."""
+    mantissa, exponent = torch.frexp(numbers.abs())  # mantissa in [1/2, 1), or 0
+    is_zero = numbers == 0
+    mantissa_bin = ((2 * mantissa - 1) * n_mantissas).long() + 1
+    exponent_bin = exponent.long().clamp(MIN_EXPONENT, MAX_EXPONENT) - MIN_EXPONENT + 1
+    return Bins(
+        sign=numbers.sign().long() + 1,
+        exponent=exponent_bin.masked_fill(is_zero, 0),
+        mantissa=mantissa_bin.masked_fill(is_zero, 0),
+    )
+
+
+def _table(n_rows: int, dim: int) -> nn.Embedding:
+    table = nn.Embedding(n_rows, dim)
+    nn.init.normal_(table.weight, std=0.25)
+    return table
+
+
+class BinEmbedding(NumberEmbedding):
+    """Learned vectors of the sign, the binary exponent and the mantissa's bin, summed.
+
+    A table does not interpolate: numbers of one bin share their vector, neighbouring bins are unrelated until trained,
+    and the gradient by the number is zero.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.signs = _table(N_SIGNS, dim)
+        self.exponents = _table(N_EXPONENTS, dim)
+        self.mantissas = _table(N_MANTISSAS + 1, dim)
+
+    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
+        bins = number_bins(numbers, N_MANTISSAS)
+        return self.signs(bins.sign) + self.exponents(bins.exponent) + self.mantissas(bins.mantissa)
+
+
+class ExponentEmbedding(NumberEmbedding):
+    """A learned vector for each sign and binary exponent."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.exponents = _table(N_SIGNS * N_EXPONENTS, dim)
+
+    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
+        bins = number_bins(numbers, n_mantissas=1)
+        row: Int[Tensor, "*shape"] = bins.sign * N_EXPONENTS + bins.exponent
+        return self.exponents(row)
+
+
+class HybridEmbedding(NumberEmbedding):
+    """Half sinusoidal, a quarter a learned function of the number, a quarter a table of exponents, concatenated.
+
+    A ``dim`` that is not a multiple of four gives the odd components to the earlier parts; of 1 or 2 components the
+    later parts have none.
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        n_sinusoidal = (dim + 1) // 2
+        n_direct = (dim - n_sinusoidal + 1) // 2
+        n_exponent = dim - n_sinusoidal - n_direct
+        kinds = {SinusoidalEmbedding: n_sinusoidal, DirectEmbedding: n_direct, ExponentEmbedding: n_exponent}
+        self.parts = nn.ModuleList(kind(n) for kind, n in kinds.items() if n)
+
+    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
+        return torch.cat([part(numbers) for part in self.parts], dim=-1)
+
+
+SMALLEST_SCALE = 0.25
+REACH = 4.0
+"""Wavelets of every scale are laid out from ``-REACH`` to ``REACH``, one scale apart; wider ones stand at zero only."""
+
+
+def ricker(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Even wavelet: second derivative of a Gaussian ("Mexican hat"), 1 at its peak."""
+    return (1 - x**2) * torch.exp(-(x**2) / 2)
+
+
+def gaussian_slope(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Odd wavelet: first derivative of a Gaussian, 1 at its peak."""
+    return x * torch.exp((1 - x**2) / 2)
+
+
+def _grid() -> Float[Tensor, "wavelets 2"]:
+    """Centre and scale of each wavelet; scales double from ``SMALLEST_SCALE`` to ``LARGEST``."""
+    n_octaves = round(math.log2(LARGEST / SMALLEST_SCALE))
+    scales = [SMALLEST_SCALE * 2**octave for octave in range(n_octaves + 1)]
+    n_aside = [int(REACH // scale) for scale in scales]
+    return torch.tensor([[k * s, s] for s, n in zip(scales, n_aside, strict=True) for k in range(-n, n + 1)])
+
+
+class WaveletEmbedding(NumberEmbedding):
+    """Coefficients of two wavelets at many scales and places, mixed by a learned projection.
+
+    Narrow wavelets see local structure, wide ones the order of magnitude. The coefficients are those of a point mass at
+    the number, that is, the wavelets' values there. After Cao et al. 2026, "Speaking numbers to LLMs: multi-wavelet
+    number embeddings for time series forecasting" (TempoWave), which embeds a number digit by digit; here it is
+    embedded whole, so that nearby numbers stay nearby.
+    """
+
+    centres: Tensor
+    scales: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        centres, scales = _grid().unbind(dim=1)
+        self.register_buffer("centres", centres)
+        self.register_buffer("scales", scales)
+        self.mix = nn.Linear(2 * len(scales), dim)
+        # Scales near REACH, that of numbers of order one, weigh most at first; training finds what else matters.
+        with torch.no_grad():
+            weight = torch.minimum(scales, REACH**2 / scales).sqrt() / (2 * REACH)
+            self.mix.weight.normal_().mul_(weight.repeat(2))
+
+    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
+        x = (numbers[..., None] - self.centres) / self.scales
+        return self.mix(torch.cat([ricker(x), gaussian_slope(x)], dim=-1))
+
+
+NUMBER_EMBEDDINGS: dict[NumberKind, type[NumberEmbedding]] = {
+    "sinusoidal": SinusoidalEmbedding,
+    "fourier": FourierEmbedding,
+    "direct": DirectEmbedding,
+    "learned": BinEmbedding,
+    "rotary": RotaryEmbedding,
+    "hybrid": HybridEmbedding,
+    "wavelet": WaveletEmbedding,
+}
+
+
+def log_count_embedding(kind: NumberKind, dim: int) -> NumberEmbedding:
+    """Make an embedding of logarithms of counts, such as noise level and library size, which run to about 12."""
+    if kind == "sinusoidal":
+        return SinusoidalEmbedding(dim, min_period=0.5)
+    if kind == "rotary":
+        return RotaryEmbedding(dim, min_period=0.5)
+    return NUMBER_EMBEDDINGS[kind](dim)

@@ -1,0 +1,175 @@
+"""Registered conditions, in the order in which everyone lists them, and what users request: in the same codes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from scvi.data import AnnDataManager
+
+from scdiffgen._messages import listed, unknown_name
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen._text import embed_texts
+from scdiffgen.conditions import N_CELLS, Code, Condition, Conditions, ConditionSpec, conditions_from_batch
+from scdiffgen.data._category_fields import CategoricalCovariatesField, StrictCategoricalObsField, TextField
+from scdiffgen.data._cell_treatments import syntax_of
+from scdiffgen.data._columns_field import ColumnsField
+from scdiffgen.data._feature_vectors import feature_table
+from scdiffgen.data._hierarchy_field import HierarchyField
+from scdiffgen.data._number_field import ContinuousCovariatesField
+from scdiffgen.data._perturbation_field import PerturbationField, extended_perturbations
+from scdiffgen.data._registry import Registry, field_state, required_state, with_state
+
+FIELDS: dict[str, type[ColumnsField]] = {
+    REGISTRY_KEYS.LABELS: StrictCategoricalObsField,
+    REGISTRY_KEYS.HIERARCHY: HierarchyField,
+    REGISTRY_KEYS.CATEGORICAL_COVARIATES: CategoricalCovariatesField,
+    REGISTRY_KEYS.CONTINUOUS_COVARIATES: ContinuousCovariatesField,
+    REGISTRY_KEYS.TEXT: TextField,
+    REGISTRY_KEYS.BATCH: StrictCategoricalObsField,
+    REGISTRY_KEYS.PERTURBATION: PerturbationField,
+}
+
+
+class Unseen(NamedTuple):
+    """What the training cells did not have, for each requested row."""
+
+    parts: dict[str, np.ndarray]  # condition -> (rows,) bool: no training cell has all the given parts of the condition
+    combination: np.ndarray  # (rows,) bool: no training cell has everything that is given
+
+
+def condition_specs(registry: Registry | AnnDataManager) -> list[ConditionSpec]:
+    """Describe the registered conditions to the networks."""
+    states = {key: field_state(registry, key) for key in FIELDS}
+    return [spec for key, state in states.items() if state is not None for spec in FIELDS[key].specs(key, state)]
+
+
+def condition_columns(registry: Registry | AnnDataManager, spec: ConditionSpec) -> list[str]:
+    """Columns of a user's table in which a condition is given."""
+    return FIELDS[spec.registry_key].request_columns(spec.name, required_state(registry, spec.registry_key))
+
+
+def categories_of_condition(registry: Registry | AnnDataManager, spec: ConditionSpec) -> np.ndarray:
+    """The categories of a condition of kind ``"category"``, in the order of their ids."""
+    field = FIELDS[spec.registry_key]
+    assert issubclass(field, CategoricalCovariatesField)
+    return field.categories(required_state(registry, spec.registry_key))[spec.name]
+
+
+def registered_conditions(
+    manager: AnnDataManager, indices: Sequence[int] | np.ndarray | None = None
+) -> Conditions[np.ndarray]:
+    """Conditions of registered cells, all or some."""
+    specs = condition_specs(manager)
+    tensors = {}
+    for key in _keys(specs):
+        codes = np.asarray(manager.get_from_registry(key))
+        tensors[key] = torch.tensor(codes if indices is None else codes[np.asarray(indices)])
+    return conditions_from_batch(tensors, specs).numpy()
+
+
+def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> Conditions[np.ndarray]:
+    """Code what a user requests, a row for each kind of cell, by what was registered.
+
+    A column that is not there, and an entry that is NaN or None, is missing. A column ``"n_cells"`` is not looked at.
+    """
+    specs = condition_specs(registry)
+    known = list(dict.fromkeys(column for spec in specs for column in condition_columns(registry, spec)))
+    for column in table.columns:
+        if column not in known and column != N_CELLS:
+            way_out = f" Numbers of cells stand in a column {N_CELLS!r}." if column == "count" else ""
+            raise ValueError(unknown_name("registered condition", column, known) + way_out)
+    codes = {key: FIELDS[key].code_request(table, required_state(registry, key)) for key in _keys(specs)}
+    tensors = {key: torch.from_numpy(each) for key, each in codes.items()}
+    return Conditions(conditions_from_batch(tensors, specs).numpy(), len(table))
+
+
+def write_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> pd.DataFrame:
+    """A user's table as a registration would read it from ``.obs``."""
+    for key in _keys(condition_specs(registry)):
+        table = FIELDS[key].as_registered(table, required_state(registry, key))
+    return table
+
+
+def unseen_in_training(
+    specs: Sequence[ConditionSpec], requested: Conditions[np.ndarray], trained: Conditions[np.ndarray]
+) -> Unseen:
+    """Compare what is requested with what the training cells had; numbers and doses are not compared."""
+    compared = [spec for spec in specs if not spec.is_number]
+    if not compared:
+        return Unseen({}, np.zeros(requested.n_cells, dtype=bool))
+    codes = []
+    for spec in compared:
+        both = requested[spec.name], trained[spec.name]
+        n_slots = max(condition.ids.shape[1] for condition in both)
+        codes.append([_codes(condition, spec, n_slots) for condition in both])
+    parts = {
+        spec.name: np.asarray(np.isin(target, [*np.unique(known), *Code], invert=True).any(axis=1))
+        for spec, (target, known) in zip(compared, codes, strict=True)
+    }
+    widths = [known.shape[1] for _, known in codes]
+    prefix = np.repeat([spec.is_path for spec in compared], widths)
+    rows = np.hstack([target for target, _ in codes])
+    left_open = (rows == Code.MISSING) | (prefix & (rows == Code.ABSENT))
+    return Unseen(parts, _are_new(rows, left_open, np.unique(np.hstack([known for _, known in codes]), axis=0)))
+
+
+def add_perturbations(registry: Registry, vectors: Mapping[str, Any] | pd.DataFrame) -> Registry:
+    """A registry with further perturbations, by their feature vectors."""
+    state = field_state(registry, REGISTRY_KEYS.PERTURBATION)
+    if state is None or state["features"] is None:
+        raise ValueError(
+            "No feature vectors of perturbations are registered: pass `perturbation_key` and "
+            "`perturbation_features_key` to `setup_anndata`."
+        )
+    table = feature_table(vectors, "`vectors`", syntax_of(state))
+    known = [name for name in table.index if name in set(state["names"])]
+    if known:
+        raise ValueError(f"`vectors`: {listed(known)} are registered already. Leave them out.")
+    extended = extended_perturbations(state, list(table.index), table.to_numpy(dtype=np.float32), "`vectors`")
+    return with_state(registry, REGISTRY_KEYS.PERTURBATION, extended, len(extended["names"]))
+
+
+def add_texts(registry: Registry, texts: Sequence[str]) -> Registry:
+    """A registry with further descriptions, which are embedded."""
+    state = field_state(registry, REGISTRY_KEYS.TEXT)
+    if state is None:
+        raise ValueError("No descriptions are registered: pass `text_key` to `setup_anndata`.")
+    categories = np.array([*state["categorical_mapping"], *texts], dtype=object)
+    features = np.concatenate([state["features"], embed_texts(texts)])
+    extended = {**state, "categorical_mapping": categories, "features": features}
+    return with_state(registry, REGISTRY_KEYS.TEXT, extended, len(categories))
+
+
+def unseen_texts(registry: Registry, table: pd.DataFrame) -> list[str]:
+    """Descriptions in a user's table that are not registered, each once; none if no descriptions are registered."""
+    state = field_state(registry, REGISTRY_KEYS.TEXT)
+    if state is None or state.get("original_key") not in table:
+        return []
+    requested = dict.fromkeys(entry for entry in table[state["original_key"]] if isinstance(entry, str))
+    return [text for text in requested if text not in set(state["categorical_mapping"])]
+
+
+def _keys(specs: Sequence[ConditionSpec]) -> list[str]:
+    return list(dict.fromkeys(spec.registry_key for spec in specs))
+
+
+def _are_new(rows: np.ndarray, left_open: np.ndarray, known_rows: np.ndarray) -> np.ndarray:
+    """Which rows agree with no known row where they are not left open."""
+    are_new = np.zeros(len(rows), dtype=bool)
+    patterns, pattern_of = np.unique(left_open, axis=0, return_inverse=True)
+    for which, pattern in enumerate(patterns):
+        known = set(map(tuple, known_rows[:, ~pattern].tolist()))
+        same_pattern = np.flatnonzero(pattern_of.ravel() == which)
+        are_new[same_pattern] = [tuple(row) not in known for row in rows[same_pattern][:, ~pattern].tolist()]
+    return are_new
+
+
+def _codes(condition: Condition[np.ndarray], spec: ConditionSpec, n_slots: int) -> np.ndarray:
+    """Codes of the parts ``(rows, n_slots)``, in descending order but on a path."""
+    widened = Conditions({spec.name: condition.widened(n_slots)}, len(condition.given))
+    codes = widened.codes([spec])
+    return codes if spec.is_path else -np.sort(-codes, axis=1)

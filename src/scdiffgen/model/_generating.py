@@ -1,0 +1,350 @@
+"""Generating: cells that were never measured, deeper ones, other modalities, and the way between conditions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from anndata import AnnData
+from mudata import MuData
+from scvi.model.base import BaseModelClass
+
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.conditions import Request
+
+from ._cell_paths import interpolated_cells, path_cells
+from ._cell_request import CellRequest
+from ._cells import BATCH_SIZE, Cells, generator_from
+from ._checks import check_positive_integer, check_whole_number, is_finite_number
+from ._chunked_generation import write_cells
+from ._modality_request import ModalityRequest
+from ._model_access import gene_names, require_anndata, require_thinning, require_training, sampler_of
+from ._mudata import new_cells
+from ._sampler import N_STEPS
+from ._workers import check_client
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from numpy.typing import ArrayLike
+
+    from ._training_cells import LibrarySize
+
+CHUNK_SIZE = 8192
+
+
+class Generating(BaseModelClass):
+    """New cells."""
+
+    @shared_docs
+    def generate(
+        self,
+        conditions: Request = None,
+        n_cells: int | None = None,
+        *,
+        library_size: LibrarySize = None,
+        guidance_scale: float | Mapping[str, float] = 1.0,
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> AnnData | MuData:
+        """Generate cells under given conditions.
+
+        Cells of an identity never measured with a perturbation are sampled untreated and moved as cells of other
+        identities respond (:meth:`predict_perturbation`).
+
+        Parameters
+        ----------
+        {conditions}
+        {n_cells}
+        {library_size}
+        {guided_drawing}
+
+        Returns
+        -------
+        New cells, of a MuData's model a MuData: integer counts (CSR) in ``.X``; in ``.obs`` the conditions, and
+        ``unseen_in_training``, whether no training cell had all of them together (numbers are not compared).
+
+        Raises
+        ------
+        {raises_request}
+
+        Examples
+        --------
+        >>> cells = model.generate({"cell_type": "CD14+ Monocyte"}, n_cells=3, n_steps=4)
+        >>> cells.obs["cell_type"].tolist()
+        ['CD14+ Monocyte', 'CD14+ Monocyte', 'CD14+ Monocyte']
+        """
+        require_training(self)
+        request = CellRequest.of(self, conditions, n_cells)
+        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
+        generator = generator_from(seed, self.device)
+        complete, sizes = request.completed(generator, library_size)
+        cells = sampler.sample(complete, sizes, generator, None if silent else "Generating")
+        return new_cells(cells, request.obs(), gene_names(self))
+
+    @shared_docs
+    def generate_to(
+        self,
+        path: str | os.PathLike[str],
+        conditions: Request = None,
+        n_cells: int | None = None,
+        *,
+        library_size: LibrarySize = None,
+        chunk_size: int = CHUNK_SIZE,
+        client: Client | None = None,
+        guidance_scale: float | Mapping[str, float] = 1.0,
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int = 0,
+        silent: bool = False,
+    ) -> Path:
+        """Generate cells into a file, chunk by chunk; what was killed goes on where it was.
+
+        Memory holds one chunk, and all ``.obs`` at the end; until then the chunks lie in the folder ``<path>.partial``.
+        Called again with the same arguments, it generates what is missing, if anything.
+
+        Parameters
+        ----------
+        path
+            The new file: ``.h5ad``, or a folder ``.zarr``.
+        conditions, n_cells, library_size, guidance_scale, n_steps, batch_size, silent
+            As in :meth:`generate`; a function ``library_size`` is called for the cells of each chunk.
+        chunk_size
+            Cells a chunk.
+        client
+            Client of a Dask cluster whose workers generate the same chunks (``pip install 'scdiffgen[distributed]'``).
+        seed
+            Same seed, same cells, if ``chunk_size`` and ``batch_size`` are the same too.
+
+        Returns
+        -------
+        Path of the file, for :func:`anndata.read_h5ad` or :func:`anndata.io.read_zarr`; ``.uns["generated"]`` is what
+        was asked for.
+
+        Raises
+        ------
+        ValueError
+            As in :meth:`generate`; or if there are other cells at ``path``, whole or begun.
+        RuntimeError
+            If the model is not trained, or the workers were lost again and again.
+
+        Examples
+        --------
+        >>> import anndata, tempfile
+        >>> path = tempfile.mkdtemp() + "/cells.h5ad"
+        >>> _ = model.generate_to(path, {"cell_type": "CD14+ Monocyte"}, 5, n_steps=4, chunk_size=2)
+        >>> anndata.read_h5ad(path, backed="r").n_obs
+        5
+        """
+        require_training(self)
+        require_anndata(self, "generate_to")
+        check_client(client)
+        check_positive_integer("chunk_size", chunk_size)
+        check_whole_number("seed", seed, at_least=0)
+        request = CellRequest.of(self, conditions, n_cells)
+        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
+        return write_cells(path, request, sampler, library_size, chunk_size, seed, client, silent=silent)
+
+    @shared_docs
+    def deepen(
+        self,
+        adata: AnnData | MuData | None = None,
+        factor: float = 2.0,
+        *,
+        indices: Sequence[int] | np.ndarray | None = None,
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> AnnData | MuData:
+        """Virtual deeper sequencing: keep every molecule of cells and add more of the same cell.
+
+        Parameters
+        ----------
+        {adata}
+        factor
+            Library size of the result over that of the cell, at least 1.
+        {indices}
+        {drawing}
+
+        Returns
+        -------
+        The cells with integer counts (CSR) in ``.X``; all else is as it was.
+
+        Raises
+        ------
+        {raises_process}
+        {raises_cells}
+
+        Examples
+        --------
+        >>> deeper = model.deepen(adata, factor=1.5, indices=[0, 1], n_steps=4)
+        >>> (deeper.X < adata.layers["counts"][:2]).nnz
+        0
+        """
+        require_training(self)
+        require_thinning(self, "deepen")
+        if not (is_finite_number(factor) and factor >= 1):
+            raise ValueError(f"`factor` is {factor!r}: pass a number of at least 1.")
+        sampler = sampler_of(self, n_steps, batch_size)
+        cells = Cells(self, adata, indices, batch_size, None if silent else "Deepening")
+        deeper = sampler.deepened(cells, factor, generator_from(seed, self.device))
+        return new_cells(deeper, cells.obs(), gene_names(self))
+
+    @shared_docs
+    def generate_modality(
+        self,
+        mdata: MuData | None,
+        given: str | Sequence[str],
+        target: str | Sequence[str] | None = None,
+        *,
+        indices: Sequence[int] | np.ndarray | None = None,
+        library_size: float | ArrayLike | Mapping[str, ArrayLike] | None = None,
+        expected: bool = False,
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> MuData:
+        """Generate some modalities of given cells from their molecules of others: protein from RNA, say.
+
+        Every molecule of the given modalities is kept, and those of the targets are added, which may be missing from
+        ``mdata``. Cells without a molecule of what is given follow their conditions alone.
+
+        Parameters
+        ----------
+        mdata
+            Cells; ``None`` takes those the model was made with.
+        given, target
+            Modalities to read, and to generate, by default all others.
+        {indices}
+        library_size
+            Molecules a cell of the target: a number, or one a cell; of several targets, by their names. By default from
+            a regression on the tokens of what is given, or as in :meth:`generate` if few training cells have both.
+        expected
+            Whether the mean over many draws is added as the layer ``"expected"`` of each target.
+        {drawing}
+
+        Returns
+        -------
+        The cells with integer counts (CSR) of the given modalities as they were, and of the targets as generated.
+
+        Raises
+        ------
+        ValueError
+            If the model has one modality alone, or one is unknown, or both given and a target.
+        {raises_cells}
+
+        Examples
+        --------
+        >>> imputed = joint_model.generate_modality(mdata, given="rna", target="protein", n_steps=4)
+        >>> (imputed["rna"].X != mdata["rna"].X).nnz
+        0
+        """
+        require_training(self)
+        sampler = sampler_of(self, n_steps, batch_size)
+        request = ModalityRequest.of(self, given, target)
+        cells = Cells(self, mdata, indices, batch_size, None if silent else "Generating")
+        drawn = request.draw(sampler, cells, generator_from(seed, self.device), library_size, expected=expected)
+        return request.mudata(drawn, cells.obs(), gene_names(self))
+
+    @shared_docs
+    def interpolate(
+        self,
+        start: Mapping[str, Any],
+        end: Mapping[str, Any],
+        *,
+        n_points: int = 5,
+        n_cells: int = 100,
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> AnnData:
+        """Generate cells along the path between two conditions.
+
+        At a fraction f, molecules come from the geometric mixture of the two conditional predictions, weighted 1 - f
+        and f, and library sizes from the same mixture of quantiles.
+
+        Parameters
+        ----------
+        start, end
+            Conditions at both ends, perturbation or control among them if these were registered.
+        n_points, n_cells
+            Points on the path, both ends included, and cells at each.
+        {drawing}
+
+        Returns
+        -------
+        Generated cells: integer counts (CSR) in ``.X``, and ``.obs["fraction"]`` from 0 to 1.
+
+        Raises
+        ------
+        {raises_process}
+        {raises_request}
+
+        Examples
+        --------
+        >>> start, end = {"cell_type": "CD14+ Monocyte"}, {"cell_type": "Dendritic"}
+        >>> path = model.interpolate(start, end, n_points=3, n_cells=2, n_steps=4)
+        >>> path.obs["fraction"].tolist()
+        [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]
+        """
+        require_training(self)
+        require_anndata(self, "interpolate")
+        check_positive_integer("n_cells", n_cells)
+        check_positive_integer("n_points", n_points)
+        if n_points < 2:
+            raise ValueError(f"`n_points` is {n_points}: a path has at least its two ends.")
+        sampler = sampler_of(self, n_steps, batch_size)
+        generator = generator_from(seed, self.device)
+        return interpolated_cells(self, sampler, (start, end), n_points, n_cells, generator, silent=silent)
+
+    @shared_docs
+    def get_generation_path(
+        self,
+        conditions: Mapping[str, Any] | None = None,
+        n_cells: int = 1,
+        *,
+        library_size: LibrarySize = None,
+        guidance_scale: float | Mapping[str, float] = 1.0,
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> AnnData:
+        """Generate cells and keep every state on the way, from the empty cell to the full one.
+
+        Parameters
+        ----------
+        conditions, n_cells
+            As in :meth:`generate`, for one kind of cell.
+        {library_size}
+        {guided_drawing}
+
+        Returns
+        -------
+        A row for each cell and state: in ``.X`` the molecules there (CSR); in ``.layers["expected"]`` the full cell as
+        predicted; in ``.obs`` the conditions, ``cell``, ``step`` and ``level``, the share of molecules that are there.
+
+        Raises
+        ------
+        {raises_process}
+        {raises_request}
+
+        Examples
+        --------
+        >>> path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=4)
+        >>> path.obs["level"].iloc[[0, -1]].tolist()
+        [0.0, 1.0]
+        """
+        require_training(self)
+        require_anndata(self, "get_generation_path")
+        require_thinning(self, "get_generation_path")
+        request = CellRequest.of(self, conditions, n_cells)
+        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
+        return path_cells(request, sampler, generator_from(seed, self.device), library_size, silent=silent)

@@ -1,0 +1,102 @@
+"""The folder of a model for scvi-tools' hub, with a card that says what the model is."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scvi.model.base import BaseModelClass
+
+from scdiffgen._messages import listed
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import ConditionSpec
+from scdiffgen.data import Registry, categories_of_condition, required_state
+
+from ._training_summary import training_summary
+
+if TYPE_CHECKING:
+    from scvi.hub import HubModel
+
+CARD = """\
+# {title}
+
+{description}
+
+{summary}. Made with scdiffgen {version}, trained on {n_cells:,} cells. It generates cells, as counts of molecules,
+under given conditions.
+
+## Conditions
+
+{conditions}
+
+## Use
+
+```python
+import scdiffgen
+from scvi.hub import HubModel
+
+folder = HubModel.pull_from_huggingface_hub("owner/name").local_dir
+model = scdiffgen.model.TokenDiffusion.load(folder, adata=False)
+cells = model.generate({example}, n_cells=100)
+```
+"""
+
+
+def require_hub() -> None:
+    """Raise unless Hugging Face's client is installed."""
+    try:
+        import huggingface_hub  # noqa: F401
+    except ImportError as error:
+        raise ImportError("`save_for_hub` needs `huggingface_hub`: pip install 'scdiffgen[hub]'.") from error
+
+
+def hub_folder(
+    model: BaseModelClass, dir_path: str | os.PathLike[str], title: str, license_info: str, description: str
+) -> HubModel:
+    """Add metadata and card to the folder of a saved model."""
+    from huggingface_hub import ModelCard, ModelCardData
+    from scvi.hub import HubMetadata, HubModel
+
+    metadata = HubMetadata(
+        scvi_version=version("scvi-tools"),
+        anndata_version=version("anndata"),
+        model_cls_name=type(model).__name__,
+        model_parent_module="scdiffgen.model",
+    )
+    tags = ["biology", "genomics", "single-cell", f"model_cls_name:{metadata.model_cls_name}"]
+    header = ModelCardData(license=license_info, library_name="scvi-tools", tags=tags)
+    card = ModelCard(f"---\n{header.to_yaml()}\n---\n\n{card_text(model, title, description)}")
+    hub = HubModel(os.fspath(Path(dir_path)), metadata=metadata, model_card=card)
+    hub.save(overwrite=True)
+    return hub
+
+
+def card_text(model: BaseModelClass, title: str, description: str) -> str:
+    """What the card says under its header."""
+    specs, registry = model.module.specs, model.registry
+    first = next((spec for spec in specs if spec.kind == "category"), None)
+    example = "" if first is None else f"{first.name!r}: {categories_of_condition(registry, first)[0]!r}"
+    return CARD.format(
+        title=title,
+        description=description,
+        summary=model._model_summary_string,
+        version=version("scdiffgen"),
+        n_cells=len(training_summary(model).library),
+        conditions="\n".join(f"- `{spec.name}`: {_values_of(registry, spec)}" for spec in specs) or "None.",
+        example=f"{{{example}}}",
+    )
+
+
+def _values_of(registry: Registry, spec: ConditionSpec) -> str:
+    """What values a condition takes."""
+    if spec.kind == "category":
+        return listed(categories_of_condition(registry, spec))
+    state = required_state(registry, spec.registry_key)
+    if spec.registry_key == REGISTRY_KEYS.PERTURBATION:
+        unit = f" ({spec.transform.unit})" if spec.transform.unit else ""
+        return f"combinations of {listed(state['names'])}" + (f" with doses{unit}" if spec.has_values else "")
+    if spec.kind == "hierarchy":
+        return f"levels {listed(state['columns'])}"
+    return "a number"

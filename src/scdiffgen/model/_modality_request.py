@@ -1,0 +1,129 @@
+"""Modalities of cells drawn from their others: which are given, which are targets, and how large the targets are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from mudata import MuData
+from scipy import sparse
+from scvi.model.base import BaseModelClass
+from torch import Tensor
+
+from scdiffgen.conditions import Conditions
+from scdiffgen.module import JointThinningModule
+
+from ._cells import Cells
+from ._checks import library_sizes
+from ._model_access import modalities, require_joint, training_cells
+from ._mudata import new_cells
+from ._sampler import Sampler, whole_counts
+from ._training_cells import TrainingCells, sizes_by_name
+
+
+class DrawnModalities(NamedTuple):
+    """Cells with target modalities, and the expected counts of each, dense, if they were asked for."""
+
+    counts: sparse.csr_matrix
+    expected: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class ModalityRequest:
+    """Modalities to read and to generate, each in the order of the model."""
+
+    module: JointThinningModule
+    known: TrainingCells
+    given: list[str]
+    targets: list[str]
+
+    @classmethod
+    def of(
+        cls, model: BaseModelClass, given: str | Sequence[str], target: str | Sequence[str] | None
+    ) -> ModalityRequest:
+        """Check the names; without targets they are all others."""
+        module, names = require_joint(model, "generate_modality"), modalities(model)
+        read = [given] if isinstance(given, str) else list(given)
+        rest = [name for name in names if name not in read]
+        targets = rest if target is None else [target] if isinstance(target, str) else list(target)
+        for argument, chosen in (("given", read), ("target", targets)):
+            unknown = [name for name in chosen if name not in names]
+            if unknown:
+                raise ValueError(f"`{argument}` names {unknown[0]!r}: the modalities of the model are {names}.")
+            if not chosen:
+                raise ValueError(f"`{argument}` names no modality: choose from {names}.")
+        both = [name for name in targets if name in read]
+        if both:
+            raise ValueError(f"{both[0]!r} is both in `given` and in `target`: a modality is read or generated.")
+        read, targets = ([name for name in names if name in chosen] for chosen in (read, targets))
+        return cls(module, training_cells(model), read, targets)
+
+    def draw(
+        self,
+        sampler: Sampler,
+        cells: Cells,
+        generator: torch.Generator,
+        library_size: Any = None,
+        *,
+        expected: bool = False,
+    ) -> DrawnModalities:
+        """Keep the molecules of what is given, and add those of the targets."""
+        module, names = self.module, self.known.modalities
+        by_name = {} if library_size is None else sizes_by_name(library_size, self.targets)
+        requested = {n: library_sizes(sizes, len(cells.indices))[cells.sorted] for n, sizes in by_name.items()}
+        unread = torch.tensor([name not in self.given for name in names], device=module.device)
+        rng, done = np.random.default_rng(generator.initial_seed()), 0
+
+        def draw(counts: Tensor, conditions: Conditions[Tensor]) -> DrawnModalities:
+            nonlocal done
+            kept = module.without(counts, unread.expand(len(counts), -1))
+            sizes_here = {name: sizes[done : done + len(counts)] for name, sizes in requested.items()}
+            done += len(counts)
+            drawn, mean = self._target_sizes(kept, conditions, sizes_here, rng)
+            predictor, start = module.predictor(conditions, len(counts)), kept.to_dense()
+            whole = module.draw(predictor, drawn, start=start, n_steps=sampler.n_steps, generator=generator)
+            layers = {}
+            if expected:
+                shares = predictor(start, drawn).log_prob(start).exp().split(module.blocks.sizes, 1)
+                of_names = zip(names, shares, mean.unbind(1), strict=True)
+                layers = {n: (share * size[:, None]).cpu().numpy() for n, share, size in of_names if n in self.targets}
+            return DrawnModalities(whole_counts(whole), layers)
+
+        parts = sampler.each(cells, draw)
+        layers = {name: cells.in_order([part.expected[name] for part in parts]) for name in parts[0].expected}
+        return DrawnModalities(cells.in_order([part.counts for part in parts]), layers)
+
+    def mudata(self, drawn: DrawnModalities, obs: pd.DataFrame, genes: pd.MultiIndex) -> MuData:
+        """Cells with the modalities that were given and drawn."""
+        kept = genes.get_level_values(0).isin([*self.given, *self.targets])
+        result = new_cells(drawn.counts[:, kept], obs, genes[kept])
+        for name, layer in drawn.expected.items():
+            result.mod[name].layers["expected"] = layer
+        return result
+
+    def _target_sizes(
+        self, kept: Tensor, conditions: Conditions[Tensor], requested: dict[str, np.ndarray], rng: np.random.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Library sizes ``(cells, modalities)``: those of what is given, and of the targets, drawn and expected."""
+        there = self.module.library(kept)
+        drawn, mean = there.cpu().numpy().copy(), there.cpu().numpy().copy()
+        regressions = self.known.summary.library_from_tokens.get(tuple(self.given), {})
+        tokens = self.module.tokens(kept, conditions).flatten(1).cpu().numpy()
+        without_tokens = None
+        for column, name in enumerate(self.known.modalities):
+            if name in requested:
+                drawn[:, column] = mean[:, column] = requested[name]
+            elif name in self.targets and name in regressions:
+                regression = regressions[name]
+                drawn[:, column] = regression.sample(tokens, rng)[:, 0]
+                mean[:, column] = regression.mean(tokens)[:, 0]
+            elif name in self.targets:
+                if without_tokens is None:
+                    codes = conditions.numpy().codes(self.module.specs)
+                    without_tokens = self.known.size_model().sample(codes, rng)
+                drawn[:, column] = mean[:, column] = without_tokens[:, column]
+        return torch.from_numpy(drawn).to(there), torch.from_numpy(mean).to(there)

@@ -1,0 +1,140 @@
+"""What all chapters ask of a model: what it must be, its genes and modalities, and the parts that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+import numpy as np
+import pandas as pd
+import torch
+from anndata import AnnData
+from mudata import MuData
+from scvi.model.base import BaseModelClass
+
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.data import modality_names
+from scdiffgen.module import DiffusionModule, JointThinningModule, ThinningModule
+from scdiffgen.responses import ResponseModel, ResponseTransfer
+
+from ._cells import BATCH_SIZE
+from ._checks import check_guidance, check_positive_integer
+from ._sampler import N_STEPS, Sampler
+from ._training_cells import TrainingCells
+from ._training_summary import training_summary
+
+
+def require_training(model: BaseModelClass) -> None:
+    """Raise unless the model is trained."""
+    if not model.is_trained_:
+        raise RuntimeError("The model is not trained: call `train()` first, or load a trained model.")
+
+
+def require_thinning(model: BaseModelClass, asked: str) -> ThinningModule:
+    """The module of a process that takes molecules away; raise if it is of another, which cannot do what is asked."""
+    if not isinstance(model.module, ThinningModule):
+        raise ValueError(
+            f"`{asked}` needs a process that takes molecules away, and the process of this model is "
+            f"{model.module.process_name!r}: make and train one with `process='thinning'`."
+        )
+    return model.module
+
+
+def require_joint(model: BaseModelClass, asked: str) -> JointThinningModule:
+    """The module, if it has several modalities; raise if it has one."""
+    if not isinstance(model.module, JointThinningModule):
+        raise ValueError(
+            f"`{asked}` needs a model of several modalities: register a MuData with `setup_mudata`, and make and "
+            "train a model of it."
+        )
+    return model.module
+
+
+def require_anndata(model: BaseModelClass, asked: str) -> None:
+    """Raise if the cells are a MuData, on which a method does not work."""
+    if modalities(model):
+        raise ValueError(
+            f"`{asked}` works on one AnnData, and this model was registered with `setup_mudata`: make and train "
+            f"one of `mdata[{modalities(model)[0]!r}]`, registered with `setup_anndata`."
+        )
+
+
+def registered(model: BaseModelClass, adata: AnnData | MuData | None = None) -> AnnData | MuData:
+    """Cells as they are registered, by default those the model was made with; raise if there are none."""
+    return model._validate_anndata(adata)
+
+
+def modalities(model: BaseModelClass) -> list[str]:
+    """Names of the modalities, if the cells are a MuData."""
+    return modality_names(model.registry)
+
+
+def gene_names(model: BaseModelClass) -> pd.Index:
+    """Names of the genes, of a MuData pairs of modality and name."""
+    names = model.get_var_names()
+    if not isinstance(names, dict):
+        return pd.Index(names)
+    of_genes = np.repeat(np.array(list(names), dtype=object), [len(own) for own in names.values()])
+    return pd.MultiIndex.from_arrays([of_genes, np.concatenate(list(names.values()))], names=["modality", "name"])
+
+
+def gene_positions(model: BaseModelClass, genes: Sequence[str] | None) -> np.ndarray:
+    """Positions of named genes among those of the model; ``None`` is all."""
+    known = gene_names(model)
+    if genes is None:
+        return np.arange(len(known))
+    if isinstance(genes, str):
+        raise ValueError(f"`genes` is {genes!r}: pass a list of genes, [{genes!r}].")
+    if modalities(model) and not all(isinstance(gene, tuple) for gene in genes):
+        pair = (modalities(model)[0], genes[0])
+        raise ValueError(f"`genes` must hold pairs of modality and gene for a MuData, such as {pair}.")
+    positions = known.get_indexer(pd.Index(genes))
+    if (positions < 0).any():
+        missing = pd.Index(genes)[positions < 0].tolist()
+        raise ValueError(f"`genes` names {missing[:5]}, which the model does not know.")
+    return positions
+
+
+def batch_name(model: BaseModelClass) -> str:
+    """Name of the condition that was registered as the batch."""
+    for spec in model.module.specs:
+        if spec.registry_key == REGISTRY_KEYS.BATCH:
+            return spec.name
+    raise ValueError("No batch was registered: pass `batch_key` to `setup_anndata`.")
+
+
+def weights_id(module: DiffusionModule) -> str:
+    """Twelve hexadecimal digits that are the same for the same averaged weights, also after saving and loading."""
+    digest = sha256()
+    for tensor in module.ema_denoiser.state_dict().values():
+        digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()[:12]
+
+
+def training_cells(model: BaseModelClass) -> TrainingCells:
+    """What requests are completed from."""
+    module = model.module
+    return TrainingCells(module.specs, module.denoiser.effect_names, modalities(model), training_summary(model))
+
+
+def response_model(model: BaseModelClass) -> ResponseModel | None:
+    """The responses of the training cells; none if nothing was kept, or genes came since."""
+    module, bulks = model.module, training_summary(model).pseudobulks
+    if bulks is None or bulks.n_genes != module.n_vars:
+        return None
+    features = module.denoiser.effect_of(module.denoiser.effect_names[0]).features
+    return ResponseModel(ResponseTransfer(bulks, None if features is None else features.cpu().numpy()), module.specs)
+
+
+def sampler_of(
+    model: BaseModelClass,
+    n_steps: int = N_STEPS,
+    batch_size: int = BATCH_SIZE,
+    guidance_scale: float | Mapping[str, float] = 1.0,
+    given: Sequence[str] = (),
+) -> Sampler:
+    """What draws cells of the model; raise unless all numbers are in range, and scales are for given conditions."""
+    check_guidance(guidance_scale, given)
+    check_positive_integer("n_steps", n_steps)
+    check_positive_integer("batch_size", batch_size)
+    return Sampler(model.module, response_model(model), guidance_scale, n_steps, batch_size)

@@ -1,0 +1,166 @@
+"""Query models: new batches, labels, perturbations and genes, learned beside what a trained model knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import replace
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import numpy as np
+import pandas as pd
+import torch
+from scvi.model.base import BaseModelClass
+from torch import Tensor, nn
+
+from scdiffgen._messages import listed
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.diffusion import column_sums
+from scdiffgen.module import DiffusionModule
+
+from ._cells import Cells
+from ._model_access import gene_names, require_thinning
+from ._new_perturbations import check_new_features, combinations_of_known, start_as_combinations
+from ._training_summary import training_summary
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from numpy.typing import ArrayLike
+
+Model = TypeVar("Model", bound=BaseModelClass)
+
+SPLIT = ("train_indices_", "validation_indices_", "test_indices_")
+NOT_REMEMBERED = ("registry_", "init_params_", "saved_with_", "training_summary_", *SPLIT)
+
+
+def query_model(
+    adata: AnnData,
+    reference: Model,
+    perturbation_features: Mapping[str, ArrayLike] | pd.DataFrame | None,
+    *,
+    unfrozen: bool,
+) -> Model:
+    """Make a model of new cells that starts as the reference."""
+    registry, cls = deepcopy(reference.registry), type(reference)
+    if registry.get("setup_method_name", "setup_anndata") != "setup_anndata":
+        raise ValueError("`reference_model` was registered with MuData and cannot be extended: pass one of AnnData.")
+    options = deepcopy(reference.init_params_["non_kwargs"])
+    check_new_features(registry, perturbation_features, reference.module.size.options.category_embedding)
+    _check_genes(gene_names(reference), pd.Index(adata.var_names))
+    counts = registry["field_registries"][REGISTRY_KEYS.X]["state_registry"]
+    counts["column_names"], counts["n_vars"] = np.asarray(adata.var_names), adata.n_vars
+    cls.setup_anndata(adata, source_registry=registry, extend_categories=True, **registry["setup_args"])
+    model = cls(adata, **options)
+    model.to_device(reference.device)
+    known, extended = reference.module, model.module
+    if extended.n_vars > known.n_vars:
+        require_thinning(model, "load_query_data with new genes")
+    _check_hashes(known, extended)
+    extended.load_state_dict(extended_weights(known, extended))
+    for spec in known.specs:
+        if spec.role == "intervention":
+            combinations = combinations_of_known(model.registry, spec.n_categories, perturbation_features)
+            if combinations is not None:
+                start_as_combinations(extended, spec.name, combinations)
+    for name, value in vars(reference).items():
+        if name.endswith("_") and name not in NOT_REMEMBERED:
+            setattr(model, name, deepcopy(value))
+    summary = deepcopy(training_summary(reference))
+    model.training_summary_ = replace(summary, reference_pseudobulks=summary.pseudobulks).to_plain()
+    if extended.n_vars > known.n_vars:
+        _start_new_genes(model, known.n_vars)
+    if not unfrozen:
+        freeze_known(extended.denoiser, known.denoiser)
+        model._known_is_frozen = True
+    extended.eval()
+    return model
+
+
+def _start_new_genes(model: BaseModelClass, n_known: int) -> None:
+    """Let new genes be as frequent beside the known ones as they are in the cells, whatever the condition."""
+    module = model.module
+    totals = torch.full((module.n_vars,), 0.5, dtype=torch.float64)
+    for counts, _ in Cells(model):
+        totals += column_sums(counts).cpu().double()
+    log_share = (totals / totals.sum()).log()
+    for denoiser in (module.denoiser, module.ema_denoiser):
+        bias = cast("Tensor", denoiser.network.readout.bias).data
+        share = log_share.to(bias)
+        weight = share[:n_known].softmax(0)
+        bias[n_known:] = share[n_known:] + (weight * (bias[:n_known] - share[:n_known])).sum()
+
+
+def extended_weights(reference: DiffusionModule, query: DiffusionModule) -> dict[str, Tensor]:
+    """Weights of a module with more categories or genes, which follow on those of the reference along some axis.
+
+    Both networks are the averaged one of the reference. In matrices, genes that are new get no weight. Other rows that
+    are new get the mean of the known ones, unless they start at zero; what is not learned stays as it is in ``query``,
+    and so do weights that the reference does not have at all (interactions, if it had no combinations).
+    """
+    known, n_genes = reference.state_dict(), (reference.n_vars, query.n_vars)
+    weights = {}
+    for name, new in query.state_dict().items():
+        averaged = f"ema_{name}" if name.startswith("denoiser.") else name
+        if averaged not in known:
+            weights[name] = new
+            continue
+        old = known[averaged].to(new.device)
+        for axis in range(old.ndim):
+            n_old, n_new = old.shape[axis], new.shape[axis]
+            if n_old == n_new:
+                continue
+            tail = new.narrow(axis, n_old, n_new - n_old)
+            if old.is_floating_point() and not name.endswith(".vectors"):
+                in_logs = query.size.options.readout.nonnegative and name.endswith("readout.gene_weights")
+                if old.ndim > 1 and (n_old, n_new) == n_genes and not in_logs:
+                    start = torch.zeros_like(old.narrow(axis, 0, 1))
+                else:
+                    start = old.mean(axis, keepdim=True) * bool(tail.any())
+                tail = start.expand([n_new - n_old if i == axis else size for i, size in enumerate(old.shape)])
+            else:
+                for other in range(axis + 1, old.ndim):
+                    tail = tail.narrow(other, 0, old.shape[other])
+            old = torch.cat([old, tail.to(old)], dim=axis)
+        weights[name] = old
+    return weights
+
+
+def freeze_known(query: nn.Module, reference: nn.Module) -> None:
+    """Let only those rows be trained that the reference does not have."""
+    known = {name: weight.shape for name, weight in reference.named_parameters()}
+    for name, weight in query.named_parameters():
+        if name not in known:
+            continue
+        if weight.shape == known[name]:
+            weight.requires_grad_(False)
+            continue
+        is_new = torch.ones_like(weight)
+        is_new[tuple(slice(0, size) for size in known[name])] = 0
+        weight.register_hook(lambda gradient, is_new=is_new: gradient * is_new)
+
+
+def _check_genes(known: pd.Index, genes: pd.Index) -> None:
+    missing = known.difference(genes, sort=False)
+    if len(missing):
+        raise ValueError(
+            f"`adata` lacks {len(missing)} of the {len(known)} genes of the reference ({listed(list(missing))}). Add "
+            "them, with zeros where they were not seen, or train a reference on the genes that both have."
+        )
+    if not genes[: len(known)].equals(known):
+        raise ValueError(
+            "`adata` has the genes of the reference in another order, or others between them. Bring them in order: "
+            "`adata = adata[:, [*known, *adata.var_names.difference(known)]].copy()`, with "
+            "`known = reference.get_var_names()`."
+        )
+
+
+def _check_hashes(reference: DiffusionModule, query: DiffusionModule) -> None:
+    """Raise if categories are new whose rows are shared with others."""
+    if reference.size.options.category_embedding != "hashed":
+        return
+    counts = [[spec.n_categories for spec in module.specs] for module in (reference, query)]
+    if counts[0] != counts[1]:
+        raise ValueError(
+            "`reference_model` has `category_embedding='hashed'`, whose categories share their weights, and cannot get "
+            "new ones: make and train it with 'table' or 'code'."
+        )

@@ -1,0 +1,312 @@
+"""Reading: what the model expects of measured cells, and how it is judged by them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pandas as pd
+import torch
+from scvi.model.base import BaseModelClass
+
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.conditions import request_table
+from scdiffgen.diffusion import row_sums, with_values
+
+from ._cell_request import encode
+from ._cells import BATCH_SIZE, Cells, generator_from, repeated
+from ._checks import check_cells, check_positive_integer, is_finite_number
+from ._criticism import Criticism, HeldOutCells, judged
+from ._model_access import (
+    batch_name,
+    gene_names,
+    gene_positions,
+    require_anndata,
+    require_thinning,
+    require_training,
+    sampler_of,
+)
+from ._sampler import N_STEPS
+from ._write_back import check_keys, store_results
+
+if TYPE_CHECKING:
+    from anndata import AnnData
+    from mudata import MuData
+
+
+class Reading(BaseModelClass):
+    """Likelihood, expression and latent representation of measured cells."""
+
+    @shared_docs
+    def get_nll(
+        self,
+        adata: AnnData | MuData | None = None,
+        indices: Sequence[int] | np.ndarray | None = None,
+        *,
+        n_draws: int = 8,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> pd.DataFrame:
+        r"""Bound on the negative log-likelihood of each cell given its library size and conditions.
+
+        The any-order autoregressive bound :cite:p:`hoogeboom2022autoregressive`: an unbiased estimate of an upper bound
+        on :math:`-\log p(x \mid L, c)`, comparable between models of counts.
+
+        Parameters
+        ----------
+        {reading}
+        n_draws
+            Random draws a cell; the error falls with its square root.
+        {seed}
+
+        Returns
+        -------
+        A row a cell: ``nll`` in nats, and ``nll_per_molecule``, which is ``nll`` over the library size.
+
+        Raises
+        ------
+        ValueError
+            If the process of the model is not thinning.
+        {raises_cells}
+
+        Examples
+        --------
+        >>> model.get_nll(indices=[0, 1]).shape
+        (2, 2)
+        """
+        require_training(self)
+        module = require_thinning(self, "get_nll")
+        check_positive_integer("n_draws", n_draws)
+        cells = Cells(self, adata, indices, batch_size, None if silent else "Likelihood")
+        generator = generator_from(seed, self.device)
+        rows = []
+        for counts, conditions in cells:
+            nll = torch.stack([module.nll_bound(counts, conditions, generator) for _ in range(n_draws)]).mean(0)
+            n_molecules = row_sums(counts, counts.values())
+            rows.append(torch.stack([nll, nll / n_molecules], dim=1).cpu().numpy())
+        return pd.DataFrame(cells.in_order(rows), index=cells.names, columns=["nll", "nll_per_molecule"])
+
+    @shared_docs
+    def get_normalized_expression(
+        self,
+        adata: AnnData | MuData | None = None,
+        indices: Sequence[int] | np.ndarray | None = None,
+        *,
+        genes: Sequence[str] | None = None,
+        library_size: float = 1.0,
+        transform_batch: str | None = None,
+        return_numpy: bool = False,
+        batch_size: int = BATCH_SIZE,
+        silent: bool = False,
+    ) -> pd.DataFrame | np.ndarray:
+        """Expected expression of cells: where their next molecules would fall.
+
+        Parameters
+        ----------
+        {reading}
+        {genes}
+        library_size
+            What the expression of a cell sums to over all genes (of a modality): 1 for shares, 1e4 for counts per
+            10,000.
+        transform_batch
+            Batch under which all cells are seen; by default each under its own.
+        return_numpy
+            Whether an array is returned instead of a data frame.
+
+        Returns
+        -------
+        Expression ``(cells, genes)``, float32; of a MuData the columns are pairs of modality and gene.
+
+        Raises
+        ------
+        ValueError
+            If a gene is unknown, ``transform_batch`` is not registered or no batch was, or ``library_size`` is not
+            positive.
+        {raises_cells}
+
+        Examples
+        --------
+        >>> model.get_normalized_expression(indices=[0, 1], library_size=1e4).sum(axis=1).round().tolist()
+        [10000.0, 10000.0]
+        """
+        require_training(self)
+        if not (is_finite_number(library_size) and library_size > 0):
+            raise ValueError(f"`library_size` is {library_size!r}: pass a positive number.")
+        columns = gene_positions(self, genes)
+        cells = Cells(self, adata, indices, batch_size, None if silent else "Expression")
+        seen_under = {} if transform_batch is None else {batch_name(self): transform_batch}
+        changes = encode(self, request_table(seen_under)).given_only()
+        rows = []
+        for counts, source in cells:
+            conditions = source.replace(repeated(changes, len(counts), counts.device))
+            rows.append((self.module.expression(counts, conditions)[:, columns] * library_size).cpu().numpy())
+        expression = cells.in_order(rows)
+        if return_numpy:
+            return expression
+        return pd.DataFrame(expression, index=cells.names, columns=gene_names(self)[columns])
+
+    @shared_docs
+    def get_latent_representation(
+        self,
+        adata: AnnData | MuData | None = None,
+        indices: Sequence[int] | np.ndarray | None = None,
+        *,
+        genes: Sequence[str] | None = None,
+        batch_size: int = BATCH_SIZE,
+        silent: bool = False,
+    ) -> np.ndarray:
+        """Tokens of cells.
+
+        Parameters
+        ----------
+        {reading}
+        genes
+            Genes to read, as if no other had been measured; by default all. The model must have been made with
+            ``NetworkOptions(encoder="cross_attention")``.
+
+        Returns
+        -------
+        Tokens side by side, ``(cells, n_tokens * token_dim)``, float32.
+
+        Raises
+        ------
+        ValueError
+            If genes are chosen and the encoder needs all, or a gene is unknown.
+        {raises_cells}
+
+        Examples
+        --------
+        >>> adata.obsm["X_tokens"] = model.get_latent_representation()
+        """
+        require_training(self)
+        cells = Cells(self, adata, indices, batch_size, None if silent else "Tokens")
+        if genes is not None and self.module.size.options.encoder != "cross_attention":
+            raise ValueError(
+                "`genes` needs an encoder that can do with any of them: make and train a model with "
+                "`network=NetworkOptions(encoder='cross_attention')`."
+            )
+        read = torch.zeros(self.module.n_vars, device=self.device)
+        read[torch.from_numpy(gene_positions(self, genes)).to(self.device)] = 1
+        rows = []
+        for counts, conditions in cells:
+            tokens = self.module.tokens(with_values(counts, counts.values() * read[counts.col_indices()]), conditions)
+            rows.append(tokens.flatten(1).cpu().numpy())
+        return cells.in_order(rows)
+
+    @shared_docs
+    def criticism(
+        self,
+        adata: AnnData | None = None,
+        *,
+        max_cells: int = 2000,
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> Criticism:
+        """Judge the model by cells that it was not trained on.
+
+        Parameters
+        ----------
+        adata
+            Cells that the model was not trained on; by default the validation and test cells of its training.
+        max_cells
+            Held-out cells taken at most.
+        {drawing}
+
+        Returns
+        -------
+        likelihood
+            A row a label: nats per molecule of held-out cells under the model (``model``, a bound, so at most this) and
+            under a multinomial at the mean of the label's training cells (``multinomial``).
+        scores
+            :func:`scdiffgen.metrics.evaluate` of matched samples, generated under the held-out cells' conditions, and
+            of other held-out cells: the real-versus-real ceiling.
+        remarks
+            What stands out, in words, with what to do.
+
+        Raises
+        ------
+        ValueError
+            If the process of the model is not thinning, it was registered with :meth:`setup_mudata`, it does not know
+            its training cells, or no cells were held out and none are given.
+        {raises_cells}
+
+        Examples
+        --------
+        >>> likelihood, scores, remarks = model.criticism(n_steps=4, silent=True)  # doctest: +SKIP
+        """
+        require_training(self)
+        require_anndata(self, "criticism")
+        require_thinning(self, "criticism")
+        check_positive_integer("max_cells", max_cells)
+        sampler = sampler_of(self, n_steps, batch_size)
+        if adata is not None:
+            check_cells(adata)
+        generator = generator_from(seed, self.device)
+        held_out = HeldOutCells.of(self, adata, max_cells, generator.initial_seed())
+        generated = held_out.matched_samples(sampler, generator, None if silent else "Generating")
+        indices = held_out.indices
+        nll = self.get_nll(adata, indices, batch_size=batch_size, seed=generator.initial_seed(), silent=silent)
+        return judged(held_out, generated, nll["nll"].to_numpy(), generator.initial_seed())
+
+    @shared_docs
+    def write_back(
+        self,
+        adata: AnnData | MuData | None = None,
+        *,
+        keys: Sequence[str] | None = None,
+        dtype: Literal["float32", "float16"] = "float32",
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> None:
+        """Write generated cells, tokens and loadings into an AnnData, all of them or none.
+
+        ================================ =======================================================================
+        ``.obsm["X_generated"]``         a matched sample of every cell: same conditions, same library size
+                                         (CSR, int32)
+        ``.obsm["X_tokens"]``            :meth:`get_latent_representation`
+        ``.obsm["X_token_activation"]``  :meth:`get_token_activation`, as an array
+        ``.varm["token_loadings"]``      :meth:`get_token_loadings`, as an array
+        ``.uns["scdiffgen"]``            of the tokens: names, shares of variance that they explain, method of the
+                                         loadings, an identifier of the weights, and the names that you gave them
+        ================================ =======================================================================
+
+        Of a MuData, generated cells and loadings go to the modality that they are of; tokens, activations and
+        ``.uns["scdiffgen"]`` to the whole and to every modality. With scanpy as ``sc``, the loadings of three tokens
+        are drawn by ``sc.pl.ranking(adata, "varm", "token_loadings", indices=[0, 1, 2], labels=adata.var_names)``.
+
+        Parameters
+        ----------
+        {adata}
+        keys
+            Which of the first four to write, by default all; without an additive read-out only the first two are there.
+        dtype
+            How tokens and activations are stored. ``"float16"`` takes half of the memory; each value is then off by at
+            most 0.05 % (2^-11), below 6e-5 by at most 3e-8. Figures and :mod:`scdiffgen.tl` compute in float32 all the
+            same.
+        {drawing}
+
+        Raises
+        ------
+        ValueError
+            If a key or ``dtype`` is unknown, ``adata`` is a view, or a value is too large for float16.
+        {raises_cells}
+
+        Examples
+        --------
+        >>> model.write_back(adata, keys=["token_loadings", "X_token_activation"])
+        >>> adata.varm["token_loadings"].shape[0] == adata.n_vars
+        True
+        """
+        require_training(self)
+        chosen = check_keys(self.module, keys, dtype)
+        sampler = sampler_of(self, n_steps, batch_size)
+        generator = generator_from(seed, self.device)
+        if adata is not None and adata.is_view:
+            raise ValueError("`adata` is a view: results would go to a copy of it. Pass `adata.copy()` and keep that.")
+        store_results(self, adata, chosen, dtype, sampler, generator, silent=silent)

@@ -1,0 +1,68 @@
+"""Registering the cells of a model, and checking those that come later."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from anndata import AnnData
+from mudata import MuData
+from scvi.model.base import BaseModelClass
+
+from scdiffgen.data import (
+    Manager,
+    MuDataManager,
+    SetupArguments,
+    check_modalities,
+    forget_copied_setup,
+    modality_fields,
+)
+
+from ._checks import check_cells, check_mudata
+from ._model_access import modalities
+from ._mudata import quiet
+
+
+def register_anndata(
+    cls: type[BaseModelClass], adata: AnnData, setup_method_args: dict[str, Any], options: Mapping[str, Any]
+) -> None:
+    """Register an AnnData for models of a class; ``options`` are those of scvi-tools, to register as earlier cells."""
+    check_cells(adata, may_be_view=False)
+    forget_copied_setup(adata, cls._setup_adata_manager_store)
+    manager = Manager(SetupArguments(**setup_method_args["setup_args"]).fields(), setup_method_args)
+    manager.register_fields(adata, **options)
+    cls.register_manager(manager)
+
+
+def register_mudata(
+    cls: type[BaseModelClass], mdata: MuData, setup_method_args: dict[str, Any], options: Mapping[str, Any]
+) -> None:
+    """Register a MuData likewise."""
+    check_mudata(mdata, may_be_view=False)
+    keys = dict(setup_method_args["setup_args"])
+    chosen, layers = keys.pop("modalities"), keys.pop("layers")
+    names = check_modalities(mdata, chosen, layers, transfer=options.get("source_registry") is not None)
+    setup_method_args["setup_args"] |= {"modalities": names, "layers": dict(layers or {})}
+    forget_copied_setup(mdata, cls._setup_adata_manager_store)
+    fields = [*modality_fields(names, layers or {}), *SetupArguments(**keys).condition_fields()]
+    manager = MuDataManager(fields, setup_method_args)
+    manager.register_fields(mdata, **options)
+    cls.register_manager(manager)
+
+
+def checked_cells(model: BaseModelClass, adata: AnnData | MuData | None) -> AnnData | MuData | None:
+    """Cells of the kind that the model was registered with, no view; ``None`` if they are those beside the model."""
+    if adata is None:
+        if model.adata is None:
+            raise ValueError("The model was loaded without cells: pass `adata`.")
+    elif modalities(model):
+        check_mudata(adata)
+        check_modalities(adata, modalities(model), None, transfer=True)
+        if adata.is_view:
+            with quiet():
+                return adata.copy()
+    else:
+        check_cells(adata)
+        if adata.is_view and adata.isbacked:  # which anndata does not copy into memory
+            return adata.to_memory().copy()  # anndata 0.13 leaves dense matrices views
+    return adata

@@ -1,0 +1,324 @@
+"""Responding: what given cells would be under other conditions, and what the network makes of conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import torch
+from anndata import AnnData
+from mudata import MuData
+from scvi.model.base import BaseModelClass
+
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.conditions import Request, request_table
+from scdiffgen.data import add_perturbations
+
+from ._cell_request import encode, extend
+from ._cells import BATCH_SIZE, Cells, generator_from
+from ._checks import check_positive_integer, is_finite_number
+from ._counterfactuals import Counterfactuals, means_with_intervals
+from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
+from ._mudata import new_cells
+from ._sampler import N_STEPS
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+class Responding(BaseModelClass):
+    """Cells under conditions other than their own."""
+
+    @shared_docs
+    def predict_perturbation(
+        self,
+        adata: AnnData | MuData | None,
+        conditions: Mapping[str, Any],
+        *,
+        indices: Sequence[int] | np.ndarray | None = None,
+        keep: float | None = None,
+        measured: bool = True,
+        guidance_scale: float | Mapping[str, float] = 1.0,
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> AnnData | MuData:
+        """Predict each given cell under other conditions.
+
+        *Coupled*: a perturbation changes the probabilities of the genes. A molecule stays if its gene is as probable as
+        before, or else with the ratio of its probabilities; as many as do not stay are drawn from the genes that became
+        more probable. So a cell keeps its library size, and whatever the perturbation does not concern. The change is
+        transferred from training cells that were measured with the perturbation and without, those like the given cells
+        above all (:class:`scdiffgen.responses`); at a dose that was not measured, from the doses below and above; of a
+        perturbation that was not, by its feature vector, from those that were. Where none of this serves, as for a
+        combination never measured, the effect network predicts the change from a few molecules of the cell.
+
+        *Sampled again*: the cell is thinned to a share of its molecules, and completed under its conditions with those
+        given in their place. Other processes than thinning lead it to noise and back, as their options say.
+
+        Parameters
+        ----------
+        adata
+            Cells to start from, such as controls; ``None`` takes those the model was made with.
+        conditions
+            What to change, by the names under which it was registered, such as ``{"perturbation": "IFNB"}``.
+        {indices}
+        keep
+            Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is sampled
+            again, in [0, 1). More of it ties the prediction to its cell, and weakens the response. By default cells are
+            coupled if only perturbations change that are effects and the process is thinning; otherwise nothing is
+            kept.
+        measured
+            Whether cells that are coupled respond as was measured in other cells, where it was: at least 20 cells of
+            some identity with the perturbation and 20 without. ``False`` asks the effect network alone, as is always
+            done where continuous covariates were registered.
+        guidance_scale
+            As in :meth:`generate`; for a perturbation, the factor of its effect.
+        n_steps
+            As in :meth:`generate`, for cells that are sampled again.
+        {batch_size}
+        {seed}
+        {silent}
+
+        Returns
+        -------
+        A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` that of the given cells
+        with the new conditions, and ``unseen_in_training``, whether no training cell had all of these together (doses
+        and other numbers are not compared); of coupled cells, ``response`` says whether it was ``"measured"``, is
+        transferred from other perturbations by ``"features"``, or is the ``"network"``'s.
+
+        Raises
+        ------
+        ValueError
+            If a condition or category is not registered or has several values, or a perturbation lacks its dose.
+        {raises_cells}
+
+        Examples
+        --------
+        >>> predicted = model.predict_perturbation(adata, {"cell_type": "Dendritic"}, indices=[0, 1])
+        >>> predicted.obs_names.equals(adata.obs_names[:2])
+        True
+        """
+        require_training(self)
+        if keep is not None and not (is_finite_number(keep) and 0 <= keep < 1):
+            raise ValueError(f"`keep` is {keep!r}: pass a share of the molecules in [0, 1).")
+        table = request_table(conditions)
+        if len(table) > 1:
+            raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
+        changes = encode(self, table).given_only()
+        cells = Cells(self, adata, indices, batch_size, None if silent else "Predicting")
+        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, [spec.name for spec in self.module.specs])
+        generator = generator_from(seed, self.device)
+        prediction = Counterfactuals.of(sampler, cells, changes, keep, measured=measured)
+        counts, obs = prediction.draw(self, table, generator)
+        return new_cells(counts, obs, gene_names(self))
+
+    @shared_docs
+    def transfer_batch(
+        self,
+        adata: AnnData | MuData | None,
+        to: str,
+        *,
+        indices: Sequence[int] | np.ndarray | None = None,
+        keep: float = 0.5,
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> AnnData | MuData:
+        """Predict each given cell as another batch would have measured it.
+
+        Parameters
+        ----------
+        adata
+            Cells; ``None`` takes those the model was made with.
+        to
+            Batch, a category of the column registered as ``batch_key``.
+        {indices}
+        keep
+            As in :meth:`predict_perturbation`.
+        {drawing}
+
+        Returns
+        -------
+        As :meth:`predict_perturbation`.
+
+        Raises
+        ------
+        ValueError
+            If no batch was registered. All else as in :meth:`predict_perturbation`.
+
+        Examples
+        --------
+        >>> import scdiffgen
+        >>> cells = scdiffgen.datasets.simulate(n_cells=100)
+        >>> scdiffgen.model.setup_anndata(cells, layer="counts", batch_key="batch")
+        >>> model = scdiffgen.model.TokenDiffusion(cells, n_tokens=4, token_dim=16)
+        >>> model.train(max_epochs=1, enable_progress_bar=False)
+        >>> model.transfer_batch(cells, "batch_1", indices=[0, 1], n_steps=4).obs["batch"].tolist()
+        ['batch_1', 'batch_1']
+        """
+        return self.predict_perturbation(
+            adata,
+            {batch_name(self): to},
+            indices=indices,
+            keep=keep,
+            n_steps=n_steps,
+            batch_size=batch_size,
+            seed=seed,
+            silent=silent,
+        )
+
+    @shared_docs
+    def dose_response(
+        self,
+        adata: AnnData | None,
+        perturbation: str,
+        doses: Sequence[float],
+        *,
+        indices: Sequence[int] | np.ndarray | None = None,
+        genes: Sequence[str] | None = None,
+        measured: bool = True,
+        n_bootstrap: int = 200,
+        n_steps: int = N_STEPS,
+        batch_size: int = BATCH_SIZE,
+        seed: int | None = 0,
+        silent: bool = False,
+    ) -> pd.DataFrame:
+        """Predict given cells at several doses: mean expression of each gene with an interval.
+
+        Parameters
+        ----------
+        adata
+            Cells to start from, such as controls; ``None`` takes those the model was made with.
+        perturbation
+            Perturbation, as it was registered.
+        doses
+            Doses, in the unit that was registered.
+        {indices}
+        {genes}
+        measured
+            As in :meth:`predict_perturbation`.
+        n_bootstrap
+            Resamples of the predicted cells behind the interval.
+        {drawing}
+
+        Returns
+        -------
+        A row a dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000, over the predicted cells), and
+        ``low`` and ``high``, the 95 % interval over bootstrap resamples of these cells. ``.attrs["dose_unit"]`` is the
+        registered unit.
+
+        Raises
+        ------
+        ValueError
+            If no doses were registered, a gene is unknown, there is no dose or one that is negative or NaN, or the
+            model was registered with :meth:`setup_mudata`. All else as in :meth:`predict_perturbation`.
+
+        Examples
+        --------
+        >>> import scdiffgen
+        >>> cells = scdiffgen.datasets.simulate(n_cells=100)
+        >>> scdiffgen.model.setup_anndata(cells, layer="counts", perturbation_key="perturbation", dose_key="dose")
+        >>> model = scdiffgen.model.TokenDiffusion(cells, n_tokens=4, token_dim=16)
+        >>> model.train(max_epochs=1, enable_progress_bar=False)
+        >>> controls = cells.obs["perturbation"] == "control"
+        >>> curves = model.dose_response(cells, "A", doses=[0.1, 1.0, 10.0], indices=controls)
+        >>> curves.columns.tolist()
+        ['dose', 'gene', 'mean', 'low', 'high']
+        """
+        require_anndata(self, "dose_response")
+        dosed = next((spec for spec in self.module.specs if spec.kind == "set" and spec.has_values), None)
+        if dosed is None:
+            raise ValueError("No doses were registered: pass `perturbation_key` and `dose_key` to `setup_anndata`.")
+        columns = gene_positions(self, genes)
+        check_positive_integer("n_bootstrap", n_bootstrap)
+        if not len(doses):
+            raise ValueError("`doses` is empty: pass at least one dose.")
+        rng = np.random.default_rng(generator_from(seed, torch.device("cpu")).initial_seed())
+        frames = []
+        for dose in doses:
+            predicted = self.predict_perturbation(
+                adata,
+                {dosed.name: perturbation, "dose": dose},
+                indices=indices,
+                measured=measured,
+                n_steps=n_steps,
+                batch_size=batch_size,
+                seed=seed,
+                silent=silent,
+            )
+            means = means_with_intervals(predicted.X, columns, n_bootstrap, rng)
+            frames.append(pd.DataFrame({"dose": float(dose), "gene": gene_names(self)[columns], **means}))
+        curves = pd.concat(frames, ignore_index=True)
+        curves.attrs["dose_unit"] = dosed.transform.unit
+        return curves
+
+    def get_condition_embedding(self, conditions: Request) -> pd.DataFrame:
+        """Vectors of conditions as the network sees them.
+
+        Parameters
+        ----------
+        conditions
+            As in :meth:`generate`: a mapping, or a table with a row for each.
+
+        Returns
+        -------
+        A row a condition: ``identity_1`` and on (of all conditions one after the other, unless the conditioning is
+        ``"adaln"``); with perturbations as effects, ``effect_1`` and on as well.
+
+        Raises
+        ------
+        ValueError
+            If a condition or category is not registered.
+        RuntimeError
+            If the model is not trained.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> types = pd.DataFrame({"cell_type": ["Dendritic", "CD14+ Monocyte", "CD34+"]})
+        >>> model.get_condition_embedding(types).shape
+        (3, 128)
+        """
+        require_training(self)
+        table = request_table(conditions)
+        given = encode(self, table).to(self.device)
+        denoiser = self.module.ema_denoiser
+        with torch.no_grad():
+            vectors = {"identity": denoiser.embed_conditions(given, len(table)).flatten(1)}
+            for name in denoiser.effect_names:
+                vectors["effect"] = denoiser.effect_of(name).summary(given[name])
+        frames = [
+            pd.DataFrame(vector.cpu().numpy(), columns=[f"{part}_{i + 1}" for i in range(vector.shape[1])])
+            for part, vector in vectors.items()
+        ]
+        return pd.concat(frames, axis=1)
+
+    def add_perturbation_features(self, vectors: Mapping[str, ArrayLike] | pd.DataFrame) -> None:
+        """Make perturbations known by their feature vectors, so that they can be asked for.
+
+        Nothing is trained: the effect of a perturbation follows from its vector, as learned from the perturbations of
+        the training cells. With doses, its half-maximal dose is the median of theirs. The new perturbations are saved
+        with the model.
+
+        Parameters
+        ----------
+        vectors
+            A vector for each name, as long as those registered by ``perturbation_features_key``; a mapping, or a data
+            frame with names as index.
+
+        Raises
+        ------
+        ValueError
+            If no feature vectors were registered, a perturbation is known already, or a vector does not fit.
+
+        Examples
+        --------
+        >>> model.add_perturbation_features({"FOXO1": foxo1_embedding})  # doctest: +SKIP
+        >>> model.generate({"perturbation": "FOXO1+TP53"}, n_cells=100)  # doctest: +SKIP
+        """
+        extend(self, add_perturbations(self.registry, vectors))

@@ -1,0 +1,122 @@
+"""One training of a model: for how long, how cells are split, and the history of all trainings in a row.
+
+Splitter, plan and runner are put together as scvi-tools' ``UnsupervisedTrainingMixin`` does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from scvi.model._utils import use_distributed_sampler
+from scvi.model.base import BaseModelClass
+from scvi.train import TrainRunner
+from scvi.train._config import merge_kwargs
+
+from scdiffgen.data import CountsField, ModalityCountsField
+
+from ._cells import Cells
+from ._checks import check_accelerator, check_early_stopping, check_positive_integer, check_split
+from ._training_summary import remember_training
+
+STEPS_PER_VALIDATION = 100
+
+
+def default_max_epochs(n_train: int, batch_size: int) -> int:
+    """Epochs that make ``2.5 * n_train ** 0.8`` steps: 400 for 560 cells, 4,600 for 12,000, 25,000 for 100,000."""
+    return max(1, round(2.5 * n_train**0.8 / math.ceil(n_train / batch_size)))
+
+
+def check_training(
+    model: BaseModelClass, accelerator: str, split: Mapping[str, Any], trainer: Mapping[str, Any]
+) -> None:
+    """Raise unless there are cells to train on and to hold out, and a device to train with."""
+    if model.adata is None:
+        raise ValueError("The model was loaded without cells: load it with `adata`, the cells to train it on.")
+    check_positive_integer("batch_size", split["batch_size"])
+    check_accelerator(accelerator)
+    check_early_stopping(trainer)
+    check_split(model.adata.n_obs, split["train_size"], split["validation_size"], split["batch_size"])
+
+
+def settled_epochs(
+    model: BaseModelClass, max_epochs: int | None, check_val_every_n_epoch: int | None, split: Mapping[str, Any]
+) -> dict[str, int]:
+    """Number of epochs, and of epochs between validations, where they are not given."""
+    n_train, batch_size = math.ceil(model.adata.n_obs * (split["train_size"] or 0.9)), split["batch_size"]
+    if split.get("external_indexing"):
+        n_train = len(split["external_indexing"][0])
+    max_epochs = default_max_epochs(n_train, batch_size) if max_epochs is None else max_epochs
+    check_positive_integer("max_epochs", max_epochs)
+    n_stages = sum(share > 0 for share in model.module.stages())
+    if max_epochs < n_stages:
+        raise ValueError(f"`max_epochs` is {max_epochs}, but training has {n_stages} stages: pass at least that.")
+    if check_val_every_n_epoch is None:
+        check_val_every_n_epoch = round(STEPS_PER_VALIDATION / math.ceil(n_train / batch_size))
+        check_val_every_n_epoch = min(max(check_val_every_n_epoch, 1), max_epochs)
+    return {"max_epochs": max_epochs, "check_val_every_n_epoch": check_val_every_n_epoch}
+
+
+def settled_plan(
+    model: BaseModelClass, plan_config: Any, plan_kwargs: Mapping[str, Any] | None, *, early_stopping: bool
+) -> dict[str, Any]:
+    """Settings of the plan; raise if a query model has nothing new to learn."""
+    plan = dict(plan_kwargs or {})
+    if not early_stopping:
+        plan["max_validation_rise"] = math.inf
+    if model._known_is_frozen:
+        if not any(weight.requires_grad for weight in model.module.denoiser.parameters()):
+            raise ValueError(
+                "There is nothing new to learn beside what the reference knows: make the model with "
+                "`load_query_data(..., unfrozen=True)` to train all of its weights."
+            )
+        plan = {"weight_decay": 0.0, **plan}  # which would move what is frozen
+    return merge_kwargs(plan_config, plan, name="plan")
+
+
+def run_training(
+    model: BaseModelClass, split: Mapping[str, Any], plan: Mapping[str, Any], trainer: Mapping[str, Any]
+) -> None:
+    """Train, go on with the history of earlier trainings, and keep of the cells what the model needs."""
+    for field in model.adata_manager.fields:
+        if isinstance(field, CountsField | ModalityCountsField):
+            field.check_the_rest(model.adata)
+    if not model.is_trained_:
+        model.module.initialise(Cells(model))
+    history = dict(model.history_) if model.is_trained_ and isinstance(model.history_, dict) else {}
+    model.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
+    splitter = model._data_splitter_cls(
+        model.adata_manager,
+        load_sparse_tensor=True,
+        distributed_sampler=use_distributed_sampler(trainer.get("strategy")),
+        **split,
+    )
+    training_plan = model._training_plan_cls(model.module, **plan)
+    TrainRunner(model, training_plan=training_plan, data_splitter=splitter, early_stopping=False, **trainer)()
+    if history:
+        logged = getattr(model.trainer.logger, "history", {})  # loggers of others have none
+        model.history_ = continued(history, model.history_, logged)
+    remember_training(model)
+
+
+def continued(
+    before: Mapping[str, pd.DataFrame], joined: Mapping[str, pd.DataFrame], logged: Mapping[str, pd.DataFrame]
+) -> dict[str, pd.DataFrame]:
+    """Number the epochs of a ``joined`` history, of the trainings ``before`` and of the last one, which was ``logged``.
+
+    scvi-tools numbers what is appended by counting rows, which is wrong for what is not logged in every epoch, as the
+    validation loss.
+    """
+    n_before = max((int(frame.index[-1]) + 1 for frame in before.values() if _of_epochs(frame)), default=0)
+    numbered = dict(joined)
+    for name, frame in joined.items():
+        if name in before and name in logged and _of_epochs(before[name]):
+            epochs = [*before[name].index, *(logged[name].index + n_before)]
+            numbered[name] = frame.set_axis(pd.Index(epochs, name=before[name].index.name))
+    return numbered
+
+
+def _of_epochs(frame: pd.DataFrame) -> bool:
+    return frame.index.name == "epoch" and len(frame) > 0

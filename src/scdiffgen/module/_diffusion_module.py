@@ -1,0 +1,246 @@
+"""What all processes share: condition dropout, guidance, averaged weights, stages of training.
+
+A module owns a process (how cells are corrupted and drawn) and a denoiser (everything that is trained). It is a
+subclass of :class:`DiffusionModule` in a file of its own, listed in ``_process_registry.py``; the model and the
+training plan see the base class alone.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from typing import Any, ClassVar
+
+import torch
+from scvi import REGISTRY_KEYS
+from scvi.module.base import BaseModuleClass, LossOutput
+from torch import Tensor
+
+from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
+from scdiffgen.nn import AdditiveReadout, NetworkSize
+
+from ._count_batches import counts_from_batch
+from ._denoiser import ConditionedDenoiser
+from ._processes import GuidanceScale, Predictor, Process, Rng
+
+
+class DiffusionModule(BaseModuleClass):
+    """A process, the denoiser that it trains, and an average of the denoiser's weights that samples and judges."""
+
+    process_name: ClassVar[str]
+    """What users write: ``process="thinning"``."""
+
+    options_cls: ClassVar[type | None] = None
+    """A frozen dataclass of plain values with the settings of the process, if it has any."""
+
+    count_keys: tuple[str, ...] = (REGISTRY_KEYS.X_KEY,)
+    """What counts are called in a minibatch; those of several modalities are laid side by side."""
+
+    process: Process
+    denoiser: ConditionedDenoiser
+    ema_denoiser: ConditionedDenoiser
+
+    def __init__(
+        self,
+        n_vars: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        withhold_rate: float = 0.1,
+        features: Mapping[str, Tensor] | None = None,
+        process_options: Any = None,
+    ) -> None:
+        super().__init__()
+        self.specs = tuple(specs)
+        self.n_vars = n_vars
+        self.size = size
+        self.withhold_rate = withhold_rate
+        self.process_options = self.options_cls() if self.options_cls and process_options is None else process_options
+        self.process = self.make_process()
+        self.denoiser = self.make_denoiser(features or {})
+        self.ema_denoiser = deepcopy(self.denoiser).requires_grad_(requires_grad=False)
+
+    # What a process must provide.
+
+    @abstractmethod
+    def make_process(self) -> Process:
+        """How cells are corrupted and drawn."""
+
+    @abstractmethod
+    def make_denoiser(self, features: Mapping[str, Tensor]) -> ConditionedDenoiser:
+        """Everything that is trained, given the feature vectors ``(categories, n_features)`` of some conditions."""
+
+    @abstractmethod
+    def initialise(self, batches: Iterable[tuple[Any, Conditions[Tensor]]]) -> None:
+        """Take what must be known of the training cells before the first training, from CSR counts and conditions."""
+
+    @abstractmethod
+    def loss(self, counts: Tensor, conditions: Conditions[Tensor]) -> LossOutput:
+        """Training loss of CSR counts ``(cells, genes)``, with condition dropout."""
+
+    @abstractmethod
+    def validation_loss(self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
+        """The same of the averaged network, no condition dropped, at the given randomness."""
+
+    @abstractmethod
+    def draw(self, predictor: Predictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
+        """Draw cells of about ``library`` ``(cells,)`` molecules: dense whole counts ``(cells, genes)``."""
+
+    @abstractmethod
+    def counterfactual(
+        self,
+        counts: Tensor,
+        source: Conditions[Tensor],
+        target: Conditions[Tensor],
+        *,
+        keep: float | None,
+        guidance_scale: GuidanceScale = 1.0,
+        n_steps: int,
+        generator: Rng = None,
+    ) -> Tensor:
+        """Draw cells under other conditions, a share ``keep`` in [0, 1) of each kept (None: the process decides)."""
+
+    @abstractmethod
+    def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+        """Expected expression ``(cells, genes)`` of whole cells, in shares that sum to 1."""
+
+    @abstractmethod
+    def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+        """Tokens ``(cells, tokens, dim)`` of whole cells."""
+
+    # Reading tokens.
+
+    @torch.no_grad()
+    def hidden(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+        """Hidden vectors of the read-out ``(cells, tokens, readout_dim)`` in whole cells."""
+        return self.ema_denoiser.network.additive_readout.hidden(self.tokens(counts, conditions))
+
+    def gene_weights(self) -> Tensor | None:
+        """Weights of the genes on :meth:`hidden` ``(tokens, readout_dim, genes)``; ``None`` if tokens do not add up."""
+        readout = self.ema_denoiser.network.readout
+        return readout.loadings() if isinstance(readout, AdditiveReadout) else None
+
+    def sort_tokens(self, order: Sequence[int]) -> None:
+        """Permute the tokens: the ``order[k]``-th becomes the ``k``-th; the inverse permutation undoes it bitwise."""
+        for denoiser in self.denoisers:
+            denoiser.sort_tokens(torch.as_tensor(order))
+
+    # Training.
+
+    @property
+    def denoisers(self) -> tuple[Any, Any]:
+        """The denoiser that is trained, and the averaged one."""
+        return self.denoiser, self.ema_denoiser
+
+    @property
+    def nested(self) -> bool:
+        """Whether the first tokens were trained to matter most."""
+        return self.size.nested_tokens
+
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Any, Conditions[Tensor]]:
+        """CSR counts ``(cells, genes)`` (or what was computed of them) and conditions, on the module's device."""
+        device = self.denoiser.missing.device  # scvi-tools' property walks all parameters
+        tensors = {key: tensor.to(device) for key, tensor in batch.items()}
+        return counts_from_batch(tensors, self.count_keys), conditions_from_batch(tensors, self.specs)
+
+    def drop_conditions(self, conditions: Conditions[Tensor]) -> tuple[Conditions[Tensor], Tensor | None]:
+        """Condition dropout, and which cells train the effects ``(cells,)``; ``None`` is all.
+
+        Any subset of the conditions may be given when sampling, and in half of the cases all that are embedded are
+        dropped together: what guidance compares with. Cells whose identity is dropped do not train the effects: among
+        them, treated and untreated cells differ by what types they are, too.
+        """
+        identity = self.denoiser.embed.names
+        fewer = conditions.drop(self.withhold_rate, together=identity)
+        complete = [fewer[name].given == conditions[name].given for name in identity if name in conditions]
+        return fewer, torch.stack(complete).all(0) if complete else None
+
+    def stages(self) -> tuple[float, ...]:
+        """Shares of the epochs that the stages of training take; most processes have one."""
+        return (1.0,)
+
+    def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """What a later stage needs of a minibatch, a row a cell: it gets minibatches of that in place of cells."""
+        return dict(batch)
+
+    def begin_stage(self, cached: Mapping[str, Tensor]) -> None:
+        """Begin the next stage, given what was computed of all training cells."""
+
+    def share_half_doses(self, trained: Mapping[str, Tensor]) -> None:
+        """Give interventions without training cells the median half-maximal dose of those with, whose ids are given."""
+        for denoiser in self.denoisers:
+            for name in denoiser.effect_names:
+                denoiser.effect_of(name).share_half_dose(trained[name])
+
+    def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
+        """Append feature vectors ``(new, n_features)`` of further categories of a condition; nothing is trained."""
+        for denoiser in self.denoisers:
+            denoiser.extend_features(name, vectors, components)
+
+    # Sampling.
+
+    @torch.no_grad()
+    def generate(
+        self,
+        conditions: Conditions[Tensor],
+        library: Tensor,
+        *,
+        guidance_scale: GuidanceScale = 1.0,
+        n_steps: int,
+        generator: Rng = None,
+    ) -> Tensor:
+        """Draw cells of ``library`` ``(cells,)`` molecules under given conditions: dense ``(cells, genes)``."""
+        predictor = self.predictor(conditions, len(library), guidance_scale)
+        return self.draw(predictor, library, n_steps=n_steps, generator=generator)
+
+    @torch.no_grad()
+    def interpolate(
+        self,
+        start: Conditions[Tensor],
+        end: Conditions[Tensor],
+        fraction: float,
+        library: Tensor,
+        *,
+        n_steps: int,
+        generator: Rng = None,
+    ) -> Tensor:
+        """Draw cells between two conditions: predictions a ``fraction`` of the way from the one to the other."""
+        at_start, at_end = (self.predictor(conditions, len(library)) for conditions in (start, end))
+        between = self.process.guide(at_start, [at_end], [fraction])
+        return self.draw(between, library, n_steps=n_steps, generator=generator)
+
+    def predictor(self, conditions: Conditions[Tensor], n_cells: int, guidance_scale: GuidanceScale = 1.0) -> Predictor:
+        """Bind conditions to the averaged network, with guidance by one scale for all of them or one for each.
+
+        The scale of an intervention is the factor of its effect, against the control; that of anything else is
+        classifier-free guidance, against the same without it. Conditions without a scale hold on both sides.
+        """
+        identity = [name for name in conditions if name not in self.denoiser.effect_names]
+        scales: list[tuple[tuple[str, ...], float]]
+        if isinstance(guidance_scale, Mapping):
+            scales = [((name,), guidance_scale[name]) for name in identity if name in guidance_scale]
+        else:
+            scales = [(tuple(identity), guidance_scale)] if identity else []
+        effect_scale = self.effect_scale(guidance_scale)
+        rest = conditions.without({name for names, _ in scales for name in names})
+        guided = [rest.replace(conditions.only(names)) for names, _ in scales]
+        conditional = [self.ema_denoiser.bind(given, effect_scale) for given in guided]
+        unconditional = self.ema_denoiser.bind(rest, effect_scale)
+        if not conditional:
+            return unconditional
+        return self.process.guide(unconditional, conditional, [scale for _, scale in scales])
+
+    def effect_scale(self, guidance_scale: GuidanceScale) -> float:
+        """Factor of the effects of interventions."""
+        if not isinstance(guidance_scale, Mapping):
+            return guidance_scale
+        return next((guidance_scale[name] for name in self.denoiser.effect_names if name in guidance_scale), 1.0)
+
+    def library(self, counts: Tensor) -> Tensor:
+        """Library sizes ``(cells,)`` of CSR counts."""
+        return self.denoiser.library(counts)
+
+
+def loss_output(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
+    """Mean over the cells, penalty added."""
+    return LossOutput(loss=errors.mean() + penalty, n_obs_minibatch=len(errors))

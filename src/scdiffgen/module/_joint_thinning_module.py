@@ -1,0 +1,101 @@
+"""Cells with molecules of several modalities (RNA, protein tags, open chromatin): thinned and sampled together.
+
+All modalities are read into one set of tokens; each has its own noise level, library size, weights in the read-out and
+softmax. A modality that was not measured in a cell has the library size 0, as if it had no molecules to be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from scdiffgen.conditions import Conditions, ConditionSpec
+from scdiffgen.diffusion import BlockPrediction, Blocks, Thinned, with_values, without_blocks
+from scdiffgen.nn import GeneScores, NetworkSize, PriorLimit
+
+from ._denoiser import Denoiser
+from ._processes import BlockThinning
+from ._thinning_module import ThinningModule
+
+DEEP = 10
+"""Molecules of a gene (or protein) and cell, on average over a modality, from which its priors are limited."""
+
+
+class JointDenoiser(Denoiser):
+    """Predict the missing molecules of each modality."""
+
+    def __init__(
+        self, blocks: Blocks, specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
+    ) -> None:
+        size = replace(size, n_levels=len(blocks.sizes))
+        super().__init__(sum(blocks.sizes), specs, size, features)
+        self.blocks = blocks
+        self.limit = PriorLimit(blocks.sizes)
+
+    def prediction(self, scores: GeneScores) -> BlockPrediction:
+        """Rates of the next molecule of each modality."""
+        shares = [logits.log_softmax(1) for logits in scores.logits.split(self.blocks.sizes, 1)]
+        expected = zip(shares, scores.log_concentration.split(1, 1), strict=True)
+        rates = self.limit(torch.cat([share + total for share, total in expected], dim=1), scores.urn_weights)
+        return BlockPrediction(rates.log_rates, rates.weights, self.limit.limited, self.blocks)
+
+    def library(self, counts: Tensor) -> Tensor:
+        """Molecules ``(cells, modalities)`` of CSR counts."""
+        return self.blocks.sums(counts, counts.values())
+
+
+class JointThinningModule(ThinningModule):
+    """Token diffusion on counts of several modalities; ``n_vars`` by the key of their counts in a minibatch."""
+
+    process: BlockThinning
+    denoiser: JointDenoiser
+    ema_denoiser: JointDenoiser
+
+    def __init__(self, n_vars: Mapping[str, int], *others: Any) -> None:
+        self.count_keys, self.blocks = tuple(n_vars), Blocks(tuple(n_vars.values()))
+        super().__init__(sum(n_vars.values()), *others)
+
+    def make_process(self) -> BlockThinning:
+        """Molecules of several modalities."""
+        return BlockThinning(self.blocks)
+
+    def make_denoiser(self, features: Mapping[str, Tensor]) -> JointDenoiser:
+        """Predict the missing molecules of each modality."""
+        return JointDenoiser(self.blocks, self.specs, self.size, features)
+
+    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
+        """As in the base class; and limit the strength of the priors of modalities that are measured deeply."""
+        n_molecules = n_cells = torch.zeros(len(self.blocks.sizes))
+
+        def counted() -> Iterator[tuple[Tensor, Conditions[Tensor]]]:
+            nonlocal n_molecules, n_cells
+            for counts, given in batches:
+                library = self.library(counts).cpu()
+                n_molecules, n_cells = n_molecules + library.sum(0), n_cells + (library > 0).sum(0)
+                yield counts, given
+
+        super().initialise(counted())
+        deep = (n_molecules >= DEEP * n_cells * torch.tensor(self.blocks.sizes)) & (n_cells > 0)
+        for denoiser in self.denoisers:
+            denoiser.limit.limited.copy_(deep)
+
+    def corrupt(self, counts: Tensor) -> Thinned:
+        """Corrupt training cells, after modality dropout: at the rate of condition dropout, each is as if missing."""
+        dropped = without_blocks(self.library(counts), self.withhold_rate)
+        return super().corrupt(self.without(counts, dropped))
+
+    def without(self, counts: Tensor, modalities: Tensor) -> Tensor:
+        """CSR counts of cells as if some ``modalities`` ``(cells, modalities)`` had not been measured."""
+        there = ~modalities.flatten()[self.blocks.places(counts)]
+        return with_values(counts, counts.values() * there)
+
+    def gene_weights(self) -> Tensor | None:
+        """Weights of the genes, centred over those of each modality: a constant added to all changes nothing."""
+        weights = super().gene_weights()
+        if weights is None:
+            return None
+        return torch.cat([part - part.mean(2, keepdim=True) for part in weights.split(self.blocks.sizes, 2)], dim=2)

@@ -1,0 +1,179 @@
+"""Latent diffusion: an autoencoder turns cells into tokens, and Gaussian diffusion generates tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+import torch
+from scvi.module.base import LossOutput
+from torch import Tensor
+
+from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
+from scdiffgen.nn import NetworkSize, ReadoutOptions, TokenAutoencoder
+
+from ._count_batches import gene_frequencies
+from ._diffusion_module import loss_output
+from ._process_options import LatentOptions
+from ._processes import GaussianDiffusion, Rng
+from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
+from ._vector_module import Cells, Encoded, VectorDenoiser, VectorModule
+
+TOKENS, LIBRARY = "latent tokens", "latent library"
+"""Keys under which a cached minibatch holds what was computed of its counts."""
+
+
+class LatentDenoiser(VectorDenoiser):
+    """Autoencoder of cells, and denoiser of its tokens laid side by side, which are to it what genes are elsewhere."""
+
+    def __init__(
+        self,
+        n_vars: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        features: Mapping[str, Tensor],
+        process: GaussianDiffusion,
+    ) -> None:
+        latent = cast("LatentOptions", process.options)
+        inner = replace(size, options=replace(size.options, readout=ReadoutOptions(), encoder="mlp"))
+        super().__init__(size.n_tokens * latent.latent_dim, specs, inner, features, process)
+        self.autoencoder = TokenAutoencoder(n_vars, size, latent.latent_dim, latent.likelihood, latent.tokens)
+
+    def sort_tokens(self, order: Tensor) -> None:
+        """Permute the tokens of the autoencoder, which are the genes of the network; its own tokens stay."""
+        permute_weights(self.autoencoder, order, TOKEN_AXES)
+        permute_weights(self.network, order, GENE_AXES)
+        permute_weights(self.effects, order, GENE_AXES)
+
+
+class LatentModule(VectorModule):
+    """Gaussian diffusion of the tokens of an autoencoder.
+
+    It is trained in two stages. In the second the autoencoder stays as it is; tokens are computed once, and the counts
+    are not looked at again.
+    """
+
+    process_name = "latent"
+    options_cls = LatentOptions
+    process_options: LatentOptions
+    denoiser: LatentDenoiser
+    ema_denoiser: LatentDenoiser
+    stage: Tensor
+
+    def make_denoiser(self, features: Mapping[str, Tensor]) -> LatentDenoiser:
+        """Autoencoder, and denoiser of tokens."""
+        if self.size.nested_tokens:
+            raise ValueError("`nested_tokens` does not go with `process='latent'`, which generates all tokens at once.")
+        readout = self.size.options.readout.kind
+        if readout != "additive":
+            raise ValueError(f"`readout` is {readout!r}, but that of `process='latent'` is always additive.")
+        length = self.size.n_tokens * self.process_options.latent_dim
+        self.register_buffer("mean", torch.zeros(length))
+        self.register_buffer("scale", torch.ones(length))
+        self.register_buffer("stage", torch.tensor(0))
+        return LatentDenoiser(self.n_vars, self.specs, self.size, features, self.process)
+
+    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
+        """Start from the average cell."""
+        frequencies = gene_frequencies(
+            ((counts, torch.ones(len(counts), dtype=torch.bool, device=counts.device)) for counts, _ in batches),
+            self.n_vars,
+        )
+        for denoiser in self.denoisers:
+            denoiser.autoencoder.readout.initialise_bias(frequencies)
+
+    def sort_tokens(self, order: Sequence[int]) -> None:
+        """Permute the tokens, and their means and scales; the noise of a seed then falls on other tokens."""
+        super().sort_tokens(order)
+        for moments in (self.mean, self.scale):
+            permute_tokens(moments, torch.as_tensor(order))
+
+    # Two stages.
+
+    def stages(self) -> tuple[float, ...]:
+        """Shares of the epochs: those of the autoencoder, unless it is trained already, and the rest."""
+        share = self.process_options.autoencoder_share
+        return (0.0, 1.0) if self.stage else (share, 1 - share)
+
+    @torch.no_grad()
+    def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Of a minibatch, the mean tokens and all that is registered but the counts."""
+        counts, _ = super().unpack(batch)
+        library = self.library(counts)
+        rest = {key: values for key, values in batch.items() if key != "X"}
+        return {TOKENS: self._encoded(counts), LIBRARY: library, **rest}
+
+    @torch.no_grad()
+    def begin_stage(self, cached: Mapping[str, Tensor]) -> None:
+        """Keep the averaged autoencoder, and standardise its tokens by those of the training cells."""
+        self.denoiser.autoencoder.load_state_dict(self.ema_denoiser.autoencoder.state_dict())
+        if not self.stage:
+            self.mean.copy_(cached[TOKENS].mean(0))
+            self.scale.copy_(cached[TOKENS].std(0).clamp(min=1e-4))
+            self.stage.fill_(1)
+
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Cells, Conditions[Tensor]]:
+        """Counts, or what was computed of them, and conditions."""
+        if TOKENS not in batch:
+            return super().unpack(batch)
+        tensors = {key: tensor.to(self.mean.device) for key, tensor in batch.items()}
+        vector = (tensors[TOKENS] - self.mean) / self.scale
+        return Encoded(vector, tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
+
+    def loss(self, cells: Cells, conditions: Conditions[Tensor]) -> LossOutput:
+        """Loss of counts in the first stage (nats per molecule), of tokens in the second."""
+        if isinstance(cells, Tensor) and not self.stage:
+            return loss_output(self._reconstruction(self.denoiser.autoencoder, cells))
+        return super().loss(cells, conditions)
+
+    @torch.no_grad()
+    def validation_loss(self, cells: Cells, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
+        """The same of the averaged networks, no condition dropped, at the given randomness; tokens at their mean."""
+        if isinstance(cells, Tensor) and not self.stage:
+            return loss_output(self._reconstruction(self.ema_denoiser.autoencoder, cells, draw=False))
+        return super().validation_loss(cells, conditions, generator)
+
+    def _reconstruction(self, autoencoder: TokenAutoencoder, counts: Tensor, *, draw: bool = True) -> Tensor:
+        library = self.library(counts)
+        latent = autoencoder.encode(counts, library)
+        log_prob = autoencoder.log_prob(latent.sample() if draw else latent.mean, counts, library)
+        penalty = autoencoder.readout.penalty()
+        return (self.process_options.kl_weight * latent.divergence() - log_prob) / library + penalty
+
+    # Vectors are tokens, laid side by side.
+
+    @torch.no_grad()
+    def to_vector(self, counts: Tensor) -> Tensor:
+        """Standardised tokens ``(cells, length)``."""
+        return (self._encoded(counts) - self.mean) / self.scale
+
+    def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
+        """Counts drawn from the likelihood."""
+        return self.ema_denoiser.autoencoder.sample(self._latent(vector), library, generator)
+
+    @torch.no_grad()
+    def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+        """Shares of the genes ``(cells, genes)`` that the tokens of cells stand for."""
+        return self.ema_denoiser.autoencoder.shares(self.tokens(counts, conditions))
+
+    @torch.no_grad()
+    def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+        """Tokens ``(cells, tokens, latent_dim)``; conditions do not matter to them."""
+        return self._encoded(counts).unflatten(1, (self.size.n_tokens, -1))
+
+    @torch.no_grad()
+    def hidden(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+        """Hidden vectors of the autoencoder's read-out ``(cells, tokens, readout_dim)`` in whole cells."""
+        return self.ema_denoiser.autoencoder.hidden(self.tokens(counts, conditions))
+
+    def gene_weights(self) -> Tensor:
+        """Weights of the genes on :meth:`hidden`: ``(tokens, readout_dim, genes)``, of log-rates."""
+        return self.ema_denoiser.autoencoder.readout.loadings()
+
+    def _encoded(self, counts: Tensor) -> Tensor:
+        autoencoder = self.ema_denoiser.autoencoder.eval()  # which is never trained, so has no dropout
+        return autoencoder.encode(counts, self.library(counts)).mean.flatten(1)
+
+    def _latent(self, vector: Tensor) -> Tensor:
+        return (vector * self.scale + self.mean).unflatten(1, (self.size.n_tokens, -1))

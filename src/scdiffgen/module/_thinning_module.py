@@ -1,0 +1,168 @@
+"""The method on one page: corrupt a cell, predict its missing molecules, score the prediction; and put them back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from scvi.module.base import LossOutput
+from torch import Tensor
+
+from scdiffgen.conditions import Conditions
+from scdiffgen.diffusion import MoleculePredictor, Thinned, row_sums
+
+from ._count_batches import gene_frequencies
+from ._denoiser import Denoiser
+from ._diffusion_module import DiffusionModule, loss_output
+from ._processes import GuidanceScale, Rng, Thinning
+
+N_READINGS, N_READ = 8, 4
+"""How often, and with how many molecules on average, a cell is read to tell its response."""
+
+
+class ThinningModule(DiffusionModule):
+    """Token diffusion on counts: molecules are taken away, and put back."""
+
+    process_name = "thinning"
+    process: Thinning
+    denoiser: Denoiser
+    ema_denoiser: Denoiser
+
+    def make_process(self) -> Thinning:
+        """Molecules of one modality."""
+        return Thinning()
+
+    def make_denoiser(self, features: Mapping[str, Tensor]) -> Denoiser:
+        """Predict the missing molecules."""
+        return Denoiser(self.n_vars, self.specs, self.size, features)
+
+    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
+        """Start from the average cell to which nothing was done.
+
+        What effects add starts at zero: if the base began with the genes of treated cells, it would have to unlearn
+        them where they are rare, and the effects would come out too weak.
+        """
+        frequencies = gene_frequencies(
+            ((counts, self.denoiser.unaffected(given, len(counts))) for counts, given in batches), self.n_vars
+        )
+        for denoiser in self.denoisers:
+            denoiser.network.readout.initialise_bias(frequencies)
+
+    # Training.
+
+    def loss(self, counts: Tensor, conditions: Conditions[Tensor]) -> LossOutput:
+        """Cross-entropy of the missing molecules, in nats per molecule; penalties on the read-out are added."""
+        conditions, trains_effects = self.drop_conditions(conditions)
+        thinned = self.corrupt(counts)
+        predict = self.denoiser.bind(conditions, trains_effects=trains_effects)
+        cross_entropy = self.process.score(predict(thinned.state, thinned.library), thinned)
+        return loss_output(cross_entropy, self.denoiser.network.readout.penalty())
+
+    @torch.no_grad()
+    def validation_loss(self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
+        """The same of the averaged network, no condition dropped, at the given randomness."""
+        thinned = self.process.corrupt(counts, generator)
+        predict = self.ema_denoiser.bind(conditions)
+        return loss_output(self.process.score(predict(thinned.state, thinned.library), thinned))
+
+    def corrupt(self, counts: Tensor) -> Thinned:
+        """Corrupt training cells."""
+        return self.process.corrupt(counts)
+
+    @torch.no_grad()
+    def nll_bound(self, counts: Tensor, conditions: Conditions[Tensor], generator: Rng = None) -> Tensor:
+        """One unbiased draw ``(cells,)`` of the bound on ``-log p(cell | library, conditions)``, in nats."""
+        thinned = self.process.keep_any_number(counts, generator)
+        predict = self.ema_denoiser.bind(conditions)
+        return self.process.bound(predict(thinned.state, thinned.library), thinned, counts)
+
+    # Sampling.
+
+    @torch.no_grad()
+    def generate(
+        self,
+        conditions: Conditions[Tensor],
+        library: Tensor,
+        *,
+        start: Tensor | None = None,
+        guidance_scale: GuidanceScale = 1.0,
+        n_steps: int,
+        generator: Rng = None,
+    ) -> Tensor:
+        """Add molecules to ``start`` (nothing) under given conditions: dense ``(cells, genes)``."""
+        predictor = self.predictor(conditions, len(library), guidance_scale)
+        return self.draw(predictor, library, start=start, n_steps=n_steps, generator=generator)
+
+    def draw(
+        self,
+        predictor: MoleculePredictor,
+        library: Tensor,
+        *,
+        start: Tensor | None = None,
+        n_steps: int,
+        generator: Rng = None,
+    ) -> Tensor:
+        """Add molecules to ``start`` (nothing) until there are ``library`` ``(cells,)``: dense ``(cells, genes)``."""
+        if start is None:
+            start = library.new_zeros(len(library), self.n_vars)
+        return self.process.draw(predictor, start, library, n_steps=n_steps, generator=generator)
+
+    @torch.no_grad()
+    def counterfactual(
+        self,
+        counts: Tensor,
+        source: Conditions[Tensor],
+        target: Conditions[Tensor],
+        *,
+        keep: float | None,
+        guidance_scale: GuidanceScale = 1.0,
+        n_steps: int,
+        generator: Rng = None,
+    ) -> Tensor:
+        """Keep a share ``keep`` of the molecules of each cell, and draw the others under the target conditions.
+
+        Without a share each gene keeps what its probabilities under both conditions have in common, and only the rest
+        is drawn again.
+        """
+        after = self.predictor(target, len(counts), guidance_scale)
+        if keep is None:
+            change = self._change(counts, self.predictor(source, len(counts)), after, generator)
+            return self.couple(counts.to_dense(), self.expression(counts, source).log(), change, generator)
+        kept = self.keep(counts, keep, generator)
+        return self.draw(after, kept.library, start=kept.state.to_dense(), n_steps=n_steps, generator=generator)
+
+    def _change(self, counts: Tensor, before: MoleculePredictor, after: MoleculePredictor, generator: Rng) -> Tensor:
+        """Change of the log-probabilities ``(cells, genes)`` of the next molecule.
+
+        Cells are read with few of their molecules: whole cells show that they are not under the target conditions.
+        """
+        library = self.library(counts)
+        share = (N_READ / row_sums(counts, counts.values())).clamp(max=1)
+        change = torch.zeros(counts.shape, device=counts.device)
+        for _ in range(N_READINGS):
+            state = self.keep(counts, share, generator).state.to_dense()
+            change += after(state, library).log_prob(state) - before(state, library).log_prob(state)
+        return change / N_READINGS
+
+    def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
+        """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones."""
+        return self.process.couple(counts, log_prob, change, generator)
+
+    def keep(self, counts: Tensor, share: float | Tensor, generator: Rng = None) -> Thinned:
+        """Thin cells to a share of their molecules, the same for all or one a cell ``(cells,)``."""
+        return self.process.keep(counts, share, generator)
+
+    # Reading.
+
+    @torch.no_grad()
+    def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+        """Expected expression ``(cells, genes)`` of whole cells: the distribution over genes of one more molecule."""
+        predict = self.ema_denoiser.bind(conditions)
+        return predict(counts, self.library(counts)).log_prob(counts.to_dense()).exp()
+
+    @torch.no_grad()
+    def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+        """Tokens ``(cells, tokens, dim)`` of whole cells."""
+        library = self.library(counts)
+        embedded = self.ema_denoiser.embed_conditions(conditions, len(library))
+        return self.ema_denoiser.network.tokens(counts, library, library, embedded)

@@ -1,0 +1,311 @@
+"""From the conditions of a cell to vectors: one vector a registered condition, in the order of registration.
+
+Perturbations are sets with doses: parts become vectors, and vectors one vector, whatever their number and order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
+
+from ._categories import CATEGORY_EMBEDDINGS, FeatureEmbedding, TableEmbedding, feature_table
+from ._numbers import NUMBER_EMBEDDINGS, NumberEmbedding
+from ._options import NetworkOptions, PoolingKind
+from ._shapes import Slots
+
+
+def clear_padding(condition: Condition[Tensor], dtype: torch.dtype) -> Condition[Tensor]:
+    """Put zeros wherever a condition is padding or missing, whatever was there; then its mask is False, too."""
+    mask = condition.mask & condition.given[:, None]
+    values = condition.values.to(dtype).masked_fill(~mask, 0.0)
+    return Condition(ids=condition.ids.masked_fill(~mask, 0), values=values, mask=mask, given=condition.given)
+
+
+class PartEmbedding(nn.Module):
+    """Embed each part of a set by its id."""
+
+    def __init__(self, categories: nn.Module, dim: int) -> None:
+        super().__init__()
+        self.categories = categories
+        self.dim = dim
+
+    def forward(self, parts: Condition[Tensor]) -> Slots:
+        """Embed all slots; what it makes of empty ones is not to be used."""
+        return self.categories(parts.ids)
+
+
+class DosedPartEmbedding(PartEmbedding):
+    """Embed each part together with its dose; a dose of NaN is *no dose given*, which has a learned vector."""
+
+    def __init__(self, categories: nn.Module, dim: int, dose: NumberEmbedding, transform: NumberTransform) -> None:
+        super().__init__(categories, dim)
+        self.dose = dose
+        self.transform = transform  # brings doses to order one
+        self.no_dose = nn.Parameter(torch.randn(dim) * dim**-0.5)
+        self.join = nn.Sequential(nn.Linear(2 * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+
+    def forward(self, parts: Condition[Tensor]) -> Slots:
+        """Embed all slots; what it makes of empty ones is not to be used."""
+        what, given = self.categories(parts.ids), ~parts.values.isnan()
+        dose = self.dose(self.transform(parts.values.nan_to_num(nan=0.0)))
+        dose = torch.where(given[..., None], dose, self.no_dose)
+        return what + self.join(torch.cat([what, dose], dim=-1))
+
+
+class MeanPooling(nn.Module):
+    """Mean over the parts, through a perceptron (Zaheer et al. 2017, "Deep sets", theorem 2)."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+
+    def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
+        """Pool the vectors of the parts; an empty set is finite."""
+        mask = parts.mask[..., None]
+        pooled = (vectors * self._weights(vectors, mask)).masked_fill(~mask, 0.0).sum(dim=1)
+        return pooled + self.mlp(pooled)
+
+    def _weights(self, vectors: Slots, mask: Bool[Tensor, "cells slots 1"]) -> Float[Tensor, " cells #slots #dim"]:
+        return 1 / mask.sum(dim=1, keepdim=True).clamp(min=1).to(vectors.dtype)
+
+
+class AttentionPooling(MeanPooling):
+    """Weighted mean over the parts, each component with weights of its own, through a perceptron.
+
+    Shen et al. 2018, "DiSAN: directional self-attention network for RNN/CNN-free language understanding"
+    (multi-dimensional attention).
+    """
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.score = nn.Linear(dim, dim)
+
+    def _weights(self, vectors: Slots, mask: Bool[Tensor, "cells slots 1"]) -> Slots:
+        # The most negative finite number: a row of -inf, an empty set, would have NaN weights.
+        scores = self.score(vectors)
+        return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
+
+
+class ComponentPooling(nn.Module):
+    """Concatenate one vector a component (knock-out, drug), through a perceptron; an absent one has a learned vector.
+
+    The id of a part decides which component it belongs to, not the slot that it is in: sets are stored with their parts
+    sorted by name. As each category belongs to one component, the rows of one table are the tables of all components.
+    Several parts of one component are averaged.
+    """
+
+    components: Tensor
+
+    def __init__(self, dim: int, components: Sequence[int]) -> None:
+        super().__init__()
+        self.n_components = max(components) + 1
+        self.register_buffer("components", torch.tensor(components), persistent=False)
+        self.absent = nn.Parameter(torch.randn(self.n_components, dim) * dim**-0.5)
+        self.mlp = nn.Sequential(nn.Linear(self.n_components * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+
+    def extend(self, components: Sequence[int]) -> None:
+        """Append the components, known ones, of further categories."""
+        self.components = torch.cat([self.components, self.components.new_tensor(components)])
+
+    def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
+        """Pool the vectors of the parts by component."""
+        mask = parts.mask[..., None]
+        component = self.components[parts.ids][..., None]
+        member = (component == torch.arange(self.n_components, device=component.device)) & mask
+        n_parts = member.sum(dim=1)[..., None]
+        total = member.to(vectors.dtype).transpose(1, 2) @ vectors.masked_fill(~mask, 0.0)
+        present = total / n_parts.clamp(min=1)
+        return self.mlp(torch.where(n_parts > 0, present, self.absent).flatten(1))
+
+
+POOLINGS: dict[PoolingKind, type[MeanPooling]] = {"attention": AttentionPooling, "mean": MeanPooling}
+
+
+class SetEmbedder(nn.Module):
+    """Embed a set of parts, whatever their order and padding; the empty set, a control, has a learned vector."""
+
+    def __init__(self, parts: PartEmbedding, pooling: MeanPooling | ComponentPooling) -> None:
+        super().__init__()
+        self.parts = parts
+        self.pooling = pooling
+        self.control = nn.Parameter(torch.randn(parts.dim) * parts.dim**-0.5)
+
+    def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
+        """Embed the sets of some cells, padding cleared."""
+        pooled = self.pooling(self.parts(parts), parts)
+        return torch.where(parts.mask.any(dim=1, keepdim=True), pooled, self.control)
+
+
+class CategoryEmbedder(nn.Module):
+    """Embed one label a cell."""
+
+    def __init__(self, categories: nn.Module) -> None:
+        super().__init__()
+        self.categories = categories
+
+    def forward(self, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
+        """Embed the label of each cell."""
+        return self.categories(condition.ids[:, 0])
+
+
+class NumberEmbedder(nn.Module):
+    """Embed one number a cell, brought to order one by a transform, through a perceptron."""
+
+    def __init__(self, embedding: NumberEmbedding, transform: NumberTransform) -> None:
+        super().__init__()
+        dim = embedding.dim
+        self.embedding = embedding
+        self.transform = transform
+        self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+
+    def forward(self, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
+        """Embed the number of each cell."""
+        return self.mlp(self.embedding(self.transform(condition.values[:, 0])))
+
+
+class HierarchyEmbedder(nn.Module):
+    """Embed a path from root to leaf as the sum over its known levels.
+
+    Each level adds what it is different by from the level above, so a path that ends early has exactly the vector of
+    where it ends. All vectors of a table start at zero: a leaf that training never saw is embedded as its parent, and
+    weight decay draws rare leaves towards theirs.
+    """
+
+    def __init__(self, categories: nn.Module) -> None:
+        super().__init__()
+        self.categories = categories
+        if isinstance(categories, TableEmbedding):
+            nn.init.zeros_(categories.weight)
+
+    def forward(self, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
+        """Embed the path of each cell."""
+        return self.categories(condition.ids).masked_fill(~condition.mask[..., None], 0.0).sum(dim=1)
+
+
+Embedder = CategoryEmbedder | NumberEmbedder | HierarchyEmbedder | SetEmbedder
+
+
+def embed_categories(spec: ConditionSpec, dim: int, options: NetworkOptions) -> nn.Module:
+    """Embed the ids of a condition: by feature vectors where it has them, otherwise as chosen in the options."""
+    if spec.n_features:
+        return FeatureEmbedding(spec.n_features, dim)
+    return CATEGORY_EMBEDDINGS[options.category_embedding](spec.n_categories, dim)
+
+
+def embed_parts(spec: ConditionSpec, dim: int, options: NetworkOptions) -> PartEmbedding:
+    """Embed each part of a set, with its dose where it has one."""
+    categories = embed_categories(spec, dim, options)
+    if not spec.has_values:
+        return PartEmbedding(categories, dim)
+    return DosedPartEmbedding(categories, dim, NUMBER_EMBEDDINGS[options.number_embedding](dim), spec.transform)
+
+
+def embed_set(spec: ConditionSpec, dim: int, options: NetworkOptions) -> SetEmbedder:
+    """A set whose parts are of several components is embedded component by component instead of pooled."""
+    parts = embed_parts(spec, dim, options)
+    if not spec.components:
+        return SetEmbedder(parts, POOLINGS[options.set_pooling](dim))
+    if len(spec.components) != spec.n_categories:
+        raise ValueError(
+            f"`components` of {spec.name!r} has {len(spec.components)} entries for {spec.n_categories} categories. "
+            "Pass one each."
+        )
+    return SetEmbedder(parts, ComponentPooling(dim, spec.components))
+
+
+EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], Embedder]] = {
+    "number": lambda spec, dim, options: NumberEmbedder(
+        NUMBER_EMBEDDINGS[options.number_embedding](dim), spec.transform
+    ),
+    "category": lambda spec, dim, options: CategoryEmbedder(embed_categories(spec, dim, options)),
+    "hierarchy": lambda spec, dim, options: HierarchyEmbedder(embed_categories(spec, dim, options)),
+    "set": embed_set,
+}
+
+
+class ConditionEmbedder(nn.Module):
+    """Embed every registered condition; one that is missing has a learned *null* vector instead.
+
+    A category, number or hierarchy without any part counts as missing, a set without parts as a control. ``features``
+    ``(categories, n_features)`` of a condition may be left out where a state dict that holds them is loaded.
+    """
+
+    def __init__(
+        self,
+        specs: Sequence[ConditionSpec],
+        dim: int,
+        options: NetworkOptions,
+        *,
+        features: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self.names = [spec.name for spec in specs]
+        self.embedders = nn.ModuleList(EMBEDDERS[spec.kind](spec, dim, options) for spec in specs)
+        self.null = nn.Parameter(torch.randn(len(specs), dim) * dim**-0.5)
+        for name, vectors in (features or {}).items():
+            self.extend_features(name, vectors)
+
+    def forward(
+        self, conditions: Mapping[str, Condition[Tensor]], n_cells: int
+    ) -> Float[Tensor, "{n_cells} n_conditions dim"]:
+        """Embed the conditions, in the order of ``specs``; one that is left out is missing in all cells."""
+        for name, condition in conditions.items():
+            self._index(name)
+            if len(condition.given) != n_cells:
+                raise ValueError(
+                    f"`conditions[{name!r}]` is of {len(condition.given)} cells. Pass one of `n_cells`={n_cells}."
+                )
+        null = self.null.expand(n_cells, -1, -1)
+        vectors = [
+            self._embed(index, conditions[name]) if name in conditions else null[:, index]
+            for index, name in enumerate(self.names)
+        ]
+        return torch.stack(vectors, dim=1) if vectors else null
+
+    def extend_features(
+        self, name: str, vectors: Float[Tensor, "new n_features"], components: Sequence[int] = ()
+    ) -> None:
+        """Append feature vectors of further categories (their ids follow on), and their components if the set has any.
+
+        So perturbations that training never saw become known.
+        """
+        embedder = self.embedders[self._index(name)]
+        table = feature_table(embedder)
+        if table is None:
+            raise ValueError(
+                f"Condition {name!r} was registered without feature vectors, so it cannot be extended by them."
+            )
+        table.extend(vectors)
+        if isinstance(embedder, SetEmbedder) and isinstance(embedder.pooling, ComponentPooling):
+            embedder.pooling.extend(components)
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise KeyError(f"{name!r} is not a registered condition. Registered are {self.names}.")
+        return self.names.index(name)
+
+    def _embed(self, index: int, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
+        embedder, condition = self.embedders[index], clear_padding(condition, self.null.dtype)
+        given = condition.given if isinstance(embedder, SetEmbedder) else condition.mask.any(dim=1)
+        return torch.where(given[:, None], embedder(condition), self.null[index])
+
+
+class UniversalCombination(nn.Module):
+    """Combine the vectors of all conditions into one: concatenated, then a perceptron; zero without conditions."""
+
+    def __init__(self, n_conditions: int, dim: int) -> None:
+        super().__init__()
+        self.mlp = (
+            nn.Sequential(nn.Flatten(), nn.Linear(n_conditions * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+            if n_conditions
+            else None
+        )
+
+    def forward(self, sequence: Float[Tensor, "cells n_conditions dim"]) -> Float[Tensor, "cells dim"]:
+        """One vector a cell."""
+        return sequence.sum(dim=1) if self.mlp is None else self.mlp(sequence)

@@ -1,0 +1,131 @@
+"""Genes to tokens: perceptron, linear map, or attention to the expressed genes.
+
+An encoder has two parts: ``read``, of the corrupted cells, and ``forward``, which sees the conditioning as well.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from ._numbers import SinusoidalEmbedding
+from ._options import EncoderKind, InputKind, NetworkSize
+from ._shapes import Genes, Tokens, Vector
+from ._transformer import Attention
+
+
+class WeighingEncoder(nn.Module):
+    """An encoder that begins with weighted sums of the genes: of ``log1p(counts)``, or of values as they are."""
+
+    def __init__(self, n_genes: int, n_sums: int, size: NetworkSize, input_kind: InputKind) -> None:
+        super().__init__()
+        self.input_kind = input_kind
+        self.shape = (size.n_tokens, size.token_dim)
+        self.weight = nn.Parameter(torch.randn(n_genes, n_sums) * 0.1)
+        self.shift = nn.Linear(size.conditioning_dim, n_sums)
+
+    def read(self, state: Genes) -> Float[Tensor, "cells sums"]:
+        """Weighted sums; of CSR counts their cost follows the non-zeros, not the genes."""
+        if self.input_kind == "values":
+            return state @ self.weight
+        if state.layout == torch.strided:
+            return torch.log1p(state) @ self.weight
+        return F.embedding_bag(
+            state.col_indices(),
+            self.weight,
+            state.crow_indices(),
+            per_sample_weights=torch.log1p(state.values()),
+            mode="sum",
+            include_last_offset=True,
+        )
+
+
+class CountEncoder(WeighingEncoder):
+    """Two-layer perceptron from cells to tokens, whose hidden layer is shifted by the conditioning."""
+
+    def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:
+        super().__init__(n_genes, size.n_hidden, size, input_kind)
+        self.norm = nn.LayerNorm(size.n_hidden)
+        self.dropout = nn.Dropout(size.dropout)
+        self.to_tokens = nn.Linear(size.n_hidden, size.n_tokens * size.token_dim)
+
+    def forward(
+        self, gene_sums: Float[Tensor, "cells hidden"], conditioning: Vector, n_tokens: int | None = None
+    ) -> Tokens:
+        """Tokens, all or only the first, from :meth:`read` and the conditioning."""
+        hidden = self.dropout(F.silu(self.norm(gene_sums + self.shift(conditioning))))
+        n_outputs = None if n_tokens is None else n_tokens * self.shape[1]
+        tokens = F.linear(hidden, self.to_tokens.weight[:n_outputs], self.to_tokens.bias[:n_outputs])
+        return tokens.unflatten(1, (-1, self.shape[1]))
+
+    def gene_weights(self, direction: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens genes"]:
+        """Weights of the genes on a direction of each token, along the linear maps."""
+        to_tokens = self.to_tokens.weight.unflatten(0, self.shape)  # (tokens, dim, hidden)
+        return torch.einsum("td,tdh->th", direction, to_tokens) @ self.weight.T
+
+
+class LinearEncoder(WeighingEncoder):
+    """Tokens as weighted sums of the genes, shifted by the conditioning."""
+
+    def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:
+        super().__init__(n_genes, size.n_tokens * size.token_dim, size, input_kind)
+
+    def forward(
+        self, gene_sums: Float[Tensor, "cells width"], conditioning: Vector, n_tokens: int | None = None
+    ) -> Tokens:
+        """Tokens, all or only the first, from :meth:`read` and the conditioning."""
+        return (gene_sums + self.shift(conditioning)).unflatten(1, self.shape)[:, :n_tokens]
+
+    def gene_weights(self, direction: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens genes"]:
+        """Weights of the genes on a direction of each token."""
+        return torch.einsum("td,gtd->tg", direction, self.weight.unflatten(1, self.shape))
+
+
+class GeneAttentionEncoder(nn.Module):
+    r"""Tokens are queries that attend to the expressed genes of a cell, and so can do with any subset of them.
+
+    Gene :math:`g` with :math:`x_g` molecules is the product of its own learned vector and the embedded number,
+    :math:`e_g \odot \phi(\log(1 + x_g))`. Genes without molecules are left out; of values, which have no such zero, all
+    are taken. Beside the genes there is always one learned vector to attend to, for cells that are empty.
+    """
+
+    def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:
+        super().__init__()
+        dim = size.token_dim
+        self.input_kind = input_kind
+        self.genes = nn.Parameter(torch.randn(n_genes, dim))
+        self.nothing = nn.Parameter(torch.randn(dim))
+        self.embed_expression = SinusoidalEmbedding(dim)
+        self.queries = nn.Parameter(torch.randn(size.n_tokens, dim))
+        self.attention = Attention(dim, size.n_heads, dim, learned_queries=True)
+        self.shift = nn.Linear(size.conditioning_dim, dim)
+        self.norm = nn.LayerNorm(dim)
+        self.out = nn.Sequential(nn.SiLU(), nn.Linear(dim, dim))
+
+    def read(self, state: Genes) -> Tokens:
+        """What each token takes from the genes."""
+        if self.input_kind == "values":
+            return self._attend(self.genes * self.embed_expression(state), torch.ones_like(state, dtype=torch.bool))
+        counts = state if state.layout == torch.strided else state.to_dense()
+        n_expressed = int((counts > 0).sum(1).max())
+        largest, columns = counts.topk(n_expressed, dim=1)  # the expressed genes of each cell, padded by others
+        return self._attend(self.genes[columns] * self.embed_expression(torch.log1p(largest)), largest > 0)
+
+    def forward(
+        self, gene_sums: Float[Tensor, "cells all dim"], conditioning: Vector, n_tokens: int | None = None
+    ) -> Tokens:
+        """Tokens, all or only the first, from :meth:`read` and the conditioning."""
+        return self.out(self.norm(gene_sums[:, :n_tokens] + self.shift(conditioning)[:, None]))
+
+    def _attend(self, genes: Float[Tensor, "cells genes dim"], mask: Bool[Tensor, "cells genes"]) -> Tokens:
+        sources = torch.cat([self.nothing.expand(len(genes), 1, -1), genes], dim=1)
+        return self.attention(self.queries, sources, F.pad(mask, (1, 0), value=True))
+
+
+ENCODERS: dict[EncoderKind, type[CountEncoder] | type[LinearEncoder] | type[GeneAttentionEncoder]] = {
+    "mlp": CountEncoder,
+    "linear": LinearEncoder,
+    "cross_attention": GeneAttentionEncoder,
+}

@@ -1,0 +1,214 @@
+"""What can be chosen of a network: the forms that exist to be compared, and its size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from numbers import Integral
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from scdiffgen._arguments import explain_unknown_arguments
+
+EncoderKind = Literal["mlp", "linear", "cross_attention"]
+ConditioningKind = Literal["adaln", "cross_attention", "concat"]
+PositionKind = Literal["learned", "sinusoidal", "none"]
+AttentionKind = Literal["within", "across"]
+InterventionKind = Literal["effect", "embedding"]
+NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet"]
+CategoryKind = Literal["table", "hashed", "code"]
+PoolingKind = Literal["attention", "mean"]
+ReadoutKind = Literal["additive", "mlp", "cross_attention"]
+PoolingOverTokens = Literal["sum", "logsumexp"]
+InputKind = Literal["counts", "values"]
+
+
+@dataclass(frozen=True)
+class ReadoutOptions:
+    """Form of the read-out.
+
+    Parameters
+    ----------
+    kind
+        ``"additive"``: a sum over the tokens. ``"mlp"``: a perceptron on all tokens together. ``"cross_attention"``:
+        every gene attends to the tokens. The last two have no loadings, and none of the options below.
+    pooling
+        How tokens share a gene. ``"sum"``: they add to its log-rate, which gives exact contributions. ``"logsumexp"``:
+        they add to its rate, so that for each gene the strongest token counts (as in DRVI,
+        :cite:p:`moinfar2024unsupervised`).
+    nonnegative
+        Whether the weights of the genes are non-negative.
+    sparsity
+        Weight of the penalty that draws each token to few genes.
+    orthogonality
+        Weight of the penalty that draws tokens to different genes.
+
+    Raises
+    ------
+    ValueError
+        If a value is not one of the choices, or a penalty is negative.
+
+    Examples
+    --------
+    >>> import scdiffgen
+    >>> adata = scdiffgen.datasets.pbmc68k()
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> readout = scdiffgen.model.ReadoutOptions(nonnegative=True, sparsity=0.01)
+    >>> network = scdiffgen.model.NetworkOptions(readout=readout)
+    >>> model = scdiffgen.model.TokenDiffusion(adata, network=network)
+    """
+
+    kind: ReadoutKind = "additive"
+    pooling: PoolingOverTokens = "sum"
+    nonnegative: bool = False
+    sparsity: float = 0.0
+    orthogonality: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        _check_choices(self)
+        if self.kind != "additive" and any(
+            getattr(self, f.name) != f.default for f in fields(self) if f.name != "kind"
+        ):
+            raise ValueError(f"`kind` is {self.kind!r}, which leaves no further choice: give `kind` alone.")
+        for name in ("sparsity", "orthogonality"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"`{name}` is {getattr(self, name)}: pass a number of at least 0.")
+
+
+@explain_unknown_arguments()
+@dataclass(frozen=True)
+class NetworkOptions:
+    """Forms of the network that exist to be compared. The defaults are what did best.
+
+    Parameters
+    ----------
+    encoder
+        How genes become tokens: ``"mlp"``, ``"linear"``, or ``"cross_attention"`` over the expressed genes, which can
+        do with a part of them (:meth:`TokenDiffusion.get_latent_representation`).
+    conditioning
+        How conditions reach the tokens. ``"adaln"``: joined with the noise level in one vector that scales and shifts
+        the layers (:cite:p:`peebles2023dit`). ``"cross_attention"``: each is a vector that the tokens attend to.
+        ``"concat"``: each is one more token.
+    positions
+        What tells tokens apart beside the encoder: ``"learned"`` vectors, ``"sinusoidal"`` ones, or ``"none"``.
+    attention
+        Whether tokens attend to those of their own cell (``"within"``), or then also to those of the other cells of the
+        minibatch (``"across"``): the result for a cell then depends on the cells that it comes with.
+    intervention
+        How perturbations enter the network. ``"effect"``: they add to the scores of the genes, seeing the molecules of
+        the cell but not its labels, so that responses transfer to cells never treated. ``"embedding"``: they are
+        embedded beside all other conditions.
+    number_embedding
+        How doses and continuous covariates are embedded: ``"sinusoidal"``, ``"fourier"``, ``"direct"``, ``"learned"``,
+        ``"rotary"``, ``"hybrid"`` or ``"wavelet"``.
+    level_embedding
+        How noise level and library size are embedded, one of the same.
+    category_embedding
+        How categories are embedded: ``"table"``, or with fewer parameters ``"hashed"`` or ``"code"``.
+    set_pooling
+        How the perturbations of one cell are pooled with ``intervention="embedding"``: ``"attention"`` or ``"mean"``.
+    readout
+        Form of the read-out: kind, pooling over the tokens, non-negative weights, penalties. By default tokens add up
+        and nothing is penalised.
+    dropout
+        Share of hidden units dropped while training. ``None``, here and below, is that of the preset.
+    readout_dim
+        Length of the vector by which each token contributes to the genes.
+    n_heads
+        Attention heads; ``token_dim`` is a multiple of it.
+    n_hidden
+        Width of the hidden layer of the encoder.
+    conditioning_dim
+        Length of the embedded conditions.
+
+    Raises
+    ------
+    ValueError
+        If a value is not one of the choices, or a size is not positive.
+    TypeError
+        If ``readout`` is no :class:`ReadoutOptions`, or an argument is unknown.
+
+    Examples
+    --------
+    >>> import scdiffgen
+    >>> adata = scdiffgen.datasets.pbmc68k()
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> network = scdiffgen.model.NetworkOptions(encoder="linear", dropout=0.0, n_heads=1)
+    >>> model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=7, network=network)
+    """
+
+    encoder: EncoderKind = "mlp"
+    conditioning: ConditioningKind = "adaln"
+    positions: PositionKind = "learned"
+    attention: AttentionKind = "within"
+    intervention: InterventionKind = "effect"
+    number_embedding: NumberKind = "sinusoidal"
+    level_embedding: NumberKind = "sinusoidal"
+    category_embedding: CategoryKind = "table"
+    set_pooling: PoolingKind = "attention"
+    readout: ReadoutOptions = field(default_factory=ReadoutOptions)
+    dropout: float | None = None
+    readout_dim: int | None = None
+    n_heads: int | None = None
+    n_hidden: int | None = None
+    conditioning_dim: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        _check_choices(self)
+        if not isinstance(self.readout, ReadoutOptions):
+            raise TypeError(f"`readout` is {self.readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
+        if self.dropout is not None:
+            _check_dropout(self.dropout)
+        for name in SIZES:
+            if getattr(self, name) is not None:
+                _check_whole_number(name, getattr(self, name), at_least=1)
+
+
+SIZES = ("readout_dim", "n_heads", "n_hidden", "conditioning_dim")
+"""Sizes that are chosen in :class:`NetworkOptions`."""
+
+
+@dataclass(frozen=True)
+class NetworkSize:
+    """Sizes of a network, all of them known, and its form."""
+
+    n_tokens: int = 8
+    token_dim: int = 64
+    n_layers: int = 2
+    n_heads: int = 2
+    n_hidden: int = 256  # width of the hidden layer of the encoder
+    conditioning_dim: int = 128
+    readout_dim: int = 8
+    dropout: float = 0.1
+    nested_tokens: bool = False  # random numbers of leading tokens while training, :cite:p:`rippel2014nested`
+    n_levels: int = 1  # noise levels, and library sizes, of a cell: one for each modality
+    options: NetworkOptions = field(default_factory=NetworkOptions)
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("n_tokens", "token_dim", *SIZES):
+            _check_whole_number(name, getattr(self, name), at_least=1)
+        _check_whole_number("n_layers", self.n_layers, at_least=0)
+        _check_dropout(self.dropout)
+        if self.token_dim % self.n_heads:
+            raise ValueError(
+                f"`token_dim` is {self.token_dim}, not a multiple of the {self.n_heads} attention heads: pass a "
+                f"multiple of {self.n_heads}, or other heads, such as `network=NetworkOptions(n_heads=1)`."
+            )
+
+
+def _check_choices(options: Any) -> None:
+    """Raise unless every value is one that its type, a ``Literal``, lists."""
+    for name, kinds in get_type_hints(type(options)).items():
+        if get_origin(kinds) is Literal and getattr(options, name) not in get_args(kinds):
+            raise ValueError(f"`{name}` is {getattr(options, name)!r}: pass one of {list(get_args(kinds))}.")
+
+
+def _check_whole_number(name: str, value: Any, *, at_least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
+        raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least {at_least}.")
+
+
+def _check_dropout(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ValueError(f"`dropout` is {value!r}: pass a share in [0, 1).")

@@ -1,0 +1,128 @@
+"""Tokens to genes: additively, so that every gene's score splits exactly into contributions of tokens, or not."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ._options import NetworkSize, ReadoutKind
+from ._shapes import Genes, Hidden, Tokens
+from ._transformer import Attention
+
+
+class Readout(nn.Module):
+    """Scores of the genes from tokens, with a bias for each gene."""
+
+    bias: nn.Parameter
+
+    def penalty(self) -> Float[Tensor, ""]:
+        """What the form adds to the loss."""
+        return self.bias.new_zeros(())
+
+    @torch.no_grad()
+    def initialise_bias(self, gene_frequencies: Float[Tensor, " genes"]) -> None:
+        """Start from the average cell: set the bias to the log of the frequencies."""
+        self.bias.copy_(gene_frequencies.clamp(min=1e-8).log())
+
+
+class AdditiveReadout(Readout):
+    r"""Scores :math:`b + \sum_k W_k h_k`, with the hidden vector :math:`h_k = V_k \, \text{token}_k` of each token.
+
+    Pooling by ``"logsumexp"`` is additive in the rates, not in their logarithms.
+    """
+
+    def __init__(self, n_genes: int, size: NetworkSize) -> None:
+        super().__init__()
+        self.options = size.options.readout
+        self.heads = nn.Parameter(torch.randn(size.n_tokens, size.token_dim, size.readout_dim) * size.token_dim**-0.5)
+        # a softplus makes weights non-negative: started near 0.05
+        start = -3.0 if self.options.nonnegative else 0.0
+        self.gene_weights = nn.Parameter(start + torch.randn(size.n_tokens * size.readout_dim, n_genes) * 0.01)
+        self.bias = nn.Parameter(torch.zeros(n_genes))
+
+    def forward(self, tokens: Tokens) -> Genes:
+        """Scores of the genes from the tokens, all or only the first."""
+        hidden, weights = self.hidden(tokens), self._weights()
+        if self.options.pooling == "sum":
+            return torch.addmm(self.bias, hidden.flatten(1), weights[: hidden.shape[1] * hidden.shape[2]])
+        contributions = torch.einsum("ctr,trg->ctg", hidden, self.loadings()[: hidden.shape[1]])
+        return self.bias + contributions.logsumexp(1)
+
+    def hidden(self, tokens: Tokens) -> Hidden:
+        """Hidden vector of each token, by which it contributes to the genes."""
+        return torch.einsum("ctd,tdr->ctr", tokens, self.heads[: tokens.shape[1]])
+
+    def loadings(self) -> Float[Tensor, "tokens readout_dim genes"]:
+        """Weights of the genes on :meth:`hidden`."""
+        return self._weights().unflatten(0, (self.heads.shape[0], -1))
+
+    def _weights(self) -> Float[Tensor, "width genes"]:
+        return F.softplus(self.gene_weights) if self.options.nonnegative else self.gene_weights
+
+    def penalty(self) -> Float[Tensor, ""]:
+        r"""What the options add to the loss; neither term depends on the scale of the weights.
+
+        With :math:`n_{k,g} = \lVert W_{k,g} \rVert`, the sparsity penalty is the mean over the tokens of
+        :math:`\sum_g n_{k,g} / (\sqrt{G} \, \lVert n_k \rVert)`, which is 1 for equal weights and
+        :math:`1 / \sqrt G` for a single gene :cite:p:`hoyer2004nonnegative`; that of orthogonality is the mean squared
+        cosine between the weights of different tokens.
+        """
+        penalty = super().penalty()
+        if self.options.sparsity:
+            norms = self.loadings().norm(dim=1)
+            spread = F.normalize(norms, dim=1).sum(1) / norms.shape[1] ** 0.5
+            penalty = penalty + self.options.sparsity * spread.mean()
+        if self.options.orthogonality:
+            unit = F.normalize(self.loadings() - self.loadings().mean(2, keepdim=True), dim=2)
+            cosines = torch.einsum("trg,usg->turs", unit, unit).square().mean((2, 3))
+            others = 1 - torch.eye(len(unit), device=cosines.device)
+            penalty = penalty + self.options.orthogonality * (cosines * others).sum() / others.sum().clamp(min=1)
+        return penalty
+
+    @torch.no_grad()
+    def hold(self, token: int, contribution: Float[Tensor, " genes"]) -> None:
+        """Let a token contribute the same to the genes in every cell from now on."""
+        nothing = -torch.inf if self.options.nonnegative else 0.0
+        self.gene_weights.unflatten(0, (self.heads.shape[0], -1))[token] = nothing
+        self.bias.add_(contribution)
+
+
+class PerceptronReadout(Readout):
+    """Two-layer perceptron on the concatenated tokens, for comparison: it has no loadings."""
+
+    def __init__(self, n_genes: int, size: NetworkSize) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(n_genes))
+        self.hidden_layer = nn.Linear(size.n_tokens * size.token_dim, size.n_hidden)
+        self.gene_weights = nn.Parameter(torch.randn(size.n_hidden, n_genes) * 0.01)
+
+    def forward(self, tokens: Tokens) -> Genes:
+        """Scores of the genes from the tokens, all or only the first."""
+        concatenated = tokens.flatten(1)
+        hidden = F.linear(concatenated, self.hidden_layer.weight[:, : concatenated.shape[1]], self.hidden_layer.bias)
+        return torch.addmm(self.bias, F.silu(hidden), self.gene_weights)
+
+
+class AttentionReadout(Readout):
+    """Every gene has a query that attends to the tokens, and weights of what it takes; for comparison, no loadings."""
+
+    def __init__(self, n_genes: int, size: NetworkSize) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(n_genes))
+        self.queries = nn.Parameter(torch.randn(n_genes, size.token_dim))
+        self.attention = Attention(size.token_dim, size.n_heads, size.token_dim, learned_queries=True)
+        self.gene_weights = nn.Parameter(torch.randn(n_genes, size.token_dim) * 0.01)
+
+    def forward(self, tokens: Tokens) -> Genes:
+        """Scores of the genes from the tokens, all or only the first."""
+        attended = self.attention(self.queries, tokens)
+        return self.bias + (attended * self.gene_weights).sum(2)
+
+
+READOUTS: dict[ReadoutKind, type[AdditiveReadout] | type[PerceptronReadout] | type[AttentionReadout]] = {
+    "additive": AdditiveReadout,
+    "mlp": PerceptronReadout,
+    "cross_attention": AttentionReadout,
+}

@@ -1,0 +1,19 @@
+"""Shapes that most parts of the network share; a test run checks them."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor
+
+Genes = Float[Tensor, "cells genes"]
+"""One number a gene: counts (CSR or dense), values, scores."""
+
+Slots = Float[Tensor, "cells slots dim"]
+Tokens = Float[Tensor, "cells tokens dim"]
+Hidden = Float[Tensor, "cells tokens readout_dim"]
+Levels = Float[Tensor, " cells *levels"]
+"""Noise levels or library sizes: one a cell, or one for each modality."""
+
+Vector = Float[Tensor, "cells conditioning_dim"]
+Vectors = Float[Tensor, " cells *vectors conditioning_dim"]
+"""Embedded conditions: one vector a cell with ``conditioning="adaln"``, otherwise several."""

@@ -1,0 +1,131 @@
+"""A network whose tokens are permuted is the same network, and the inverse permutation gives it back bitwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import torch
+from csr import csr
+from module_parts import SIZE, SPECS
+from torch import Tensor
+
+from scdiffgen.conditions import Conditions
+from scdiffgen.module import (
+    DiffusionModule,
+    GaussianModule,
+    JointThinningModule,
+    LatentModule,
+    LatentOptions,
+    ThinningModule,
+    contributions,
+)
+from scdiffgen.nn import NetworkOptions, ReadoutOptions
+from scdiffgen.nn._options import ConditioningKind
+
+ORDER = [2, 0, 3, 1]
+COUNTS = csr(np.random.default_rng(0).poisson(2.0, (4, 12)))
+LIBRARY = torch.tensor([20.0, 5.0, 60.0, 30.0])
+MODULES: dict[str, Callable[..., DiffusionModule]] = {
+    "one modality": lambda *parts: ThinningModule(12, *parts),
+    "two modalities": lambda *parts: JointThinningModule({"X": 8, "protein": 4}, *parts),
+    "gaussian": lambda *parts: GaussianModule(12, *parts),
+    "latent": lambda *parts: LatentModule(12, *parts, process_options=LatentOptions(latent_dim=3, likelihood="zinb")),
+}
+FORMS: dict[str, dict[str, Any]] = {
+    **{f"encoder {kind}": {"encoder": kind} for kind in ("mlp", "linear", "cross_attention")},
+    **{f"conditioning {kind}": {"conditioning": kind} for kind in get_args(ConditioningKind)},
+    **{f"positions {kind}": {"positions": kind} for kind in ("sinusoidal", "none")},
+    "attention across": {"attention": "across"},
+    "readout mlp": {"readout": ReadoutOptions(kind="mlp")},
+    "readout cross_attention": {"readout": ReadoutOptions(kind="cross_attention")},
+    "readout logsumexp": {"readout": ReadoutOptions(pooling="logsumexp", nonnegative=True)},
+    "embedded interventions": {"intervention": "embedding"},
+}
+CASES = [
+    (kind, form)
+    for kind in MODULES
+    for form, options in FORMS.items()
+    if kind != "latent" or options.get("readout", ReadoutOptions()).kind == "additive"
+]
+
+
+def both(module: str, options: dict[str, Any]) -> tuple[DiffusionModule, DiffusionModule]:
+    """A module with random weights, and the same with its tokens in another order."""
+    torch.manual_seed(0)
+    made = MODULES[module](SPECS, replace(SIZE, n_tokens=4, options=NetworkOptions(**options)))
+    for weight in made.parameters():
+        torch.nn.init.normal_(weight, std=0.3)
+    if isinstance(made, LatentModule):
+        made.mean.normal_()
+        made.scale.uniform_(0.5, 2.0)
+    permuted = deepcopy(made.eval())
+    permuted.sort_tokens(ORDER)
+    return made, permuted
+
+
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("kind", "form"), CASES)
+def test_nothing_but_the_order_of_the_tokens_changes(
+    kind: str, form: str, conditions: Conditions[Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, permuted = both(kind, FORMS[form])
+    close = {"rtol": 1e-3, "atol": 1e-4}
+    for denoiser, other in zip(made.denoisers, permuted.denoisers, strict=True):  # another network, not the same one
+        assert any(not torch.equal(*pair) for pair in zip(denoiser.parameters(), other.parameters(), strict=True))
+    library = LIBRARY[:, None].expand(4, 2) if kind == "two modalities" else LIBRARY
+    torch.testing.assert_close(permuted.expression(COUNTS, conditions), made.expression(COUNTS, conditions), **close)
+    tokens = made.tokens(COUNTS, conditions)
+    torch.testing.assert_close(permuted.tokens(COUNTS, conditions), tokens[:, ORDER], **close)
+    weights = made.gene_weights()
+    if weights is not None:
+        torch.testing.assert_close(permuted.gene_weights(), weights[ORDER])
+        hidden = made.hidden(COUNTS, conditions)
+        torch.testing.assert_close(permuted.hidden(COUNTS, conditions), hidden[:, ORDER], **close)
+    if kind == "latent":  # noise falls on the numbers of the tokens
+        drawn = torch.randn(4, len(made.mean), generator=seeded())
+        in_new_order = drawn.unflatten(1, (4, -1))[:, ORDER].flatten(1)
+        for time in (0.1, 0.5, 0.9):
+            predicted, again = (
+                module._latent(module.predictor(conditions, 4, 1.5)(library)(noise, torch.tensor(time)))
+                for module, noise in ((made, drawn), (permuted, in_new_order))
+            )
+            torch.testing.assert_close(again, predicted[:, ORDER], **close)
+        cells = made.generate(conditions, library, n_steps=3, generator=seeded())
+        randn = torch.randn
+
+        def permuted_noise(*shape: Any, **options: Any) -> Tensor:
+            return randn(*shape, **options).unflatten(1, (4, -1))[:, ORDER].flatten(1)
+
+        monkeypatch.setattr(torch, "randn", permuted_noise)
+    else:
+        cells = made.generate(conditions, library, n_steps=3, generator=seeded())
+    again = permuted.generate(conditions, library, n_steps=3, generator=seeded())
+    assert float((again != cells).float().mean()) < 0.05  # a draw at the edge of two genes may fall to the other
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", ["one modality", "two modalities"])
+def test_contributions_go_with_their_tokens(kind: str, conditions: Conditions[Tensor]) -> None:
+    made, permuted = both(kind, {})
+    genes = torch.arange(12)
+    one, other = (contributions(each.ema_denoiser, COUNTS, conditions, genes) for each in (made, permuted))
+    torch.testing.assert_close(other.tokens, one.tokens[:, ORDER], rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(other.total, one.total, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(other.effects, one.effects, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "form"), CASES)
+def test_the_inverse_order_gives_the_weights_back_bitwise(kind: str, form: str) -> None:
+    made, permuted = both(kind, FORMS[form])
+    permuted.sort_tokens(np.argsort(ORDER))
+    for name, weight in made.state_dict().items():
+        assert torch.equal(permuted.state_dict()[name], weight), name

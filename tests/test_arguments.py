@@ -1,0 +1,39 @@
+"""What constructors answer to arguments that they do not have; the signature stays as it was."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+
+import pytest
+
+from scdiffgen._arguments import explain_unknown_arguments
+
+
+@explain_unknown_arguments({"colour": "It is a property of the glass."})
+@dataclass(frozen=True)
+class Bottle:
+    volume: float
+    label: str = "none"
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("volum", "`Bottle` has no argument 'volum'. Did you mean 'volume'?"),
+        ("colour", "`Bottle` has no argument 'colour'. It is a property of the glass."),
+        ("color", "`Bottle` has no argument 'color'. Did you mean 'colour'?"),
+        ("xyz", "`Bottle` has no argument 'xyz'."),
+    ],
+)
+def test_the_nearest_argument_or_its_new_place_is_named(argument: str, message: str) -> None:
+    with pytest.raises(TypeError) as raised:
+        Bottle(1.0, **{argument: 2})
+    assert str(raised.value) == message
+
+
+def test_the_signature_and_what_it_makes_stay() -> None:
+    assert list(inspect.signature(Bottle).parameters) == ["volume", "label"]
+    assert Bottle(1.0, label="red") == Bottle(volume=1.0, label="red")
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'volume'"):
+        Bottle()
