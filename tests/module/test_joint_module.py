@@ -8,6 +8,7 @@ import torch
 from csr import csr
 from module_parts import SIZE, SPECS
 from parts import unconditional
+from scipy import stats
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
