@@ -3,4 +3,4 @@
 from . import _plain_data as plain_data
 from ._checked_files import MODEL_FILE, check_file, only_plain_data, read_plainly
 from ._chunked_cells import ChunkedFile, digest_of
-from ._whole_files import all_or_nothing, reach_the_disk
+from ._whole_files import all_or_nothing
