@@ -130,6 +130,18 @@ _TOGETHER = {
     "reading": ("adata", "indices", "batch_size", "silent"),
     "drawing": ("n_steps", "batch_size", "seed", "silent"),
     "guided_drawing": ("guidance_scale", "n_steps", "batch_size", "seed", "silent"),
+    "conditions_keys": (
+        "setup_keys",
+        "setup_control",
+        "setup_sep",
+        "setup_dose",
+        "setup_unit",
+        "setup_hierarchy",
+        "setup_categorical",
+        "setup_continuous",
+        "setup_text",
+        "setup_features",
+    ),
     "raises_request": ("raises_asked", "raises_untrained"),
     "raises_cells": ("raises_read", "raises_columns", "raises_type", "raises_untrained"),
 }
@@ -143,7 +155,6 @@ def _read(text: str) -> dict[str, str]:
 
 ENTRIES = _read(_FIGURES + _MODEL)
 ENTRIES |= {name: "\n".join(ENTRIES[part] for part in parts) for name, parts in _TOGETHER.items()}
-ENTRIES["conditions_keys"] = "\n".join(entry for name, entry in ENTRIES.items() if name.startswith("setup_"))
 ENTRIES["figure"] = f"{ENTRIES['drawn']}\n\nReturns\n-------\nThe axes."
 ENTRIES["figures"] = f"{ENTRIES['drawn']}\n\nReturns\n-------\nThe axes, one a panel."
 

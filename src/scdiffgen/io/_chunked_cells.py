@@ -43,17 +43,14 @@ class ChunkedFile:
         self.n_chunks = n_chunks
         self.request = json.loads(json.dumps(dict(request), default=lambda number: number.item()))
         self._folder = self.path.with_name(f"{self.path.name}.partial")
-        begun = self._folder / REQUEST
         if self.is_whole:
             self._raise_unless_the_same(read_request(self.path), self.path)
             shutil.rmtree(self._folder, ignore_errors=True)
-        elif begun.exists():
-            self._raise_unless_the_same(json.loads(begun.read_text()), self._folder)
+        elif self._begun:
+            self._raise_unless_the_same(json.loads((self._folder / REQUEST).read_text()), self._folder)
         else:
             self._folder.mkdir(parents=True, exist_ok=True)
-            partial = self._folder / f".{uuid4().hex[:8]}.json"
-            partial.write_text(json.dumps(self.request))
-            self._put(partial, begun)
+            self._write_request()
 
     @property
     def is_whole(self) -> bool:
@@ -101,8 +98,17 @@ class ChunkedFile:
                 counts.indptr = counts.indptr.astype(np.int64)  # all chunks may hold more than 2**31 values
                 ad.io.write_elem(file, "X", counts)
 
+    @property
+    def _begun(self) -> bool:
+        return (self._folder / REQUEST).exists()
+
     def _file(self, chunk: int) -> Path:
         return self._folder / f"{chunk}.npz"
+
+    def _write_request(self) -> None:
+        partial = self._folder / f".{uuid4().hex[:8]}.json"
+        partial.write_text(json.dumps(self.request))
+        self._put(partial, self._folder / REQUEST)
 
     def _put(self, partial: Path, final: Path) -> None:
         reach_the_disk(partial)
@@ -112,8 +118,9 @@ class ChunkedFile:
     def _raise_unless_the_same(self, there: Mapping[str, Any] | None, where: Path) -> None:
         if there is None:
             raise ValueError(f"`path`: {where} exists, and was not made by `generate_to`. Pass another path.")
-        values = {name: (there.get(name), value) for name, value in self.request.items() if there.get(name) != value}
-        if values:
+        other = [name for name, value in self.request.items() if there.get(name) != value]
+        if other:
+            values = {name: (there.get(name), self.request[name]) for name in other}
             shown = [name if DIGEST in str(pair) else f"{name} ({pair[0]} there)" for name, pair in values.items()]
             raise ValueError(
                 f"`path`: {where} holds cells that were asked for with other {', '.join(shown)}. Ask for the same, "
