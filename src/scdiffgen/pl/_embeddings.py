@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from scanpy.plotting.palettes import default_20, default_102
 
 from scdiffgen._names import check_column
@@ -100,9 +101,9 @@ def draw_embedding(axes: Sequence[Axes], places: pd.DataFrame, names: Sequence[s
         axis.set(xlim=axes[0].get_xlim(), ylim=axes[0].get_ylim())
         if groups.numbered(names):
             groups.number(axis, shown[[x, y]].to_numpy(), shown["group"].to_numpy(), names)
-    shares = [f" ({share:.0%} of variance)" for share in places.attrs.get("explained", [])] or ["", ""]
+    explained = [f" ({share:.0%} of variance)" for share in places.attrs.get("explained", [])] or ["", ""]
     for axis in axes:
-        unticked(axis, f"{x}{shares[0]}", f"{y}{shares[1]}")
+        unticked(axis, x + explained[0], y + explained[1])
         axis.spines[["top", "right"]].set_visible(False)
 
 
@@ -151,20 +152,13 @@ def token_embedding(
     activation = token_activation(adata)[chosen].to_numpy()
     limits = np.quantile(np.abs(activation), 0.99, axis=0)
     points = np.asarray(adata.obsm[key])[:, :2]
+    size = min(12.0, 12_000 / len(points))
     name = key.removeprefix("X_").upper() if key in ("X_umap", "X_pca", "X_tsne") else key.removeprefix("X_")
     for axis, values, limit, label in zip(axes, activation.T, limits, labels, strict=True):
         order = np.argsort(np.abs(values))
-        drawn = axis.scatter(
-            points[order, 0],
-            points[order, 1],
-            c=values[order],
-            s=min(12.0, 12_000 / len(points)),
-            cmap=DIVERGING,
-            vmin=-limit,
-            vmax=limit,
-            linewidths=0,
-            rasterized=True,
-        )
+        x, y = points[order].T
+        colours, norm = values[order], Normalize(-limit, limit)
+        drawn = axis.scatter(x, y, s=size, c=colours, norm=norm, cmap=DIVERGING, linewidths=0, rasterized=True)
         axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
         unticked(axis, f"{name}1", f"{name}2")
         colour_bar(drawn, axis, shrink=0.7, aspect=12)
@@ -210,11 +204,10 @@ def generation_path(
     lines = [len(line) for name in colours for line in wrap(name, groups.LABEL_LETTERS)]
     (axis,) = panels(1, 1, (4.2 + LETTER_INCHES * max(lines, default=0), 4.0), ax)
     _draw_cells(axis, places.cells, of_cells, colours)
-    for cell in path.obs["cell"].unique():
-        states = (path.obs["cell"] == cell).to_numpy()
-        axis.plot(places.path[states, 0], places.path[states, 1], color="black", linewidth=0.8, zorder=2)
-    shares = 100 * path.obs["level"].to_numpy()
-    drawn = axis.scatter(places.path[:, 0], places.path[:, 1], c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
+    for states in path.obs.groupby("cell", observed=True, sort=False).indices.values():
+        axis.plot(*places.path[states].T, color="black", linewidth=0.8, zorder=2)
+    (x, y), shares = places.path.T, 100 * path.obs["level"].to_numpy()
+    drawn = axis.scatter(x, y, c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
     colour_bar(drawn, axis, "molecules present (%)", location="bottom", shrink=0.6, aspect=25, labelsize=8)
     unticked(axis, *(f"PC{i + 1} ({places.explained[i]:.0%} of variance)" for i in range(2)))
     return finish(axis, "generation_path", show, save)
