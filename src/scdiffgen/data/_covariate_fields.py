@@ -30,14 +30,38 @@ class CategoricalCovariatesField(ColumnsField):
     argument = "categorical_covariate_keys"
 
     def read(self, cells: AnnData | MuData) -> list[pd.Series]:
+        """The columns; containers, dates and intervals in them raise, as they could not be requested afterwards."""
         columns = [obs_column(cells, key, self.argument) for key in self.columns]
         for column in columns:
-            _raise_if_no_labels(column, self.argument)
+            place, name = f"`{self.argument}={column.name!r}`", f"adata.obs[{column.name!r}]"
+            way_out = "Give these cells a category of their own (for example 'unknown'), or leave them out."
+            raise_if_missing([column], place, way_out)
+            entries = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
+            odd = [entry for entry in entries if not isinstance(entry, LABEL_TYPES)]
+            if odd:
+                raise ValueError(
+                    f"{place}: {odd[0]!r} is a {type(odd[0]).__name__}, and categories are text, numbers or truth "
+                    f"values. Write them as text: `{name} = {name}.astype(str)`."
+                )
         return columns
 
     def fit(self, values: list[pd.Series]) -> State:
         """The categories that occur, in a column's own order if it is categorical and sorted otherwise."""
-        return self.pack([categories_of(column, self.argument) for column in values])
+        fitted = []
+        for column in values:
+            used = column.astype("category").cat.remove_unused_categories()
+            categories = used.cat.categories.to_numpy(copy=True)
+            singletons = categories[np.bincount(used.cat.codes, minlength=len(categories)) == 1]
+            if len(singletons) and len(column) > 1:
+                n_singletons = counted(len(singletons), "category", "categories")
+                warnings.warn(
+                    f"`{self.argument}={column.name!r}`: {n_singletons} with a single cell ({listed(singletons)}): "
+                    "hardly anything can be learned about a category from one cell.",
+                    UserWarning,
+                    stacklevel=settings.warnings_stacklevel,
+                )
+            fitted.append(categories)
+        return self.pack(fitted)
 
     def code(self, values: list[pd.Series], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
         codes, extended = [], []
@@ -188,21 +212,6 @@ class ContinuousCovariatesField(ColumnsField):
         return np.stack(columns, axis=1).astype(np.float32)
 
 
-def categories_of(column: pd.Series, argument: str) -> np.ndarray:
-    """The categories that occur in a column; warn of singletons."""
-    values = column.astype("category").cat.remove_unused_categories()
-    categories = values.cat.categories.to_numpy(copy=True)
-    singletons = categories[np.bincount(values.cat.codes, minlength=len(categories)) == 1]
-    if len(singletons) and len(column) > 1:
-        warnings.warn(
-            f"`{argument}={column.name!r}`: {counted(len(singletons), 'category', 'categories')} with a single "
-            f"cell ({listed(singletons)}): hardly anything can be learned about a category from one cell.",
-            UserWarning,
-            stacklevel=settings.warnings_stacklevel,
-        )
-    return categories
-
-
 def look_up(column: pd.Series, categories: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Positions ``(cells,)`` among the categories with the unseen ones appended, and the unseen ones."""
     values = column.astype("category").cat.remove_unused_categories()
@@ -212,17 +221,3 @@ def look_up(column: pd.Series, categories: np.ndarray) -> tuple[np.ndarray, np.n
     positions[positions < 0] = len(categories) + np.arange(len(unseen))
     with_missing = np.append(positions, Code.MISSING)  # pandas codes a missing entry -1, the last
     return with_missing[values.cat.codes.to_numpy()].astype(np.int64), unseen
-
-
-def _raise_if_no_labels(column: pd.Series, argument: str) -> None:
-    """Raise if entries are missing, or are containers, dates or intervals, which could not be requested afterwards."""
-    way_out = "Give these cells a category of their own (for example 'unknown'), or leave them out."
-    raise_if_missing([column], f"`{argument}={column.name!r}`", way_out)
-    entries = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
-    odd = [entry for entry in entries if not isinstance(entry, LABEL_TYPES)]
-    if odd:
-        raise ValueError(
-            f"`{argument}={column.name!r}`: {odd[0]!r} is a {type(odd[0]).__name__}, and categories are text, numbers "
-            f"or truth values. Write them as text: `adata.obs[{column.name!r}] = "
-            f"adata.obs[{column.name!r}].astype(str)`."
-        )

@@ -31,9 +31,8 @@ from scdiffgen.data._treatments import (
 
 NAME = "perturbation"  # of the condition if its parts stand in several columns
 
-
+# what was done to the cells, the names that each column holds, and where feature vectors may be
 PerturbedCells = tuple[Treatments, list[set[str]], Mapping[str, Any]]
-"""What was done to the cells, the names that each column holds, and where feature vectors may be."""
 
 
 class PerturbationField(ColumnsField):
