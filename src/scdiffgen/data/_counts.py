@@ -51,10 +51,10 @@ def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
     for row, column, block in blocks(matrix, whole=whole):
         looked_at[row : row + block.shape[0]] = True
         totals[row : row + block.shape[0]] += np.asarray(block.sum(axis=1, dtype=np.float64)).ravel()
-        bad = np.zeros(0, dtype=bool)
-        for fault, where in _faults(block).items():
+        found = _faults(block)
+        for fault, where in found.items():
             faults[fault] += int(where.sum())
-            bad = where if not len(bad) else bad | where
+        bad = np.any(list(found.values()), axis=0)
         if first is None and bad.any():
             cell, gene, value = _entry(block, int(bad.argmax()))
             first, advice = (row + cell, column + gene, value), _advice(block)

@@ -162,7 +162,7 @@ def unseen_in_training(
         both = requested[spec.name], trained[spec.name]
         n_slots = max(condition.ids.shape[1] for condition in both)
         target, known = (_codes(condition, spec, n_slots) for condition in both)
-        parts[spec.name] = np.isin(target, [*np.unique(known), *Code], invert=True).any(axis=1)
+        parts[spec.name] = np.asarray(np.isin(target, [*np.unique(known), *Code], invert=True).any(axis=1))
         left_open.append((target == Code.MISSING) | (spec.is_path & (target == Code.ABSENT)))
         rows.append(target)
         known_rows.append(known)
