@@ -7,11 +7,11 @@ from typing import Any
 
 from anndata import AnnData
 from mudata import MuData
+from scvi.data import AnnDataManagerValidationCheck
 from scvi.model.base import BaseModelClass
 
 from scdiffgen.data import (
     Manager,
-    MuDataManager,
     SetupArguments,
     check_modalities,
     forget_copied_setup,
@@ -45,7 +45,8 @@ def register_mudata(
     setup_method_args["setup_args"] |= {"modalities": names, "layers": dict(layers or {})}
     forget_copied_setup(mdata, cls._setup_adata_manager_store)
     fields = [*modality_fields(names, layers or {}), *SetupArguments(**keys).condition_fields()]
-    manager = MuDataManager(fields, setup_method_args)
+    checks = AnnDataManagerValidationCheck(check_fully_paired_mudata=False)
+    manager = Manager(fields, setup_method_args, checks)
     manager.register_fields(mdata, **options)
     cls.register_manager(manager)
 
