@@ -106,11 +106,15 @@ def test_a_cell_followed_to_its_noise_comes_back(
 ) -> None:
     module, cells = make(prediction=prediction, counterfactual="inversion"), csr(COUNTS[:4])
     monkeypatch.setattr(module, "to_counts", lambda vector, library, generator: vector)
-    same = module.counterfactual(cells, conditions, conditions, keep=0.05, n_steps=100, generator=seeded())
+    same = module.counterfactual(
+        cells, conditions, module.predictor(conditions, 4), keep=0.05, n_steps=100, generator=seeded()
+    )
     there = float((same - module.to_vector(cells)).abs().mean())
     cell_type = conditions["cell_type"]._replace(ids=torch.tensor([[2], [0], [1], [0]]))
     renamed = conditions.replace({"cell_type": cell_type})
-    other = module.counterfactual(cells, conditions, renamed, keep=0.05, n_steps=100, generator=seeded())
+    other = module.counterfactual(
+        cells, conditions, module.predictor(renamed, 4), keep=0.05, n_steps=100, generator=seeded()
+    )
     assert there < 0.02 and float((other - same).abs().mean()) > 3 * there
 
 
@@ -118,7 +122,9 @@ def test_more_of_a_cell_is_kept_where_less_noise_is_added(conditions: Conditions
     module, cells = make(prediction="v"), csr(COUNTS[:4])
 
     def distance(keep: float) -> float:
-        drawn = module.counterfactual(cells, conditions, conditions, keep=keep, n_steps=20, generator=seeded())
+        drawn = module.counterfactual(
+            cells, conditions, module.predictor(conditions, 4), keep=keep, n_steps=20, generator=seeded()
+        )
         return float((drawn.sqrt() - cells.to_dense().sqrt()).square().sum())
 
     assert distance(0.999) < 0.3 * distance(0.5) < 0.3 * distance(0.0)
@@ -168,5 +174,5 @@ def test_weights_of_the_genes_say_where_the_tokens_lead_the_data(
 
 @pytest.mark.parametrize("name", ["prediction", "loss_space", "weighting", "schedule", "sampler", "counterfactual"])
 def test_unknown_settings_are_named(name: str) -> None:
-    with pytest.raises(ValueError, match=f"`{name}` is 'best': choose one of"):
+    with pytest.raises(ValueError, match=f"`{name}` is 'best': pass one of"):
         GaussianOptions(**{name: "best"})

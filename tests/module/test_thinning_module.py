@@ -63,7 +63,8 @@ def test_cells_are_drawn_from_the_multinomial(n_steps: int, make_multinomial: Ma
 def test_growing_starts_from_what_is_there(make_multinomial: Make) -> None:
     start = torch.tensor(np.random.default_rng(0).poisson(3, (20, 5))).float()
     library = start.sum(1) + 10
-    cells = make_multinomial(SHARES).generate(unconditional(20), library, start=start, n_steps=4, generator=seeded())
+    module = make_multinomial(SHARES)
+    cells = module.draw(module.predictor(unconditional(20), 20), library, start=start, n_steps=4, generator=seeded())
     assert (cells >= start).all()
     torch.testing.assert_close(cells.sum(1), library)
 

@@ -108,7 +108,7 @@ def test_every_encoder_reads_values_as_well(encoder: str) -> None:
     random_weights(network)
 
     def scores(values: Tensor) -> Tensor:
-        return network.read(values, torch.zeros(N_CELLS), torch.full((N_CELLS,), 90.0), CONDITION).scores.detach()
+        return network.read(values, torch.zeros(N_CELLS), torch.full((N_CELLS,), 90.0), CONDITION)[0].detach()
 
     changed = VALUES.clone()
     changed[1, 4] *= -1

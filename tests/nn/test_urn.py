@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.special import log_softmax, logsumexp
 
-from scdiffgen.nn._urn import Urn
+from scdiffgen.nn._readouts import Urn
 
 CELLS, GENES, CONDITIONING = 5, 9, 7
 LOGITS = torch.randn(CELLS, GENES, generator=torch.Generator().manual_seed(1))

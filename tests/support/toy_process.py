@@ -84,9 +84,9 @@ class MultinomialModule(DiffusionModule):
         return self.process.draw(predictor().exp(), library, generator)
 
     def counterfactual(
-        self, counts: Tensor, source: Conditions, target: Conditions, *, keep: float, **options: Any
+        self, counts: Tensor, source: Conditions, after: Predictor, *, keep: float, **options: Any
     ) -> Tensor:
-        return self.generate(target, self.library(counts), **options)
+        return self.draw(after, self.library(counts), **options)
 
     @torch.no_grad()
     def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:

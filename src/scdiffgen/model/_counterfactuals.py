@@ -68,14 +68,9 @@ class Counterfactuals:
         sampler, module = self.sampler, self.sampler.module
 
         def of_network() -> Tensor:
+            after = module.predictor(target, len(counts), sampler.guidance_scale)
             return module.counterfactual(
-                counts,
-                source,
-                target,
-                keep=self.keep,
-                guidance_scale=sampler.guidance_scale,
-                n_steps=sampler.n_steps,
-                generator=generator,
+                counts, source, after, keep=self.keep, n_steps=sampler.n_steps, generator=generator
             )
 
         transferable = isinstance(module, ThinningModule) and self.measured and self.keep is None

@@ -76,9 +76,8 @@ class Sampler:
 
         def draw(counts: Tensor, conditions: Conditions[Tensor]) -> sparse.csr_matrix:
             library, start = (module.library(counts) * factor).round(), counts.to_dense()
-            return whole_counts(
-                module.generate(conditions, library, start=start, n_steps=self.n_steps, generator=generator)
-            )
+            predictor = module.predictor(conditions, len(counts))
+            return whole_counts(module.draw(predictor, library, start=start, n_steps=self.n_steps, generator=generator))
 
         return cells.in_order(self.each(cells, draw))
 

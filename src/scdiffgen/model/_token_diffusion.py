@@ -15,7 +15,7 @@ from scvi.utils import setup_anndata_dsp
 from scdiffgen._arguments import explain_unknown_arguments
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, required_state
-from scdiffgen.module import DiffusionModule, GaussianOptions, joint_module, process_module
+from scdiffgen.module import DiffusionModule, GaussianOptions, process_module
 from scdiffgen.nn import NetworkOptions
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
 
@@ -127,12 +127,9 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
             if spec.n_features
         }
         n_vars = counts_keys(self.registry)
-        make, process_options = process_module(process)
-        columns: Any = n_vars
-        if len(n_vars) > 1:
-            make = joint_module(process)
-        else:
-            columns = n_vars["X"]
+        make: Any = process_module(process, len(n_vars))
+        columns = n_vars if len(n_vars) > 1 else n_vars["X"]
+        process_options = None if isinstance(process, str) else process
         self.module = make(columns, specs, size, withhold_rate, features, process_options)
         if len(self.module.stages()) > 1:
             self._data_splitter_cls = StagedDataSplitter

@@ -102,7 +102,7 @@ class TokenReader:
         total = np.zeros((len(levels), len(blocks), len(order), len(order)))
         for counts, conditions in cells:
             for position, level in enumerate(levels):
-                kept = module.keep(counts, level, generator)
+                kept = module.process.keep(counts, level, generator)
                 total[position] += attention_weights(module.ema_denoiser, kept, conditions).sum(1).cpu().numpy()
         return total[:, :, order][:, :, :, order] / len(cells.indices)
 

@@ -341,7 +341,7 @@ class TokenReading(BaseModelClass):
         """
         require_training(self)
         check_positive_integer("n_tokens", n_tokens)
-        if not self.module.nested:
+        if not self.module.size.nested_tokens:
             raise ValueError("The tokens are not nested: make and train the model with `nested_tokens=True`.")
         if n_tokens > self.module.size.n_tokens:
             raise ValueError(f"`n_tokens` is {n_tokens}, but the model has {self.module.size.n_tokens} tokens.")

@@ -132,7 +132,7 @@ def basis_of_tokens(model: BaseModelClass, indices: np.ndarray) -> TokenBasis | 
     if weights is None:
         return None
     moments = hidden_moments(Cells(model, None, evenly_spread(np.sort(indices), BASIS_CELLS)))
-    return token_basis(moments, weights.cpu().numpy(), by_variance=not model.module.nested)
+    return token_basis(moments, weights.cpu().numpy(), by_variance=not model.module.size.nested_tokens)
 
 
 def hidden_moments(cells: Cells) -> HiddenMoments:

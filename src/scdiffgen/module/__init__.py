@@ -1,4 +1,7 @@
-"""A process, a denoiser and conditions wired together: a page for each process; and what is read from tokens."""
+"""A process, a denoiser and conditions wired together: a page for each process; and what is read from tokens.
+
+A new process is a subclass of :class:`DiffusionModule`, and its name here, in ``PROCESSES``.
+"""
 
 from ._denoiser import ConditionedDenoiser, Denoiser
 from ._diffusion_module import DiffusionModule
@@ -6,8 +9,7 @@ from ._gaussian_module import GaussianModule
 from ._joint_thinning_module import JointThinningModule
 from ._latent_module import LatentModule
 from ._process_options import GaussianOptions, LatentOptions
-from ._process_registry import PROCESSES, joint_module, process_module
-from ._processes import Predictor, Process, growth_path
+from ._processes import Predictor, growth_path
 from ._thinning_module import ThinningModule
 from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis
 from ._token_readings import activation_gradient, attention_weights, contributions, encoder_weights
@@ -24,7 +26,6 @@ __all__ = [
     "LatentModule",
     "LatentOptions",
     "Predictor",
-    "Process",
     "ThinningModule",
     "TokenBasis",
     "activation_gradient",
@@ -32,8 +33,28 @@ __all__ = [
     "contributions",
     "encoder_weights",
     "growth_path",
-    "joint_module",
     "loadings_in_group",
     "process_module",
     "token_basis",
 ]
+
+PROCESSES: dict[str, type[DiffusionModule]] = {
+    module.process_name: module for module in (ThinningModule, GaussianModule, LatentModule)
+}
+
+
+def process_module(process: str | GaussianOptions, n_modalities: int) -> type[DiffusionModule]:
+    """The module of a process, given by its name or by its options; of several modalities only thinning has one."""
+    name = next((name for name, module in PROCESSES.items() if type(process) is module.options_cls), process)
+    if not isinstance(name, str) or name not in PROCESSES:
+        raise ValueError(
+            f"`process` is {process!r}: choose one of {list(PROCESSES)}, or pass `GaussianOptions(...)` or "
+            "`LatentOptions(...)`."
+        )
+    if n_modalities == 1:
+        return PROCESSES[name]
+    if name != ThinningModule.process_name:
+        raise ValueError(
+            f"`process` is {process!r}, but several modalities need one that takes molecules away: 'thinning'."
+        )
+    return JointThinningModule

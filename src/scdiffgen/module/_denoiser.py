@@ -9,7 +9,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
-from scdiffgen.conditions import Conditions, ConditionSpec
+from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import MoleculePrediction, MoleculePredictor, UrnPrediction, row_sums
 from scdiffgen.nn import (
     ConditionEmbedder,
@@ -21,7 +21,7 @@ from scdiffgen.nn import (
     UniversalCombination,
 )
 
-from ._processes import Predictor
+from ._processes import Given, Predictor
 from ._token_order import TOKEN_AXES, permute_weights
 
 
@@ -58,9 +58,7 @@ class ConditionedDenoiser(nn.Module):
         """The network of the identity."""
 
     @abstractmethod
-    def bind(
-        self, conditions: Conditions[Tensor], effect_scale: float = 1.0, trains_effects: Tensor | None = None
-    ) -> Predictor:
+    def bind(self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None) -> Predictor:
         """Fix the conditions, for training and for sampling alike; effects are multiplied by ``effect_scale``.
 
         Effects learn from the cells that are ``trains_effects`` ``(cells,)``, by default from all.
@@ -75,7 +73,7 @@ class ConditionedDenoiser(nn.Module):
         state: Tensor,
         level: Tensor,
         library: Tensor,
-        conditions: Conditions[Tensor],
+        conditions: Given,
         trains_effects: Tensor | None = None,
     ) -> dict[str, Tensor]:
         """Scores ``(cells, genes)`` that interventions add, of those that some cell is given."""
@@ -88,7 +86,7 @@ class ConditionedDenoiser(nn.Module):
             return scores
         return {name: torch.where(trains_effects[:, None], score, score.detach()) for name, score in scores.items()}
 
-    def unaffected(self, conditions: Conditions[Tensor], n_cells: int) -> Tensor:
+    def unaffected(self, conditions: Given, n_cells: int) -> Tensor:
         """Which cells are given no intervention that would add to their scores ``(cells,)``."""
         none = torch.ones(n_cells, dtype=torch.bool, device=self.missing.device)
         for name in self.effect_names:
@@ -114,7 +112,7 @@ class ConditionedDenoiser(nn.Module):
         """Permute the tokens: the ``order[k]``-th becomes the ``k``-th."""
         permute_weights(self, order, TOKEN_AXES)
 
-    def embed_conditions(self, conditions: Conditions[Tensor], n_cells: int) -> Tensor:
+    def embed_conditions(self, conditions: Given, n_cells: int) -> Tensor:
         """Vectors of everything but the effects.
 
         One a cell ``(cells, conditioning_dim)`` if the conditioning is ``"adaln"``, otherwise one for each condition
@@ -137,11 +135,10 @@ class Denoiser(ConditionedDenoiser):
     network: TokenNetwork
 
     def make_network(self, n_vars: int, size: NetworkSize) -> TokenNetwork:
-        """The base of the scores."""
         return TokenNetwork(n_vars, size)
 
     def bind(
-        self, conditions: Conditions[Tensor], effect_scale: float = 1.0, trains_effects: Tensor | None = None
+        self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
     ) -> MoleculePredictor:
         """Fix the conditions: the predictor takes the molecules there, dense or CSR, and the library sizes."""
         embedded = self.embed_conditions(conditions, conditions.n_cells)

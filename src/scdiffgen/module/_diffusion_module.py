@@ -1,8 +1,7 @@
 """What all processes share: condition dropout, guidance, averaged weights, stages of training.
 
 A module owns a process (how cells are corrupted and drawn) and a denoiser (everything that is trained). It is a
-subclass of :class:`DiffusionModule` in a file of its own, listed in ``_process_registry.py``; the model and the
-training plan see the base class alone.
+subclass of :class:`DiffusionModule`, listed in ``__init__.py``; the model and the training plan see the base alone.
 """
 
 from __future__ import annotations
@@ -12,17 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from scvi import REGISTRY_KEYS
 from scvi.module.base import BaseModuleClass, LossOutput
 from torch import Tensor
 
-from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
+from scdiffgen.conditions import ConditionSpec, conditions_from_batch
+from scdiffgen.diffusion import column_sums, side_by_side, with_values
 from scdiffgen.nn import AdditiveReadout, NetworkSize
 
-from ._count_batches import counts_from_batch
 from ._denoiser import ConditionedDenoiser
-from ._processes import GuidanceScale, Predictor, Process, Rng
+from ._processes import Given, Predictor, Rng, Scale
 
 
 class DiffusionModule(BaseModuleClass):
@@ -37,7 +37,9 @@ class DiffusionModule(BaseModuleClass):
     count_keys: tuple[str, ...] = (REGISTRY_KEYS.X_KEY,)
     """What counts are called in a minibatch; those of several modalities are laid side by side."""
 
-    process: Process
+    process: Any
+    """An object with the methods ``corrupt``, ``score``, ``draw`` and ``guide``, without weights."""
+
     denoiser: ConditionedDenoiser
     ema_denoiser: ConditionedDenoiser
 
@@ -63,7 +65,7 @@ class DiffusionModule(BaseModuleClass):
     # What a process must provide.
 
     @abstractmethod
-    def make_process(self) -> Process:
+    def make_process(self) -> Any:
         """How cells are corrupted and drawn."""
 
     @abstractmethod
@@ -71,15 +73,15 @@ class DiffusionModule(BaseModuleClass):
         """Everything that is trained, given the feature vectors ``(categories, n_features)`` of some conditions."""
 
     @abstractmethod
-    def initialise(self, batches: Iterable[tuple[Any, Conditions[Tensor]]]) -> None:
+    def initialise(self, batches: Iterable[tuple[Any, Given]]) -> None:
         """Take what must be known of the training cells before the first training, from CSR counts and conditions."""
 
     @abstractmethod
-    def loss(self, counts: Tensor, conditions: Conditions[Tensor]) -> LossOutput:
+    def loss(self, counts: Tensor, conditions: Given) -> LossOutput:
         """Training loss of CSR counts ``(cells, genes)``, with condition dropout."""
 
     @abstractmethod
-    def validation_loss(self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
+    def validation_loss(self, counts: Tensor, conditions: Given, generator: torch.Generator) -> LossOutput:
         """The same of the averaged network, no condition dropped, at the given randomness."""
 
     @abstractmethod
@@ -88,30 +90,22 @@ class DiffusionModule(BaseModuleClass):
 
     @abstractmethod
     def counterfactual(
-        self,
-        counts: Tensor,
-        source: Conditions[Tensor],
-        target: Conditions[Tensor],
-        *,
-        keep: float | None,
-        guidance_scale: GuidanceScale = 1.0,
-        n_steps: int,
-        generator: Rng = None,
+        self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Draw cells under other conditions, a share ``keep`` in [0, 1) of each kept (None: the process decides)."""
+        """Draw cells by the predictor ``after``, a share ``keep`` in [0, 1) of each kept; None: the process decides."""
 
     @abstractmethod
-    def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+    def expression(self, counts: Tensor, conditions: Given) -> Tensor:
         """Expected expression ``(cells, genes)`` of whole cells, in shares that sum to 1."""
 
     @abstractmethod
-    def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+    def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
         """Tokens ``(cells, tokens, dim)`` of whole cells."""
 
     # Reading tokens.
 
     @torch.no_grad()
-    def hidden(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+    def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
         """Hidden vectors of the read-out ``(cells, tokens, readout_dim)`` in whole cells."""
         return self.ema_denoiser.network.additive_readout.hidden(self.tokens(counts, conditions))
 
@@ -132,18 +126,15 @@ class DiffusionModule(BaseModuleClass):
         """The denoiser that is trained, and the averaged one."""
         return self.denoiser, self.ema_denoiser
 
-    @property
-    def nested(self) -> bool:
-        """Whether the first tokens were trained to matter most."""
-        return self.size.nested_tokens
-
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Any, Conditions[Tensor]]:
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Any, Given]:
         """CSR counts ``(cells, genes)`` (or what was computed of them) and conditions, on the module's device."""
         device = self.denoiser.missing.device  # scvi-tools' property walks all parameters
         tensors = {key: tensor.to(device) for key, tensor in batch.items()}
-        return counts_from_batch(tensors, self.count_keys), conditions_from_batch(tensors, self.specs)
+        parts = [tensors[key] for key in self.count_keys]
+        counts = side_by_side([part if part.layout == torch.sparse_csr else part.to_sparse_csr() for part in parts])
+        return counts, conditions_from_batch(tensors, self.specs)
 
-    def drop_conditions(self, conditions: Conditions[Tensor]) -> tuple[Conditions[Tensor], Tensor | None]:
+    def drop_conditions(self, conditions: Given) -> tuple[Given, Tensor | None]:
         """Condition dropout, and which cells train the effects ``(cells,)``; ``None`` is all.
 
         Any subset of the conditions may be given when sampling, and in half of the cases all that are embedded are
@@ -181,13 +172,7 @@ class DiffusionModule(BaseModuleClass):
 
     @torch.no_grad()
     def generate(
-        self,
-        conditions: Conditions[Tensor],
-        library: Tensor,
-        *,
-        guidance_scale: GuidanceScale = 1.0,
-        n_steps: int,
-        generator: Rng = None,
+        self, conditions: Given, library: Tensor, *, guidance_scale: Scale = 1.0, n_steps: int, generator: Rng = None
     ) -> Tensor:
         """Draw cells of ``library`` ``(cells,)`` molecules under given conditions: dense ``(cells, genes)``."""
         predictor = self.predictor(conditions, len(library), guidance_scale)
@@ -195,42 +180,33 @@ class DiffusionModule(BaseModuleClass):
 
     @torch.no_grad()
     def interpolate(
-        self,
-        start: Conditions[Tensor],
-        end: Conditions[Tensor],
-        fraction: float,
-        library: Tensor,
-        *,
-        n_steps: int,
-        generator: Rng = None,
+        self, start: Given, end: Given, fraction: float, library: Tensor, *, n_steps: int, generator: Rng = None
     ) -> Tensor:
         """Draw cells between two conditions: predictions a ``fraction`` of the way from the one to the other."""
         at_start, at_end = (self.predictor(conditions, len(library)) for conditions in (start, end))
         between = self.process.guide(at_start, [at_end], [fraction])
         return self.draw(between, library, n_steps=n_steps, generator=generator)
 
-    def predictor(self, conditions: Conditions[Tensor], n_cells: int, guidance_scale: GuidanceScale = 1.0) -> Predictor:
+    def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> Predictor:
         """Bind conditions to the averaged network, with guidance by one scale for all of them or one for each.
 
         The scale of an intervention is the factor of its effect, against the control; that of anything else is
         classifier-free guidance, against the same without it. Conditions without a scale hold on both sides.
         """
-        identity = [name for name in conditions if name not in self.denoiser.effect_names]
-        scales: list[tuple[tuple[str, ...], float]]
+        names = [name for name in conditions if name not in self.denoiser.effect_names]
         if isinstance(guidance_scale, Mapping):
-            scales = [((name,), guidance_scale[name]) for name in identity if name in guidance_scale]
+            together = [[name] for name in names if name in guidance_scale]
+            scales = [guidance_scale[name] for name in names if name in guidance_scale]
         else:
-            scales = [(tuple(identity), guidance_scale)] if identity else []
+            together, scales = ([names], [guidance_scale]) if names else ([], [])
         effect_scale = self.effect_scale(guidance_scale)
-        rest = conditions.without({name for names, _ in scales for name in names})
-        guided = [rest.replace(conditions.only(names)) for names, _ in scales]
+        rest = conditions.without({name for group in together for name in group})
+        guided = [rest.replace(conditions.only(group)) for group in together]
         conditional = [self.ema_denoiser.bind(given, effect_scale) for given in guided]
         unconditional = self.ema_denoiser.bind(rest, effect_scale)
-        if not conditional:
-            return unconditional
-        return self.process.guide(unconditional, conditional, [scale for _, scale in scales])
+        return self.process.guide(unconditional, conditional, scales) if conditional else unconditional
 
-    def effect_scale(self, guidance_scale: GuidanceScale) -> float:
+    def effect_scale(self, guidance_scale: Scale) -> float:
         """Factor of the effects of interventions."""
         if not isinstance(guidance_scale, Mapping):
             return guidance_scale
@@ -244,3 +220,17 @@ class DiffusionModule(BaseModuleClass):
 def loss_output(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
     """Mean over the cells, penalty added."""
     return LossOutput(loss=errors.mean() + penalty, n_obs_minibatch=len(errors))
+
+
+def gene_frequencies(batches: Iterable[tuple[Tensor, Tensor]], n_vars: int) -> Tensor:
+    """Share of all molecules that each gene has ``(genes,)``, half a molecule added to each.
+
+    Batches are CSR counts and which of the cells to count ``(cells,)``; if there are none in any, all are counted.
+    """
+    of_all, of_chosen = np.zeros(n_vars), np.zeros(n_vars)
+    for counts, chosen in batches:
+        of_value = torch.repeat_interleave(chosen, counts.crow_indices().diff())
+        of_all += column_sums(counts).cpu().numpy()
+        of_chosen += column_sums(with_values(counts, counts.values() * of_value)).cpu().numpy()
+    total = of_chosen if of_chosen.any() else of_all
+    return torch.from_numpy((total + 0.5) / (total + 0.5).sum()).float()

@@ -1,38 +1,149 @@
-"""The classical path: Gaussian diffusion of normalised expression."""
+"""The classical path: Gaussian diffusion of a vector for each cell, which is its normalised expression by default."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen.conditions import Conditions
-from scdiffgen.diffusion import TIME_MIN
+from scdiffgen.conditions import ConditionSpec
+from scdiffgen.diffusion import SOLVERS, TIME_MAX, TIME_MIN, Denoise, carry_over, ddim, time_of_signal, to_clean
+from scdiffgen.nn import NetworkSize, ScoreNetwork
 
-from ._processes import Rng
-from ._vector_module import VectorDenoiser, VectorModule
+from ._denoiser import ConditionedDenoiser
+from ._diffusion_module import DiffusionModule, loss_output
+from ._process_options import GaussianOptions
+from ._processes import GaussianDiffusion, Given, Predictor, Rng, VectorPredictor
 
 TARGET_SUM = 1e4
 
 
-class GaussianModule(VectorModule):
+class Encoded(NamedTuple):
+    """Cells of which the vectors are known."""
+
+    vector: Tensor  # (cells, length)
+    library: Tensor  # (cells,)
+
+
+Cells: TypeAlias = Tensor | Encoded
+"""CSR counts ``(cells, genes)``, or what is known of them."""
+
+
+class VectorDenoiser(ConditionedDenoiser):
+    """Predict vectors without noise from noisy ones."""
+
+    input_type = "values"
+    network: ScoreNetwork
+
+    def __init__(
+        self,
+        length: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        features: Mapping[str, Tensor],
+        process: GaussianDiffusion,
+    ) -> None:
+        super().__init__(length, specs, size, features)
+        self.process = process
+
+    def make_network(self, n_vars: int, size: NetworkSize) -> ScoreNetwork:
+        return ScoreNetwork(n_vars, size, self.input_type)
+
+    def bind(
+        self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
+    ) -> VectorPredictor:
+        """Fix the conditions: the predictor takes library sizes, and gives a function of noisy vectors and times."""
+        embedded = self.embed_conditions(conditions, conditions.n_cells)
+
+        def predictor(library: Tensor) -> Denoise:
+            def denoise(noisy: Tensor, time: Tensor) -> Tensor:
+                level = self.process.level(time)
+                log_level = (level.log_snr / 2).flatten().expand(conditions.n_cells)  # of one time, or one a cell
+                predicted, _ = self.network.read(noisy, log_level, library, embedded)
+                added = self.effect_scores(noisy, log_level, library, conditions, trains_effects)
+                for score in added.values():
+                    predicted = predicted + effect_scale * score
+                return to_clean(predicted, self.process.options.prediction, noisy, level)
+
+            return denoise
+
+        return predictor
+
+
+class GaussianModule(DiffusionModule):
     """Gaussian diffusion of expression: log of counts per 10,000 plus one, standardised gene by gene.
 
-    Sampled expression becomes counts by its shares of the library size, rounded.
+    Sampled expression becomes counts by its shares of the library size, rounded. A subclass may turn cells into other
+    vectors, and vectors into cells.
     """
 
     process_name = "gaussian"
+    options_cls = GaussianOptions
+    process_options: GaussianOptions
+    process: GaussianDiffusion
+    denoiser: VectorDenoiser
+    ema_denoiser: VectorDenoiser
+    mean: Tensor
+    scale: Tensor
+
+    def make_process(self) -> GaussianDiffusion:
+        return GaussianDiffusion(self.process_options)
+
+    def loss(self, cells: Cells, conditions: Given) -> LossOutput:
+        """Weighted squared error of the vectors that are predicted; penalties on the read-out are added."""
+        conditions, trains_effects = self.drop_conditions(conditions)
+        predictor = self.denoiser.bind(conditions, trains_effects=trains_effects)
+        return loss_output(self._errors(predictor, cells), self.denoiser.network.readout.penalty())
+
+    @torch.no_grad()
+    def validation_loss(self, cells: Cells, conditions: Given, generator: torch.Generator) -> LossOutput:
+        return loss_output(self._errors(self.ema_denoiser.bind(conditions), cells, generator))
+
+    def _errors(self, predictor: VectorPredictor, cells: Cells, generator: Rng = None) -> Tensor:
+        """Corrupt vectors, predict them without noise, and score the prediction ``(cells,)``."""
+        vector, library = (self.to_vector(cells), self.library(cells)) if isinstance(cells, Tensor) else cells
+        noisy = self.process.corrupt(vector, generator)
+        return self.process.score(predictor(library)(noisy.state, noisy.time), noisy)
+
+    @torch.no_grad()
+    def draw(self, predictor: VectorPredictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
+        """Draw cells of about ``library`` ``(cells,)`` molecules from noise: dense ``(cells, genes)``."""
+        noise = torch.randn(len(library), len(self.mean), generator=generator, device=library.device)
+        vector = self.process.draw(predictor(library), noise, TIME_MAX, n_steps=n_steps, generator=generator)
+        return self.to_counts(vector, library, generator)
+
+    @torch.no_grad()
+    def counterfactual(
+        self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
+    ) -> Tensor:
+        """Draw cells under other conditions, starting where a share ``keep`` (none) of their variance is left.
+
+        The cell is led there by random noise; or, with ``counterfactual="inversion"``, by its own, found by following
+        the probability flow under its own conditions for ``n_steps``. What the network leaves out of it then stays.
+        """
+        library, vector, schedule = self.library(cells), self.to_vector(cells), self.process.level
+        start = time_of_signal(vector.new_tensor(keep or 0.0), schedule)
+        if self.process_options.counterfactual == "noise":
+            moved = self.process.redraw(vector, start, after(library), n_steps=n_steps, generator=generator)
+        else:
+            before = self.predictor(source, len(library))(library)
+            run = SOLVERS.get(self.process_options.sampler, ddim)
+            moved = carry_over(run, before, after(library), vector, start=start, n_steps=n_steps, schedule=schedule)
+        return self.to_counts(moved, library, generator)
+
+    # Vectors are expression.
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> VectorDenoiser:
-        """Predict data, noise or velocity."""
         self.register_buffer("mean", torch.zeros(self.n_vars))
         self.register_buffer("scale", torch.ones(self.n_vars))
         return VectorDenoiser(self.n_vars, self.specs, self.size, features, self.process)
 
-    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
         """Take mean and standard deviation of each gene; a gene without variance keeps its unit."""
         n_cells, total, squares = 0, np.zeros(self.n_vars), np.zeros(self.n_vars)
         for counts, _ in batches:
@@ -46,22 +157,22 @@ class GaussianModule(VectorModule):
         self.scale.copy_(torch.from_numpy(np.sqrt(np.where(variance > 1e-8, variance, 1.0))))
 
     def to_vector(self, counts: Tensor) -> Tensor:
-        """Standardised expression ``(cells, genes)``."""
+        """Vectors ``(cells, length)`` of order one, of CSR counts: standardised expression."""
         return (self._log_normalised(counts) - self.mean) / self.scale
 
     def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
-        """Shares of the library sizes, rounded."""
+        """Whole counts ``(cells, genes)`` of vectors: shares of the library sizes, rounded."""
         return (self._shares(vector) * library[:, None]).round()
 
     @torch.no_grad()
-    def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+    def expression(self, counts: Tensor, conditions: Given) -> Tensor:
         """Shares of the genes ``(cells, genes)`` in cells that are taken for slightly noisy."""
         library = self.library(counts)
         denoise = self.ema_denoiser.bind(conditions)(library)
         return self._shares(denoise(self.to_vector(counts), torch.tensor(TIME_MIN, device=library.device)))
 
     @torch.no_grad()
-    def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+    def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
         """Tokens ``(cells, tokens, dim)`` of cells at the lowest level of noise."""
         library = self.library(counts)
         level = self.process.level(torch.tensor(TIME_MIN, device=library.device)).log_snr / 2

@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from scdiffgen.conditions import Conditions, ConditionSpec
+from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import BlockPrediction, Blocks, Thinned, with_values, without_blocks
 from scdiffgen.nn import GeneScores, NetworkSize, PriorLimit
 
 from ._denoiser import Denoiser
-from ._processes import BlockThinning
+from ._processes import BlockThinning, Given
 from ._thinning_module import ThinningModule
 
 DEEP = 10
@@ -37,11 +37,11 @@ class JointDenoiser(Denoiser):
         self.limit = PriorLimit(blocks.sizes)
 
     def prediction(self, scores: GeneScores) -> BlockPrediction:
-        """Rates of the next molecule of each modality."""
         shares = [logits.log_softmax(1) for logits in scores.logits.split(self.blocks.sizes, 1)]
         expected = zip(shares, scores.log_concentration.split(1, 1), strict=True)
-        rates = self.limit(torch.cat([share + total for share, total in expected], dim=1), scores.urn_weights)
-        return BlockPrediction(rates.log_rates, rates.weights, self.limit.limited, self.blocks)
+        log_expected = torch.cat([share + total for share, total in expected], dim=1)
+        log_rates, weights = self.limit(log_expected, scores.urn_weights)
+        return BlockPrediction(log_rates, weights, self.limit.limited, self.blocks)
 
     def library(self, counts: Tensor) -> Tensor:
         """Molecules ``(cells, modalities)`` of CSR counts."""
@@ -60,18 +60,16 @@ class JointThinningModule(ThinningModule):
         super().__init__(sum(n_vars.values()), *others)
 
     def make_process(self) -> BlockThinning:
-        """Molecules of several modalities."""
         return BlockThinning(self.blocks)
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> JointDenoiser:
-        """Predict the missing molecules of each modality."""
         return JointDenoiser(self.blocks, self.specs, self.size, features)
 
-    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
         """As in the base class; and limit the strength of the priors of modalities that are measured deeply."""
         n_molecules = n_cells = torch.zeros(len(self.blocks.sizes))
 
-        def counted() -> Iterator[tuple[Tensor, Conditions[Tensor]]]:
+        def counted() -> Iterator[tuple[Tensor, Given]]:
             nonlocal n_molecules, n_cells
             for counts, given in batches:
                 library = self.library(counts).cpu()

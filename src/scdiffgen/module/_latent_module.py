@@ -10,15 +10,14 @@ import torch
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
+from scdiffgen.conditions import ConditionSpec, conditions_from_batch
 from scdiffgen.nn import NetworkSize, ReadoutOptions, TokenAutoencoder
 
-from ._count_batches import gene_frequencies
-from ._diffusion_module import loss_output
+from ._diffusion_module import gene_frequencies, loss_output
+from ._gaussian_module import Cells, Encoded, GaussianModule, VectorDenoiser
 from ._process_options import LatentOptions
-from ._processes import GaussianDiffusion, Rng
+from ._processes import GaussianDiffusion, Given, Rng
 from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
-from ._vector_module import Cells, Encoded, VectorDenoiser, VectorModule
 
 TOKENS, LIBRARY = "latent tokens", "latent library"
 """Keys under which a cached minibatch holds what was computed of its counts."""
@@ -47,7 +46,7 @@ class LatentDenoiser(VectorDenoiser):
         permute_weights(self.effects, order, GENE_AXES)
 
 
-class LatentModule(VectorModule):
+class LatentModule(GaussianModule):
     """Gaussian diffusion of the tokens of an autoencoder.
 
     It is trained in two stages. In the second the autoencoder stays as it is; tokens are computed once, and the counts
@@ -62,7 +61,6 @@ class LatentModule(VectorModule):
     stage: Tensor
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> LatentDenoiser:
-        """Autoencoder, and denoiser of tokens."""
         if self.size.nested_tokens:
             raise ValueError("`nested_tokens` does not go with `process='latent'`, which generates all tokens at once.")
         readout = self.size.options.readout.kind
@@ -74,7 +72,7 @@ class LatentModule(VectorModule):
         self.register_buffer("stage", torch.tensor(0))
         return LatentDenoiser(self.n_vars, self.specs, self.size, features, self.process)
 
-    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
         """Start from the average cell."""
         frequencies = gene_frequencies(
             ((counts, torch.ones(len(counts), dtype=torch.bool, device=counts.device)) for counts, _ in batches),
@@ -113,22 +111,21 @@ class LatentModule(VectorModule):
             self.scale.copy_(cached[TOKENS].std(0).clamp(min=1e-4))
             self.stage.fill_(1)
 
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Cells, Conditions[Tensor]]:
-        """Counts, or what was computed of them, and conditions."""
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Cells, Given]:
         if TOKENS not in batch:
             return super().unpack(batch)
         tensors = {key: tensor.to(self.mean.device) for key, tensor in batch.items()}
         vector = (tensors[TOKENS] - self.mean) / self.scale
         return Encoded(vector, tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
 
-    def loss(self, cells: Cells, conditions: Conditions[Tensor]) -> LossOutput:
+    def loss(self, cells: Cells, conditions: Given) -> LossOutput:
         """Loss of counts in the first stage (nats per molecule), of tokens in the second."""
         if isinstance(cells, Tensor) and not self.stage:
             return loss_output(self._reconstruction(self.denoiser.autoencoder, cells))
         return super().loss(cells, conditions)
 
     @torch.no_grad()
-    def validation_loss(self, cells: Cells, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
+    def validation_loss(self, cells: Cells, conditions: Given, generator: torch.Generator) -> LossOutput:
         """The same of the averaged networks, no condition dropped, at the given randomness; tokens at their mean."""
         if isinstance(cells, Tensor) and not self.stage:
             return loss_output(self._reconstruction(self.ema_denoiser.autoencoder, cells, draw=False))
@@ -145,25 +142,25 @@ class LatentModule(VectorModule):
 
     @torch.no_grad()
     def to_vector(self, counts: Tensor) -> Tensor:
-        """Standardised tokens ``(cells, length)``."""
         return (self._encoded(counts) - self.mean) / self.scale
 
     def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
         """Counts drawn from the likelihood."""
-        return self.ema_denoiser.autoencoder.sample(self._latent(vector), library, generator)
+        latent = (vector * self.scale + self.mean).unflatten(1, (self.size.n_tokens, -1))
+        return self.ema_denoiser.autoencoder.sample(latent, library, generator)
 
     @torch.no_grad()
-    def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+    def expression(self, counts: Tensor, conditions: Given) -> Tensor:
         """Shares of the genes ``(cells, genes)`` that the tokens of cells stand for."""
         return self.ema_denoiser.autoencoder.shares(self.tokens(counts, conditions))
 
     @torch.no_grad()
-    def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+    def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
         """Tokens ``(cells, tokens, latent_dim)``; conditions do not matter to them."""
         return self._encoded(counts).unflatten(1, (self.size.n_tokens, -1))
 
     @torch.no_grad()
-    def hidden(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+    def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
         """Hidden vectors of the autoencoder's read-out ``(cells, tokens, readout_dim)`` in whole cells."""
         return self.ema_denoiser.autoencoder.hidden(self.tokens(counts, conditions))
 
@@ -174,6 +171,3 @@ class LatentModule(VectorModule):
     def _encoded(self, counts: Tensor) -> Tensor:
         autoencoder = self.ema_denoiser.autoencoder.eval()  # which is never trained, so has no dropout
         return autoencoder.encode(counts, self.library(counts)).mean.flatten(1)
-
-    def _latent(self, vector: Tensor) -> Tensor:
-        return (vector * self.scale + self.mean).unflatten(1, (self.size.n_tokens, -1))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
-from scdiffgen.diffusion import SCHEDULES, SOLVERS, PredictionKind, SamplerKind, ScheduleKind, WeightingKind
-from scdiffgen.nn import LatentKind, LikelihoodKind
+from scdiffgen.diffusion import PredictionKind, SamplerKind, ScheduleKind, WeightingKind
+from scdiffgen.nn import LatentKind, LikelihoodKind, check_choices
 
 CounterfactualKind = Literal["noise", "inversion"]
 
@@ -17,10 +17,9 @@ class GaussianOptions:
 
     Parameters
     ----------
-    prediction
-        What the network predicts: the data ``"x0"``, the noise ``"eps"``, or the velocity ``"v"``.
-    loss_space
-        In which of the three the squared error is counted.
+    prediction, loss_space
+        What the network predicts, and in which of the same the squared error is counted: the data ``"x0"``, the noise
+        ``"eps"``, or the velocity ``"v"``.
     weighting
         ``"uniform"`` over the levels, or ``"min_snr"``, which is the same in every space.
     schedule
@@ -49,26 +48,12 @@ class GaussianOptions:
     counterfactual: CounterfactualKind = "noise"
 
     def __post_init__(self) -> None:
-        """Check the values."""
-        spaces = ["x0", "eps", "v"]
-        known = {
-            "prediction": spaces,
-            "loss_space": spaces,
-            "weighting": ["uniform", "min_snr"],
-            "schedule": list(SCHEDULES),
-            "sampler": [*SOLVERS, "ancestral"],
-            "counterfactual": ["noise", "inversion"],
-        }
-        for name, kinds in known.items():
-            if getattr(self, name) not in kinds:
-                raise ValueError(f"`{name}` is {getattr(self, name)!r}: choose one of {kinds}.")
+        check_choices(self)
 
 
 @dataclass(frozen=True)
 class LatentOptions(GaussianOptions):
-    """Settings of ``process="latent"``, passed in place of the name.
-
-    They are those of :class:`GaussianOptions`, for the tokens, and of the autoencoder.
+    """Settings of ``process="latent"``, passed in place of the name: of the diffusion of tokens and the autoencoder.
 
     Parameters
     ----------
@@ -82,7 +67,7 @@ class LatentOptions(GaussianOptions):
     latent_dim
         Length of a token.
     kl_weight
-        Weight of the divergence, for ``"kl"``.
+        Weight of the divergence.
     autoencoder_share
         Share of the epochs in which the autoencoder is trained, before the diffusion of its tokens.
 
@@ -102,11 +87,7 @@ class LatentOptions(GaussianOptions):
     autoencoder_share: float = 0.4
 
     def __post_init__(self) -> None:
-        """Check the values."""
         super().__post_init__()
-        for name, kinds in (("likelihood", get_args(LikelihoodKind)), ("tokens", get_args(LatentKind))):
-            if getattr(self, name) not in kinds:
-                raise ValueError(f"`{name}` is {getattr(self, name)!r}: choose one of {list(kinds)}.")
         if self.latent_dim < 1:
             raise ValueError(f"`latent_dim` is {self.latent_dim}: pass a positive integer.")
         if not self.kl_weight >= 0:

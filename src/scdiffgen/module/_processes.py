@@ -6,20 +6,24 @@ They own no weights. A module owns one of them, and a denoiser; the formulae are
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 
 from scdiffgen import diffusion
-from scdiffgen.diffusion import BlockPrediction, Blocks, Denoise, Level, MoleculePrediction, MoleculePredictor, Thinned
+from scdiffgen.conditions import Conditions
+from scdiffgen.diffusion import BlockPrediction, Blocks, Denoise, MoleculePrediction, MoleculePredictor, Thinned
 
 from ._process_options import GaussianOptions
 
 Rng: TypeAlias = torch.Generator | None
 """A source of randomness; None is torch's own."""
 
-GuidanceScale: TypeAlias = float | Mapping[str, float]
+Given: TypeAlias = Conditions[Tensor]
+"""Conditions of the cells of a minibatch."""
+
+Scale: TypeAlias = float | Mapping[str, float]
 """One scale for all conditions, or one for each by name."""
 
 Predictor = Callable[..., Any]
@@ -29,22 +33,15 @@ VectorPredictor = Callable[[Tensor], Denoise]
 """Library sizes ``(cells,)`` to a denoiser of their vectors; conditions are bound."""
 
 
-class Process(Protocol):
-    """What all processes share; their other methods are called by their own module alone."""
-
-    def guide(self, unconditional: Any, conditional: Sequence[Any], scales: Sequence[float]) -> Predictor:
-        """Move a prediction towards others; a single scale between 0 and 1 leads from the one to the other."""
-        ...
-
-
 class Thinning:
     """Molecules are taken away one by one, and put back."""
 
+    guide = staticmethod(diffusion.guide)
+
     def corrupt(self, counts: Tensor, generator: Rng = None) -> Thinned:
         """Thin CSR cells to levels drawn for training."""
-        return diffusion.thin(
-            counts, diffusion.thinning_levels(diffusion.row_sums(counts, counts.values()), generator), generator
-        )
+        levels = diffusion.thinning_levels(diffusion.row_sums(counts, counts.values()), generator)
+        return diffusion.thin(counts, levels, generator)
 
     def keep(self, counts: Tensor, share: float | Tensor, generator: Rng = None) -> Thinned:
         """Thin CSR cells to a share of their molecules, the same for all or one a cell ``(cells,)``."""
@@ -74,12 +71,6 @@ class Thinning:
         """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones."""
         return diffusion.couple_molecules(counts, log_prob, log_prob + change, generator)
 
-    def guide(
-        self, unconditional: MoleculePredictor, conditional: Sequence[MoleculePredictor], scales: Sequence[float]
-    ) -> MoleculePredictor:
-        """Guide the distribution of the next molecule, in its logarithm."""
-        return diffusion.guide(unconditional, conditional, scales)
-
 
 @torch.no_grad()
 def growth_path(
@@ -89,8 +80,7 @@ def growth_path(
 
     The expected cell is the molecules there, plus the missing ones in their predicted shares.
     """
-    states: list[Tensor] = []
-    expected: list[Tensor] = []
+    states, expected = [], []
 
     def recording(state: Tensor, library: Tensor) -> MoleculePrediction:
         prediction = predictor(state, library)
@@ -158,19 +148,12 @@ class GaussianDiffusion:
 
     def __init__(self, options: GaussianOptions) -> None:
         self.options = options
-
-    def level(self, time: Tensor) -> Level:
-        """How much signal and noise there is at some times."""
-        return diffusion.SCHEDULES[self.options.schedule](time)
+        self.level = diffusion.SCHEDULES[options.schedule]
 
     def corrupt(self, vector: Tensor, generator: Rng = None) -> Noisy:
         """Add noise at times drawn for training."""
         time = diffusion.noise_times(len(vector), generator, vector.device)
         return Noisy(vector, self._with_noise(vector, time, generator), time)
-
-    def clean(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
-        """Vectors without noise from the data, noise or velocity that the network predicts."""
-        return diffusion.to_clean(predicted, self.options.prediction, noisy, level)
 
     def score(self, predicted: Tensor, noisy: Noisy) -> Tensor:
         """Weighted squared error ``(cells,)`` of predicted vectors without noise."""
@@ -183,17 +166,10 @@ class GaussianDiffusion:
         times = diffusion.time_grid(n_steps, start, diffusion.TIME_MIN, noisy.device)
         return denoise(run(denoise, noisy, times, self.level), times[-1])
 
-    def redraw(self, vector: Tensor, share: float, denoise: Denoise, *, n_steps: int, generator: Rng = None) -> Tensor:
-        """Add random noise until a ``share`` of the variance is left, and take it away again."""
-        start = diffusion.time_of_signal(vector.new_tensor(share), self.level)
+    def redraw(self, vector: Tensor, start: Tensor, denoise: Denoise, *, n_steps: int, generator: Rng = None) -> Tensor:
+        """Add random noise up to the time ``start``, and take it away again."""
         noisy = self._with_noise(vector, start, generator)
         return self.draw(denoise, noisy, float(start), n_steps=n_steps, generator=generator)
-
-    def invert(self, vector: Tensor, share: float, source: Denoise, target: Denoise, *, n_steps: int) -> Tensor:
-        """Follow the probability flow of the source to the cells' own noise, and that of the target back."""
-        start = diffusion.time_of_signal(vector.new_tensor(share), self.level)
-        run = diffusion.SOLVERS.get(self.options.sampler, diffusion.ddim)
-        return diffusion.carry_over(run, source, target, vector, start=start, n_steps=n_steps, schedule=self.level)
 
     def guide(
         self, unconditional: VectorPredictor, conditional: Sequence[VectorPredictor], scales: Sequence[float]

@@ -8,13 +8,11 @@ import torch
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen.conditions import Conditions
 from scdiffgen.diffusion import MoleculePredictor, Thinned, row_sums
 
-from ._count_batches import gene_frequencies
 from ._denoiser import Denoiser
-from ._diffusion_module import DiffusionModule, loss_output
-from ._processes import GuidanceScale, Rng, Thinning
+from ._diffusion_module import DiffusionModule, gene_frequencies, loss_output
+from ._processes import Given, Predictor, Rng, Thinning
 
 N_READINGS, N_READ = 8, 4
 """How often, and with how many molecules on average, a cell is read to tell its response."""
@@ -29,14 +27,12 @@ class ThinningModule(DiffusionModule):
     ema_denoiser: Denoiser
 
     def make_process(self) -> Thinning:
-        """Molecules of one modality."""
         return Thinning()
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> Denoiser:
-        """Predict the missing molecules."""
         return Denoiser(self.n_vars, self.specs, self.size, features)
 
-    def initialise(self, batches: Iterable[tuple[Tensor, Conditions[Tensor]]]) -> None:
+    def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
         """Start from the average cell to which nothing was done.
 
         What effects add starts at zero: if the base began with the genes of treated cells, it would have to unlearn
@@ -50,7 +46,7 @@ class ThinningModule(DiffusionModule):
 
     # Training.
 
-    def loss(self, counts: Tensor, conditions: Conditions[Tensor]) -> LossOutput:
+    def loss(self, counts: Tensor, conditions: Given) -> LossOutput:
         """Cross-entropy of the missing molecules, in nats per molecule; penalties on the read-out are added."""
         conditions, trains_effects = self.drop_conditions(conditions)
         thinned = self.corrupt(counts)
@@ -59,18 +55,16 @@ class ThinningModule(DiffusionModule):
         return loss_output(cross_entropy, self.denoiser.network.readout.penalty())
 
     @torch.no_grad()
-    def validation_loss(self, counts: Tensor, conditions: Conditions[Tensor], generator: torch.Generator) -> LossOutput:
-        """The same of the averaged network, no condition dropped, at the given randomness."""
+    def validation_loss(self, counts: Tensor, conditions: Given, generator: torch.Generator) -> LossOutput:
         thinned = self.process.corrupt(counts, generator)
         predict = self.ema_denoiser.bind(conditions)
         return loss_output(self.process.score(predict(thinned.state, thinned.library), thinned))
 
     def corrupt(self, counts: Tensor) -> Thinned:
-        """Corrupt training cells."""
         return self.process.corrupt(counts)
 
     @torch.no_grad()
-    def nll_bound(self, counts: Tensor, conditions: Conditions[Tensor], generator: Rng = None) -> Tensor:
+    def nll_bound(self, counts: Tensor, conditions: Given, generator: Rng = None) -> Tensor:
         """One unbiased draw ``(cells,)`` of the bound on ``-log p(cell | library, conditions)``, in nats."""
         thinned = self.process.keep_any_number(counts, generator)
         predict = self.ema_denoiser.bind(conditions)
@@ -79,20 +73,6 @@ class ThinningModule(DiffusionModule):
     # Sampling.
 
     @torch.no_grad()
-    def generate(
-        self,
-        conditions: Conditions[Tensor],
-        library: Tensor,
-        *,
-        start: Tensor | None = None,
-        guidance_scale: GuidanceScale = 1.0,
-        n_steps: int,
-        generator: Rng = None,
-    ) -> Tensor:
-        """Add molecules to ``start`` (nothing) under given conditions: dense ``(cells, genes)``."""
-        predictor = self.predictor(conditions, len(library), guidance_scale)
-        return self.draw(predictor, library, start=start, n_steps=n_steps, generator=generator)
-
     def draw(
         self,
         predictor: MoleculePredictor,
@@ -109,26 +89,17 @@ class ThinningModule(DiffusionModule):
 
     @torch.no_grad()
     def counterfactual(
-        self,
-        counts: Tensor,
-        source: Conditions[Tensor],
-        target: Conditions[Tensor],
-        *,
-        keep: float | None,
-        guidance_scale: GuidanceScale = 1.0,
-        n_steps: int,
-        generator: Rng = None,
+        self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Keep a share ``keep`` of the molecules of each cell, and draw the others under the target conditions.
+        """Keep a share ``keep`` of the molecules of each cell, and draw the others by the predictor ``after``.
 
         Without a share each gene keeps what its probabilities under both conditions have in common, and only the rest
         is drawn again.
         """
-        after = self.predictor(target, len(counts), guidance_scale)
         if keep is None:
-            change = self._change(counts, self.predictor(source, len(counts)), after, generator)
-            return self.couple(counts.to_dense(), self.expression(counts, source).log(), change, generator)
-        kept = self.keep(counts, keep, generator)
+            change = self._change(cells, self.predictor(source, len(cells)), after, generator)
+            return self.process.couple(cells.to_dense(), self.expression(cells, source).log(), change, generator)
+        kept = self.process.keep(cells, keep, generator)
         return self.draw(after, kept.library, start=kept.state.to_dense(), n_steps=n_steps, generator=generator)
 
     def _change(self, counts: Tensor, before: MoleculePredictor, after: MoleculePredictor, generator: Rng) -> Tensor:
@@ -140,29 +111,20 @@ class ThinningModule(DiffusionModule):
         share = (N_READ / row_sums(counts, counts.values())).clamp(max=1)
         change = torch.zeros(counts.shape, device=counts.device)
         for _ in range(N_READINGS):
-            state = self.keep(counts, share, generator).state.to_dense()
+            state = self.process.keep(counts, share, generator).state.to_dense()
             change += after(state, library).log_prob(state) - before(state, library).log_prob(state)
         return change / N_READINGS
-
-    def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
-        """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones."""
-        return self.process.couple(counts, log_prob, change, generator)
-
-    def keep(self, counts: Tensor, share: float | Tensor, generator: Rng = None) -> Thinned:
-        """Thin cells to a share of their molecules, the same for all or one a cell ``(cells,)``."""
-        return self.process.keep(counts, share, generator)
 
     # Reading.
 
     @torch.no_grad()
-    def expression(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+    def expression(self, counts: Tensor, conditions: Given) -> Tensor:
         """Expected expression ``(cells, genes)`` of whole cells: the distribution over genes of one more molecule."""
         predict = self.ema_denoiser.bind(conditions)
         return predict(counts, self.library(counts)).log_prob(counts.to_dense()).exp()
 
     @torch.no_grad()
-    def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` of whole cells."""
+    def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
         library = self.library(counts)
         embedded = self.ema_denoiser.embed_conditions(conditions, len(library))
         return self.ema_denoiser.network.tokens(counts, library, library, embedded)

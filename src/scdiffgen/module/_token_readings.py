@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from scdiffgen.conditions import Conditions
 from scdiffgen.diffusion import Thinned, UrnPrediction
 from scdiffgen.nn import Attention, CountEncoder, LinearEncoder
 
 from ._denoiser import Denoiser
+from ._processes import Given
 
 
 class Contributions(NamedTuple):
@@ -26,7 +24,7 @@ class Contributions(NamedTuple):
 
 
 @torch.no_grad()
-def contributions(denoiser: Denoiser, counts: Tensor, conditions: Conditions[Tensor], genes: Tensor) -> Contributions:
+def contributions(denoiser: Denoiser, counts: Tensor, conditions: Given, genes: Tensor) -> Contributions:
     """Split the log-rates of some ``genes`` (their positions) in whole cells, CSR ``(cells, genes)``."""
     readout = denoiser.network.additive_readout
     library = denoiser.library(counts)
@@ -48,9 +46,7 @@ def _centred(scores: Tensor) -> Tensor:
     return scores - scores.mean(1, keepdim=True)
 
 
-def activation_gradient(
-    denoiser: Denoiser, counts: Tensor, conditions: Conditions[Tensor], directions: Tensor
-) -> Tensor:
+def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Given, directions: Tensor) -> Tensor:
     """Derivatives of activations after ``log1p(counts)``, summed over whole cells: ``(tokens, genes)``.
 
     Library size and conditions are held. ``directions`` ``(tokens, readout_dim)`` turn the hidden vector of each token
@@ -61,9 +57,8 @@ def activation_gradient(
     library = denoiser.library(counts)
     conditioning = network.trunk.conditioning(library, library, denoiser.embed_conditions(conditions, len(library)))
     sums = encoder.read(counts).detach().requires_grad_()
-    activation = torch.einsum(
-        "ctr,tr->t", network.additive_readout.hidden(network.trunk(sums, conditioning)), directions
-    )
+    hidden = network.additive_readout.hidden(network.trunk(sums, conditioning))
+    activation = torch.einsum("ctr,tr->t", hidden, directions)
     gradients = [torch.autograd.grad(token, sums, retain_graph=True)[0].sum(0) for token in activation]
     return torch.stack(gradients) @ encoder.weight.T
 
@@ -87,26 +82,19 @@ def _weighing_encoder(denoiser: Denoiser) -> CountEncoder | LinearEncoder:
 
 
 @torch.no_grad()
-def attention_weights(denoiser: Denoiser, thinned: Thinned, conditions: Conditions[Tensor]) -> Tensor:
+def attention_weights(denoiser: Denoiser, thinned: Thinned, conditions: Given) -> Tensor:
     """Attention of each token (rows) to each, mean over the heads: ``(layers, cells, tokens, tokens)``."""
-    with _recorded(denoiser) as weights:
-        denoiser.bind(conditions)(thinned.state, thinned.library)
-    n_tokens = len(denoiser.network.trunk.positions)  # what stands behind them are conditions
-    return torch.stack(weights)[:, :, :n_tokens, :n_tokens]
-
-
-@contextmanager
-def _recorded(denoiser: Denoiser) -> Iterator[list[Tensor]]:
-    """Collect the attention of each block while the network runs."""
     collected: list[Tensor] = []
 
     def record(attention: Attention, inputs: tuple[Tensor]) -> None:
         collected.append(attention.weights(inputs[0]).mean(1))
 
-    blocks = denoiser.network.trunk.transformer.blocks
-    handles = [cast("Attention", block.attention).register_forward_pre_hook(record) for block in blocks]
+    trunk = denoiser.network.trunk
+    handles = [block.attention.register_forward_pre_hook(record) for block in trunk.transformer.blocks]
     try:
-        yield collected
+        denoiser.bind(conditions)(thinned.state, thinned.library)
     finally:
         for handle in handles:
             handle.remove()
+    n_tokens = len(trunk.positions)  # what stands behind them are conditions
+    return torch.stack(collected)[:, :, :n_tokens, :n_tokens]

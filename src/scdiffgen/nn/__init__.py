@@ -6,10 +6,9 @@ from ._condition_embedder import ConditionEmbedder, PartEmbedding, UniversalComb
 from ._effects import EffectNetwork
 from ._encoders import CountEncoder, GeneAttentionEncoder, LinearEncoder
 from ._network import ScoreNetwork, TokenNetwork, TokenTrunk
-from ._options import InputKind, NetworkOptions, NetworkSize, ReadoutOptions
-from ._readouts import AdditiveReadout, PerceptronReadout
+from ._options import InputKind, NetworkOptions, NetworkSize, ReadoutOptions, check_choices
+from ._readouts import AdditiveReadout, GeneScores, PerceptronReadout, PriorLimit
 from ._transformer import Attention
-from ._urn import GeneScores, PriorLimit
 
 __all__ = [
     "AdditiveReadout",
@@ -35,4 +34,5 @@ __all__ = [
     "TokenNetwork",
     "TokenTrunk",
     "UniversalCombination",
+    "check_choices",
 ]

@@ -15,17 +15,14 @@ from ._encoders import ENCODERS
 from ._numbers import log_count_embedding
 from ._options import NetworkOptions, NetworkSize
 from ._readouts import AdditiveReadout
-from ._shapes import Genes, Hidden
+from ._shapes import Genes, Hidden, Levels, Tokens
 
 LatentKind = Literal["unit_scale", "kl"]
 LikelihoodKind = Literal["nb", "zinb", "poisson"]
 
 
 class CountLikelihood(nn.Module):
-    """Poisson, negative binomial with a dispersion for each gene, or the same with extra zeros.
-
-    Scored by scvi-tools' distributions, drawn from a given generator.
-    """
+    """Poisson, negative binomial with a dispersion for each gene, or the same with extra zeros."""
 
     def __init__(self, n_genes: int, kind: LikelihoodKind) -> None:
         super().__init__()
@@ -38,13 +35,11 @@ class CountLikelihood(nn.Module):
         dispersion = self.log_dispersion.exp()
         if zero_logits is None:
             return NegativeBinomial(mu=mean, theta=dispersion, validate_args=False).log_prob(counts)
-        return ZeroInflatedNegativeBinomial(
-            mu=mean, theta=dispersion, zi_logits=zero_logits, validate_args=False
-        ).log_prob(counts)
+        inflated = ZeroInflatedNegativeBinomial(mu=mean, theta=dispersion, zi_logits=zero_logits, validate_args=False)
+        return inflated.log_prob(counts)
 
     @torch.no_grad()
     def sample(self, mean: Genes, zero_logits: Genes | None = None, generator: torch.Generator | None = None) -> Genes:
-        """Draw counts."""
         rate = mean
         if self.log_dispersion is not None:
             dispersion = self.log_dispersion.exp().expand_as(mean).contiguous()
@@ -93,7 +88,7 @@ class TokenAutoencoder(nn.Module):
         self.zeros = AdditiveReadout(n_genes, plain) if likelihood == "zinb" else None
         self.likelihood = CountLikelihood(n_genes, likelihood)
 
-    def encode(self, counts: Genes, library: Float[Tensor, " cells"]) -> Latent:
+    def encode(self, counts: Genes, library: Levels) -> Latent:
         """Tokens of CSR counts with library sizes."""
         conditioning = self.embed_library(torch.log1p(library))
         tokens = self.to_latent(self.encoder(self.encoder.read(counts), conditioning))
@@ -102,28 +97,20 @@ class TokenAutoencoder(nn.Module):
             return Latent(mean, log_scale.clamp(-8, 4))
         return Latent(F.normalize(tokens, dim=2) * tokens.shape[2] ** 0.5, None)
 
-    def shares(self, latent: Float[Tensor, "cells tokens latent_dim"]) -> Genes:
+    def shares(self, latent: Tokens) -> Genes:
         """Shares of the genes that tokens stand for."""
         return self.readout(self.from_latent(latent)).softmax(1)
 
-    def hidden(self, latent: Float[Tensor, "cells tokens latent_dim"]) -> Hidden:
+    def hidden(self, latent: Tokens) -> Hidden:
         """Hidden vector of each token, by which it contributes to the genes."""
         return self.readout.hidden(self.from_latent(latent))
 
-    def log_prob(
-        self, latent: Float[Tensor, "cells tokens latent_dim"], counts: Genes, library: Float[Tensor, " cells"]
-    ) -> Float[Tensor, " cells"]:
+    def log_prob(self, latent: Tokens, counts: Genes, library: Levels) -> Float[Tensor, " cells"]:
         """Log-likelihood of CSR counts given their tokens."""
         mean = self.shares(latent) * library[:, None]
         return self.likelihood.log_prob(counts.to_dense(), mean, self._zero_logits(latent)).sum(1)
 
-    def sample(
-        self,
-        latent: Float[Tensor, "cells tokens latent_dim"],
-        library: Float[Tensor, " cells"],
-        generator: torch.Generator | None = None,
-    ) -> Genes:
-        """Draw counts given tokens."""
+    def sample(self, latent: Tokens, library: Levels, generator: torch.Generator | None = None) -> Genes:
         return self.likelihood.sample(self.shares(latent) * library[:, None], self._zero_logits(latent), generator)
 
     def _zero_logits(self, latent: Tensor) -> Tensor | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,14 +13,16 @@ from torch import Tensor, nn
 
 from ._options import CategoryKind
 
-_WORD = 2**32 - 1
+Ids = Int[Tensor, "*shape"]
+Vectors = Float[Tensor, "*shape dim"]
+WORD = 2**32 - 1
 
 
-def scramble(ids: Int[Tensor, "*shape"], salt: int) -> Int[Tensor, "*shape"]:
+def scramble(ids: Ids, salt: int) -> Ids:
     """Permute the integers in [0, 2**32): the finaliser of MurmurHash3, which is one-to-one; one for each salt."""
-    word = (ids + salt * 0x9E3779B9) & _WORD
+    word = (ids + salt * 0x9E3779B9) & WORD
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        word = ((word ^ (word >> shift)) * factor) & _WORD
+        word = ((word ^ (word >> shift)) * factor) & WORD
     return word ^ (word >> 16)
 
 
@@ -58,29 +61,26 @@ class HashedEmbedding(nn.Module):
         self.table = TableEmbedding(n_rows, dim)
         self.weights = nn.Parameter(torch.randn(self.n_hashes, dim) * self.n_hashes**-0.5)
 
-    def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape dim"]:
-        """Embed ids of any shape."""
+    def forward(self, ids: Ids) -> Vectors:
         return (self.table(F.embedding(ids, self.rows)) * self.weights).sum(dim=-2)
 
 
 class CodeEmbedding(nn.Module):
     """A fixed binary code of 64 bits a category and one learned projection: parameters do not grow with categories."""
 
-    n_words = 2
     codes: Tensor
 
     def __init__(self, n_categories: int, dim: int) -> None:
         super().__init__()
-        bits = (_words(n_categories, self.n_words)[:, :, None] >> torch.arange(32)) & 1
+        bits = (_words(n_categories, 2)[:, :, None] >> torch.arange(32)) & 1
         self.register_buffer("codes", 2.0 * bits.flatten(1) - 1.0, persistent=False)
-        self.projection = nn.Linear(32 * self.n_words, dim)
+        self.projection = nn.Linear(64, dim)
 
-    def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape dim"]:
-        """Embed ids of any shape."""
+    def forward(self, ids: Ids) -> Vectors:
         return self.projection(F.embedding(ids, self.codes))
 
 
-CATEGORY_EMBEDDINGS: dict[CategoryKind, type[TableEmbedding] | type[HashedEmbedding] | type[CodeEmbedding]] = {
+CATEGORY_EMBEDDINGS: dict[CategoryKind, Callable[[int, int], nn.Module]] = {
     "table": TableEmbedding,
     "hashed": HashedEmbedding,
     "code": CodeEmbedding,
@@ -105,7 +105,7 @@ class FeatureEmbedding(nn.Module):
         self.register_buffer("scale", torch.ones(()))
         self.projection = nn.Linear(n_features, dim)
 
-    def forward(self, ids: Int[Tensor, "*shape"]) -> Float[Tensor, "*shape dim"]:
+    def forward(self, ids: Ids) -> Vectors:
         """Embed ids of any shape; raise if no vectors were given yet."""
         if not len(self.vectors):
             raise RuntimeError("No feature vectors were given. Give those of all categories by `extend`, or load them.")
@@ -124,14 +124,11 @@ class FeatureEmbedding(nn.Module):
             raise ValueError(f"`vectors` holds values that are not finite in rows {bad[:5]}. Pass finite values.")
         vectors = vectors.to(self.vectors)
         if not len(self.vectors):
-            self._fit(vectors)
+            # A single vector is not centred: nothing would be left of it.
+            self.centre.copy_(vectors.mean(dim=0) if len(vectors) > 1 else torch.zeros_like(self.centre))
+            spread = (vectors - self.centre).square().mean().sqrt()
+            self.scale.copy_(torch.where(spread > 0, spread, 1.0))
         self.vectors = torch.cat([self.vectors, vectors])
-
-    def _fit(self, vectors: Float[Tensor, "categories n_features"]) -> None:
-        """A single vector is not centred: nothing would be left of it."""
-        self.centre.copy_(vectors.mean(dim=0) if len(vectors) > 1 else torch.zeros_like(self.centre))
-        spread = (vectors - self.centre).square().mean().sqrt()
-        self.scale.copy_(torch.where(spread > 0, spread, 1.0))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Take as many vectors as were saved."""
@@ -143,3 +140,13 @@ class FeatureEmbedding(nn.Module):
 def feature_table(module: nn.Module) -> FeatureEmbedding | None:
     """The given vectors within an embedder, if it has any."""
     return next((part for part in module.modules() if isinstance(part, FeatureEmbedding)), None)
+
+
+def extend_features(module: nn.Module, name: str, vectors: Float[Tensor, "new n_features"]) -> None:
+    """Append the vectors of further categories to the given ones within an embedder."""
+    table = feature_table(module)
+    if table is None:
+        raise ValueError(
+            f"Condition {name!r} was registered without feature vectors, so it cannot be extended by them."
+        )
+    table.extend(vectors)

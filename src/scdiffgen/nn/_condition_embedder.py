@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
+from scdiffgen.conditions import Condition, ConditionSpec
 
-from ._categories import CATEGORY_EMBEDDINGS, FeatureEmbedding, TableEmbedding, feature_table
-from ._numbers import NUMBER_EMBEDDINGS, NumberEmbedding
+from ._categories import CATEGORY_EMBEDDINGS, FeatureEmbedding, TableEmbedding, extend_features
+from ._numbers import NUMBER_EMBEDDINGS
 from ._options import NetworkOptions, PoolingKind
 from ._shapes import Slots
 
@@ -23,37 +23,38 @@ def clear_padding(condition: Condition[Tensor], dtype: torch.dtype) -> Condition
     """Put zeros wherever a condition is padding or missing, whatever was there; then its mask is False, too."""
     mask = condition.mask & condition.given[:, None]
     values = condition.values.to(dtype).masked_fill(~mask, 0.0)
-    return Condition(ids=condition.ids.masked_fill(~mask, 0), values=values, mask=mask, given=condition.given)
+    return condition._replace(ids=condition.ids.masked_fill(~mask, 0), values=values, mask=mask)
+
+
+def embed_categories(spec: ConditionSpec, dim: int, options: NetworkOptions) -> nn.Module:
+    """Embed the ids of a condition: by feature vectors where it has them, otherwise as chosen in the options."""
+    if spec.n_features:
+        return FeatureEmbedding(spec.n_features, dim)
+    return CATEGORY_EMBEDDINGS[options.category_embedding](spec.n_categories, dim)
 
 
 class PartEmbedding(nn.Module):
-    """Embed each part of a set by its id."""
+    """Embed each part of a set by its id, together with its dose where there are doses.
 
-    def __init__(self, categories: nn.Module, dim: int) -> None:
+    A dose of NaN is *no dose given*, which has a learned vector.
+    """
+
+    def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
-        self.categories = categories
-        self.dim = dim
+        self.categories = embed_categories(spec, dim, options)
+        self.transform = spec.transform  # brings doses to order one
+        self.dose = NUMBER_EMBEDDINGS[options.number_embedding](dim) if spec.has_values else None
+        if spec.has_values:
+            self.no_dose = nn.Parameter(torch.randn(dim) * dim**-0.5)
+            self.join = nn.Sequential(nn.Linear(2 * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
     def forward(self, parts: Condition[Tensor]) -> Slots:
         """Embed all slots; what it makes of empty ones is not to be used."""
-        return self.categories(parts.ids)
-
-
-class DosedPartEmbedding(PartEmbedding):
-    """Embed each part together with its dose; a dose of NaN is *no dose given*, which has a learned vector."""
-
-    def __init__(self, categories: nn.Module, dim: int, dose: NumberEmbedding, transform: NumberTransform) -> None:
-        super().__init__(categories, dim)
-        self.dose = dose
-        self.transform = transform  # brings doses to order one
-        self.no_dose = nn.Parameter(torch.randn(dim) * dim**-0.5)
-        self.join = nn.Sequential(nn.Linear(2 * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
-
-    def forward(self, parts: Condition[Tensor]) -> Slots:
-        """Embed all slots; what it makes of empty ones is not to be used."""
-        what, given = self.categories(parts.ids), ~parts.values.isnan()
+        what = self.categories(parts.ids)
+        if self.dose is None:
+            return what
         dose = self.dose(self.transform(parts.values.nan_to_num(nan=0.0)))
-        dose = torch.where(given[..., None], dose, self.no_dose)
+        dose = torch.where(parts.values.isnan()[..., None], self.no_dose, dose)
         return what + self.join(torch.cat([what, dose], dim=-1))
 
 
@@ -113,7 +114,6 @@ class ComponentPooling(nn.Module):
         self.components = torch.cat([self.components, self.components.new_tensor(components)])
 
     def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Pool the vectors of the parts by component."""
         mask = parts.mask[..., None]
         component = self.components[parts.ids][..., None]
         member = (component == torch.arange(self.n_components, device=component.device)) & mask
@@ -127,13 +127,25 @@ POOLINGS: dict[PoolingKind, type[MeanPooling]] = {"attention": AttentionPooling,
 
 
 class SetEmbedder(nn.Module):
-    """Embed a set of parts, whatever their order and padding; the empty set, a control, has a learned vector."""
+    """Embed a set of parts, whatever their order and padding; the empty set, a control, has a learned vector.
 
-    def __init__(self, parts: PartEmbedding, pooling: MeanPooling | ComponentPooling) -> None:
+    A set whose parts are of several components is embedded component by component instead of pooled.
+    """
+
+    def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
-        self.parts = parts
-        self.pooling = pooling
-        self.control = nn.Parameter(torch.randn(parts.dim) * parts.dim**-0.5)
+        if spec.components and len(spec.components) != spec.n_categories:
+            raise ValueError(
+                f"`components` of {spec.name!r} has {len(spec.components)} entries for {spec.n_categories} categories. "
+                "Pass one each."
+            )
+        self.parts = PartEmbedding(spec, dim, options)
+        self.pooling: MeanPooling | ComponentPooling
+        if spec.components:
+            self.pooling = ComponentPooling(dim, spec.components)
+        else:
+            self.pooling = POOLINGS[options.set_pooling](dim)
+        self.control = nn.Parameter(torch.randn(dim) * dim**-0.5)
 
     def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         """Embed the sets of some cells, padding cleared."""
@@ -141,90 +153,42 @@ class SetEmbedder(nn.Module):
         return torch.where(parts.mask.any(dim=1, keepdim=True), pooled, self.control)
 
 
-class CategoryEmbedder(nn.Module):
-    """Embed one label a cell."""
-
-    def __init__(self, categories: nn.Module) -> None:
-        super().__init__()
-        self.categories = categories
-
-    def forward(self, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Embed the label of each cell."""
-        return self.categories(condition.ids[:, 0])
-
-
 class NumberEmbedder(nn.Module):
     """Embed one number a cell, brought to order one by a transform, through a perceptron."""
 
-    def __init__(self, embedding: NumberEmbedding, transform: NumberTransform) -> None:
+    def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
-        dim = embedding.dim
-        self.embedding = embedding
-        self.transform = transform
+        self.embedding = NUMBER_EMBEDDINGS[options.number_embedding](dim)
+        self.transform = spec.transform
         self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
     def forward(self, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Embed the number of each cell."""
         return self.mlp(self.embedding(self.transform(condition.values[:, 0])))
 
 
-class HierarchyEmbedder(nn.Module):
-    """Embed a path from root to leaf as the sum over its known levels.
+class LabelEmbedder(nn.Module):
+    """Embed a label, or a path from root to leaf of a hierarchy as the sum over its known levels.
 
     Each level adds what it is different by from the level above, so a path that ends early has exactly the vector of
-    where it ends. All vectors of a table start at zero: a leaf that training never saw is embedded as its parent, and
-    weight decay draws rare leaves towards theirs.
+    where it ends. Vectors of a table for a hierarchy start at zero: a leaf that training never saw is embedded as its
+    parent, and weight decay draws rare leaves towards theirs.
     """
 
-    def __init__(self, categories: nn.Module) -> None:
+    def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
-        self.categories = categories
-        if isinstance(categories, TableEmbedding):
-            nn.init.zeros_(categories.weight)
+        self.categories = embed_categories(spec, dim, options)
+        if spec.kind == "hierarchy" and isinstance(self.categories, TableEmbedding):
+            nn.init.zeros_(self.categories.weight)
 
     def forward(self, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Embed the path of each cell."""
         return self.categories(condition.ids).masked_fill(~condition.mask[..., None], 0.0).sum(dim=1)
 
 
-Embedder = CategoryEmbedder | NumberEmbedder | HierarchyEmbedder | SetEmbedder
-
-
-def embed_categories(spec: ConditionSpec, dim: int, options: NetworkOptions) -> nn.Module:
-    """Embed the ids of a condition: by feature vectors where it has them, otherwise as chosen in the options."""
-    if spec.n_features:
-        return FeatureEmbedding(spec.n_features, dim)
-    return CATEGORY_EMBEDDINGS[options.category_embedding](spec.n_categories, dim)
-
-
-def embed_parts(spec: ConditionSpec, dim: int, options: NetworkOptions) -> PartEmbedding:
-    """Embed each part of a set, with its dose where it has one."""
-    categories = embed_categories(spec, dim, options)
-    if not spec.has_values:
-        return PartEmbedding(categories, dim)
-    return DosedPartEmbedding(categories, dim, NUMBER_EMBEDDINGS[options.number_embedding](dim), spec.transform)
-
-
-def embed_set(spec: ConditionSpec, dim: int, options: NetworkOptions) -> SetEmbedder:
-    """A set whose parts are of several components is embedded component by component instead of pooled."""
-    parts = embed_parts(spec, dim, options)
-    if not spec.components:
-        return SetEmbedder(parts, POOLINGS[options.set_pooling](dim))
-    if len(spec.components) != spec.n_categories:
-        raise ValueError(
-            f"`components` of {spec.name!r} has {len(spec.components)} entries for {spec.n_categories} categories. "
-            "Pass one each."
-        )
-    return SetEmbedder(parts, ComponentPooling(dim, spec.components))
-
-
-EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], Embedder]] = {
-    "number": lambda spec, dim, options: NumberEmbedder(
-        NUMBER_EMBEDDINGS[options.number_embedding](dim), spec.transform
-    ),
-    "category": lambda spec, dim, options: CategoryEmbedder(embed_categories(spec, dim, options)),
-    "hierarchy": lambda spec, dim, options: HierarchyEmbedder(embed_categories(spec, dim, options)),
-    "set": embed_set,
+EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], nn.Module]] = {
+    "number": NumberEmbedder,
+    "category": LabelEmbedder,
+    "hierarchy": LabelEmbedder,
+    "set": SetEmbedder,
 }
 
 
@@ -240,7 +204,6 @@ class ConditionEmbedder(nn.Module):
         specs: Sequence[ConditionSpec],
         dim: int,
         options: NetworkOptions,
-        *,
         features: Mapping[str, Tensor] | None = None,
     ) -> None:
         super().__init__()
@@ -275,12 +238,7 @@ class ConditionEmbedder(nn.Module):
         So perturbations that training never saw become known.
         """
         embedder = self.embedders[self._index(name)]
-        table = feature_table(embedder)
-        if table is None:
-            raise ValueError(
-                f"Condition {name!r} was registered without feature vectors, so it cannot be extended by them."
-            )
-        table.extend(vectors)
+        extend_features(embedder, name, vectors)
         if isinstance(embedder, SetEmbedder) and isinstance(embedder.pooling, ComponentPooling):
             embedder.pooling.extend(components)
 
@@ -300,12 +258,9 @@ class UniversalCombination(nn.Module):
 
     def __init__(self, n_conditions: int, dim: int) -> None:
         super().__init__()
-        self.mlp = (
-            nn.Sequential(nn.Flatten(), nn.Linear(n_conditions * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
-            if n_conditions
-            else None
-        )
+        self.mlp = None
+        if n_conditions:
+            self.mlp = nn.Sequential(nn.Flatten(), nn.Linear(n_conditions * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
 
     def forward(self, sequence: Float[Tensor, "cells n_conditions dim"]) -> Float[Tensor, "cells dim"]:
-        """One vector a cell."""
         return sequence.sum(dim=1) if self.mlp is None else self.mlp(sequence)

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from scdiffgen.conditions import Condition, ConditionSpec
 
-from ._categories import FeatureEmbedding, feature_table
-from ._condition_embedder import clear_padding, embed_parts
+from ._categories import extend_features, feature_table
+from ._condition_embedder import PartEmbedding, clear_padding
 from ._network import TokenTrunk
 from ._options import InputKind, NetworkSize
 from ._shapes import Genes, Levels, Vector
@@ -41,6 +41,7 @@ class EffectNetwork(nn.Module):
         input_kind: InputKind = "counts",
     ) -> None:
         super().__init__()
+        self.name = spec.name
         size = replace(
             size,
             # Each pass has one vector to be conditioned on, that of an intervention; its rows are interventions.
@@ -49,9 +50,9 @@ class EffectNetwork(nn.Module):
             n_layers=max(size.n_layers // 2, 1),
             n_hidden=max(size.n_hidden // 2, 1),
         )
-        self.embed = embed_parts(spec, size.conditioning_dim, size.options)
+        self.embed = PartEmbedding(spec, size.conditioning_dim, size.options)
         if features is not None:
-            self._feature_table().extend(features)
+            extend_features(self.embed, self.name, features)
         self.trunk = TokenTrunk(n_genes, size, input_kind)
         scale = size.token_dim**-0.5
         self.heads = nn.Parameter(torch.randn(size.n_tokens, size.token_dim, EFFECT_READOUT_DIM) * scale)
@@ -103,7 +104,7 @@ class EffectNetwork(nn.Module):
 
     def extend_features(self, vectors: Float[Tensor, "new n_features"]) -> None:
         """Append feature vectors of interventions (their ids follow on), with the median half-maximal dose."""
-        self._feature_table().extend(vectors)
+        extend_features(self.embed, self.name, vectors)
         if self.half_dose is not None:
             known = self.half_dose.detach()
             extended = torch.cat([known, known.median().expand(len(vectors))])
@@ -122,9 +123,3 @@ class EffectNetwork(nn.Module):
         """Feature vectors of the interventions, if they have any."""
         table = feature_table(self.embed)
         return None if table is None else table.vectors
-
-    def _feature_table(self) -> FeatureEmbedding:
-        table = feature_table(self.embed)
-        if table is None:
-            raise ValueError("The interventions were registered without feature vectors, so they cannot be extended.")
-        return table

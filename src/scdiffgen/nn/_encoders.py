@@ -5,6 +5,8 @@ An encoder has two parts: ``read``, of the corrupted cells, and ``forward``, whi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -14,6 +16,8 @@ from ._numbers import SinusoidalEmbedding
 from ._options import EncoderKind, InputKind, NetworkSize
 from ._shapes import Genes, Tokens, Vector
 from ._transformer import Attention
+
+Sums = Float[Tensor, "cells sums"]
 
 
 class WeighingEncoder(nn.Module):
@@ -26,19 +30,15 @@ class WeighingEncoder(nn.Module):
         self.weight = nn.Parameter(torch.randn(n_genes, n_sums) * 0.1)
         self.shift = nn.Linear(size.conditioning_dim, n_sums)
 
-    def read(self, state: Genes) -> Float[Tensor, "cells sums"]:
+    def read(self, state: Genes) -> Sums:
         """Weighted sums; of CSR counts their cost follows the non-zeros, not the genes."""
         if self.input_kind == "values":
             return state @ self.weight
         if state.layout == torch.strided:
             return torch.log1p(state) @ self.weight
+        columns, rows, logs = state.col_indices(), state.crow_indices(), torch.log1p(state.values())
         return F.embedding_bag(
-            state.col_indices(),
-            self.weight,
-            state.crow_indices(),
-            per_sample_weights=torch.log1p(state.values()),
-            mode="sum",
-            include_last_offset=True,
+            columns, self.weight, rows, per_sample_weights=logs, mode="sum", include_last_offset=True
         )
 
 
@@ -51,9 +51,7 @@ class CountEncoder(WeighingEncoder):
         self.dropout = nn.Dropout(size.dropout)
         self.to_tokens = nn.Linear(size.n_hidden, size.n_tokens * size.token_dim)
 
-    def forward(
-        self, gene_sums: Float[Tensor, "cells hidden"], conditioning: Vector, n_tokens: int | None = None
-    ) -> Tokens:
+    def forward(self, gene_sums: Sums, conditioning: Vector, n_tokens: int | None = None) -> Tokens:
         """Tokens, all or only the first, from :meth:`read` and the conditioning."""
         hidden = self.dropout(F.silu(self.norm(gene_sums + self.shift(conditioning))))
         n_outputs = None if n_tokens is None else n_tokens * self.shape[1]
@@ -72,10 +70,7 @@ class LinearEncoder(WeighingEncoder):
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:
         super().__init__(n_genes, size.n_tokens * size.token_dim, size, input_kind)
 
-    def forward(
-        self, gene_sums: Float[Tensor, "cells width"], conditioning: Vector, n_tokens: int | None = None
-    ) -> Tokens:
-        """Tokens, all or only the first, from :meth:`read` and the conditioning."""
+    def forward(self, gene_sums: Sums, conditioning: Vector, n_tokens: int | None = None) -> Tokens:
         return (gene_sums + self.shift(conditioning)).unflatten(1, self.shape)[:, :n_tokens]
 
     def gene_weights(self, direction: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens genes"]:
@@ -113,10 +108,7 @@ class GeneAttentionEncoder(nn.Module):
         largest, columns = counts.topk(n_expressed, dim=1)  # the expressed genes of each cell, padded by others
         return self._attend(self.genes[columns] * self.embed_expression(torch.log1p(largest)), largest > 0)
 
-    def forward(
-        self, gene_sums: Float[Tensor, "cells all dim"], conditioning: Vector, n_tokens: int | None = None
-    ) -> Tokens:
-        """Tokens, all or only the first, from :meth:`read` and the conditioning."""
+    def forward(self, gene_sums: Tokens, conditioning: Vector, n_tokens: int | None = None) -> Tokens:
         return self.out(self.norm(gene_sums[:, :n_tokens] + self.shift(conditioning)[:, None]))
 
     def _attend(self, genes: Float[Tensor, "cells genes dim"], mask: Bool[Tensor, "cells genes"]) -> Tokens:
@@ -124,7 +116,7 @@ class GeneAttentionEncoder(nn.Module):
         return self.attention(self.queries, sources, F.pad(mask, (1, 0), value=True))
 
 
-ENCODERS: dict[EncoderKind, type[CountEncoder] | type[LinearEncoder] | type[GeneAttentionEncoder]] = {
+ENCODERS: dict[EncoderKind, Callable[[int, NetworkSize, InputKind], nn.Module]] = {
     "mlp": CountEncoder,
     "linear": LinearEncoder,
     "cross_attention": GeneAttentionEncoder,

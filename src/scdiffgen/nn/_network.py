@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from ._encoders import ENCODERS
 from ._numbers import SinusoidalEmbedding, log_count_embedding
 from ._options import InputKind, NetworkSize
-from ._readouts import READOUTS, AdditiveReadout
-from ._shapes import Genes, Levels, Tokens, Vectors
+from ._readouts import READOUTS, AdditiveReadout, GeneScores, Urn
+from ._shapes import Genes, Levels, Tokens, Vector, Vectors
 from ._transformer import TokenTransformer
-from ._urn import GeneScores, Urn
 
 
 class Conditioning(NamedTuple):
@@ -83,18 +82,10 @@ class TokenTrunk(nn.Module):
         return int(torch.randint(1, n_tokens + 1, ()))
 
 
-class Read(NamedTuple):
-    """Scores of the genes, and what they were conditioned on."""
-
-    scores: Tensor  # (cells, genes)
-    conditioning: Tensor  # (cells, conditioning_dim)
-
-
 class ScoreNetwork(nn.Module):
     """Encoder, transformer over the tokens, read-out: one score a gene.
 
-    Embedded conditions are one vector a cell with ``conditioning="adaln"``, otherwise several. Of several modalities
-    there is a noise level and a library size each.
+    Of several modalities there is a noise level and a library size each.
     """
 
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind) -> None:
@@ -110,11 +101,11 @@ class ScoreNetwork(nn.Module):
             raise ValueError("The tokens do not add up to the scores of the genes: their read-out is not additive.")
         return self.readout
 
-    def read(self, state: Genes, level: Levels, library: Levels, condition: Vectors) -> Read:
-        """Scores of the genes in corrupted cells."""
+    def read(self, state: Genes, level: Levels, library: Levels, condition: Vectors) -> tuple[Genes, Vector]:
+        """Scores of the genes in corrupted cells, and what they were conditioned on."""
         conditioning = self.trunk.conditioning(level, library, condition)
         tokens = self.trunk(self.trunk.encoder.read(state), conditioning)
-        return Read(self.readout(tokens), conditioning.vector)
+        return self.readout(tokens), conditioning.vector
 
     def tokens(self, state: Genes, level: Levels, library: Levels, condition: Vectors) -> Tokens:
         """Tokens after the transformer."""

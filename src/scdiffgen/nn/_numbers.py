@@ -8,11 +8,9 @@ negative values are values like any other, and magnitudes beyond ``LARGEST`` cou
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from ._options import NumberKind
@@ -20,8 +18,11 @@ from ._options import NumberKind
 LARGEST = 2.0**20
 """Largest magnitude told apart: float32 resolves no more than 1/8 there, so finer phases would be noise."""
 
+Numbers = Float[Tensor, "*shape"]
+Embedded = Float[Tensor, "*shape {self.dim}"]
 
-class NumberEmbedding(nn.Module, ABC):
+
+class NumberEmbedding(nn.Module):
     """A map from a number to a vector of length ``dim``, at least ``smallest_dim`` of the class."""
 
     smallest_dim = 1
@@ -34,13 +35,12 @@ class NumberEmbedding(nn.Module, ABC):
             )
         self.dim = dim
 
-    def forward(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
+    def forward(self, numbers: Numbers) -> Embedded:
         """Embed numbers of any shape; the vectors lie along a new last axis."""
         return self._embed(numbers.clamp(-LARGEST, LARGEST))
 
-    @abstractmethod
-    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
-        """Embed numbers no larger than ``LARGEST`` in magnitude."""
+    def _embed(self, numbers: Numbers) -> Embedded:
+        raise NotImplementedError
 
 
 def geometric_frequencies(n: int, min_period: float, max_period: float) -> Float[Tensor, " {n}"]:
@@ -48,43 +48,39 @@ def geometric_frequencies(n: int, min_period: float, max_period: float) -> Float
     return 2 * math.pi / torch.logspace(math.log10(max_period), math.log10(min_period), n)
 
 
-def _waves(phases: Float[Tensor, "*shape n"], dim: int) -> Float[Tensor, "*shape {dim}"]:
-    """All sines, then the cosines; an odd ``dim`` drops the cosine of the last phase."""
-    return torch.cat([phases.sin(), phases.cos()], dim=-1)[..., :dim]
+class WaveEmbedding(NumberEmbedding):
+    """Sines of the number at some frequencies, then the cosines; an odd ``dim`` drops the last cosine."""
+
+    frequencies: Tensor
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        phases = numbers[..., None] * self.frequencies
+        return torch.cat([phases.sin(), phases.cos()], dim=-1)[..., : self.dim]
 
 
-class SinusoidalEmbedding(NumberEmbedding):
+class SinusoidalEmbedding(WaveEmbedding):
     """Sines and cosines at geometric frequencies (Vaswani et al. 2017, "Attention is all you need", section 3.5).
 
     For an even ``dim`` the inner product of two embeddings depends on the difference of their numbers only. Differences
     well below ``min_period`` are hard to see; ``max_period`` exceeds the range, so that no two numbers look alike.
     """
 
-    frequencies: Tensor
-
     def __init__(self, dim: int, *, min_period: float = 1.0, max_period: float = 50.0) -> None:
         super().__init__(dim)
-        frequencies = geometric_frequencies((dim + 1) // 2, min_period, max_period)
-        self.register_buffer("frequencies", frequencies)
-
-    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
-        return _waves(numbers[..., None] * self.frequencies, self.dim)
+        self.register_buffer("frequencies", geometric_frequencies((dim + 1) // 2, min_period, max_period))
 
 
-class FourierEmbedding(NumberEmbedding):
-    """Sines and cosines at Gaussian frequencies, of standard deviation ``bandwidth`` in cycles per unit, then trained.
+class FourierEmbedding(WaveEmbedding):
+    """Sines and cosines at Gaussian frequencies, of standard deviation 0.1 in cycles per unit, then trained.
 
     Random frequencies: Tancik et al. 2020, "Fourier features let networks learn high frequency functions in low
     dimensional domains"; learned ones: Li et al. 2021, "Learnable Fourier features for multi-dimensional spatial
     positional encoding".
     """
 
-    def __init__(self, dim: int, *, bandwidth: float = 0.1) -> None:
+    def __init__(self, dim: int) -> None:
         super().__init__(dim)
-        self.frequencies = nn.Parameter(2 * math.pi * bandwidth * torch.randn((dim + 1) // 2))
-
-    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
-        return _waves(numbers[..., None] * self.frequencies, self.dim)
+        self.frequencies = nn.Parameter(2 * math.pi * 0.1 * torch.randn((dim + 1) // 2))
 
 
 def rotate(vectors: Float[Tensor, "*#shape dim"], angles: Float[Tensor, "*#shape half"]) -> Float[Tensor, "... dim"]:
@@ -110,11 +106,10 @@ class RotaryEmbedding(NumberEmbedding):
 
     def __init__(self, dim: int, *, min_period: float = 1.0, max_period: float = 50.0) -> None:
         super().__init__(dim)
-        frequencies = geometric_frequencies(dim // 2, min_period, max_period)
-        self.register_buffer("frequencies", frequencies)
+        self.register_buffer("frequencies", geometric_frequencies(dim // 2, min_period, max_period))
         self.start = nn.Parameter(torch.ones(dim))  # at first all planes weigh alike
 
-    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
+    def _embed(self, numbers: Numbers) -> Embedded:
         return rotate(self.start.expand(*numbers.shape, self.dim), numbers[..., None] * self.frequencies)
 
 
@@ -126,15 +121,13 @@ class DirectEmbedding(NumberEmbedding):
     ``sign(x)`` jumps and ``log|x|`` has no value.
     """
 
-    smallest_scale = 0.1
-
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
         self.mlp = nn.Sequential(nn.Linear(3, dim), nn.SiLU(), nn.Linear(dim, dim))
 
-    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
-        scaled = numbers / self.smallest_scale
-        log_magnitude = scaled.asinh() / math.asinh(1 / self.smallest_scale)
+    def _embed(self, numbers: Numbers) -> Embedded:
+        scaled = numbers / 0.1
+        log_magnitude = scaled.asinh() / math.asinh(1 / 0.1)
         return self.mlp(torch.stack([scaled.tanh(), log_magnitude, numbers.tanh()], dim=-1))
 
 
@@ -148,25 +141,13 @@ N_MANTISSAS = 8
 """Bins of the mantissa: magnitudes closer than a share of ``1 / (2 * N_MANTISSAS)`` may fall in one bin."""
 
 
-class Bins(NamedTuple):
-    """Bins of a number ``sign * mantissa * 2 ** exponent``; zero has a bin of its own in each."""
-
-    sign: Tensor  # 0 negative, 1 zero, 2 positive
-    exponent: Tensor  # 0 zero, then from the smallest
-    mantissa: Tensor  # 0 zero, then from the smallest
-
-
-def number_bins(numbers: Float[Tensor, "*shape"], n_mantissas: int) -> Bins:
-    """Sort numbers into bins of sign, binary exponent and mantissa."""
+def number_bins(numbers: Numbers, n_mantissas: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Bins of sign (negative, zero, positive), binary exponent and mantissa, from the smallest; zero has its own."""
     mantissa, exponent = torch.frexp(numbers.abs())  # mantissa in [1/2, 1), or 0
     is_zero = numbers == 0
     mantissa_bin = ((2 * mantissa - 1) * n_mantissas).long() + 1
     exponent_bin = exponent.long().clamp(MIN_EXPONENT, MAX_EXPONENT) - MIN_EXPONENT + 1
-    return Bins(
-        sign=numbers.sign().long() + 1,
-        exponent=exponent_bin.masked_fill(is_zero, 0),
-        mantissa=mantissa_bin.masked_fill(is_zero, 0),
-    )
+    return numbers.sign().long() + 1, exponent_bin.masked_fill(is_zero, 0), mantissa_bin.masked_fill(is_zero, 0)
 
 
 def _table(n_rows: int, dim: int) -> nn.Embedding:
@@ -188,9 +169,9 @@ class BinEmbedding(NumberEmbedding):
         self.exponents = _table(N_EXPONENTS, dim)
         self.mantissas = _table(N_MANTISSAS + 1, dim)
 
-    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
-        bins = number_bins(numbers, N_MANTISSAS)
-        return self.signs(bins.sign) + self.exponents(bins.exponent) + self.mantissas(bins.mantissa)
+    def _embed(self, numbers: Numbers) -> Embedded:
+        sign, exponent, mantissa = number_bins(numbers, N_MANTISSAS)
+        return self.signs(sign) + self.exponents(exponent) + self.mantissas(mantissa)
 
 
 class ExponentEmbedding(NumberEmbedding):
@@ -200,10 +181,9 @@ class ExponentEmbedding(NumberEmbedding):
         super().__init__(dim)
         self.exponents = _table(N_SIGNS * N_EXPONENTS, dim)
 
-    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
-        bins = number_bins(numbers, n_mantissas=1)
-        row: Int[Tensor, "*shape"] = bins.sign * N_EXPONENTS + bins.exponent
-        return self.exponents(row)
+    def _embed(self, numbers: Numbers) -> Embedded:
+        sign, exponent, _ = number_bins(numbers, n_mantissas=1)
+        return self.exponents(sign * N_EXPONENTS + exponent)
 
 
 class HybridEmbedding(NumberEmbedding):
@@ -221,40 +201,30 @@ class HybridEmbedding(NumberEmbedding):
         kinds = {SinusoidalEmbedding: n_sinusoidal, DirectEmbedding: n_direct, ExponentEmbedding: n_exponent}
         self.parts = nn.ModuleList(kind(n) for kind, n in kinds.items() if n)
 
-    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
+    def _embed(self, numbers: Numbers) -> Embedded:
         return torch.cat([part(numbers) for part in self.parts], dim=-1)
 
 
-SMALLEST_SCALE = 0.25
-REACH = 4.0
+SMALLEST_SCALE, REACH = 0.25, 4.0
 """Wavelets of every scale are laid out from ``-REACH`` to ``REACH``, one scale apart; wider ones stand at zero only."""
 
 
-def ricker(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+def ricker(x: Numbers) -> Numbers:
     """Even wavelet: second derivative of a Gaussian ("Mexican hat"), 1 at its peak."""
     return (1 - x**2) * torch.exp(-(x**2) / 2)
 
 
-def gaussian_slope(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+def gaussian_slope(x: Numbers) -> Numbers:
     """Odd wavelet: first derivative of a Gaussian, 1 at its peak."""
     return x * torch.exp((1 - x**2) / 2)
-
-
-def _grid() -> Float[Tensor, "wavelets 2"]:
-    """Centre and scale of each wavelet; scales double from ``SMALLEST_SCALE`` to ``LARGEST``."""
-    n_octaves = round(math.log2(LARGEST / SMALLEST_SCALE))
-    scales = [SMALLEST_SCALE * 2**octave for octave in range(n_octaves + 1)]
-    n_aside = [int(REACH // scale) for scale in scales]
-    return torch.tensor([[k * s, s] for s, n in zip(scales, n_aside, strict=True) for k in range(-n, n + 1)])
 
 
 class WaveletEmbedding(NumberEmbedding):
     """Coefficients of two wavelets at many scales and places, mixed by a learned projection.
 
-    Narrow wavelets see local structure, wide ones the order of magnitude. The coefficients are those of a point mass at
-    the number, that is, the wavelets' values there. After Cao et al. 2026, "Speaking numbers to LLMs: multi-wavelet
-    number embeddings for time series forecasting" (TempoWave), which embeds a number digit by digit; here it is
-    embedded whole, so that nearby numbers stay nearby.
+    Narrow wavelets see local structure, wide ones the order of magnitude; their values at the number are the
+    coefficients. After Cao et al. 2026, "Speaking numbers to LLMs: multi-wavelet number embeddings for time series
+    forecasting" (TempoWave), by digit there; here a number is embedded whole, so that nearby numbers stay nearby.
     """
 
     centres: Tensor
@@ -262,7 +232,10 @@ class WaveletEmbedding(NumberEmbedding):
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
-        centres, scales = _grid().unbind(dim=1)
+        n_octaves = round(math.log2(LARGEST / SMALLEST_SCALE))
+        widths = [SMALLEST_SCALE * 2**octave for octave in range(n_octaves + 1)]
+        places = [[k * s, s] for s in widths for k in range(-int(REACH // s), int(REACH // s) + 1)]
+        centres, scales = torch.tensor(places).unbind(dim=1)
         self.register_buffer("centres", centres)
         self.register_buffer("scales", scales)
         self.mix = nn.Linear(2 * len(scales), dim)
@@ -271,7 +244,7 @@ class WaveletEmbedding(NumberEmbedding):
             weight = torch.minimum(scales, REACH**2 / scales).sqrt() / (2 * REACH)
             self.mix.weight.normal_().mul_(weight.repeat(2))
 
-    def _embed(self, numbers: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape {self.dim}"]:
+    def _embed(self, numbers: Numbers) -> Embedded:
         x = (numbers[..., None] - self.centres) / self.scales
         return self.mix(torch.cat([ricker(x), gaussian_slope(x)], dim=-1))
 

@@ -28,18 +28,15 @@ class ReadoutOptions:
     Parameters
     ----------
     kind
-        ``"additive"``: a sum over the tokens. ``"mlp"``: a perceptron on all tokens together. ``"cross_attention"``:
-        every gene attends to the tokens. The last two have no loadings, and none of the options below.
+        ``"additive"`` over the tokens, a perceptron on all of them (``"mlp"``), or every gene attends to them
+        (``"cross_attention"``). The last two have no loadings, and none of the options below.
     pooling
-        How tokens share a gene. ``"sum"``: they add to its log-rate, which gives exact contributions. ``"logsumexp"``:
-        they add to its rate, so that for each gene the strongest token counts (as in DRVI,
-        :cite:p:`moinfar2024unsupervised`).
+        ``"sum"``: tokens add to the log-rate of a gene, which gives exact contributions. ``"logsumexp"``: they add to
+        its rate, so that the strongest token counts (as in DRVI, :cite:p:`moinfar2024unsupervised`).
     nonnegative
         Whether the weights of the genes are non-negative.
-    sparsity
-        Weight of the penalty that draws each token to few genes.
-    orthogonality
-        Weight of the penalty that draws tokens to different genes.
+    sparsity, orthogonality
+        Weights of the penalties that draw each token to few genes, and tokens to different genes.
 
     Raises
     ------
@@ -63,11 +60,9 @@ class ReadoutOptions:
     orthogonality: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check the values."""
-        _check_choices(self)
-        if self.kind != "additive" and any(
-            getattr(self, f.name) != f.default for f in fields(self) if f.name != "kind"
-        ):
+        check_choices(self)
+        given = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
+        if self.kind != "additive" and given != ["kind"]:
             raise ValueError(f"`kind` is {self.kind!r}, which leaves no further choice: give `kind` alone.")
         for name in ("sparsity", "orthogonality"):
             if not getattr(self, name) >= 0:
@@ -85,30 +80,26 @@ class NetworkOptions:
         How genes become tokens: ``"mlp"``, ``"linear"``, or ``"cross_attention"`` over the expressed genes, which can
         do with a part of them (:meth:`TokenDiffusion.get_latent_representation`).
     conditioning
-        How conditions reach the tokens. ``"adaln"``: joined with the noise level in one vector that scales and shifts
-        the layers (:cite:p:`peebles2023dit`). ``"cross_attention"``: each is a vector that the tokens attend to.
-        ``"concat"``: each is one more token.
+        How conditions reach the tokens: in one vector with the noise level that scales and shifts the layers
+        (``"adaln"``, :cite:p:`peebles2023dit`), each as a vector that the tokens attend to (``"cross_attention"``), or
+        as one more token (``"concat"``).
     positions
         What tells tokens apart beside the encoder: ``"learned"`` vectors, ``"sinusoidal"`` ones, or ``"none"``.
     attention
-        Whether tokens attend to those of their own cell (``"within"``), or then also to those of the other cells of the
-        minibatch (``"across"``): the result for a cell then depends on the cells that it comes with.
+        Whether tokens attend to those of their own cell (``"within"``), or also to those of the other cells of the
+        minibatch (``"across"``), on which the result for a cell then depends.
     intervention
-        How perturbations enter the network. ``"effect"``: they add to the scores of the genes, seeing the molecules of
-        the cell but not its labels, so that responses transfer to cells never treated. ``"embedding"``: they are
-        embedded beside all other conditions.
-    number_embedding
-        How doses and continuous covariates are embedded: ``"sinusoidal"``, ``"fourier"``, ``"direct"``, ``"learned"``,
-        ``"rotary"``, ``"hybrid"`` or ``"wavelet"``.
-    level_embedding
-        How noise level and library size are embedded, one of the same.
+        ``"effect"``: perturbations add to the scores of the genes, seeing the molecules of the cell but not its labels,
+        so that responses transfer to cells never treated. ``"embedding"``: they are embedded as other conditions are.
+    number_embedding, level_embedding
+        How doses and continuous covariates, and how noise level and library size are embedded: ``"sinusoidal"``,
+        ``"fourier"``, ``"direct"``, ``"learned"``, ``"rotary"``, ``"hybrid"`` or ``"wavelet"``.
     category_embedding
         How categories are embedded: ``"table"``, or with fewer parameters ``"hashed"`` or ``"code"``.
     set_pooling
         How the perturbations of one cell are pooled with ``intervention="embedding"``: ``"attention"`` or ``"mean"``.
     readout
-        Form of the read-out: kind, pooling over the tokens, non-negative weights, penalties. By default tokens add up
-        and nothing is penalised.
+        Form of the read-out; by default tokens add up and nothing is penalised.
     dropout
         Share of hidden units dropped while training. ``None``, here and below, is that of the preset.
     readout_dim
@@ -153,8 +144,7 @@ class NetworkOptions:
     conditioning_dim: int | None = None
 
     def __post_init__(self) -> None:
-        """Check the values."""
-        _check_choices(self)
+        check_choices(self)
         if not isinstance(self.readout, ReadoutOptions):
             raise TypeError(f"`readout` is {self.readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
         if self.dropout is not None:
@@ -185,7 +175,6 @@ class NetworkSize:
     options: NetworkOptions = field(default_factory=NetworkOptions)
 
     def __post_init__(self) -> None:
-        """Check the values."""
         for name in ("n_tokens", "token_dim", *SIZES):
             _check_whole_number(name, getattr(self, name), at_least=1)
         _check_whole_number("n_layers", self.n_layers, at_least=0)
@@ -197,7 +186,7 @@ class NetworkSize:
             )
 
 
-def _check_choices(options: Any) -> None:
+def check_choices(options: Any) -> None:
     """Raise unless every value is one that its type, a ``Literal``, lists."""
     for name, kinds in get_type_hints(type(options)).items():
         if get_origin(kinds) is Literal and getattr(options, name) not in get_args(kinds):

@@ -43,10 +43,10 @@ class Attention(nn.Module):
 
     def weights(self, tokens: Tensor) -> Tensor:
         """Share that each token takes from each: ``(cells, heads, tokens, tokens)``, summing to 1 over the last."""
-        query, key, _ = self._heads(tokens, None)
+        query, key, _ = self._heads(tokens)
         return (query @ key.transpose(2, 3) * key.shape[3] ** -0.5).softmax(3)
 
-    def _heads(self, queries: Tensor, sources: Tensor | None) -> tuple[Tensor, ...]:
+    def _heads(self, queries: Tensor, sources: Tensor | None = None) -> tuple[Tensor, ...]:
         """Queries, keys and values ``(cells, heads, vectors, dim / heads)``; of learned queries without the cells."""
         if sources is None:
             projected = self.project(queries).chunk(3, dim=2)

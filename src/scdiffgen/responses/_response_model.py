@@ -88,4 +88,4 @@ class ResponseModel:
         root, change = (POWER * log_prob).exp(), scale * response.change
         fallen = root * (1 + change / response.before).clamp(min=LEAST_RATIO)
         changed = torch.where(change < 0, fallen, root + change).log() / POWER
-        return module.couple(counts.to_dense(), log_prob, changed - log_prob, generator)
+        return module.process.couple(counts.to_dense(), log_prob, changed - log_prob, generator)
