@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import scdiffgen
-from scdiffgen._shared_docs import _FIGURES, _MODEL, _TOGETHER, ENTRIES, PLACEHOLDER, _read, shared_docs
+from scdiffgen._shared_docs import _FIGURES, _MODEL, _RAISES, _TOGETHER, ENTRIES, PLACEHOLDER, _read, shared_docs
 from scdiffgen.model import TokenDiffusion
 
 PACKAGES = (scdiffgen.datasets, scdiffgen.metrics, scdiffgen.model, scdiffgen.pl, scdiffgen.tl)
@@ -138,13 +138,13 @@ def test_without_docstrings_nothing_happens() -> None:
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_is_a_name_and_what_it_means(name: str) -> None:
-    assert re.fullmatch(r"(\w+\n( {4}\S.*\n)+)+(\nReturns\n-------\n.+\n)?", ENTRIES[name] + "\n")
+    assert re.fullmatch(r"(Raises\n------\n)?(\w+\n( {4}\S.*\n)+)+(\nReturns\n-------\n.+\n)?", ENTRIES[name] + "\n")
 
 
 def test_no_line_of_the_shared_text_is_lost() -> None:
     heads = re.findall(r"^\w.*$", _FIGURES + _MODEL, re.MULTILINE)
     single = _read(_FIGURES + _MODEL)
-    assert len(heads) == len(single) == len(set(ENTRIES) - set(_TOGETHER) - {"figure", "figures"})
+    assert len(heads) == len(single) == len(set(ENTRIES) - set(_TOGETHER) - set(_RAISES) - {"figure", "figures"})
     assert "".join(single.values()).count("\n    ") == (_FIGURES + _MODEL).count("\n    ")
 
 

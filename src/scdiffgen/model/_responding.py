@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
 from mudata import MuData
+from numpy.typing import ArrayLike
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import check_share, check_whole_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import Request, request_table
 from scdiffgen.data import add_perturbations
 
 from ._cell_request import encode, extend
 from ._cells import BATCH_SIZE, Cells, generator_from
-from ._checks import check_positive_integer, is_finite_number
 from ._counterfactuals import Counterfactuals, means_with_intervals
 from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
 from ._mudata import new_cells
 from ._sampler import N_STEPS
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 class Responding(BaseModelClass):
@@ -65,7 +63,6 @@ class Responding(BaseModelClass):
             Cells to start from, such as controls; ``None`` takes those the model was made with.
         conditions
             What to change, by the names under which it was registered, such as ``{"perturbation": "IFNB"}``.
-        {indices}
         keep
             Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is sampled
             again, in [0, 1). More of it ties the prediction to its cell, and weakens the response. By default cells are
@@ -77,11 +74,6 @@ class Responding(BaseModelClass):
             done where continuous covariates were registered.
         guidance_scale
             As in :meth:`generate`; for a perturbation, the factor of its effect.
-        n_steps
-            As in :meth:`generate`, for cells that are sampled again.
-        {batch_size}
-        {seed}
-        {silent}
 
         Returns
         -------
@@ -90,21 +82,18 @@ class Responding(BaseModelClass):
         and other numbers are not compared); of coupled cells, ``response`` says whether it was ``"measured"``, is
         transferred from other perturbations by ``"features"``, or is the ``"network"``'s.
 
-        Raises
-        ------
+        {raises_cells}
         ValueError
             If a condition or category is not registered or has several values, or a perturbation lacks its dose.
-        {raises_cells}
 
         Examples
         --------
-        >>> predicted = model.predict_perturbation(adata, {"cell_type": "Dendritic"}, indices=[0, 1])
-        >>> predicted.obs_names.equals(adata.obs_names[:2])
-        True
+        >>> model.predict_perturbation(adata, {"cell_type": "Dendritic"}, indices=[0, 1]).shape
+        (2, 765)
         """
         require_training(self)
-        if keep is not None and not (is_finite_number(keep) and 0 <= keep < 1):
-            raise ValueError(f"`keep` is {keep!r}: pass a share of the molecules in [0, 1).")
+        if keep is not None:
+            check_share("keep", keep, "a share of the molecules")
         table = request_table(conditions)
         if len(table) > 1:
             raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
@@ -133,32 +122,20 @@ class Responding(BaseModelClass):
 
         Parameters
         ----------
-        adata
-            Cells; ``None`` takes those the model was made with.
         to
             Batch, a category of the column registered as ``batch_key``.
-        {indices}
         keep
             As in :meth:`predict_perturbation`.
-        {drawing}
 
         Returns
         -------
         As :meth:`predict_perturbation`.
 
-        Raises
-        ------
-        ValueError
-            If no batch was registered. All else as in :meth:`predict_perturbation`.
+        {raises_cells}
 
         Examples
         --------
-        >>> import scdiffgen
-        >>> cells = scdiffgen.datasets.simulate(n_cells=100)
-        >>> scdiffgen.model.setup_anndata(cells, layer="counts", batch_key="batch")
-        >>> model = scdiffgen.model.TokenDiffusion(cells, n_tokens=4, token_dim=16)
-        >>> model.train(max_epochs=1, enable_progress_bar=False)
-        >>> model.transfer_batch(cells, "batch_1", indices=[0, 1], n_steps=4).obs["batch"].tolist()
+        >>> screen_model.transfer_batch(screen, "batch_1", indices=[0, 1], n_steps=4).obs["batch"].tolist()
         ['batch_1', 'batch_1']
         """
         return self.predict_perturbation(
@@ -198,36 +175,24 @@ class Responding(BaseModelClass):
             Perturbation, as it was registered.
         doses
             Doses, in the unit that was registered.
-        {indices}
-        {genes}
         measured
             As in :meth:`predict_perturbation`.
         n_bootstrap
             Resamples of the predicted cells behind the interval.
-        {drawing}
 
         Returns
         -------
-        A row a dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000, over the predicted cells), and
-        ``low`` and ``high``, the 95 % interval over bootstrap resamples of these cells. ``.attrs["dose_unit"]`` is the
-        registered unit.
+        A row a dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000), and ``low`` and ``high``, the
+        95 % interval over bootstrap resamples of the cells. ``.attrs["dose_unit"]`` is the registered unit.
 
-        Raises
-        ------
+        {raises_cells}
         ValueError
-            If no doses were registered, a gene is unknown, there is no dose or one that is negative or NaN, or the
-            model was registered with :meth:`setup_mudata`. All else as in :meth:`predict_perturbation`.
+            If no doses were registered, or there is no dose or one that is negative or NaN.
 
         Examples
         --------
-        >>> import scdiffgen
-        >>> cells = scdiffgen.datasets.simulate(n_cells=100)
-        >>> scdiffgen.model.setup_anndata(cells, layer="counts", perturbation_key="perturbation", dose_key="dose")
-        >>> model = scdiffgen.model.TokenDiffusion(cells, n_tokens=4, token_dim=16)
-        >>> model.train(max_epochs=1, enable_progress_bar=False)
-        >>> controls = cells.obs["perturbation"] == "control"
-        >>> curves = model.dose_response(cells, "A", doses=[0.1, 1.0, 10.0], indices=controls)
-        >>> curves.columns.tolist()
+        >>> controls = screen.obs["perturbation"] == "control"
+        >>> screen_model.dose_response(screen, "A", [0.1, 10.0], indices=controls).columns.tolist()
         ['dose', 'gene', 'mean', 'low', 'high']
         """
         require_anndata(self, "dose_response")
@@ -235,7 +200,7 @@ class Responding(BaseModelClass):
         if dosed is None:
             raise ValueError("No doses were registered: pass `perturbation_key` and `dose_key` to `setup_anndata`.")
         columns = gene_positions(self, genes)
-        check_positive_integer("n_bootstrap", n_bootstrap)
+        check_whole_number("n_bootstrap", n_bootstrap)
         if not len(doses):
             raise ValueError("`doses` is empty: pass at least one dose.")
         rng = np.random.default_rng(generator_from(seed, torch.device("cpu")).initial_seed())
@@ -257,32 +222,26 @@ class Responding(BaseModelClass):
         curves.attrs["dose_unit"] = dosed.transform.unit
         return curves
 
+    @shared_docs
     def get_condition_embedding(self, conditions: Request) -> pd.DataFrame:
         """Vectors of conditions as the network sees them.
 
         Parameters
         ----------
         conditions
-            As in :meth:`generate`: a mapping, or a table with a row for each.
+            As in :meth:`generate`.
 
         Returns
         -------
         A row a condition: ``identity_1`` and on (of all conditions one after the other, unless the conditioning is
         ``"adaln"``); with perturbations as effects, ``effect_1`` and on as well.
 
-        Raises
-        ------
-        ValueError
-            If a condition or category is not registered.
-        RuntimeError
-            If the model is not trained.
+        {raises_request}
 
         Examples
         --------
-        >>> import pandas as pd
-        >>> types = pd.DataFrame({"cell_type": ["Dendritic", "CD14+ Monocyte", "CD34+"]})
-        >>> model.get_condition_embedding(types).shape
-        (3, 128)
+        >>> model.get_condition_embedding({"cell_type": "Dendritic"}).shape
+        (1, 128)
         """
         require_training(self)
         table = request_table(conditions)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from mudata import MuData
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import check_whole_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import UNS_KEY
 
 from ._cells import BATCH_SIZE, Cells, evenly_spread, generator_from
-from ._checks import check_positive_integer
 from ._model_access import (
     gene_names,
     gene_positions,
@@ -26,9 +27,6 @@ from ._model_access import (
 )
 from ._token_reader import token_reader
 from ._token_tables import LoadingMethod, loadings_table, tokens_as_variables, truncated
-
-if TYPE_CHECKING:
-    from mudata import MuData
 
 ATTENTION_CELLS = 1_000
 ATTENTION_LEVELS = (0.0, 0.01, 0.1, 0.5, 1.0)
@@ -48,16 +46,10 @@ class TokenReading(BaseModelClass):
     ) -> pd.DataFrame:
         """How active each token is in each cell, in standard deviations over the training cells.
 
-        Parameters
-        ----------
-        {reading}
-
         Returns
         -------
         Activations ``(cells, tokens)``; tokens sorted by the variance that they explain.
 
-        Raises
-        ------
         {raises_cells}
 
         Examples
@@ -94,7 +86,6 @@ class TokenReading(BaseModelClass):
               non-linearities. Needs no cells; its scale differs between tokens.
         groupby
             Column of ``adata.obs``: loadings within each of its groups, for ``"readout"`` and ``"gradient"``.
-        {batch_size}
 
         Returns
         -------
@@ -103,18 +94,12 @@ class TokenReading(BaseModelClass):
         shares, and ``attrs["first_direction"]`` the share of each token's own variance that its first direction
         explains.
 
-        Raises
-        ------
-        ValueError
-            If the method is unknown, or ``groupby`` is given for ``"encoder"``.
-        {raises_untrained}
+        {raises_cells}
 
         Examples
         --------
         >>> model.get_token_loadings().shape
         (765, 4)
-        >>> model.get_token_loadings(method="gradient", groupby="cell_type")["Dendritic"].columns.tolist()
-        ['token_1', 'token_2', 'token_3', 'token_4']
         """
         require_training(self)
         return loadings_table(self, adata, method, groupby, batch_size)
@@ -132,12 +117,9 @@ class TokenReading(BaseModelClass):
 
         Parameters
         ----------
-        {adata}
         n_neighbors
             Neighbours of each cell in the graph that :func:`scanpy.tl.umap` and :func:`scanpy.tl.leiden` need, by
             activation. ``None`` computes no graph.
-        {batch_size}
-        {silent}
 
         Returns
         -------
@@ -145,8 +127,6 @@ class TokenReading(BaseModelClass):
         as ``.obsm["X_umap"]``) and colours; in ``.var`` labels and shares of variance explained; in
         ``.varm["token_loadings"]`` the loadings ``(tokens, genes)``, whose genes are ``.uns["genes"]``.
 
-        Raises
-        ------
         {raises_cells}
 
         Examples
@@ -178,10 +158,8 @@ class TokenReading(BaseModelClass):
 
         Parameters
         ----------
-        {reading}
         genes
-            Genes to return, by default all. There is a matrix ``(cells, genes)`` for each token, so choose few for many
-            cells.
+            Genes to return, by default all: a matrix ``(cells, genes)`` for each token, so choose few for many cells.
 
         Returns
         -------
@@ -189,18 +167,15 @@ class TokenReading(BaseModelClass):
         that is an effect; ``.var["baseline"]``, the log-rates of the average training cell. Layers and baseline add up
         to ``.X``, whose softmax over all genes is the predicted expression.
 
-        Raises
-        ------
-        ValueError
-            If a gene is unknown, or the tokens of the model are pooled by ``"logsumexp"`` and so do not add up.
         {raises_cells}
+        ValueError
+            If the tokens of the model are pooled by ``"logsumexp"`` and so do not add up.
 
         Examples
         --------
         >>> parts = model.get_token_contributions(indices=[0, 1], genes=["LYZ", "CD3E"])
-        >>> added = sum(parts.layers[name] for name in parts.uns["terms"]) + parts.var["baseline"].to_numpy()
-        >>> bool(np.allclose(added, parts.X, atol=1e-4))
-        True
+        >>> parts.uns["terms"]
+        ['token_1', 'token_2', 'token_3', 'token_4']
         """
         require_training(self)
         require_anndata(self, "get_token_contributions")
@@ -233,26 +208,19 @@ class TokenReading(BaseModelClass):
 
         Parameters
         ----------
-        {adata}
         indices
             Cells to average over, by default at most 1,000, evenly spread.
         levels
             Shares of its molecules that a cell keeps, from 0 (the empty cell) to 1 (the whole cell).
-        {batch_size}
-        {seed}
-        {silent}
 
         Returns
         -------
         Mean over cells and heads: a row for each level, layer (from 1) and token that attends, a column for each token
         attended to. Rows sum to 1. ``attrs["labels"]`` holds the names that you gave to tokens.
 
-        Raises
-        ------
-        ValueError
-            If the process of the model is not thinning or its read-out not additive, a level is not in [0, 1] or there
-            is none.
         {raises_cells}
+        ValueError
+            If the read-out of the model is not additive.
 
         Examples
         --------
@@ -275,6 +243,7 @@ class TokenReading(BaseModelClass):
         attention.attrs["labels"] = reader.annotation_in(cells.adata)
         return attention
 
+    @shared_docs
     def hold_tokens(self, levels: Mapping[str, float] | Sequence[str]) -> Self:
         """The model with tokens held at fixed activations: what it predicts and generates without their help.
 
@@ -285,9 +254,8 @@ class TokenReading(BaseModelClass):
         Parameters
         ----------
         levels
-            Activation of each token to hold, in standard deviations from its mean over the training cells; or names of
-            tokens, which are then held at 0. The mean activation of control cells makes all cells like controls in this
-            token.
+            Activation of each token to hold, in standard deviations from its mean over the training cells, such as the
+            mean of control cells; or names of tokens, which are then held at 0.
 
         Returns
         -------
@@ -297,8 +265,7 @@ class TokenReading(BaseModelClass):
         ------
         ValueError
             If a token is unknown, or the tokens of the model are pooled by ``"logsumexp"``.
-        RuntimeError
-            If the model is not trained.
+        {raises_untrained}
 
         Examples
         --------
@@ -316,6 +283,7 @@ class TokenReading(BaseModelClass):
         held.module = reader.held(module, levels)
         return held
 
+    @shared_docs
     def truncate_tokens(self, n_tokens: int) -> Self:
         """The model cut to its first tokens: smaller and faster, at some loss of quality.
 
@@ -332,15 +300,14 @@ class TokenReading(BaseModelClass):
         ------
         ValueError
             If the model was not made with ``nested_tokens=True``, or has fewer tokens.
-        RuntimeError
-            If the model is not trained.
+        {raises_untrained}
 
         Examples
         --------
         >>> small = nested_model.truncate_tokens(2)  # doctest: +SKIP
         """
         require_training(self)
-        check_positive_integer("n_tokens", n_tokens)
+        check_whole_number("n_tokens", n_tokens)
         if not self.module.nested:
             raise ValueError("The tokens are not nested: make and train the model with `nested_tokens=True`.")
         if n_tokens > self.module.size.n_tokens:
