@@ -58,8 +58,7 @@ loadings = tokens
 _MODEL = """
 perturbation_key
     Column of ``obs`` with what was done to each cell, such as ``"FOXO1"`` or ``"FOXO1+TP53"``; or several columns with
-    a part each. Columns that share a name, such as ``drug_1`` and ``drug_2``, hold the same kind of perturbation;
-    others, such as a knock-out and a drug, different kinds.
+    a part each: of one kind if they share a name (``drug_1``, ``drug_2``), else of different kinds (knock-out, drug).
 control
     Name, or names, of cells to which nothing was done.
 perturbation_sep
@@ -70,17 +69,14 @@ dose_key
 dose_unit
     What doses are measured in; kept and shown, never computed with.
 hierarchy_keys
-    Columns from the root of a hierarchy to its leaves, such as organism, tissue, cell type. A cell may end at any
-    level.
+    Columns from the root of a hierarchy to its leaves, such as organism, tissue, cell type. Cells end at any level.
 categorical_covariate_keys
-    Columns of ``obs`` with further categories, such as sex or condition: conditions as all others are, and asked for by
-    their names.
+    Columns of ``obs`` with further categories, such as sex or condition, which are asked for by their names.
 continuous_covariate_keys
     Columns of ``obs`` with numbers, such as age or time, likewise.
 text_key
-    Column of descriptions in words, such as ``"naive T cell, day 3"``. A pretrained sentence encoder embeds each
-    distinct one once; the vectors are kept with the model, which can be asked for descriptions that no cell has. Needs
-    ``pip install 'scdiffgen[text]'``.
+    Column of descriptions in words, such as ``"naive T cell, day 3"``, which a pretrained sentence encoder embeds
+    (``pip install 'scdiffgen[text]'``). The model can be asked for descriptions that no cell has.
 perturbation_features_key
     Key of ``uns`` with a feature vector of each perturbation, a mapping or a data frame. Perturbations that were never
     measured can be predicted if they have one.
@@ -104,9 +100,8 @@ library_size
     and a NumPy generator. By default they are drawn like those of the training cells under the same conditions. Of a
     MuData, such sizes by modality; those left out are drawn.
 guidance_scale
-    How much stronger than in the data the conditions are followed; 1 is as in the data, larger values give cells more
-    typical of their conditions and less diverse. One number for all conditions together, also those that were left
-    out, or one for each that is named.
+    How much stronger than in the data conditions are followed: above 1, cells are more typical and less diverse. One
+    number for all conditions together, also those that were left out, or one for each that is named.
 n_steps
     Steps, each an evaluation of the network; more are slower and better. 8 to 64 is the useful range.
 seed
@@ -115,6 +110,10 @@ silent
     Whether no progress bar is shown.
 dir_path
     Folder of the model; saving makes it.
+accelerator
+    As in Lightning; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
+device
+    Which of them, as in scvi-tools.
 prefix
     Start of the names of its files, so that a folder can hold several models.
 overwrite

@@ -254,8 +254,8 @@ class Generating(BaseModelClass):
 
         Examples
         --------
-        >>> start, end = {"cell_type": "CD14+ Monocyte"}, {"cell_type": "Dendritic"}
-        >>> model.interpolate(start, end, n_points=3, n_cells=2, n_steps=4).obs["fraction"].tolist()
+        >>> path = model.interpolate({"cell_type": "CD34+"}, {"cell_type": "Dendritic"}, n_points=3, n_cells=2)
+        >>> path.obs["fraction"].tolist()
         [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]
         """
         require_training(self)

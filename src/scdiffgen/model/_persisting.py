@@ -115,8 +115,6 @@ class Persisting(BaseModelClass):
         adata
             Cells of the same genes; they are registered as those of the model were. ``None`` takes the cells that were
             saved with the model, ``False`` none: the model generates without.
-        accelerator, device
-            As in scvi-tools; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
         backup_url, datamodule, allowed_classes_names_list
             As in scvi-tools: where to get a model that is not there; unused; other classes that may be loaded.
         safe
@@ -196,24 +194,20 @@ class Persisting(BaseModelClass):
         """Make a model of new cells from a trained one: with new batches, labels, perturbations and genes.
 
         What is known keeps its weights; only those of what is new are trained, so that predictions of known conditions
-        stay (as in scArches). New categories start as the mean of the known ones; new genes as frequent as in the new
-        cells, whatever the condition. If the reference was registered with feature vectors, new perturbations start
-        from theirs. If it has a table of perturbations instead, they start as sparse combinations of known ones, whose
-        coefficients are found between the vectors of ``perturbation_features``.
+        stay (as in scArches). New categories start as the mean of the known ones, new genes as frequent as in the new
+        cells, new perturbations from the feature vectors that were registered, or that are given here.
 
         Parameters
         ----------
         adata
-            New cells, with the columns that were registered for the reference; they are registered by this. Their first
-            genes are those of the reference in the same order; others may follow.
+            New cells, which are registered as those of the reference were. Their first genes are those of the reference
+            in the same order; others may follow.
         reference_model
             A trained model, or the folder of one. It is not changed.
         perturbation_features
             A feature vector for each known and each new perturbation, a mapping or a data frame with names as index;
             for references that were registered without. A new perturbation starts as the sum of at most five known ones
             (orthogonal matching pursuit), and as their mean if it has no vector, or one that no known one resembles.
-        accelerator, device
-            As in :meth:`load`, for the folder of a model; another is on its device already.
         unfrozen
             Whether all weights are trained.
 

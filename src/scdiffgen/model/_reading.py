@@ -251,8 +251,7 @@ class Reading(BaseModelClass):
         ================================ =======================================================================
 
         Of a MuData, generated cells and loadings go to the modality that they are of; tokens, activations and
-        ``.uns["scdiffgen"]`` to the whole and to every modality. With scanpy as ``sc``, the loadings of three tokens
-        are drawn by ``sc.pl.ranking(adata, "varm", "token_loadings", indices=[0, 1, 2], labels=adata.var_names)``.
+        ``.uns["scdiffgen"]`` to the whole and to every modality.
 
         Parameters
         ----------
@@ -271,6 +270,7 @@ class Reading(BaseModelClass):
         >>> model.write_back(adata, keys=["token_loadings", "X_token_activation"])
         >>> adata.varm["token_loadings"].shape
         (765, 4)
+        >>> sc.pl.ranking(adata, "varm", "token_loadings", indices=[0, 1], labels=adata.var_names)  # doctest: +SKIP
         """
         require_training(self)
         chosen = check_keys(self.module, keys, dtype)

@@ -46,13 +46,12 @@ class Responding(BaseModelClass):
     ) -> AnnData | MuData:
         """Predict each given cell under other conditions.
 
-        *Coupled*: a perturbation changes the probabilities of the genes. A molecule stays if its gene is as probable as
-        before, or else with the ratio of its probabilities; as many as do not stay are drawn from the genes that became
-        more probable. So a cell keeps its library size, and whatever the perturbation does not concern. The change is
-        transferred from training cells that were measured with the perturbation and without, those like the given cells
-        above all (:class:`scdiffgen.responses`); at a dose that was not measured, from the doses below and above; of a
-        perturbation that was not, by its feature vector, from those that were. Where none of this serves, as for a
-        combination never measured, the effect network predicts the change from a few molecules of the cell.
+        *Coupled*: a molecule stays if the perturbation leaves its gene as probable as before, or else with the ratio of
+        its probabilities; the others are drawn again from the genes that became more probable. So a cell keeps its
+        library size, and whatever the perturbation does not concern. The change is transferred from training cells that
+        were measured with the perturbation and without, those like the given cells above all; at a dose that was not
+        measured, from the doses below and above; of a perturbation that was not, by its feature vector, from those that
+        were. Where none of this serves, the effect network predicts it from a few molecules of the cell.
 
         *Sampled again*: the cell is thinned to a share of its molecules, and completed under its conditions with those
         given in their place. Other processes than thinning lead it to noise and back, as their options say.
@@ -65,21 +64,18 @@ class Responding(BaseModelClass):
             What to change, by the names under which it was registered, such as ``{"perturbation": "IFNB"}``.
         keep
             Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is sampled
-            again, in [0, 1). More of it ties the prediction to its cell, and weakens the response. By default cells are
-            coupled if only perturbations change that are effects and the process is thinning; otherwise nothing is
-            kept.
+            again, in [0, 1). More of it ties the prediction to its cell, and weakens the response. By default nothing,
+            but cells are coupled if only perturbations change that are effects and the process is thinning.
         measured
-            Whether cells that are coupled respond as was measured in other cells, where it was: at least 20 cells of
-            some identity with the perturbation and 20 without. ``False`` asks the effect network alone, as is always
-            done where continuous covariates were registered.
+            Whether cells that are coupled respond as measured in other cells: at least 20 cells of some identity with
+            the perturbation and 20 without. ``False`` asks the effect network alone, as do continuous covariates.
         guidance_scale
             As in :meth:`generate`; for a perturbation, the factor of its effect.
 
         Returns
         -------
-        A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` that of the given cells
-        with the new conditions, and ``unseen_in_training``, whether no training cell had all of these together (doses
-        and other numbers are not compared); of coupled cells, ``response`` says whether it was ``"measured"``, is
+        A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` the new conditions, and
+        ``unseen_in_training`` as of :meth:`generate`; of coupled cells, whether the ``response`` was ``"measured"``, is
         transferred from other perturbations by ``"features"``, or is the ``"network"``'s.
 
         {raises_cells}
@@ -171,10 +167,8 @@ class Responding(BaseModelClass):
         ----------
         adata
             Cells to start from, such as controls; ``None`` takes those the model was made with.
-        perturbation
-            Perturbation, as it was registered.
-        doses
-            Doses, in the unit that was registered.
+        perturbation, doses
+            As they were registered, in the same unit.
         measured
             As in :meth:`predict_perturbation`.
         n_bootstrap
@@ -260,9 +254,8 @@ class Responding(BaseModelClass):
     def add_perturbation_features(self, vectors: Mapping[str, ArrayLike] | pd.DataFrame) -> None:
         """Make perturbations known by their feature vectors, so that they can be asked for.
 
-        Nothing is trained: the effect of a perturbation follows from its vector, as learned from the perturbations of
-        the training cells. With doses, its half-maximal dose is the median of theirs. The new perturbations are saved
-        with the model.
+        Nothing is trained: the effect of a perturbation follows from its vector as learned from those of the training
+        cells. With doses, its half-maximal dose is the median of theirs. The model is saved with them.
 
         Parameters
         ----------

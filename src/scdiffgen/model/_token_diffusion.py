@@ -65,17 +65,15 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
     nested_tokens
         Train so that the first tokens matter most, for :meth:`truncate_tokens`.
     withhold_rate
-        Rate of condition dropout: share of cells in which each condition is dropped while training, half of the time on
-        its own, so that any subset of the conditions may be given when generating, and half of the time with all others
-        but perturbations that are effects, for guidance.
+        Rate of condition dropout: share of cells in which a condition is dropped while training. Half of the time it is
+        dropped on its own, so that any subset of the conditions may be given, and half of the time with all others but
+        perturbations that are effects, for guidance.
     process
         How cells are corrupted and generated. ``"thinning"`` removes and adds molecules. ``"gaussian"`` adds noise to
-        normalised expression. ``"latent"`` does so to the tokens of an autoencoder, which is trained first. The last
-        two have settings, which are passed in place of the name: :class:`scdiffgen.model.GaussianOptions` or
-        :class:`scdiffgen.model.LatentOptions`.
+        normalised expression, ``"latent"`` to the tokens of an autoencoder, which is trained first. Instead of their
+        names, settings may be passed: :class:`scdiffgen.model.GaussianOptions`, :class:`scdiffgen.model.LatentOptions`.
     network
-        Forms of the network that exist to be compared, such as encoder, read-out and embeddings, and its other sizes:
-        :class:`scdiffgen.model.NetworkOptions`.
+        Encoder, read-out, embeddings and other forms and sizes: :class:`scdiffgen.model.NetworkOptions`.
     registry
         Registry of a saved model, in place of ``adata``.
 
@@ -185,8 +183,7 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         >>> adata = scdiffgen.datasets.pbmc68k()
         >>> scdiffgen.model.TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")
         """
-        setup_method_args = cls._get_setup_method_args(**locals())
-        register_anndata(cls, adata, setup_method_args, kwargs)
+        register_anndata(cls, adata, cls._get_setup_method_args(**locals()), kwargs)
 
     @classmethod
     @shared_docs
@@ -217,7 +214,7 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         Parameters
         ----------
         mdata
-            Cells.
+            Cells of several modalities.
         modalities
             Keys in ``mdata.mod``, by default all.
         layers
@@ -235,8 +232,7 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         >>> mdata = scdiffgen.datasets.simulate_cite(n_cells=50)
         >>> scdiffgen.model.TokenDiffusion.setup_mudata(mdata, labels_key="cell_type")
         """
-        setup_method_args = cls._get_setup_method_args(**locals())
-        register_mudata(cls, mdata, setup_method_args, kwargs)
+        register_mudata(cls, mdata, cls._get_setup_method_args(**locals()), kwargs)
 
     def train(
         self,
@@ -281,8 +277,8 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         Raises
         ------
         ValueError
-            If there are no cells, too few or no counts, the accelerator is not there, a number is out of range, there
-            are fewer epochs than stages of training, or a model of :meth:`load_query_data` has nothing new to learn.
+            If there are too few cells or epochs, the accelerator is not there, a number is out of range, or a model of
+            :meth:`load_query_data` has nothing new to learn.
         TypeError
             If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name.
         RuntimeError

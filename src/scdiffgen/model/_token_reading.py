@@ -29,7 +29,6 @@ from ._token_reader import token_reader
 from ._token_tables import LoadingMethod, loadings_table, tokens_as_variables, truncated
 
 ATTENTION_CELLS = 1_000
-ATTENTION_LEVELS = (0.0, 0.01, 0.1, 0.5, 1.0)
 
 
 class TokenReading(BaseModelClass):
@@ -82,17 +81,15 @@ class TokenReading(BaseModelClass):
               activation, along the first principal direction of the token's contribution.
             - ``"gradient"``: what the token responds to. Derivative of its activation after
               :math:`\log(1 + \text{count})` of each gene, mean over (at most 2,000) cells.
-            - ``"encoder"``: the same along the linear maps of the encoder alone, without the transformer and
-              non-linearities. Needs no cells; its scale differs between tokens.
+            - ``"encoder"``: the same along the linear maps of the encoder alone; its scale differs between tokens.
         groupby
             Column of ``adata.obs``: loadings within each of its groups, for ``"readout"`` and ``"gradient"``.
 
         Returns
         -------
         Loadings ``(genes, tokens)``; with ``groupby`` the columns are pairs of group and token. Tokens are sorted by
-        the variance that they explain (nested tokens keep their order), of which ``attrs["explained"]`` holds the
-        shares, and ``attrs["first_direction"]`` the share of each token's own variance that its first direction
-        explains.
+        the variance that they explain (nested ones keep their order): ``attrs["explained"]`` holds the shares, and
+        ``attrs["first_direction"]`` the share of a token's own variance that its first direction explains.
 
         {raises_cells}
 
@@ -118,8 +115,7 @@ class TokenReading(BaseModelClass):
         Parameters
         ----------
         n_neighbors
-            Neighbours of each cell in the graph that :func:`scanpy.tl.umap` and :func:`scanpy.tl.leiden` need, by
-            activation. ``None`` computes no graph.
+            Neighbours of each cell in the graph for :func:`scanpy.tl.umap` and others; ``None`` computes none.
 
         Returns
         -------
@@ -151,10 +147,9 @@ class TokenReading(BaseModelClass):
     ) -> AnnData:
         r"""Split the predicted log-expression of each gene in each cell into what every token adds, exactly.
 
-        The read-out is additive: the log-rate of gene :math:`g` is :math:`b_g + \sum_k W_{k,g}^\top h_k`. The
-        contribution of a token is counted from its mean over the training cells,
-        :math:`W_{k,g}^\top (h_k - \bar h_k)`, and everything is centred over the genes, because a constant added to the
-        log-rates of all genes changes nothing.
+        The log-rate of gene :math:`g` is :math:`b_g + \sum_k W_{k,g}^\top h_k`. The contribution of a token is counted
+        from its mean over the training cells, :math:`W_{k,g}^\top (h_k - \bar h_k)`, and everything is centred over the
+        genes, because a constant added to the log-rates of all genes changes nothing.
 
         Parameters
         ----------
@@ -199,7 +194,7 @@ class TokenReading(BaseModelClass):
         adata: AnnData | MuData | None = None,
         indices: Sequence[int] | np.ndarray | None = None,
         *,
-        levels: Sequence[float] = ATTENTION_LEVELS,
+        levels: Sequence[float] = (0.0, 0.01, 0.1, 0.5, 1.0),
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,
@@ -224,8 +219,7 @@ class TokenReading(BaseModelClass):
 
         Examples
         --------
-        >>> attention = model.get_token_attention(adata, levels=[0.1, 1.0])
-        >>> attention.loc[(0.1, 1)].shape
+        >>> model.get_token_attention(adata, levels=[0.1, 1.0]).loc[(0.1, 1)].shape
         (4, 4)
         """
         require_training(self)
@@ -248,8 +242,7 @@ class TokenReading(BaseModelClass):
         """The model with tokens held at fixed activations: what it predicts and generates without their help.
 
         A held token adds the same to the genes of every cell: its mean contribution over the training cells, plus its
-        loadings times the level. The result can do whatever the model can. Other tokens are as they were, and may hold
-        some of the same information.
+        loadings times the level. Other tokens are as they were, and may hold some of the same information.
 
         Parameters
         ----------
@@ -269,8 +262,7 @@ class TokenReading(BaseModelClass):
 
         Examples
         --------
-        >>> without = model.hold_tokens(["token_1"])
-        >>> without.generate({"cell_type": "Dendritic"}, n_cells=2, n_steps=4).shape
+        >>> model.hold_tokens(["token_1"]).generate(n_cells=2, n_steps=4).shape
         (2, 765)
         """
         require_training(self)
