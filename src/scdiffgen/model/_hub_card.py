@@ -65,13 +65,14 @@ def save_with_card(
     )
     tags = ["biology", "genomics", "single-cell", f"model_cls_name:{metadata.model_cls_name}"]
     header = ModelCardData(license=license_info, library_name="scvi-tools", tags=tags)
-    card = ModelCard(f"---\n{header.to_yaml()}\n---\n\n{_card(model, title, description)}")
+    card = ModelCard(f"---\n{header.to_yaml()}\n---\n\n{card_text(model, title, description)}")
     hub = HubModel(os.fspath(Path(path)), metadata=metadata, model_card=card)
     hub.save(overwrite=True)
     return hub
 
 
-def _card(model: BaseModelClass, title: str, description: str) -> str:
+def card_text(model: BaseModelClass, title: str, description: str) -> str:
+    """What the card says under its header."""
     specs, registry = model.module.specs, model.registry
     first = next((spec for spec in specs if spec.kind == "category"), None)
     example = "" if first is None else f"{first.name!r}: {categories_of_condition(registry, first)[0]!r}"
