@@ -94,22 +94,18 @@ def check_guidance(scale: float | Mapping[str, float], given: Sequence[str]) -> 
 
 def library_sizes(given: ArrayLike, n_cells: int) -> np.ndarray:
     """Molecules of each cell ``(cells,)`` from one number or one a cell."""
+    one_or_each = f"pass one number, or one for each of {n_cells} cells."
     try:
         sizes = np.asarray(given)
     except ValueError as error:
-        raise ValueError(
-            f"`library_size` is {given!r}: pass one number, or one for each of {n_cells} cells."
-        ) from error
+        raise ValueError(f"`library_size` is {given!r}: {one_or_each}") from error
     if sizes.dtype.kind not in "iuf":
         raise ValueError(f"`library_size` holds values of type {sizes.dtype}: pass numbers of molecules, at least 1.")
-    if sizes.ndim > 1 or (sizes.ndim == 1 and len(sizes) != n_cells):
-        raise ValueError(
-            f"`library_size` has shape {sizes.shape}: pass one number, or one for each of {n_cells} cells."
-        )
+    if sizes.shape not in ((), (n_cells,)):
+        raise ValueError(f"`library_size` has shape {sizes.shape}: {one_or_each}")
     bad = ~(np.isfinite(sizes) & (sizes >= 1))
     if bad.any():
-        first = sizes[bad].flat[0]
-        raise ValueError(f"`library_size` holds {first}: pass numbers of molecules, at least 1.")
+        raise ValueError(f"`library_size` holds {sizes[bad].flat[0]}: pass numbers of molecules, at least 1.")
     if (sizes > LARGEST_LIBRARY).any():
         raise ValueError(
             f"`library_size` holds {sizes.max():g}: pass at most {LARGEST_LIBRARY:,}, up to which molecules are "
