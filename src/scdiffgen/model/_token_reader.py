@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import is_finite_number
 from scdiffgen._stored_tokens import UNS_KEY, check_tokens, numbered_tokens
 from scdiffgen.module import (
     DiffusionModule,
@@ -25,7 +26,6 @@ from scdiffgen.module import (
 )
 
 from ._cells import Cells
-from ._checks import is_finite_number
 from ._model_access import weights_id
 from ._training_summary import hidden_moments, training_summary
 
