@@ -1,4 +1,4 @@
-"""What the tokens do in the network: the only place that knows in which order the network has them."""
+"""What the tokens do in the network."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ NOT_ADDITIVE = (
 
 @dataclass(frozen=True)
 class TokenReader:
-    """The tokens of a trained module with an additive read-out, sorted as the basis has them."""
+    """The tokens of a trained module with an additive read-out."""
 
     module: DiffusionModule
     basis: TokenBasis
@@ -67,26 +67,26 @@ class TokenReader:
 
     def encoder_loadings(self, module: ThinningModule) -> np.ndarray:
         """Weights of the genes on the activations ``(genes, tokens)`` along the encoder's linear maps."""
-        return encoder_weights(module.ema_denoiser, self._directions()).cpu().numpy()[self.basis.order].T
+        return encoder_weights(module.ema_denoiser, self._directions()).cpu().numpy().T
 
     def gradient_loadings(self, module: ThinningModule, cells: Cells) -> np.ndarray:
         """Mean gradient of the activations over some cells ``(genes, tokens)``."""
         directions = self._directions()
         sums = [activation_gradient(module.ema_denoiser, *batch, directions).cpu().numpy() for batch in cells]
-        return (np.sum(sums, axis=0) / len(cells.indices))[self.basis.order].T
+        return (np.sum(sums, axis=0) / len(cells.indices)).T
 
     def contributions(
         self, module: ThinningModule, cells: Cells, columns: np.ndarray
     ) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Log-rates ``X`` of some genes, what each token and effect adds ``(cells, genes)``; and the baseline."""
         chosen = torch.from_numpy(columns).to(module.device)
-        weights = self._weights()[self.basis.order]
+        weights = self._weights()
         mean = np.einsum("trg,tr->tg", (weights - weights.mean(2, keepdims=True))[:, :, columns], self.basis.mean)
         rows: dict[str, list[np.ndarray]] = defaultdict(list)
         for counts, conditions in cells:
             found = contributions(module.ema_denoiser, counts, conditions, chosen)
             rows["X"].append(found.total.cpu().numpy())
-            of_tokens = found.tokens.cpu().numpy()[:, self.basis.order] - mean
+            of_tokens = found.tokens.cpu().numpy() - mean
             for name, added in zip(self.names, of_tokens.swapaxes(0, 1), strict=True):
                 rows[name].append(added.astype(np.float32))
             for name in module.ema_denoiser.effect_names:
@@ -98,13 +98,13 @@ class TokenReader:
         self, module: ThinningModule, cells: Cells, levels: Sequence[float], generator: torch.Generator
     ) -> np.ndarray:
         """Attention of tokens to tokens ``(levels, layers, tokens, tokens)``, mean over heads and cells."""
-        order, blocks = self.basis.order, module.ema_denoiser.network.trunk.transformer.blocks
-        total = np.zeros((len(levels), len(blocks), len(order), len(order)))
+        blocks, n_tokens = module.ema_denoiser.network.trunk.transformer.blocks, len(self.names)
+        total = np.zeros((len(levels), len(blocks), n_tokens, n_tokens))
         for counts, conditions in cells:
             for position, level in enumerate(levels):
                 kept = module.keep(counts, level, generator)
                 total[position] += attention_weights(module.ema_denoiser, kept, conditions).sum(1).cpu().numpy()
-        return total[:, :, order][:, :, :, order] / len(cells.indices)
+        return total / len(cells.indices)
 
     def held(self, module: ThinningModule, levels: Mapping[str, float]) -> ThinningModule:
         """A copy of the module with tokens held at fixed activations."""
@@ -114,9 +114,8 @@ class TokenReader:
         for token, level in levels.items():
             if not is_finite_number(level):
                 raise ValueError(f"`levels` holds {level!r} for {token!r}: pass a number of standard deviations.")
-            rank = self.names.index(token)
-            position = int(self.basis.order[rank])
-            added = self.basis.mean[rank] @ self._weights()[position] + level * self.basis.loadings[:, rank]
+            position = self.names.index(token)
+            added = self.basis.mean[position] @ self._weights()[position] + level * self.basis.loadings[:, position]
             readout.hold(position, torch.from_numpy(added).float().to(module.device))
         return held
 
@@ -137,13 +136,12 @@ class TokenReader:
         return dict(stored.get("annotation", {})) if stored.get("model_id") == weights_id(self.module) else {}
 
     def _weights(self) -> np.ndarray:
-        """Weights of the genes on the hidden vectors ``(tokens, readout_dim, genes)``, in the network's order."""
+        """Weights of the genes on the hidden vectors ``(tokens, readout_dim, genes)``."""
         return self.module.gene_weights().cpu().numpy()  # type: ignore[union-attr]  # there is an additive read-out
 
     def _directions(self) -> torch.Tensor:
-        """Directions ``(tokens, readout_dim)`` of the activations, in the network's order."""
-        directions = self.basis.directions[np.argsort(self.basis.order)]
-        return torch.from_numpy(directions).float().to(self.module.device)
+        """Directions ``(tokens, readout_dim)`` of the activations."""
+        return torch.from_numpy(self.basis.directions).float().to(self.module.device)
 
 
 def token_reader(model: BaseModelClass) -> TokenReader:

@@ -12,11 +12,12 @@ from mudata import MuData
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column
+from scdiffgen.module import token_basis
 
 from ._cells import Cells, evenly_spread
 from ._model_access import gene_names, registered, require_thinning
 from ._token_reader import token_reader
-from ._training_summary import basis_of_tokens, training_summary
+from ._training_summary import moments_in_training, training_summary
 
 GRADIENT_CELLS = 2_000
 LoadingMethod = Literal["readout", "encoder", "gradient"]
@@ -95,5 +96,6 @@ def truncated(model: Model, n_tokens: int) -> Model:
     cut.module.eval()
     cut.to_device(model.device)
     known = np.concatenate([model.train_indices, model.validation_indices]).astype(int)
-    cut.training_summary_ = replace(training_summary(model), token_basis=basis_of_tokens(cut, known)).to_plain()
+    basis = token_basis(moments_in_training(cut, known), cut.module.gene_weights().cpu().numpy())
+    cut.training_summary_ = replace(training_summary(model), token_basis=basis).to_plain()
     return cut

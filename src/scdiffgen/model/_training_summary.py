@@ -79,16 +79,22 @@ def training_summary(model: BaseModelClass) -> TrainingSummary:
     return TrainingSummary.from_plain(model.training_summary_)
 
 
-def remember_training(model: BaseModelClass) -> None:
-    """Summarise the training and validation cells, and settle what training left open."""
+def remember_training(model: BaseModelClass) -> np.ndarray:
+    """Summarise the training and validation cells, and settle what training left open; returns the tokens' old order.
+
+    Where tokens add up, the network is sorted: the k-th token is the k-th by the variance that it explains, but for
+    nested tokens, which keep their order.
+    """
     known = np.concatenate([model.train_indices, model.validation_indices]).astype(int)
-    summary = _summarised(model, known)
+    order, basis = _sort_tokens(model, known)
+    summary = _summarised(model, known, basis)
     model.training_summary_ = summary.to_plain()
     ids = {name: torch.from_numpy(learned) for name, learned in summary.learned_interventions.items()}
     model.module.share_half_doses(ids)
+    return order
 
 
-def _summarised(model: BaseModelClass, indices: np.ndarray) -> TrainingSummary:
+def _summarised(model: BaseModelClass, indices: np.ndarray, basis: TokenBasis | None) -> TrainingSummary:
     module = model.module
     before = None if model.training_summary_ is None else training_summary(model)
     batches = [(module.library(counts).cpu().numpy(), given.numpy()) for counts, given in Cells(model, None, indices)]
@@ -103,7 +109,7 @@ def _summarised(model: BaseModelClass, indices: np.ndarray) -> TrainingSummary:
         library,
         conditions,
         _pseudobulks(model, indices, conditions, reference),
-        basis_of_tokens(model, indices),
+        basis,
         learned,
         _library_regressions(model, indices),
         reference,
@@ -126,13 +132,22 @@ def _pseudobulks(
     return None if bulks is None else bulks.concatenate(reference)
 
 
-def basis_of_tokens(model: BaseModelClass, indices: np.ndarray) -> TokenBasis | None:
-    """Directions and loadings of the tokens over (at most 20,000 of) the training cells."""
-    weights = model.module.gene_weights()
+def _sort_tokens(model: BaseModelClass, indices: np.ndarray) -> tuple[np.ndarray, TokenBasis | None]:
+    """Sort the tokens by the variance that they explain; the order, and their basis over the training cells."""
+    module, weights = model.module, model.module.gene_weights()
+    order = np.arange(module.size.n_tokens)
     if weights is None:
-        return None
-    moments = hidden_moments(Cells(model, None, evenly_spread(np.sort(indices), BASIS_CELLS)))
-    return token_basis(moments, weights.cpu().numpy(), by_variance=not model.module.nested)
+        return order, None
+    weights, moments = weights.cpu().numpy(), moments_in_training(model, indices)
+    if not module.nested:
+        order = np.argsort(-moments.explained(weights), kind="stable")
+        module.sort_tokens(order)
+    return order, token_basis(moments.take(order), module.gene_weights().cpu().numpy())
+
+
+def moments_in_training(model: BaseModelClass, indices: np.ndarray) -> HiddenMoments:
+    """Moments of the read-out's hidden vectors over (at most 20,000 of) the training cells."""
+    return hidden_moments(Cells(model, None, evenly_spread(np.sort(indices), BASIS_CELLS)))
 
 
 def hidden_moments(cells: Cells) -> HiddenMoments:
