@@ -18,9 +18,9 @@ from scdiffgen.data import (
     modality_fields,
 )
 
+from ._cells import quiet
 from ._checks import check_cells, check_mudata
 from ._model_access import modalities
-from ._mudata import quiet
 
 
 def register_anndata(
