@@ -61,7 +61,7 @@ def trained_on(model: TokenDiffusion, conditions: Any) -> dict[str, Any]:
 def from_now_on(model: TokenDiffusion, conditions: Any) -> Cells:
     """Without a seed the randomness follows that of scvi-tools."""
     scvi.settings.seed = 2
-    return model.generate(conditions, 10, n_steps=4, silent=True)
+    return model.generate(conditions, 10, n_steps=4, seed=None, silent=True)
 
 
 def queried(model: TokenDiffusion, new: AnnData, conditions: Any, **options: Any) -> dict[str, Any]:
@@ -132,8 +132,8 @@ def common(setup: Setup) -> dict[str, Call]:
 
 THINNING: dict[str, Call] = {
     "get_nll": lambda m, c: m.get_nll(c, FEW, n_draws=3, seed=0, silent=True),
-    "get_token_loadings, encoder": lambda m, c: m.get_token_loadings("encoder"),
-    "get_token_loadings, gradient": lambda m, c: m.get_token_loadings("gradient", adata=c),
+    "get_token_loadings, encoder": lambda m, c: m.get_token_loadings(method="encoder"),
+    "get_token_loadings, gradient": lambda m, c: m.get_token_loadings(c, method="gradient"),
     "get_token_attention": lambda m, c: m.get_token_attention(c, FEW, levels=[0.0, 0.5, 1.0], seed=0, silent=True),
     "deepen": lambda m, c: m.deepen(c, 1.5, indices=FEW, **QUIET),
     "hold_tokens": lambda m, c: m.hold_tokens({"token_1": 1.0, "token_3": -0.5}).generate(None, 20, **QUIET),
@@ -147,7 +147,7 @@ ONE_MODALITY: dict[str, Call] = {
     ),
     "generate_to": lambda m, c: generated_to(m, None, 25, chunk_size=10),
     "get_normalized_expression, of genes": lambda m, c: m.get_normalized_expression(
-        c, FEW, gene_list=list(c.var_names[3:9]), library_size=1e4, silent=True
+        c, FEW, genes=list(c.var_names[3:9]), library_size=1e4, silent=True
     ),
 }
 
@@ -217,9 +217,11 @@ OWN: dict[str, dict[str, Call]] = {
             c, FEW, batch_size=16, silent=True
         ),
         "get_token_loadings, groups": lambda m, c: m.get_token_loadings(groupby="cell_type", adata=c),
-        "get_token_loadings, gradient, groups": lambda m, c: m.get_token_loadings("gradient", "cell_type", c),
+        "get_token_loadings, gradient, groups": lambda m, c: m.get_token_loadings(
+            c, method="gradient", groupby="cell_type"
+        ),
         "get_token_contributions, of genes": lambda m, c: m.get_token_contributions(
-            c, list(c.var_names[:5]), FEW, silent=True
+            c, FEW, genes=list(c.var_names[:5]), silent=True
         ),
         "get_generation_path, guided": lambda m, c: m.get_generation_path(
             {"cell_type": "Dendritic"}, 5, guidance_scale=2.0, **STEPS

@@ -14,6 +14,7 @@ from mudata_cells import paired
 from small_cells import QUIET, SMALL, simulated_cells, small_model
 
 from scdiffgen.model import TokenDiffusion
+from scdiffgen.model._hub_card import card_text
 
 pytest.importorskip("huggingface_hub")
 hub_of_scvi = pytest.importorskip("scvi.hub")
@@ -73,8 +74,8 @@ def test_the_card_knows_every_kind_of_condition(tmp_path: Path) -> None:
     hub = fitted("set, effects").save_for_hub(tmp_path / "set", title="Drugs", license_info="mit")
     assert "- `guide`: combinations of 'A', 'B', 'C' with doses (uM)" in hub.model_card.text
     assert "generate({}, n_cells=100)" in hub.model_card.text
-    assert "levels 'organ', 'tissue'" in fitted("hierarchical")._card("", "")
-    assert "- `age`: a number" in fitted("direct")._card("", "")
+    assert "levels 'organ', 'tissue'" in card_text(fitted("hierarchical"), "", "")
+    assert "- `age`: a number" in card_text(fitted("direct"), "", "")
 
 
 def test_a_model_that_cannot_be_handed_on_is_refused(

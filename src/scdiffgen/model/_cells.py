@@ -16,9 +16,10 @@ from scvi.model.base import BaseModelClass
 from scvi.utils import track
 from torch import Tensor
 
+from scdiffgen._arguments import check_whole_number
 from scdiffgen.conditions import Conditions
 
-from ._checks import cell_positions, check_positive_integer, check_seed
+from ._checks import cell_positions, check_seed
 
 BATCH_SIZE = 512
 
@@ -37,7 +38,7 @@ class Cells:
         batch_size: int = BATCH_SIZE,
         description: str | None = None,
     ) -> None:
-        check_positive_integer("batch_size", batch_size)
+        check_whole_number("batch_size", batch_size)
         self.module = model.module
         self.adata = model._validate_anndata(adata)
         self.indices = cell_positions(indices, self.adata.n_obs)

@@ -12,13 +12,14 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import check_whole_number
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data import modality_names
 from scdiffgen.module import DiffusionModule, ThinningModule
 from scdiffgen.responses import ResponseModel, ResponseTransfer
 
 from ._cells import BATCH_SIZE
-from ._checks import check_guidance, check_positive_integer
+from ._checks import check_guidance
 from ._sampler import N_STEPS, Sampler
 from ._training_summary import training_summary
 
@@ -109,8 +110,8 @@ def sampler_of(
 ) -> Sampler:
     """What draws cells of the model; raise unless all numbers are in range, and scales are for given conditions."""
     check_guidance(guidance_scale, given)
-    check_positive_integer("n_steps", n_steps)
-    check_positive_integer("batch_size", batch_size)
+    check_whole_number("n_steps", n_steps)
+    check_whole_number("batch_size", batch_size)
     module, bulks, responses = model.module, training_summary(model).pseudobulks, None
     if bulks is not None and bulks.n_genes == module.n_vars:  # no genes came since
         features = module.denoiser.effect_of(module.denoiser.effect_names[0]).features

@@ -14,6 +14,7 @@ import torch
 from anndata import AnnData
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import is_finite_number
 from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens, numbered_tokens
 from scdiffgen.module import (
     ThinningModule,
@@ -26,7 +27,6 @@ from scdiffgen.module import (
 )
 
 from ._cells import Cells, evenly_spread
-from ._checks import is_finite_number
 from ._model_access import gene_names, registered, require_thinning, weights_id
 from ._training_summary import hidden_moments, moments_in_training, training_summary
 
