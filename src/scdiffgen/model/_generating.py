@@ -17,20 +17,17 @@ from scdiffgen._arguments import check_whole_number, is_finite_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import Request
 
-from ._cell_paths import interpolated_cells, path_cells
-from ._cell_request import CellRequest
-from ._cells import BATCH_SIZE, Cells, generator_from
-from ._chunked_generation import write_cells
+from ._cell_request import CellRequest, interpolated_cells, path_cells
+from ._cells import BATCH_SIZE, Cells, generator_from, new_cells
+from ._chunked_generation import check_client, write_cells
 from ._modality_request import ModalityRequest
 from ._model_access import gene_names, require_anndata, require_thinning, require_training, sampler_of
-from ._mudata import new_cells
 from ._sampler import N_STEPS
-from ._workers import check_client
 
 if TYPE_CHECKING:
     from distributed import Client
 
-    from ._training_cells import LibrarySize
+    from ._training_summary import LibrarySize
 
 
 class Generating(BaseModelClass):
@@ -67,7 +64,7 @@ class Generating(BaseModelClass):
         ['CD14+ Monocyte', 'CD14+ Monocyte', 'CD14+ Monocyte']
         """
         require_training(self)
-        request = CellRequest.of(self, conditions, n_cells)
+        request = CellRequest(self, conditions, n_cells)
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
         generator = generator_from(seed, self.device)
         complete, sizes = request.completed(generator, library_size)
@@ -126,7 +123,7 @@ class Generating(BaseModelClass):
         check_client(client)
         check_whole_number("chunk_size", chunk_size)
         check_whole_number("seed", seed, at_least=0)
-        request = CellRequest.of(self, conditions, n_cells)
+        request = CellRequest(self, conditions, n_cells)
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
         return write_cells(path, request, sampler, library_size, chunk_size, seed, client, silent=silent)
 
@@ -216,10 +213,9 @@ class Generating(BaseModelClass):
         """
         require_training(self)
         sampler = sampler_of(self, n_steps, batch_size)
-        request = ModalityRequest.of(self, given, target)
+        request = ModalityRequest(self, given, target)
         cells = Cells(self, mdata, indices, batch_size, None if silent else "Generating")
-        drawn = request.draw(sampler, cells, generator_from(seed, self.device), library_size, expected=expected)
-        return request.mudata(drawn, cells.obs(), gene_names(self))
+        return request.draw(sampler, cells, generator_from(seed, self.device), library_size, expected=expected)
 
     @shared_docs
     def interpolate(
@@ -304,6 +300,6 @@ class Generating(BaseModelClass):
         require_training(self)
         require_anndata(self, "get_generation_path")
         require_thinning(self, "get_generation_path")
-        request = CellRequest.of(self, conditions, n_cells)
+        request = CellRequest(self, conditions, n_cells)
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
         return path_cells(request, sampler, generator_from(seed, self.device), library_size, silent=silent)

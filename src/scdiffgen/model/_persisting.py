@@ -29,7 +29,7 @@ from ._hub_card import save_with_card
 from ._model_access import require_training
 from ._query_model import query_model
 from ._registering import check_cells, check_mudata
-from ._training_summary import remember_training
+from ._training_runs import whole_checkpoint
 
 if TYPE_CHECKING:
     from scvi.hub import HubModel
@@ -78,17 +78,10 @@ class Persisting(BaseModelClass):
             raise ValueError(f"`dir_path`: {folder} already exists. Pass another folder; {what}.")
         if prefix and Path(prefix).name != prefix:
             raise ValueError(f"`prefix` is {prefix!r}: pass the start of a file's name, and folders in `dir_path`.")
-        trainer = getattr(self, "trainer", None)
-        if trainer is not None and trainer.state.status == "running":
-            # A checkpoint, which scvi-tools saves while the model is trained, is as whole as a trained model.
-            split = trainer.datamodule
-            self.train_indices, self.validation_indices = split.train_idx, split.val_idx
-            self.test_indices, self.history_ = split.test_idx, dict(getattr(trainer.logger, "history", {}))
-            remember_training(self)
         self.saved_with_ = version("scdiffgen")
         plainly = {"pickle_module": plain_data, **(save_kwargs or {})}
         # Pyro's parameters are other models', and scvi-tools would save them with this one.
-        with all_or_nothing(folder) as partial, pyro.get_param_store().scope():
+        with whole_checkpoint(self), all_or_nothing(folder) as partial, pyro.get_param_store().scope():
             super().save(str(partial), prefix, overwrite=True, save_anndata=save_anndata, save_kwargs=plainly, **others)
         if save_anndata and self.adata.isbacked:  # writing it made it follow its new file, which has moved
             self.adata.file.filename = folder / Path(self.adata.file.filename).name

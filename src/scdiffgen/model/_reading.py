@@ -19,7 +19,7 @@ from scdiffgen.diffusion import row_sums, with_values
 
 from ._cell_request import encode
 from ._cells import BATCH_SIZE, Cells, generator_from, repeated
-from ._criticism import Criticism, HeldOutCells, judged
+from ._criticism import Criticism, criticised
 from ._model_access import (
     batch_name,
     gene_names,
@@ -220,12 +220,7 @@ class Reading(BaseModelClass):
         sampler = sampler_of(self, n_steps, batch_size)
         if adata is not None:
             check_cells(adata)
-        generator = generator_from(seed, self.device)
-        held_out = HeldOutCells.of(self, adata, max_cells, generator.initial_seed())
-        generated = held_out.matched_samples(sampler, generator, None if silent else "Generating")
-        indices = held_out.indices
-        nll = self.get_nll(adata, indices, batch_size=batch_size, seed=generator.initial_seed(), silent=silent)
-        return judged(held_out, generated, nll["nll"].to_numpy(), generator.initial_seed())
+        return criticised(self, adata, max_cells, sampler, generator_from(seed, self.device), silent=silent)
 
     @shared_docs
     def write_back(

@@ -18,8 +18,8 @@ from scdiffgen.data import (
     modality_fields,
 )
 
+from ._cells import quiet
 from ._model_access import modalities
-from ._mudata import quiet
 
 
 def check_cells(adata: Any, *, may_be_view: bool = True) -> None:

@@ -20,9 +20,8 @@ from scdiffgen.data import add_perturbations
 
 from ._cell_request import encode, extend
 from ._cells import BATCH_SIZE, Cells, generator_from
-from ._counterfactuals import Counterfactuals, means_with_intervals
+from ._counterfactuals import counterfactual_cells, means_with_intervals
 from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
-from ._mudata import new_cells
 from ._sampler import N_STEPS
 
 
@@ -97,9 +96,7 @@ class Responding(BaseModelClass):
         cells = Cells(self, adata, indices, batch_size, None if silent else "Predicting")
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, [spec.name for spec in self.module.specs])
         generator = generator_from(seed, self.device)
-        prediction = Counterfactuals.of(sampler, cells, changes, keep, measured=measured)
-        counts, obs = prediction.draw(self, table, generator)
-        return new_cells(counts, obs, gene_names(self))
+        return counterfactual_cells(self, sampler, cells, table, changes, keep, generator, measured=measured)
 
     @shared_docs
     def transfer_batch(

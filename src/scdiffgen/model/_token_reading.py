@@ -25,8 +25,7 @@ from ._model_access import (
     require_thinning,
     require_training,
 )
-from ._token_reader import token_reader
-from ._token_tables import LoadingMethod, loadings_table, tokens_as_variables, truncated
+from ._token_reader import LoadingMethod, TokenReader, loadings_table, tokens_as_variables, truncated
 
 ATTENTION_CELLS = 1_000
 
@@ -58,7 +57,7 @@ class TokenReading(BaseModelClass):
         """
         require_training(self)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Activation")
-        reader = token_reader(self)
+        reader = TokenReader(self)
         return pd.DataFrame(reader.activation(cells), index=cells.names, columns=reader.names)
 
     @shared_docs
@@ -174,12 +173,12 @@ class TokenReading(BaseModelClass):
         """
         require_training(self)
         require_anndata(self, "get_token_contributions")
-        module = require_thinning(self, "get_token_contributions")
-        reader = token_reader(self)
+        require_thinning(self, "get_token_contributions")
+        reader = TokenReader(self)
         reader.require_sum()
         columns = gene_positions(self, genes)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Contributions")
-        terms, baseline = reader.contributions(module, cells, columns)
+        terms, baseline = reader.contributions(cells, columns)
         return AnnData(
             terms.pop("X"),
             obs=cells.adata.obs.iloc[cells.indices].copy(),
@@ -223,14 +222,14 @@ class TokenReading(BaseModelClass):
         (4, 4)
         """
         require_training(self)
-        module = require_thinning(self, "get_token_attention")
+        require_thinning(self, "get_token_attention")
         if not all(0 <= level <= 1 for level in levels) or not len(levels):
             raise ValueError(f"`levels` is {list(levels)}: pass shares of the molecules, in [0, 1].")
         if indices is None:
             indices = evenly_spread(np.arange(registered(self, adata).n_obs), ATTENTION_CELLS)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Attention")
-        reader = token_reader(self)
-        mean = reader.attention(module, cells, levels, generator_from(seed, self.device))
+        reader = TokenReader(self)
+        mean = reader.attention(cells, levels, generator_from(seed, self.device))
         layers = range(1, mean.shape[1] + 1)
         index = pd.MultiIndex.from_product([levels, layers, reader.names], names=["level", "layer", "token"])
         attention = pd.DataFrame(mean.reshape(-1, mean.shape[-1]), index=index, columns=reader.names)
@@ -266,13 +265,13 @@ class TokenReading(BaseModelClass):
         (2, 765)
         """
         require_training(self)
-        module = require_thinning(self, "hold_tokens")
-        reader = token_reader(self)
+        require_thinning(self, "hold_tokens")
+        reader = TokenReader(self)
         reader.require_sum()
         if not isinstance(levels, Mapping):
             levels = dict.fromkeys([levels] if isinstance(levels, str) else levels, 0.0)
         held = copy(self)
-        held.module = reader.held(module, levels)
+        held.module = reader.held(levels)
         return held
 
     @shared_docs

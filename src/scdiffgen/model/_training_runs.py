@@ -6,9 +6,11 @@ Splitter, plan and runner are put together as scvi-tools' ``UnsupervisedTraining
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from scvi.model._utils import use_distributed_sampler
 from scvi.model.base import BaseModelClass
@@ -100,6 +102,23 @@ def run_training(
         logged = getattr(model.trainer.logger, "history", {})  # loggers of others have none
         model.history_ = continued(history, model.history_, logged)
     remember_training(model)
+
+
+@contextmanager
+def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
+    """If the model is being trained, make it as whole as a trained one for as long as a checkpoint of it is saved."""
+    trainer = getattr(model, "trainer", None)
+    if trainer is None or trainer.state.status != "running":
+        yield
+        return
+    split = trainer.datamodule
+    model.train_indices, model.validation_indices = split.train_idx, split.val_idx
+    model.test_indices, model.history_ = split.test_idx, dict(getattr(trainer.logger, "history", {}))
+    order = remember_training(model)
+    try:
+        yield
+    finally:  # the optimiser knows the tokens in the order in which they are trained
+        model.module.sort_tokens(np.argsort(order))
 
 
 def continued(
