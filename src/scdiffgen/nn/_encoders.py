@@ -6,6 +6,7 @@ An encoder has two parts: ``read``, of the corrupted cells, and ``forward``, whi
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -116,7 +117,7 @@ class GeneAttentionEncoder(nn.Module):
         return self.attention(self.queries, sources, F.pad(mask, (1, 0), value=True))
 
 
-ENCODERS: dict[EncoderKind, Callable[[int, NetworkSize, InputKind], nn.Module]] = {
+ENCODERS: dict[EncoderKind, Callable[[int, NetworkSize, InputKind], Any]] = {
     "mlp": CountEncoder,
     "linear": LinearEncoder,
     "cross_attention": GeneAttentionEncoder,
