@@ -90,8 +90,8 @@ def attention_weights(denoiser: Denoiser, thinned: Thinned, conditions: Given) -
         collected.append(attention.weights(inputs[0]).mean(1))
 
     trunk = denoiser.network.trunk
-    attentions = [cast("Attention", block.attention) for block in trunk.transformer.blocks]
-    handles = [attention.register_forward_pre_hook(record) for attention in attentions]
+    blocks = trunk.transformer.blocks
+    handles = [cast("Attention", block.attention).register_forward_pre_hook(record) for block in blocks]
     try:
         denoiser.bind(conditions)(thinned.state, thinned.library)
     finally:

@@ -5,9 +5,6 @@ An encoder has two parts: ``read``, of the corrupted cells, and ``forward``, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
@@ -109,7 +106,9 @@ class GeneAttentionEncoder(nn.Module):
         largest, columns = counts.topk(n_expressed, dim=1)  # the expressed genes of each cell, padded by others
         return self._attend(self.genes[columns] * self.embed_expression(torch.log1p(largest)), largest > 0)
 
-    def forward(self, gene_sums: Tokens, conditioning: Vector, n_tokens: int | None = None) -> Tokens:
+    def forward(
+        self, gene_sums: Float[Tensor, "cells all dim"], conditioning: Vector, n_tokens: int | None = None
+    ) -> Tokens:
         return self.out(self.norm(gene_sums[:, :n_tokens] + self.shift(conditioning)[:, None]))
 
     def _attend(self, genes: Float[Tensor, "cells genes dim"], mask: Bool[Tensor, "cells genes"]) -> Tokens:
@@ -117,7 +116,7 @@ class GeneAttentionEncoder(nn.Module):
         return self.attention(self.queries, sources, F.pad(mask, (1, 0), value=True))
 
 
-ENCODERS: dict[EncoderKind, Callable[[int, NetworkSize, InputKind], Any]] = {
+ENCODERS: dict[EncoderKind, type[CountEncoder] | type[LinearEncoder] | type[GeneAttentionEncoder]] = {
     "mlp": CountEncoder,
     "linear": LinearEncoder,
     "cross_attention": GeneAttentionEncoder,
