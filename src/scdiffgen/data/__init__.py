@@ -2,6 +2,7 @@
 
 from scdiffgen.data._counts import CountsField, ModalityCountsField, modality_fields
 from scdiffgen.data._open_cells import open_cells
+from scdiffgen.data._perturbation_input import feature_table, sparse_combinations
 from scdiffgen.data._registered import (
     Registry,
     add_perturbations,
@@ -20,7 +21,6 @@ from scdiffgen.data._registered import (
     write_conditions,
 )
 from scdiffgen.data._setup import Manager, SetupArguments, check_modalities, forget_copied_setup
-from scdiffgen.data._treatments import feature_table, sparse_combinations
 
 __all__ = [
     "CountsField",

@@ -18,7 +18,7 @@ from scvi import settings
 from scdiffgen._messages import counted, did_you_mean, listed
 from scdiffgen.conditions import ConditionSpec, NumberTransform, PerturbationSyntax
 from scdiffgen.data._columns_field import ColumnsField, State
-from scdiffgen.data._treatments import (
+from scdiffgen.data._perturbation_input import (
     DOSE,
     Treatments,
     named,

@@ -32,7 +32,7 @@ from scdiffgen.data._covariate_fields import (
 )
 from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._perturbation_field import PerturbationField, extended_perturbations
-from scdiffgen.data._treatments import feature_table, syntax_of
+from scdiffgen.data._perturbation_input import feature_table, syntax_of
 
 Registry = Mapping[str, Any]
 

@@ -27,8 +27,8 @@ from scdiffgen.data._columns_field import ColumnsField
 from scdiffgen.data._counts import CountsField, blocks
 from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._perturbation_field import PerturbationField
+from scdiffgen.data._perturbation_input import DOSE
 from scdiffgen.data._registered import Registry, counts_keys, modality_names
-from scdiffgen.data._treatments import DOSE
 
 
 @dataclass(frozen=True)
