@@ -50,6 +50,19 @@ def joint_example() -> tuple[MuData, TokenDiffusion]:
     return mdata, model
 
 
+@pytest.fixture(scope="session")
+def screen_example() -> tuple[AnnData, TokenDiffusion]:
+    """The same of treated cells in batches: ``screen`` and ``screen_model``."""
+    import scdiffgen
+
+    screen = scdiffgen.datasets.simulate(n_cells=100)
+    keys = {"batch_key": "batch", "perturbation_key": "perturbation", "dose_key": "dose"}
+    scdiffgen.model.setup_anndata(screen, layer="counts", **keys)
+    model = scdiffgen.model.TokenDiffusion(screen, n_tokens=4, token_dim=16, n_layers=1)
+    model.train(max_epochs=1, accelerator="cpu", enable_progress_bar=False)
+    return screen, model
+
+
 @pytest.fixture(autouse=True)
 def _no_figure_stays_open() -> Iterator[None]:
     """What a test or an example draws is closed after it."""
@@ -69,3 +82,5 @@ def _example_names(request: pytest.FixtureRequest, doctest_namespace: dict[str, 
         doctest_namespace["adata"], doctest_namespace["model"] = adata, model
         if "generate_modality" in request.node.name or "_mudata" in request.node.name:
             doctest_namespace["mdata"], doctest_namespace["joint_model"] = request.getfixturevalue("joint_example")
+        if "transfer_batch" in request.node.name or "dose_response" in request.node.name:
+            doctest_namespace["screen"], doctest_namespace["screen_model"] = request.getfixturevalue("screen_example")

@@ -11,7 +11,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import scdiffgen
-from scdiffgen._shared_docs import _FIGURES, _MODEL, _TOGETHER, ENTRIES, PLACEHOLDER, _read, shared_docs
+from scdiffgen._shared_docs import (
+    _FIGURES,
+    _METRICS,
+    _MODEL,
+    _RAISES,
+    _TOGETHER,
+    ENTRIES,
+    PLACEHOLDER,
+    _read,
+    shared_docs,
+)
 from scdiffgen.model import TokenDiffusion
 
 PACKAGES = (scdiffgen.datasets, scdiffgen.metrics, scdiffgen.model, scdiffgen.pl, scdiffgen.tl)
@@ -107,6 +117,66 @@ def test_entries_stand_where_they_are_named() -> None:
     )
 
 
+def test_parameters_that_are_not_described_get_their_entries_in_the_order_of_the_signature() -> None:
+    @shared_docs
+    def partly(adata: object, n: int, m: int, seed: int, **options: object) -> None:
+        """Do something.
+
+        Parameters
+        ----------
+        n, m
+            Two
+            numbers.
+        **options
+            More.
+
+        Returns
+        -------
+        Nothing.
+        """
+
+    @shared_docs
+    def not_at_all(seed: int) -> None:
+        """Do something.
+
+        Returns
+        -------
+        Nothing.
+        """
+
+    seed = "seed\n    Same seed, same cells; ``None`` follows ``scvi.settings.seed``."
+    returns = "\n\nReturns\n-------\nNothing."
+    adata = "adata\n    Cells; by default those the model was made with.\n"
+    described = f"{adata}n, m\n    Two\n    numbers.\n{seed}\n**options\n    More."
+    start = "Do something.\n\nParameters\n----------\n"
+    assert inspect.getdoc(partly) == start + described + returns
+    assert inspect.getdoc(not_at_all) == start + seed + returns
+
+
+def test_a_parameter_without_a_description_raises_when_the_function_is_made() -> None:
+    def forgotten(what: int) -> None:
+        """Do something.
+
+        Returns
+        -------
+        Nothing.
+        """
+
+    with pytest.raises(KeyError, match=r"forgotten.*what"):
+        shared_docs(forgotten)
+
+
+def _methods() -> list[Callable]:
+    public = [getattr(TokenDiffusion, name) for name in dir(TokenDiffusion) if not name.startswith("_")]
+    return [method for method in public if getattr(method, "__module__", "").startswith("scdiffgen.")]
+
+
+@pytest.mark.parametrize("method", _methods(), ids=lambda method: method.__name__)
+def test_every_parameter_of_a_method_is_described_once(method: Callable) -> None:
+    described = Counter(name.strip("*") for name in _section(inspect.getdoc(method) or "", "Parameters"))
+    assert described == Counter(name for name in inspect.signature(method).parameters if name != "self")
+
+
 def test_methods_are_indented_as_their_docstring() -> None:
     documented = inspect.getdoc(_Holder.method)
     assert documented is not None and documented.endswith("----------\nsilent\n    Whether no progress bar is shown.")
@@ -138,14 +208,14 @@ def test_without_docstrings_nothing_happens() -> None:
 
 @pytest.mark.parametrize("name", ENTRIES)
 def test_an_entry_is_a_name_and_what_it_means(name: str) -> None:
-    assert re.fullmatch(r"(\w+\n( {4}\S.*\n)+)+(\nReturns\n-------\n.+\n)?", ENTRIES[name] + "\n")
+    assert re.fullmatch(r"(Raises\n------\n)?(\w+\n( {4}\S.*\n)+)+(\nReturns\n-------\n.+\n)?", ENTRIES[name] + "\n")
 
 
 def test_no_line_of_the_shared_text_is_lost() -> None:
-    heads = re.findall(r"^\w.*$", _FIGURES + _MODEL, re.MULTILINE)
-    single = _read(_FIGURES + _MODEL)
-    assert len(heads) == len(single) == len(set(ENTRIES) - set(_TOGETHER) - {"figure", "figures"})
-    assert "".join(single.values()).count("\n    ") == (_FIGURES + _MODEL).count("\n    ")
+    heads = re.findall(r"^\w.*$", _FIGURES + _MODEL + _METRICS, re.MULTILINE)
+    single = _read(_FIGURES + _MODEL + _METRICS)
+    assert len(heads) == len(single) == len(set(ENTRIES) - set(_TOGETHER) - set(_RAISES) - {"figure", "figures"})
+    assert "".join(single.values()).count("\n    ") == (_FIGURES + _MODEL + _METRICS).count("\n    ")
 
 
 @pytest.mark.parametrize(("name", "documented"), list(_public()))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 LONGEST_LIST = 10
 
@@ -46,3 +47,10 @@ def unknown_name(what: str, name: Any, known: Sequence[Any]) -> str:
     """The opening of every "no such name" message."""
     choices = f"they are {listed(known)}" if len(known) else "there is none"
     return f"{plain(name)!r} is not a {what} ({choices}).{did_you_mean(name, known)}"
+
+
+def raise_if_not_unique(names: pd.Index, place: str, way_out: str) -> None:
+    """Raise if names of cells or genes, which the user knows as ``place``, occur twice."""
+    if not names.is_unique:
+        twice = names[names.duplicated()].unique()
+        raise ValueError(f"{place} are not unique: {listed(twice)} occur more than once. {way_out}")

@@ -1,7 +1,8 @@
 """Parameters and errors that many functions have, described once.
 
 A line of a docstring that is ``{name}`` alone stands for the entries of that name below. :func:`shared_docs` puts them
-there, so that ``help``, the API pages and doctest see the whole text. An entry whose parameter is called otherwise
+there, so that ``help``, the API pages and doctest see the whole text. A parameter that a docstring does not describe
+gets the entry of its name: what is written out is special to the function. An entry whose parameter is called otherwise
 than the placeholder is headed by ``placeholder = parameter``.
 """
 
@@ -9,11 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from inspect import signature
 from textwrap import indent
 from typing import TypeVar
 
 Documented = TypeVar("Documented", bound=Callable)
 
+SECTION = re.compile(
+    r"^(?P<margin>[ \t]*)(?:Parameters\n[ \t]*-+\n(?P<described>(?:[ \t]*\S.*\n)+)|(?:Returns|Raises|Examples)\n)",
+    re.MULTILINE,
+)
 PLACEHOLDER = re.compile(r"^([ \t]*)\{(\w+)\}[ \t]*$", re.MULTILINE)
 
 _FIGURES = """
@@ -50,32 +56,28 @@ loadings = tokens
 """
 
 _MODEL = """
-setup_keys = perturbation_key
+perturbation_key
     Column of ``obs`` with what was done to each cell, such as ``"FOXO1"`` or ``"FOXO1+TP53"``; or several columns with
-    a part each. Columns that share a name, such as ``drug_1`` and ``drug_2``, hold the same kind of perturbation;
-    others, such as a knock-out and a drug, different kinds.
-setup_control = control
+    a part each: of one kind if they share a name (``drug_1``, ``drug_2``), else of different kinds (knock-out, drug).
+control
     Name, or names, of cells to which nothing was done.
-setup_sep = perturbation_sep
+perturbation_sep
     What stands between the parts of a combination, and between their doses.
-setup_dose = dose_key
+dose_key
     Column of doses: a number, or ``"0.5+1.0"`` aligned with the perturbation; or as many columns as
     ``perturbation_key`` names.
-setup_unit = dose_unit
+dose_unit
     What doses are measured in; kept and shown, never computed with.
-setup_hierarchy = hierarchy_keys
-    Columns from the root of a hierarchy to its leaves, such as organism, tissue, cell type. A cell may end at any
-    level.
-setup_categorical = categorical_covariate_keys
-    Columns of ``obs`` with further categories, such as sex or condition: conditions as all others are, and asked for by
-    their names.
-setup_continuous = continuous_covariate_keys
+hierarchy_keys
+    Columns from the root of a hierarchy to its leaves, such as organism, tissue, cell type. Cells end at any level.
+categorical_covariate_keys
+    Columns of ``obs`` with further categories, such as sex or condition, which are asked for by their names.
+continuous_covariate_keys
     Columns of ``obs`` with numbers, such as age or time, likewise.
-setup_text = text_key
-    Column of descriptions in words, such as ``"naive T cell, day 3"``. A pretrained sentence encoder embeds each
-    distinct one once; the vectors are kept with the model, which can be asked for descriptions that no cell has. Needs
-    ``pip install 'scdiffgen[text]'``.
-setup_features = perturbation_features_key
+text_key
+    Column of descriptions in words, such as ``"naive T cell, day 3"``, which a pretrained sentence encoder embeds
+    (``pip install 'scdiffgen[text]'``). The model can be asked for descriptions that no cell has.
+perturbation_features_key
     Key of ``uns`` with a feature vector of each perturbation, a mapping or a data frame. Perturbations that were never
     measured can be predicted if they have one.
 adata
@@ -98,23 +100,48 @@ library_size
     and a NumPy generator. By default they are drawn like those of the training cells under the same conditions. Of a
     MuData, such sizes by modality; those left out are drawn.
 guidance_scale
-    How much stronger than in the data the conditions are followed; 1 is as in the data, larger values give cells more
-    typical of their conditions and less diverse. One number for all conditions together, also those that were left
-    out, or one for each that is named.
+    How much stronger than in the data conditions are followed: above 1, cells are more typical and less diverse. One
+    number for all conditions together, also those that were left out, or one for each that is named.
 n_steps
     Steps, each an evaluation of the network; more are slower and better. 8 to 64 is the useful range.
 seed
     Same seed, same cells; ``None`` follows ``scvi.settings.seed``.
 silent
     Whether no progress bar is shown.
+dir_path
+    Folder of the model; saving makes it.
+accelerator
+    As in Lightning; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
+device
+    Which of them, as in scvi-tools.
+prefix
+    Start of the names of its files, so that a folder can hold several models.
+overwrite
+    Whether files of a model that is there are replaced. Other files in the folder stay.
+save_anndata
+    Whether the cells are saved too, to be loaded with the model; for a hub they are uploaded, too.
+raises_folder = ValueError
+    If the folder exists and is not to be overwritten.
+raises_missing = FileNotFoundError
+    If the folder has no model.
+raises_file = ValueError
+    If the file is damaged, holds more than plain data, or was saved by a version or class that does not fit.
 raises_asked = ValueError
-    If a condition or category is not registered, or a number is out of range.
+    If a condition or category is not registered, a number is out of range, or the method does not work with the process
+    of the model or with a MuData.
 raises_read = ValueError
     If ``adata`` lacks genes or holds categories that are not registered, ``indices`` chooses no cell or one that is not
-    there, or a number is out of range.
-raises_process = ValueError
-    If the process of the model is not thinning, or the model was registered with ``setup_mudata`` and one AnnData is
-    needed.
+    there, a name is unknown, a number is out of range, or the method does not work with the process of the model or
+    with a MuData.
+raises_uncountable = ValueError
+    If the counts are not counts (negative, fractional, not finite), a cell has none, a name is double, or a key holds
+    missing values.
+raises_keys = KeyError
+    If a key is not in the data.
+raises_kwargs = TypeError
+    If an argument is unknown, or the data is of another type.
+raises_encoder = ImportError
+    If there are descriptions, and the sentence encoder is not installed.
 raises_columns = KeyError
     If ``adata`` lacks a column that was registered.
 raises_type = TypeError
@@ -123,27 +150,55 @@ raises_untrained = RuntimeError
     If the model is not trained.
 """
 
+_METRICS = """
+points_real = real
+    Real cells, ``(cells, dimensions)``, such as principal components.
+points_generated = generated
+    Generated cells, over the same dimensions.
+groups = groupby
+    Column of ``obs`` of all cells; by default all are one group.
+metrics
+    Column or columns to compute; by default all, but ``"wasserstein"`` only where POT is installed.
+n_pcs
+    Principal components, at most.
+n_top_genes
+    Most variable genes to compare; by default all.
+max_cells
+    Cells taken of each side at most; drawn without replacement.
+n_trees
+    Trees of the forests.
+draws = seed
+    Same seed, same result: seed of all that is drawn at random.
+counts
+    Real counts, ``(cells, genes)``.
+labels
+    Label of each of these cells.
+labels_out
+    Label of every cell to draw.
+raises_pot = ImportError
+    If ``"wasserstein"`` is asked for by name, and POT is not installed.
+warns_pot = UserWarning
+    If ``metrics`` is ``None`` and POT is not installed.
+warns_few = FewCellsWarning
+    If there are fewer cells than metrics need; these scores are NaN.
+"""
+
 _TOGETHER = {
-    "drawn": ("ax", "show", "save"),
-    "shown": ("show", "save"),
-    "sides": ("real", "generated"),
-    "reading": ("adata", "indices", "batch_size", "silent"),
-    "drawing": ("n_steps", "batch_size", "seed", "silent"),
-    "guided_drawing": ("guidance_scale", "n_steps", "batch_size", "seed", "silent"),
-    "conditions_keys": (
-        "setup_keys",
-        "setup_control",
-        "setup_sep",
-        "setup_dose",
-        "setup_unit",
-        "setup_hierarchy",
-        "setup_categorical",
-        "setup_continuous",
-        "setup_text",
-        "setup_features",
-    ),
-    "raises_request": ("raises_asked", "raises_untrained"),
-    "raises_cells": ("raises_read", "raises_columns", "raises_type", "raises_untrained"),
+    "drawn": "ax show save",
+    "shown": "show save",
+    "sides": "real generated",
+    "points": "points_real points_generated",
+    "space": "n_pcs n_top_genes",
+    "forests": "n_trees n_jobs",
+    "warns": "warns_pot warns_few",
+    "null": "counts labels labels_out layer draws",
+}
+
+_RAISES = {
+    "raises_setup": "raises_uncountable raises_keys raises_kwargs raises_encoder",
+    "raises_load": "raises_missing raises_file",
+    "raises_request": "raises_asked raises_untrained",
+    "raises_cells": "raises_read raises_columns raises_type raises_untrained",
 }
 
 
@@ -153,24 +208,40 @@ def _read(text: str) -> dict[str, str]:
     return {placeholder: f"{name or placeholder}\n{meaning.rstrip()}" for placeholder, name, meaning in found}
 
 
-ENTRIES = _read(_FIGURES + _MODEL)
-ENTRIES |= {name: "\n".join(ENTRIES[part] for part in parts) for name, parts in _TOGETHER.items()}
+ENTRIES = _read(_FIGURES + _MODEL + _METRICS)
+ENTRIES |= {name: "\n".join(ENTRIES[part] for part in parts.split()) for name, parts in (_TOGETHER | _RAISES).items()}
+ENTRIES |= {name: f"Raises\n------\n{ENTRIES[name]}" for name in _RAISES}
 ENTRIES["figure"] = f"{ENTRIES['drawn']}\n\nReturns\n-------\nThe axes."
 ENTRIES["figures"] = f"{ENTRIES['drawn']}\n\nReturns\n-------\nThe axes, one a panel."
 
 
 def shared_docs(documented: Documented) -> Documented:
-    """Put the shared entries where the docstring of a function, method or class names them."""
+    """Put the shared entries where a docstring names them, and those of parameters that it does not describe."""
 
-    def entries(found: re.Match[str]) -> str:
-        indentation, name = found.groups()
+    def entry(name: str) -> str:
         if name not in ENTRIES:
             raise KeyError(
                 f"the docstring of `{documented.__qualname__}` has {{{name}}}: write the entry out, or add it to "
                 f"`_shared_docs.py`, which has {sorted(ENTRIES)}"
             )
-        return indent(ENTRIES[name], indentation)
+        return ENTRIES[name]
 
     if documented.__doc__:  # none under `python -OO`
-        documented.__doc__ = PLACEHOLDER.sub(entries, documented.__doc__)
+        text = PLACEHOLDER.sub(lambda found: indent(entry(found[2]), found[1]), documented.__doc__)
+        documented.__doc__ = _with_all_parameters(text, [*signature(documented).parameters], entry)
     return documented
+
+
+def _with_all_parameters(text: str, parameters: list[str], entry: Callable[[str], str]) -> str:
+    """The docstring with an entry for every parameter, in the order of the signature."""
+    section = SECTION.search(text)
+    if section is None:
+        return text
+    before, margin, described = text[: section.start()], section["margin"], section["described"]
+    blocks = re.findall(rf"{margin}\S.*\n(?:{margin}\s+\S.*\n)*", described or "")
+    by_name = {name.strip(" *"): block for block in blocks for name in block.split("\n")[0].split(",")}
+    wanted = [name for name in parameters if name not in ("self", "cls")]
+    filled = [by_name[name] if name in by_name else indent(entry(name), margin) + "\n" for name in wanted]
+    header = indent("Parameters\n----------\n", margin)
+    rest = text[section.end("described") :] if described else "\n" + text[section.start() :]
+    return before + (header + "".join(dict.fromkeys(filled)) if filled else "") + rest

@@ -17,11 +17,10 @@ _vectors: dict[str, np.ndarray] = {}
 
 
 def embed_texts(texts: Iterable[str]) -> np.ndarray:
-    """Vectors ``(texts, 384)`` of length one by all-MiniLM-L6-v2; each distinct text is encoded once in a process.
+    """Vectors ``(texts, 384)`` float32 of length one by all-MiniLM-L6-v2, which reads about 250 words of each.
 
-    Beyond about 250 words a text is not read. Reimers & Gurevych 2019, "Sentence-BERT: sentence embeddings using
-    Siamese BERT-networks"; Wang et al. 2020, "MiniLM: deep self-attention distillation for task-agnostic compression of
-    pre-trained transformers".
+    Nothing is downloaded: the encoder is a Python package. Each distinct text is encoded once in a process. Reimers &
+    Gurevych 2019, "Sentence-BERT"; Wang et al. 2020, "MiniLM".
     """
     texts = list(texts)
     for row, text in enumerate(texts):

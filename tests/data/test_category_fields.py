@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from scdiffgen.data import Manager, condition_specs
-from scdiffgen.data._category_fields import CategoricalCovariatesField, StrictCategoricalObsField
+from scdiffgen.data._covariate_fields import CategoricalCovariatesField, StrictCategoricalObsField
 
 
 def with_column(values: Any) -> ad.AnnData:
@@ -146,3 +146,15 @@ def test_batches_of_covariates_are_integers(cells: ad.AnnData, register: Callabl
     batch = manager.create_torch_dataset()[[0, 1]]
     assert batch["extra_categorical_covs"].dtype == np.int64
     assert batch["extra_categorical_covs"].tolist() == [[1, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("extend", [False, True])
+def test_leaving_out_a_registered_column_is_named(
+    cells: ad.AnnData, register: Callable[..., Manager], extend: bool
+) -> None:
+    manager = register(cells, labels_key="cell_type")
+    query = cells[:4].copy()
+    message = r"`labels_key=None`, but categories are registered.*'B cells', 'T cells'.*`labels_key='cell_type'`"
+    with pytest.raises(ValueError, match=message):
+        register(query, source=manager, extend=extend)
+    register(query, source=manager, extend=extend, labels_key="cell_type")

@@ -79,7 +79,7 @@ def test_faults_are_counted_as_numpy_counts_them(form: str, block_values: int, m
     x = COUNTS.astype(np.float64)
     x[7, 2], x[9, 1], x[30, 8], x[31, 0], x[40] = -2, 0.25, np.nan, np.inf, 0
     report = check_counts(FORMS[form](x))
-    assert (report.n_negative, report.n_fractional, report.n_not_finite) == (1, 1, 2)
+    assert report.faults == {"negative": 1, "fractional": 1, "not finite": 2}
     np.testing.assert_array_equal(report.empty_cells, np.flatnonzero(np.nansum(np.abs(x), axis=1) == 0))
     assert report.first is not None
     row, column, value = report.first
@@ -137,7 +137,7 @@ def test_a_dataset_on_disk_given_as_x_is_read(tmp_path: Path) -> None:
 
     annotated(sparse.csr_matrix(COUNTS.astype(np.float32))).write_h5ad(tmp_path / "cells.h5ad")
     with h5py.File(tmp_path / "cells.h5ad") as file:
-        assert check_counts(sparse_dataset(file["X"])).n_bad == 0
+        assert check_counts(sparse_dataset(file["X"])).first is None
 
 
 def test_an_error_names_argument_number_place_and_way_out() -> None:

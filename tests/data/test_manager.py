@@ -18,7 +18,7 @@ from scdiffgen.data import (
     forget_copied_setup,
     registered_conditions,
 )
-from scdiffgen.data._category_fields import CategoricalCovariatesField, StrictCategoricalObsField
+from scdiffgen.data._covariate_fields import CategoricalCovariatesField, StrictCategoricalObsField
 from scdiffgen.data._hierarchy_field import HierarchyField
 
 
@@ -104,7 +104,7 @@ def test_the_registry_can_be_shown(
     )
     manager.view_registry()
     shown = capsys.readouterr().out
-    for name in ("cell_type", "sex", "age.years", "standardise"):
+    for name in ("cell_type", "sex", "age.years", "means", "scales"):
         assert name in shown
 
 

@@ -15,11 +15,11 @@ from mudata import MuData
 from mudata_cells import join, mosaic, paired
 from scipy import sparse
 
-from scdiffgen.data import MuDataManager, counts_keys, feature_names, modality_fields
+from scdiffgen.data import Manager, counts_keys, feature_names, modality_fields
 from scdiffgen.model import TokenDiffusion
 
 
-def manager(mdata: MuData, **arguments: Any) -> MuDataManager:
+def manager(mdata: MuData, **arguments: Any) -> Manager:
     TokenDiffusion.setup_mudata(mdata, **arguments)
     return TokenDiffusion._setup_adata_manager_store[mdata.uns["_scvi_uuid"]]
 

@@ -207,7 +207,7 @@ def test_unseen_names_enter_by_their_vectors(cells: ad.AnnData, register: Regist
         ({"KLF1": [1.0], " KLF1": [1.0]}, "two vectors of 'KLF1'"),
         ({"ctrl": [1.0]}, "no vector of a perturbation"),
         ([1.0, 2.0], "is of type list"),
-        (pd.DataFrame([[1.0], [2.0]], index=["KLF1", "KLF1"]), "'KLF1' occur twice"),
+        (pd.DataFrame([[1.0], [2.0]], index=["KLF1", "KLF1"]), "holds two vectors of 'KLF1'"),
     ],
 )
 def test_unusable_vectors_are_named(cells: ad.AnnData, register: Register, vectors: Any, message: str) -> None:
@@ -228,5 +228,5 @@ def test_the_state_can_be_shown(cells: ad.AnnData, register: Register, capsys: p
     cells.obs["state"] = cells.obs["state"].replace("memory", "C[/C@H]")
     register(cells, **DOSED, hierarchy_keys=["tissue", "state"]).view_registry()
     shown = capsys.readouterr().out
-    for text in ("KLF1", "0.5 to 1", "blut > naive", "C[/C@H]"):
+    for text in ("KLF1", "dose_max", "4.0", "('blut', 'naive')", "C[/C@H]"):
         assert text in shown

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import ortho_group
 
 from scdiffgen.data import sparse_combinations
-from scdiffgen.data._feature_vectors import N_ATOMS
+from scdiffgen.data._perturbation_input import N_ATOMS
 
 
 def test_of_orthonormal_vectors_the_largest_projections_are_taken() -> None:

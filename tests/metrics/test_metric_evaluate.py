@@ -11,9 +11,8 @@ import pytest
 from scipy import sparse
 
 from scdiffgen import metrics
-from scdiffgen.metrics._distances import frechet_resampled
+from scdiffgen.metrics._distances import frechet_resampled, one_nn_hits, overlap_resampled
 from scdiffgen.metrics._genes import gene_moments, statistics_resampled
-from scdiffgen.metrics._manifold import one_nn_hits
 
 N = 160
 FAST = {"n_pcs": 5, "n_trees": 10, "n_bootstrap": 5}
@@ -59,8 +58,8 @@ def test_every_column_is_its_metric(cells, scores) -> None:
         "c2st_auc_forest_pcs": metrics.classifier_auc(x, y, n_trees=10),
         "c2st_auc_forest_genes": metrics.classifier_auc(genes_x, genes_y, n_trees=10),
         "c2st_auc_logistic_genes": metrics.classifier_auc(genes_x, genes_y, classifier="logistic"),
-        "one_nn": np.concatenate(one_nn_hits(x, y)).mean(),
-        **metrics.manifold_precision_recall(x, y)._asdict(),
+        "one_nn": one_nn_hits(x, y).mean(),
+        **{name: values[0] for name, values in overlap_resampled(x, y, *once).items()},
         **{name: values[0] for name, values in statistics_resampled(*moments).items()},
         "library_size_ks": metrics.library_size_ks(cells["real"], cells["generated"]),
         "gene_correlation": metrics.gene_correlation_error(genes_x, genes_y),

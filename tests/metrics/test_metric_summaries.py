@@ -11,7 +11,17 @@ from sklearn.manifold import trustworthiness
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from scdiffgen import metrics
-from scdiffgen.metrics._classifiers import cross_validated_scores, roc_of_folds
+from scdiffgen.metrics._classifiers import cross_validated_scores
+from scdiffgen.metrics._comparison import Settings
+from scdiffgen.metrics._summaries import (
+    classifier_curves,
+    gene_correlations,
+    gene_summary,
+    joint_embedding,
+    library_size_quantiles,
+    relative_scores,
+    roc_of_folds,
+)
 
 GENES = [f"g{i}" for i in range(30)]
 
@@ -47,7 +57,7 @@ def log_normalised(*cells: ad.AnnData) -> np.ndarray:
 
 
 def test_genes_are_summarised_as_by_scanpy_and_numpy(real, generated) -> None:
-    table = metrics.gene_summary(real, generated)
+    table = gene_summary(real, generated)
     assert list(table.index) == GENES
     for source, cells in (("real", real), ("generated", generated)):
         expected = sc.pp.calculate_qc_metrics(cells, percent_top=None)[1].loc[GENES]
@@ -56,7 +66,8 @@ def test_genes_are_summarised_as_by_scanpy_and_numpy(real, generated) -> None:
         np.testing.assert_allclose(table[source]["variance"], cells[:, GENES].X.toarray().var(0), rtol=1e-5)
 
 
-def test_the_band_of_library_sizes_holds_95_of_100_new_samples() -> None:
+def test_the_band_of_library_sizes_holds_95_of_100_new_samples(monkeypatch) -> None:
+    monkeypatch.setattr("scdiffgen.metrics._summaries.N_QUANTILES", 20)
     rng = np.random.default_rng(0)
 
     def sample(n: int) -> np.ndarray:
@@ -64,38 +75,39 @@ def test_the_band_of_library_sizes_holds_95_of_100_new_samples() -> None:
 
     inside = []
     for _ in range(150):
-        table = metrics.library_size_quantiles(sample(400), sample(250), n_quantiles=20)
+        table = library_size_quantiles(sample(400), sample(250))
         inside.append(table["generated"].between(table["low"], table["high"]).to_numpy())
     inner = np.mean(inside, axis=0)[2:-2]
     assert inner.mean() == pytest.approx(0.95, abs=0.02)
     assert inner.min() > 0.88
 
 
-def test_library_sizes_of_twice_the_depth_have_twice_the_quantiles(real) -> None:
-    table = metrics.library_size_quantiles(real, real.X * 2, n_quantiles=7)
+def test_library_sizes_of_twice_the_depth_have_twice_the_quantiles(real, monkeypatch) -> None:
+    monkeypatch.setattr("scdiffgen.metrics._summaries.N_QUANTILES", 7)
+    table = library_size_quantiles(real, real.X * 2)
     np.testing.assert_allclose(table["generated"], 2 * table["real"])
     np.testing.assert_allclose(table["real"], np.quantile(real.X.sum(1).A1, table["share"]))
     assert table["share"].iloc[3] == 0.5
 
 
 def test_correlations_are_those_of_numpy_over_the_most_variable_genes(real, generated) -> None:
-    found = metrics.gene_correlations(real, generated, n_genes=12)
+    found = gene_correlations(real, generated, n_genes=12)
     variance = pd.Series(log_normalised(real).var(0), index=GENES)
-    assert set(found.real.index) == set(variance.nlargest(12).index)
-    positions = [GENES.index(gene) for gene in found.real.index]
+    assert set(found[0].index) == set(variance.nlargest(12).index)
+    positions = [GENES.index(gene) for gene in found[0].index]
     for matrix, cells in zip(found, (real, generated[:, GENES]), strict=True):
         expected = np.corrcoef(log_normalised(cells)[:, positions], rowvar=False)
         np.testing.assert_allclose(matrix, expected, atol=1e-5)
-        assert list(matrix.columns) == list(matrix.index) == list(found.real.index)
+        assert list(matrix.columns) == list(matrix.index) == list(found[0].index)
 
 
 def test_a_gene_that_does_not_vary_correlates_with_none(real) -> None:
     constant = np.hstack([real.X.toarray()[:, :4], np.zeros((real.n_obs, 1))])
-    assert (metrics.gene_correlations(constant, constant).real.to_numpy()[4] == 0).all()
+    assert (gene_correlations(constant, constant, 5)[0].to_numpy()[4] == 0).all()
 
 
 def test_components_are_those_of_both_sides_together(real, generated) -> None:
-    table = metrics.joint_embedding(real, generated, "kind", basis="pca", max_cells=1000)
+    table = joint_embedding(real, generated, "kind", basis="pca", max_cells=1000)
     assert table["source"].value_counts().to_dict() == {"real": 70, "generated": 70}
     of_real, of_generated = (table[table["source"] == source] for source in ("real", "generated"))
     assert of_real["cell"].is_unique and list(of_generated["cell"]) == list(range(70))
@@ -112,13 +124,13 @@ def test_components_of_both_sides_favour_neither() -> None:
     first, second = np.random.default_rng(0).poisson(2.0, size=(2, 120, 300))
     own = metrics.ExpressionSpace.fit(first, n_pcs=2)
     assert own.pcs(first).var() > 1.5 * own.pcs(second).var()
-    table = metrics.joint_embedding(first, second, basis="pca")
+    table = joint_embedding(first, second, basis="pca")
     spread = table.groupby("source")[["PC1", "PC2"]].var().sum(axis=1)
     assert spread["real"] == pytest.approx(spread["generated"], rel=0.25)
 
 
 def test_a_umap_keeps_neighbours_and_repeats_itself(real, generated) -> None:
-    table, again = (metrics.joint_embedding(real, generated, seed=3) for _ in range(2))
+    table, again = (joint_embedding(real, generated, seed=3) for _ in range(2))
     pd.testing.assert_frame_equal(table, again)
     chosen = table.loc[table["source"] == "real", "cell"].to_numpy()
     expression = log_normalised(real[chosen], generated[:, GENES])
@@ -143,11 +155,11 @@ def test_curves_are_those_of_scikit_learn() -> None:
 
 
 def test_curves_are_those_of_the_areas_that_evaluate_gives(real, generated) -> None:
-    options = {"groupby": "kind", "n_pcs": 5, "n_trees": 10, "seed": 4}
+    options = {"n_pcs": 5, "n_trees": 10, "seed": 4}
     for train in (None, simulate(80, 5)):
-        curves = metrics.evaluation_roc(real, generated, train, **options)
+        curves = classifier_curves(real, generated, train, "kind", Settings(**options))
         scores = metrics.evaluate(
-            real, generated, train, metrics=list(curves), sources=["generated"], n_bootstrap=0, **options
+            real, generated, train, "kind", metrics=list(curves), sources=["generated"], n_bootstrap=0, **options
         )
         for name, curve in curves.items():
             assert curve.auc.mean() == pytest.approx(scores.loc[("overall", "generated"), name])
@@ -180,18 +192,18 @@ def made_up(values: dict[str, float], *, ideal: float | str, direction: str, wid
 )
 def test_scores_stand_between_limit_and_null(generated, limit, nulls, ideal, direction, expected) -> None:
     values = {"generated": generated, "other_real": limit, "null_poisson": nulls[0], "null_shuffled": nulls[1]}
-    found = metrics.relative_scores(made_up(values, ideal=ideal, direction=direction))
+    found = relative_scores(made_up(values, ideal=ideal, direction=direction))
     assert found.loc["overall", "m"] == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_null_that_cannot_be_told_from_real_cells_is_no_measure() -> None:
     values = {"generated": 0.3, "other_real": 0.1, "null_poisson": 0.5, "null_shuffled": 0.2}
     of_width = {w: made_up(values, ideal=0.0, direction="lower", width=w) for w in (0.05, 0.3, 0.5)}
-    found = [metrics.relative_scores(scores).loc["overall", "m"] for scores in of_width.values()]
+    found = [relative_scores(scores).loc["overall", "m"] for scores in of_width.values()]
     assert found == pytest.approx([0.5, 0.5, np.nan], nan_ok=True)
     few = of_width[0.05].assign(n=9)
     few.attrs = of_width[0.05].attrs
-    assert np.isnan(metrics.relative_scores(few).loc["overall", "m"])
+    assert np.isnan(relative_scores(few).loc["overall", "m"])
 
 
 def test_real_cells_stand_at_the_limit_and_nulls_at_the_null() -> None:
@@ -201,42 +213,43 @@ def test_real_cells_stand_at_the_limit_and_nulls_at_the_null() -> None:
     options = {"groupby": "kind", "other_real": other, "metrics": ["mmd", "gene_correlation", "library_size_ks"]}
     for judged, low, high in ((fresh, -0.01, 0.3), (null, 0.7, 1.3)):
         scores = metrics.evaluate(real, judged, train, n_pcs=5, **options)
-        assert metrics.relative_scores(scores).loc["overall"].between(low, high).all()
+        assert relative_scores(scores).loc["overall"].between(low, high).all()
 
 
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda x, y: metrics.gene_summary(x, y[:, :20]), ValueError, "`generated` lacks 10 of 30 genes"),
-        (lambda x, y: metrics.gene_summary(x.X, y), TypeError, "`generated` is an AnnData, but `real` is a matrix"),
-        (lambda x, y: metrics.gene_summary(x, y.X[:, :7]), ValueError, "`generated` has 7 genes, expected 30"),
-        (lambda x, y: metrics.gene_summary(x, y[:0]), ValueError, "`generated` has no cells"),
-        (lambda x, y: metrics.library_size_quantiles(x[:0], y), ValueError, "`real` has no cells"),
-        (lambda x, y: metrics.library_size_quantiles(x, y, n_quantiles=0), ValueError, "`n_quantiles` is 0"),
-        (lambda x, y: metrics.gene_correlations(x, y, n_genes=1), ValueError, "`n_genes` is 1"),
-        (lambda x, y: metrics.gene_correlations(x[:2], y), ValueError, "`real` has 2 cells"),
-        (lambda x, y: metrics.gene_correlations(x.X.log1p(), y.X), ValueError, "`real` holds .* not whole numbers"),
-        (lambda x, y: metrics.joint_embedding(x, y, basis="tsne"), ValueError, "`basis` is 'tsne'"),
-        (lambda x, y: metrics.joint_embedding(x, y[:9]), ValueError, "needs 10 cells of each side; there are 9"),
-        (lambda x, y: metrics.joint_embedding(x, y, "donor"), ValueError, "`real` has no obs column 'donor'"),
-        (lambda x, y: metrics.joint_embedding(x.X, y.X, "kind"), TypeError, "`real` is a csr_matrix without labels"),
-        (lambda x, y: metrics.evaluation_roc(x, y[:4]), ValueError, "`generated` has 4 cells to compare"),
-        (lambda x, y: metrics.evaluation_roc(x[:8], y), ValueError, "`real` has 2 cells to compare"),
-        (lambda x, y: metrics.relative_scores(pd.DataFrame({"mmd": [1.0]})), ValueError, "not what `metrics.evaluate`"),
+        (lambda x, y: gene_summary(x, y[:, :20]), ValueError, "`generated` lacks 10 of 30 genes"),
+        (lambda x, y: gene_summary(x.X, y), TypeError, "`generated` is an AnnData, but `real` is a matrix"),
+        (lambda x, y: gene_summary(x, y.X[:, :7]), ValueError, "`generated` has 7 genes, expected 30"),
+        (lambda x, y: gene_summary(x, y[:0]), ValueError, "`generated` has no cells"),
+        (lambda x, y: library_size_quantiles(x[:0], y), ValueError, "`real` has no cells"),
+        (lambda x, y: gene_correlations(x, y, n_genes=1), ValueError, "`n_genes` is 1"),
+        (lambda x, y: gene_correlations(x[:2], y, 9), ValueError, "`real` has 2 cells"),
+        (lambda x, y: gene_correlations(x.X.log1p(), y.X, 9), ValueError, "`real` holds .* not whole numbers"),
+        (lambda x, y: joint_embedding(x, y, basis="tsne"), ValueError, "`basis` is 'tsne'"),
+        (lambda x, y: joint_embedding(x, y[:9]), ValueError, "needs 10 cells of each side; there are 9"),
+        (lambda x, y: joint_embedding(x, y, "donor"), ValueError, "`real` has no obs column 'donor'"),
+        (lambda x, y: joint_embedding(x.X, y.X, "kind"), TypeError, "`real` is a csr_matrix without labels"),
         (
-            lambda x, y: metrics.relative_scores(metrics.evaluate(x, y, metrics=["mmd"], sources=["generated"])),
+            lambda x, y: classifier_curves(x, y[:4], None, None, Settings()),
+            ValueError,
+            "`generated` has 4 cells to compare",
+        ),
+        (lambda x, y: classifier_curves(x[:8], y, None, None, Settings()), ValueError, "`real` has 2 cells to compare"),
+        (lambda x, y: relative_scores(pd.DataFrame({"mmd": [1.0]})), ValueError, "not what `metrics.evaluate`"),
+        (
+            lambda x, y: relative_scores(metrics.evaluate(x, y, metrics=["mmd"], sources=["generated"])),
             ValueError,
             "lacks the source 'other_real'",
         ),
         (
-            lambda x, y: metrics.relative_scores(
-                metrics.evaluate(x, y, metrics=["mmd"], sources=["generated", "other_real"])
-            ),
+            lambda x, y: relative_scores(metrics.evaluate(x, y, metrics=["mmd"], sources=["generated", "other_real"])),
             ValueError,
             "lacks the source 'null_poisson'",
         ),
         (
-            lambda x, y: metrics.relative_scores(metrics.evaluate(x, y, metrics=["mmd"], n_bootstrap=0)),
+            lambda x, y: relative_scores(metrics.evaluate(x, y, metrics=["mmd"], n_bootstrap=0)),
             ValueError,
             "lacks the intervals .'mmd_low'.*n_bootstrap",
         ),

@@ -16,7 +16,7 @@ import pytest
 import torch
 from own_process import fork_server
 
-from scdiffgen.io import _chunked_cells
+from scdiffgen.io import _whole_files
 from scdiffgen.model import TokenDiffusion
 
 dask, distributed = pytest.importorskip("dask"), pytest.importorskip("distributed")
@@ -59,16 +59,16 @@ def test_a_worker_that_dies_half_way_changes_nothing(
     n_killed: int, client: Any, small: TokenDiffusion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of the two; and then both, with the model that they had been sent."""
-    write, written = _chunked_cells.ChunkedFile.write, []
+    write, written = _whole_files.ChunkedFile.write, []
 
-    def write_and_kill(self: _chunked_cells.ChunkedFile, chunk: int, counts: Any) -> None:
+    def write_and_kill(self: _whole_files.ChunkedFile, chunk: int, counts: Any) -> None:
         write(self, chunk, counts)
         written.append(chunk)
         if len(written) == N_CHUNKS // 2:
             for pid in list(client.run(os.getpid).values())[:n_killed]:
                 os.kill(pid, signal.SIGKILL)
 
-    monkeypatch.setattr(_chunked_cells.ChunkedFile, "write", write_and_kill)
+    monkeypatch.setattr(_whole_files.ChunkedFile, "write", write_and_kill)
     there = small.generate_to(tmp_path / "workers.h5ad", TABLE, client=client, **OPTIONS)
     assert sorted(written) == list(range(N_CHUNKS))
     monkeypatch.undo()

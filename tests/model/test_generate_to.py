@@ -111,7 +111,7 @@ def test_cells_that_were_asked_for_differently_are_not_mixed(
     with pytest.raises(ValueError, match=f"cells.h5ad holds cells that were asked for with other {told}"):
         generate(**{"conditions": TABLE, **change})
     (tmp_path / "cells.h5ad").unlink()
-    monkeypatch.setattr("scdiffgen.io._chunked_cells.ChunkedFile.finish", lambda *_: 1 / 0)
+    monkeypatch.setattr("scdiffgen.io._whole_files.ChunkedFile.finish", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         generate(TABLE)
     with pytest.raises(ValueError, match=f"cells.h5ad.partial holds cells that were asked for with other {told}"):

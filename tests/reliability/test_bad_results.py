@@ -81,7 +81,6 @@ JUDGING = [
             "mmd": lambda c: metrics.mmd(c, c),
             "energy_distance": lambda c: metrics.energy_distance(c, c),
             "wasserstein": lambda c: metrics.wasserstein(c, c),
-            "manifold_precision_recall": lambda c: metrics.manifold_precision_recall(c, c),
             "classifier_auc": lambda c: metrics.classifier_auc(c, c),
         }.items()
     ],
@@ -118,7 +117,7 @@ JUDGING = [
     ),
     Bad(
         "an embedding by a list",
-        lambda c: metrics.joint_embedding(c, c, ["batch"], basis="pca"),
+        lambda c: pl.evaluation_embedding(c, c, ["batch"], basis="pca"),
         "`groupby`",
         "['batch']",
         ONE_COLUMN,

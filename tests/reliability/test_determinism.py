@@ -80,6 +80,9 @@ def test_checkpoints_do_not_change_what_is_learned(process: str, tmp_path: Path)
     for path in tmp_path.glob("epoch=*[0-9]"):  # scvi-tools leaves files of Lightning beside them
         loaded = TokenDiffusion.load(path, simulated_cells(60), accelerator="cpu")
         assert loaded.generate({"cell_type": "a"}, 2, n_steps=2, seed=0).n_obs == 2
+        known = np.concatenate([loaded.train_indices, loaded.validation_indices])
+        np.testing.assert_allclose(loaded.get_token_activation(indices=known).std(ddof=0), 1, atol=1e-2)
+        assert np.all(np.diff(loaded.get_token_loadings().attrs["explained"]) <= 0)
 
 
 def test_asking_changes_neither_the_model_nor_the_randomness_of_others(tiny: TokenDiffusion, cells: AnnData) -> None:

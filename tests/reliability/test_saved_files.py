@@ -24,7 +24,7 @@ from small_cells import SMALL, simulated_cells
 
 from scdiffgen.io import _plain_data, read_plainly
 from scdiffgen.model import GaussianOptions, LatentOptions, NetworkOptions, ReadoutOptions, TokenDiffusion
-from scdiffgen.model._model_file import OPTIONS as KINDS
+from scdiffgen.model._persisting import OPTIONS as KINDS
 
 SAVED_BY = {"pickle_module": _plain_data}
 

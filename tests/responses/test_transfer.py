@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
 from scdiffgen.metrics.baselines import dose_shift
-from scdiffgen.responses import Pseudobulks, ResponseTransfer, TreatmentCodes, distinct_groups, in_frequent_treatments
+from scdiffgen.responses import Pseudobulks, ResponseTransfer, TreatedGroups
 from scdiffgen.responses._feature_regression import PENALTIES
 
 NONE, TREATED, OTHER = -2, 5, 6
@@ -33,9 +33,9 @@ def responses(
     codes: np.ndarray, counts: np.ndarray, expected: np.ndarray | None = None, n_slots: int = 1, **others
 ) -> ResponseTransfer:
     """Groups of 50 cells, no doses."""
-    doses = (codes[:, -n_slots:] >= 0).astype(float)
-    n_cells = np.full(len(codes), 50)
-    bulks = Pseudobulks(codes, doses, n_cells, counts, counts if expected is None else expected)
+    identity, interventions = np.split(codes, [-n_slots], axis=1)
+    doses, n_cells = (interventions >= 0).astype(float), np.full(len(codes), 50)
+    bulks = Pseudobulks(identity, interventions, doses, n_cells, counts, counts if expected is None else expected)
     return ResponseTransfer(bulks, **others)
 
 
@@ -116,16 +116,18 @@ def test_a_combination_is_transferred_whole_and_is_not_the_sum_of_its_parts() ->
 def test_groups_do_not_depend_on_the_order_of_interventions() -> None:
     codes = np.array([[0, 5, 6], [0, 6, 5], [0, 6, 5], [0, -2, 5], [0, 5, -2]])
     doses = np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0], [0.0, 3.0], [3.0, 0.0]])
-    groups, of_cells = distinct_groups(TreatmentCodes(codes, doses))
-    assert len(groups.codes) == 3 and of_cells[0] == of_cells[1] != of_cells[2] and of_cells[3] == of_cells[4]
-    assert groups.codes[of_cells[2]].tolist() == [0, 6, 5] and groups.doses[of_cells[2]].tolist() == [1.0, 2.0]
+    groups, of_cells = TreatedGroups(codes[:, :1], codes[:, 1:], doses).distinct()
+    assert len(groups.identity) == 3 and of_cells[0] == of_cells[1] != of_cells[2] and of_cells[3] == of_cells[4]
+    assert groups.identity[of_cells[2]].tolist() == [0]
+    assert groups.treatment(of_cells[2]) == {6: 1.0, 5: 2.0}
+    assert groups.interventions[of_cells[2]].tolist() == [6, 5] and groups.doses[of_cells[2]].tolist() == [1.0, 2.0]
 
 
 def test_treatments_of_few_cells_are_told_from_others() -> None:
     codes = np.array([[0, NONE, NONE], [1, NONE, NONE], [0, 5, NONE], [1, 5, NONE], [1, 5, NONE], [0, 6, 5]])
     doses = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [2.0, 0.0], [1.0, 1.0]])
     n_cells = np.array([1, 1, 12, 8, 19, 20])
-    frequent = in_frequent_treatments(TreatmentCodes(codes, doses), n_cells, least=20)
+    frequent = TreatedGroups(codes[:, :1], codes[:, 1:], doses).in_frequent_treatments(n_cells, least=20)
     assert frequent.tolist() == [True, True, True, True, False, True]
 
 
@@ -187,7 +189,7 @@ def dosed(rng: np.random.Generator, levels: tuple[float, ...] = DOSES) -> Respon
     codes = np.array([[0, NONE], [1, NONE], *([0, TREATED] for _ in levels)])
     counts = SIZE * np.stack([shares(rng) for _ in codes])
     doses = np.array([[0.0], [0.0], *([d] for d in levels)])
-    return ResponseTransfer(Pseudobulks(codes, doses, np.full(len(codes), 50), counts, counts))
+    return ResponseTransfer(Pseudobulks(codes[:, :1], codes[:, 1:], doses, np.full(len(codes), 50), counts, counts))
 
 
 def test_a_dose_that_was_measured_is_as_measured() -> None:

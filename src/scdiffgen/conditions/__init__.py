@@ -5,22 +5,4 @@ from ._conditions import Code, Condition, Conditions
 from ._from_batch import conditions_from_batch
 from ._perturbation_syntax import PerturbationSyntax, Treatment
 from ._request_table import N_CELLS, Request, request_table
-from ._spec import ConditionKind, ConditionSpec, NumberTransform
-
-__all__ = [
-    "N_CELLS",
-    "Code",
-    "Condition",
-    "ConditionKind",
-    "ConditionSpec",
-    "Conditions",
-    "NumberTransform",
-    "PerturbationSyntax",
-    "Request",
-    "Treatment",
-    "backoff_levels",
-    "conditions_from_batch",
-    "group_by_row",
-    "have_exactly",
-    "request_table",
-]
+from ._spec import ConditionSpec, NumberTransform

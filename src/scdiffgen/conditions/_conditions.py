@@ -79,12 +79,10 @@ class Conditions(Mapping[str, Condition[Array]]):
     @classmethod
     def concatenate(cls, batches: Sequence[Conditions[np.ndarray]]) -> Conditions[np.ndarray]:
         """Conditions of several sets of cells, one below the other; all have the same names."""
-        by_name = {
-            name: Condition(
-                *(np.concatenate(arrays) for arrays in zip(*(batch[name] for batch in batches), strict=True))
-            )
-            for name in batches[0]
-        }
+        by_name: dict[str, Condition[np.ndarray]] = {}
+        for name in batches[0]:
+            arrays = zip(*(batch[name] for batch in batches), strict=True)
+            by_name[name] = Condition(*map(np.concatenate, arrays))
         return Conditions(by_name, sum(batch.n_cells for batch in batches))
 
     def take(self, rows: Array) -> Conditions[Array]:
@@ -144,14 +142,10 @@ class Conditions(Mapping[str, Condition[Array]]):
         for name, chosen in which.items():
             here, there = self[name], others[name].take(rows)
             n_slots = max(here.ids.shape[1], there.ids.shape[1])
-            own, taken = here.widened(n_slots), there.widened(n_slots)
+            parts = zip(here.widened(n_slots)[:3], there.widened(n_slots)[:3], strict=True)
             stays = (here.given | ~chosen)[:, None]
-            completed[name] = Condition(
-                np.where(stays, own.ids, taken.ids),
-                np.where(stays, own.values, taken.values),
-                np.where(stays, own.mask, taken.mask),
-                here.given | (chosen & taken.given),
-            )
+            ids, values, mask = (np.where(stays, own, taken) for own, taken in parts)
+            completed[name] = Condition(ids, values, mask, here.given | (chosen & there.given))
         return self.replace(completed)
 
     def drop(
@@ -176,13 +170,11 @@ class Conditions(Mapping[str, Condition[Array]]):
             device = given.device if generator is None else generator.device
             return (torch.rand(given.shape, generator=generator, device=device) >= rate).to(given.device)
 
-        joint_kept = kept(self[joint[0]].given, joint_rate) if joint_rate else None
+        joint_kept = kept(self[joint[0]].given, joint_rate) if joint_rate else True
         remaining = {}
         for name, condition in self.items():
             given = condition.given & kept(condition.given, single_rate if name in joint else rate)
-            if joint_kept is not None and name in joint:
-                given = given & joint_kept
-            remaining[name] = condition._replace(given=given)
+            remaining[name] = condition._replace(given=given & joint_kept if name in joint else given)
         return Conditions(remaining, self.n_cells)
 
     def to_plain(self: Conditions[np.ndarray]) -> dict[str, tuple[np.ndarray, ...]]:

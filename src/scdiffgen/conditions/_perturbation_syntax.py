@@ -78,19 +78,16 @@ class PerturbationSyntax:
         return [whole] if whole in self.control else [name.strip() for name in whole.split(self.separator)]
 
     def _split_doses(self, dose: Any) -> list[float]:
-        if isinstance(dose, str):
-            # the sign in an exponent ("1e+3") is no separator
-            parts = re.split(rf"(?<![\d.][eE]){re.escape(self.separator)}", dose)
-            return [_number(part) for part in parts]
-        return [_number(dose)]
+        """Doses in the order of the text; the sign in an exponent ("1e+3") is no separator."""
+        between = rf"(?<![\d.][eE]){re.escape(self.separator)}"
+        return [_number(part) for part in (re.split(between, dose) if isinstance(dose, str) else [dose])]
 
     def _aligned(self, doses: list[float], names: list[str]) -> list[float]:
-        if len(doses) == 1 and math.isnan(doses[0]):
-            return doses * len(names)
+        """A dose for each name: one that is missing, or a control's, holds for all, and controls need none."""
+        treated = [name not in self.control for name in names]
         if len(doses) == len(names):
             return doses
-        treated = [name not in self.control for name in names]
-        if len(doses) == 1 and not any(treated):
+        if len(doses) == 1 and (math.isnan(doses[0]) or not any(treated)):
             return doses * len(names)
         if len(doses) == sum(treated):
             remaining = iter(doses)

@@ -1,36 +1,31 @@
 """Registering cells: what scvi-tools' fields lack, and a user's conditions in the codes of the registered cells."""
 
-from scdiffgen.data._counts_field import CountsField
-from scdiffgen.data._feature_vectors import feature_table, sparse_combinations
-from scdiffgen.data._manager import Manager, MuDataManager, forget_copied_setup
-from scdiffgen.data._modality_counts import (
-    ModalityCountsField,
-    check_modalities,
-    counts_keys,
-    feature_names,
-    modality_fields,
-    modality_names,
-)
+from scdiffgen.data._counts import CountsField, ModalityCountsField, modality_fields
 from scdiffgen.data._open_cells import open_cells
+from scdiffgen.data._perturbation_input import feature_table, sparse_combinations
 from scdiffgen.data._registered import (
+    Registry,
     add_perturbations,
     add_texts,
     categories_of_condition,
     condition_specs,
+    counts_keys,
     encode_conditions,
+    feature_names,
+    field_state,
+    modality_names,
     registered_conditions,
+    required_state,
     unseen_in_training,
     unseen_texts,
     write_conditions,
 )
-from scdiffgen.data._registry import Registry, field_state, required_state
-from scdiffgen.data._setup_arguments import SetupArguments
+from scdiffgen.data._setup import Manager, SetupArguments, check_modalities, forget_copied_setup
 
 __all__ = [
     "CountsField",
     "Manager",
     "ModalityCountsField",
-    "MuDataManager",
     "Registry",
     "SetupArguments",
     "add_perturbations",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,6 @@ class ColumnsField(BaseAnnDataField):
     attr_key = ""
     is_empty = False
     counted = ""  # the entry of a state whose length sums it up
-    titles: tuple[str, ...] = ()  # of the table that shows a state
 
     def __init__(self, registry_key: str, columns: Sequence[str]) -> None:
         super().__init__()
@@ -56,11 +55,6 @@ class ColumnsField(BaseAnnDataField):
 
     @classmethod
     @abstractmethod
-    def rows(cls, state: State) -> Iterable[Sequence[str]]:
-        """The state as rows below ``titles``."""
-
-    @classmethod
-    @abstractmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
         """The conditions that a state describes to the networks."""
 
@@ -79,41 +73,39 @@ class ColumnsField(BaseAnnDataField):
         """A user's table as registration would read it."""
         return table
 
-    def write(self, cells: AnnData | MuData, codes: np.ndarray) -> None:
-        """Keep the codes beside the cells."""
-        cells.obsm[self.attr_key] = codes
-
     def validate_field(self, adata: AnnData | MuData) -> None:
         """Raise if the columns cannot be coded."""
         self.read(adata)
 
     def register_field(self, adata: AnnData | MuData) -> dict[str, Any]:
         """Code the cells by what occurs in them; return the state."""
-        values = self.read(adata)
-        return self._coded(adata, values, self.fit(values), extend=False)
+        return self._coded(adata, None, extend=False)
 
     def transfer_field(
         self, state_registry: State, adata_target: AnnData | MuData, extend_categories: bool = False, **kwargs: Any
     ) -> dict[str, Any]:
         """Code other cells by an earlier state; ``kwargs`` are what the manager tells all fields."""
-        return self._coded(adata_target, self.read(adata_target), state_registry, extend=extend_categories)
+        return self._coded(adata_target, state_registry, extend=extend_categories)
 
     def get_summary_stats(self, state_registry: State) -> dict[str, int]:
         """Count what is registered."""
         return {f"n_{self.registry_key}": len(state_registry[self.counted])}
 
     def view_state_registry(self, state_registry: State) -> rich.table.Table:
-        """The state as a table to print."""
-        table = rich.table.Table(title=f"{self.registry_key} State Registry")
-        for title in self.titles:
-            table.add_column(title, justify="center", no_wrap=True, overflow="fold")
-        for row in self.rows(state_registry):
-            table.add_row(*map(escape, row))  # names may hold brackets, which rich would read as markup
+        """The state as a table to print: categories, names and nodes stand beside their codes."""
+        table = rich.table.Table("Entry", "Code", "Value", title=f"{self.registry_key} State Registry")
+        for entry, value in state_registry.items():
+            several = isinstance(value, list | tuple | np.ndarray)  # lists become tuples in a registry
+            for code, each in enumerate(value if several else [value]):
+                row = entry if code == 0 else "", str(code) if several else "", str(each)
+                table.add_row(*map(escape, row))  # names may hold brackets, which rich would read as markup
         return table
 
-    def _coded(self, cells: AnnData | MuData, values: Any, state: State, *, extend: bool) -> dict[str, Any]:
-        codes, state = self.code(values, state, extend=extend)
-        self.write(cells, codes)
+    def _coded(self, cells: AnnData | MuData, known: State | None, *, extend: bool) -> dict[str, Any]:
+        """Write the codes beside the cells; return the state."""
+        values = self.read(cells)
+        codes, state = self.code(values, self.fit(values) if known is None else known, extend=extend)
+        getattr(cells, self.attr_name)[self.attr_key] = codes[:, 0] if self.attr_name == "obs" else codes
         return dict(state)
 
 

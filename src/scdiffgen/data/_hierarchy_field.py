@@ -6,7 +6,7 @@ A node is the path that leads to it, so that a name under two parents is two nod
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,11 +27,25 @@ class HierarchyField(ColumnsField):
     """The place of each cell in a hierarchy, known down to some level; codes are -1 below it."""
 
     counted = "nodes"
-    titles = ("Source location", "Node", "Code")
     argument = "hierarchy_keys"
 
     def read(self, cells: AnnData | MuData) -> list[Path]:
-        return _paths([obs_column(cells, key, self.argument) for key in self.columns], self.argument)
+        """The path of each cell, the root first; missing entries at the lower end shorten it."""
+        levels = [obs_column(cells, key, self.argument) for key in self.columns]
+        root = levels[0]
+        place = f"`{self.argument}`, column {root.name!r}"
+        raise_if_missing([root], place, "Only levels below the root may be missing.")
+        paths = []
+        for cell, entries in enumerate(zip(*(entries_of(level) for level in levels), strict=True)):
+            depth = entries.index(None) if None in entries else len(entries)
+            below = [level.name for level, entry in zip(levels, entries, strict=True) if entry is not None][depth:]
+            if below:
+                raise ValueError(
+                    f"`{self.argument}`: cell {root.index[cell]!r} has a {below[0]!r} but no {levels[depth].name!r} "
+                    "above it. Give the levels from the root down without a gap."
+                )
+            paths.append(entries[:depth])
+        return paths
 
     def fit(self, values: list[Path]) -> State:
         return {"columns": list(self.columns), "nodes": nodes_of(values)}
@@ -41,18 +55,24 @@ class HierarchyField(ColumnsField):
         nodes = _nodes(state)
         known = set(nodes)
         unseen = [node for node in nodes_of(values) if node not in known]
+        unseen_roots = [node[0] for node in unseen if len(node) == 1]
         if extend:
             nodes += unseen
+        elif unseen_roots:
+            roots = [node[0] for node in nodes if len(node) == 1]
+            raise ValueError(
+                f"`{self.argument}`: {counted(len(unseen_roots), 'unseen root')} ({listed(unseen_roots)}) in column "
+                f"{self.columns[0]!r}; the registered ones are {listed(roots)}.{did_you_mean(unseen_roots[0], roots)} "
+                "Leave these cells out, or rename the place."
+            )
         elif unseen:
-            self._report(unseen, [node[0] for node in nodes if len(node) == 1])
+            warnings.warn(
+                f"`{self.argument}`: {counted(len(unseen), 'unseen place')} ({listed(unseen)}); these cells stay at "
+                "the parent that is known.",
+                UserWarning,
+                stacklevel=settings.warnings_stacklevel,
+            )
         return encode_paths(values, nodes, len(self.columns)), {**state, "nodes": nodes}
-
-    @classmethod
-    def rows(cls, state: State) -> Iterable[Sequence[str]]:
-        return [
-            (f"adata.obs[{state['columns'][len(node) - 1]!r}]", " > ".join(map(str, node)), str(code))
-            for code, node in enumerate(state["nodes"])
-        ]
 
     @classmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
@@ -76,38 +96,6 @@ class HierarchyField(ColumnsField):
             except ValueError as error:
                 raise ValueError(f"Condition {NAME!r}, row {row}: {error}") from None
         return encode_paths(paths, nodes, len(levels))
-
-    def _report(self, unseen: Sequence[Path], roots: Sequence[Any]) -> None:
-        unseen_roots = [node[0] for node in unseen if len(node) == 1]
-        if unseen_roots:
-            raise ValueError(
-                f"`{self.argument}`: {counted(len(unseen_roots), 'unseen root')} ({listed(unseen_roots)}) in column "
-                f"{self.columns[0]!r}; the registered ones are {listed(roots)}.{did_you_mean(unseen_roots[0], roots)} "
-                "Leave these cells out, or rename the place."
-            )
-        warnings.warn(
-            f"`{self.argument}`: {counted(len(unseen), 'unseen place')} ({listed(unseen)}); these cells stay at the "
-            "parent that is known.",
-            UserWarning,
-            stacklevel=settings.warnings_stacklevel,
-        )
-
-
-def _paths(levels: Sequence[pd.Series], argument: str) -> list[Path]:
-    """The path of each cell from columns with the root first; missing entries at the lower end shorten it."""
-    root = levels[0]
-    raise_if_missing([root], f"`{argument}`, column {root.name!r}", "Only levels below the root may be missing.")
-    paths = []
-    for cell, entries in enumerate(zip(*(entries_of(level) for level in levels), strict=True)):
-        depth = entries.index(None) if None in entries else len(entries)
-        below = [level.name for level, entry in zip(levels, entries, strict=True) if entry is not None][depth:]
-        if below:
-            raise ValueError(
-                f"`{argument}`: cell {root.index[cell]!r} has a {below[0]!r} but no {levels[depth].name!r} above it. "
-                "Give the levels from the root down without a gap."
-            )
-        paths.append(entries[:depth])
-    return paths
 
 
 def nodes_of(paths: Sequence[Path]) -> list[Path]:

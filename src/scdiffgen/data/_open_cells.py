@@ -124,21 +124,13 @@ class StackedRows(CSRDataset):
         self.dtype = np.result_type(*(matrix.dtype for matrix in matrices))
 
     def __getitem__(self, index: Any) -> sparse.csr_matrix:
-        """Read rows, by a slice, positions or a mask; of them, columns in the same way."""
+        """Read rows, by a slice, positions or a mask (of a file the span at once); of them, columns in the same way."""
         rows, columns = index if isinstance(index, tuple) else (index, slice(None))
         if isinstance(rows, slice):
             positions = np.arange(self.shape[0])[rows]
         else:
             positions = np.atleast_1d(np.asarray(rows))
             positions = np.flatnonzero(positions) if positions.dtype == bool else positions % self.shape[0]
-        return self._read(positions)[:, columns]
-
-    def to_memory(self) -> sparse.csr_matrix:
-        """Read all rows."""
-        return self[:]
-
-    def _read(self, positions: np.ndarray) -> sparse.csr_matrix:
-        """Rows at some positions, of which the span within each file is read at once."""
         file_of = np.searchsorted(self._starts, positions, side="right") - 1
         parts, places = [sparse.csr_matrix((0, self.shape[1]), dtype=self.dtype)], []
         for file in np.unique(file_of):
@@ -148,4 +140,9 @@ class StackedRows(CSRDataset):
             parts.append(sparse.csr_matrix(span, dtype=self.dtype)[within - within.min()])
             places.append(place)
         stacked = sparse.vstack(parts, format="csr")
-        return stacked[np.argsort(np.concatenate(places))] if len(places) > 1 else stacked
+        in_order = stacked[np.argsort(np.concatenate(places))] if len(places) > 1 else stacked
+        return in_order[:, columns]
+
+    def to_memory(self) -> sparse.csr_matrix:
+        """Read all rows."""
+        return self[:]

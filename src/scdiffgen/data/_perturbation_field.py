@@ -3,37 +3,36 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 from mudata import MuData
+from scipy.sparse.csgraph import connected_components
 from scvi import settings
 
 from scdiffgen._messages import counted, did_you_mean, listed
 from scdiffgen.conditions import ConditionSpec, NumberTransform, PerturbationSyntax
-from scdiffgen.data._cell_treatments import (
+from scdiffgen.data._columns_field import ColumnsField, State
+from scdiffgen.data._perturbation_input import (
     DOSE,
     Treatments,
     named,
     names_by_column,
+    read_features,
     read_treatments,
     requested_treatments,
     written_as_registered,
 )
-from scdiffgen.data._columns_field import ColumnsField, State
-from scdiffgen.data._feature_vectors import features_of, read_features
 
 NAME = "perturbation"  # of the condition if its parts stand in several columns
 
-
+# what was done to the cells, the names that each column holds, and where feature vectors may be
 PerturbedCells = tuple[Treatments, list[set[str]], Mapping[str, Any]]
-"""What was done to the cells, the names that each column holds, and where feature vectors may be."""
 
 
 class PerturbationField(ColumnsField):
@@ -44,7 +43,6 @@ class PerturbationField(ColumnsField):
     """
 
     counted = "names"
-    titles = ("Source location", "Perturbation", "Code", "Doses")
 
     def __init__(
         self,
@@ -71,8 +69,23 @@ class PerturbationField(ColumnsField):
     def fit(self, values: PerturbedCells) -> State:
         """Names in the order of their ids, their doses, components and features, and how they are written."""
         treatments, by_column, uns = values
-        self._check_controls(treatments)
-        names, features = self._names_and_features(treatments.names, uns)
+        if not treatments.names:
+            raise ValueError(
+                f"{named(self.columns)}: every cell is a control ({listed(self.syntax.control)}). Leave it out."
+            )
+        if all(treatments.distinct):
+            warnings.warn(
+                f"{named(self.columns)}: no cell is a control (`control` is {listed(self.syntax.control)}). Effects "
+                f"are measured against controls; if one of {listed(treatments.names)} is the control, name it in "
+                f"`control`.{did_you_mean(self.syntax.control[0], treatments.names)}",
+                UserWarning,
+                stacklevel=settings.warnings_stacklevel,
+            )
+        names, features = treatments.names, None
+        if self.features_key is not None:
+            table = read_features(uns, self.features_key, self.syntax, names)
+            names = sorted(table.index)
+            features = table.loc[names].to_numpy(copy=True)
         column_components = components_of_columns(by_column)
         known = component_of_name(by_column, column_components)
         dose_min, dose_max = treatments.dose_ranges(names)
@@ -94,7 +107,8 @@ class PerturbationField(ColumnsField):
         }
 
     def code(self, values: PerturbedCells, state: State, *, extend: bool) -> tuple[np.ndarray, State]:
-        treatments, known = values[0], set(state["names"])
+        treatments, by_column, uns = values
+        known = set(state["names"])
         unseen = [name for name in treatments.names if name not in known]
         if unseen and not extend:
             raise ValueError(
@@ -103,17 +117,15 @@ class PerturbationField(ColumnsField):
                 "cells out, or rename the perturbation."
             )
         if unseen:
-            state = self._extended(values, state, unseen)
+            components = component_of_name(by_column, state["column_components"])
+            vectors = None
+            if self.features_key is not None:
+                vectors = read_features(uns, self.features_key, self.syntax, unseen).loc[unseen].to_numpy(copy=True)
+            place = f"`perturbation_features_key={self.features_key!r}`"
+            ranges = treatments.dose_ranges(unseen)
+            state = extended_perturbations(state, unseen, vectors, place, components, ranges)
         n_slots = max(state["n_slots"], treatments.n_slots)
         return treatments.coded(state["names"], n_slots), {**state, "n_slots": n_slots}
-
-    @classmethod
-    def rows(cls, state: State) -> Iterable[Sequence[str]]:
-        source = ", ".join(f"adata.obs[{column!r}]" for column in state["columns"])
-        ranges = zip(state["names"], state["dose_min"], state["dose_max"], strict=True)
-        for code, (name, low, high) in enumerate(ranges):
-            doses = "" if np.isnan(low) else f"{low:g} to {high:g}"
-            yield source if code == 0 else "", str(name), str(code), doses
 
     @classmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
@@ -146,39 +158,6 @@ class PerturbationField(ColumnsField):
     def as_registered(cls, table: pd.DataFrame, state: State) -> pd.DataFrame:
         return written_as_registered(table, _name(state), state)
 
-    def _names_and_features(self, names: Sequence[str], uns: Mapping[str, Any]) -> tuple[list[str], np.ndarray | None]:
-        """Names of the cells and of all feature vectors, if there are any, which the names of the cells must have."""
-        if self.features_key is None:
-            return list(names), None
-        table = read_features(uns, self.features_key, self.syntax)
-        features_of(names, table, self.features_key)
-        every = sorted({*names, *table.index})
-        return every, features_of(every, table, self.features_key)
-
-    def _extended(self, values: PerturbedCells, state: State, unseen: Sequence[str]) -> State:
-        treatments, by_column, uns = values
-        of_name = component_of_name(by_column, state["column_components"])
-        components = {name: of_name[name] for name in unseen}
-        vectors = None
-        if self.features_key is not None:
-            vectors = features_of(unseen, read_features(uns, self.features_key, self.syntax), self.features_key)
-        place = f"`perturbation_features_key={self.features_key!r}`"
-        return extended_perturbations(state, unseen, vectors, place, components, treatments.dose_ranges(unseen))
-
-    def _check_controls(self, treatments: Treatments) -> None:
-        if not treatments.names:
-            raise ValueError(
-                f"{named(self.columns)}: every cell is a control ({listed(self.syntax.control)}). Leave it out."
-            )
-        if all(treatments.distinct):
-            warnings.warn(
-                f"{named(self.columns)}: no cell is a control (`control` is {listed(self.syntax.control)}). Effects "
-                f"are measured against controls; if one of {listed(treatments.names)} is the control, name it in "
-                f"`control`.{did_you_mean(self.syntax.control[0], treatments.names)}",
-                UserWarning,
-                stacklevel=settings.warnings_stacklevel,
-            )
-
 
 def extended_perturbations(
     state: State,
@@ -201,7 +180,7 @@ def extended_perturbations(
             )
         features = np.concatenate([features, vectors])
     every = [*state["names"], *names]
-    known = {**dict(zip(state["names"], state["components"], strict=True)), **(components or {})}
+    known = {**(components or {}), **dict(zip(state["names"], state["components"], strict=True))}
     lowest, highest = dose_ranges or [np.full(len(names), np.nan)] * 2
     return {
         **state,
@@ -215,12 +194,8 @@ def extended_perturbations(
 
 def components_of_columns(names: Sequence[AbstractSet[str]]) -> list[int]:
     """The component of each column by the names in it: ``drug_1`` and ``drug_2`` are one if they share a name."""
-    components = list(range(len(names)))
-    for one, other in combinations(range(len(names)), 2):
-        if names[one] & names[other]:
-            kept, merged = sorted((components[one], components[other]))
-            components = [kept if component == merged else component for component in components]
-    return [sorted(set(components)).index(component) for component in components]
+    shared = np.array([[bool(one & other) for other in names] for one in names])
+    return connected_components(shared, directed=False)[1].tolist()
 
 
 def component_of_name(columns: Sequence[AbstractSet[str]], components: Sequence[int]) -> dict[str, int]:

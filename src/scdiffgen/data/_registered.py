@@ -1,4 +1,4 @@
-"""Registered conditions, in the order in which everyone lists them, and what users request: in the same codes."""
+"""What is registered, the one place that knows how scvi-tools nests it, and what users request, in the same codes."""
 
 from __future__ import annotations
 
@@ -13,15 +13,28 @@ from scvi.data import AnnDataManager
 from scdiffgen._messages import listed, unknown_name
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._text import embed_texts
-from scdiffgen.conditions import N_CELLS, Code, Condition, Conditions, ConditionSpec, conditions_from_batch
-from scdiffgen.data._category_fields import CategoricalCovariatesField, StrictCategoricalObsField, TextField
-from scdiffgen.data._cell_treatments import syntax_of
+from scdiffgen.conditions import (
+    N_CELLS,
+    Code,
+    Condition,
+    Conditions,
+    ConditionSpec,
+    conditions_from_batch,
+    group_by_row,
+)
 from scdiffgen.data._columns_field import ColumnsField
-from scdiffgen.data._feature_vectors import feature_table
+from scdiffgen.data._counts import counts_key_of
+from scdiffgen.data._covariate_fields import (
+    CategoricalCovariatesField,
+    ContinuousCovariatesField,
+    StrictCategoricalObsField,
+    TextField,
+)
 from scdiffgen.data._hierarchy_field import HierarchyField
-from scdiffgen.data._number_field import ContinuousCovariatesField
 from scdiffgen.data._perturbation_field import PerturbationField, extended_perturbations
-from scdiffgen.data._registry import Registry, field_state, required_state, with_state
+from scdiffgen.data._perturbation_input import feature_table, syntax_of
+
+Registry = Mapping[str, Any]
 
 FIELDS: dict[str, type[ColumnsField]] = {
     REGISTRY_KEYS.LABELS: StrictCategoricalObsField,
@@ -39,6 +52,49 @@ class Unseen(NamedTuple):
 
     parts: dict[str, np.ndarray]  # condition -> (rows,) bool: no training cell has all the given parts of the condition
     combination: np.ndarray  # (rows,) bool: no training cell has everything that is given
+
+
+def as_registry(registry: Registry | AnnDataManager) -> Registry:
+    """The registry itself, also if its manager is given."""
+    return registry if isinstance(registry, Mapping) else registry.registry
+
+
+def field_state(registry: Registry | AnnDataManager, key: str) -> Mapping[str, Any] | None:
+    """The state of one field; None if there is no such field, or an empty one."""
+    fields = as_registry(registry)["field_registries"]
+    return (fields[key]["state_registry"] or None) if key in fields else None
+
+
+def required_state(registry: Registry | AnnDataManager, key: str) -> Mapping[str, Any]:
+    """The state of a field that is registered."""
+    return as_registry(registry)["field_registries"][key]["state_registry"]
+
+
+def with_state(registry: Registry, key: str, state: Mapping[str, Any], n_categories: int) -> Registry:
+    """Another registry in which one field has another state, with its number of categories as summary."""
+    fields = registry["field_registries"]
+    field = {**fields[key], "state_registry": dict(state), "summary_stats": {f"n_{key}": n_categories}}
+    return {**registry, "field_registries": {**fields, key: field}}
+
+
+def modality_names(registry: Registry | AnnDataManager) -> list[str]:
+    """The modalities that were registered, in their order; none if the cells were an AnnData."""
+    registry = as_registry(registry)
+    if registry.get("setup_method_name") != "setup_mudata":
+        return []
+    return list(registry["setup_args"]["modalities"])
+
+
+def counts_keys(registry: Registry | AnnDataManager) -> dict[str, int]:
+    """Number of genes by registry key of the counts: one, or one for each modality in their order."""
+    keys = list(counts_key_of(modality_names(registry)).values()) or [REGISTRY_KEYS.X]
+    return {key: int(required_state(registry, key)["n_vars"]) for key in keys}
+
+
+def feature_names(registry: Registry | AnnDataManager) -> dict[str, np.ndarray]:
+    """Names of the genes, proteins or peaks of each modality."""
+    keys = counts_key_of(modality_names(registry))
+    return {name: np.asarray(required_state(registry, key)["column_names"]) for name, key in keys.items()}
 
 
 def condition_specs(registry: Registry | AnnDataManager) -> list[ConditionSpec]:
@@ -101,20 +157,17 @@ def unseen_in_training(
     compared = [spec for spec in specs if not spec.is_number]
     if not compared:
         return Unseen({}, np.zeros(requested.n_cells, dtype=bool))
-    codes = []
+    parts, rows, known_rows, left_open = {}, [], [], []
     for spec in compared:
         both = requested[spec.name], trained[spec.name]
         n_slots = max(condition.ids.shape[1] for condition in both)
-        codes.append([_codes(condition, spec, n_slots) for condition in both])
-    parts = {
-        spec.name: np.asarray(np.isin(target, [*np.unique(known), *Code], invert=True).any(axis=1))
-        for spec, (target, known) in zip(compared, codes, strict=True)
-    }
-    widths = [known.shape[1] for _, known in codes]
-    prefix = np.repeat([spec.is_path for spec in compared], widths)
-    rows = np.hstack([target for target, _ in codes])
-    left_open = (rows == Code.MISSING) | (prefix & (rows == Code.ABSENT))
-    return Unseen(parts, _are_new(rows, left_open, np.unique(np.hstack([known for _, known in codes]), axis=0)))
+        target, known = (_codes(condition, spec, n_slots) for condition in both)
+        parts[spec.name] = np.asarray(np.isin(target, [*np.unique(known), *Code], invert=True).any(axis=1))
+        left_open.append((target == Code.MISSING) | (spec.is_path & (target == Code.ABSENT)))
+        rows.append(target)
+        known_rows.append(known)
+    different = np.unique(np.hstack(known_rows), axis=0)
+    return Unseen(parts, _are_new(np.hstack(rows), np.hstack(left_open), different))
 
 
 def add_perturbations(registry: Registry, vectors: Mapping[str, Any] | pd.DataFrame) -> Registry:
@@ -160,10 +213,8 @@ def _keys(specs: Sequence[ConditionSpec]) -> list[str]:
 def _are_new(rows: np.ndarray, left_open: np.ndarray, known_rows: np.ndarray) -> np.ndarray:
     """Which rows agree with no known row where they are not left open."""
     are_new = np.zeros(len(rows), dtype=bool)
-    patterns, pattern_of = np.unique(left_open, axis=0, return_inverse=True)
-    for which, pattern in enumerate(patterns):
+    for pattern, same_pattern in group_by_row(left_open):
         known = set(map(tuple, known_rows[:, ~pattern].tolist()))
-        same_pattern = np.flatnonzero(pattern_of.ravel() == which)
         are_new[same_pattern] = [tuple(row) not in known for row in rows[same_pattern][:, ~pattern].tolist()]
     return are_new
 

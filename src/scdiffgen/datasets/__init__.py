@@ -1,8 +1,7 @@
 """Counts to try the package on: real ones that need no download, and simulated ones whose truth is known."""
 
 from ._pbmc68k import pbmc68k
-from ._simulate import simulate
+from ._simulate import simulate, true_expression
 from ._simulate_cite import simulate_cite
-from ._truth import true_expression
 
 __all__ = ["pbmc68k", "simulate", "simulate_cite", "true_expression"]

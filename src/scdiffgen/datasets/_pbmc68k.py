@@ -6,7 +6,7 @@ import numpy as np
 from anndata import AnnData
 from scipy import sparse
 
-from ._normalise import log_per_10k
+from scdiffgen._log_normalise import log_normalise
 
 
 def pbmc68k() -> AnnData:
@@ -49,7 +49,7 @@ def pbmc68k() -> AnnData:
     counts = (sparse.diags(library / 1e4) @ per_10k).rint()
 
     adata = AnnData(
-        X=log_per_10k(counts, library),
+        X=log_normalise(counts, library=library).astype(np.float32),
         obs=reduced.obs.rename(columns={"bulk_labels": "cell_type"}),
         var=reduced.var[["highly_variable"]],
         obsm={"X_pca": reduced.obsm["X_pca"], "X_umap": reduced.obsm["X_umap"]},

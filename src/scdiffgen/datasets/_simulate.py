@@ -1,4 +1,14 @@
-"""Simulated counts whose truth is known."""
+r"""Simulated counts whose truth is known, in closed form.
+
+A cell's molecules are of gene :math:`g` with probability :math:`\pi_g = \mathrm{softmax}_g(\eta)`,
+
+.. math::
+    \eta_g = \mu_g + \tau_{g, \text{type}} + \beta_{g, \text{batch}} + \theta_g \, \text{time}
+             + \sum_p \delta_{gp} \, \frac{d_p^h}{d_p^h + k_{gp}^h},
+
+so effects add up in the logarithm, and a perturbation :math:`p` at dose :math:`d_p` has half of its effect
+:math:`\delta_{gp}` on a gene at that gene's half dose :math:`k_{gp}` (Hill's curve, a sigmoid of the log dose).
+"""
 
 from __future__ import annotations
 
@@ -10,10 +20,12 @@ from anndata import AnnData
 from numpy.random import Generator
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.special import softmax
 
-from ._normalise import log_per_10k
-from ._truth import PERTURBATIONS, true_expression
+from scdiffgen._log_normalise import log_normalise
 
+PERTURBATIONS = ("A", "B")
+COLUMNS = ("cell_type", "batch", "time", "dose_A", "dose_B")
 HILL = 2.0
 LIBRARY_SIZE_SD = 0.3
 
@@ -81,9 +93,7 @@ def simulate(
     >>> sorted(adata.obs["perturbation"].cat.categories)
     ['A', 'A+B', 'B', 'control']
     """
-    for name, number in (("n_cells", n_cells), ("n_genes", n_genes), ("n_types", n_types), ("n_batches", n_batches)):
-        if number < 1:
-            raise ValueError(f"`{name}` is {number}: pass at least 1.")
+    check_numbers(n_cells=n_cells, n_genes=n_genes, n_types=n_types, n_batches=n_batches)
     for name, numbers in (("doses", doses), ("library_size", [library_size]), ("concentration", [concentration])):
         if len(numbers) == 0 or min(numbers) <= 0:
             raise ValueError(f"`{name}` is {numbers}: pass positive numbers.")
@@ -94,15 +104,27 @@ def simulate(
 
     rates = rng.standard_gamma(concentration * true_expression(genes, obs))
     library = np.maximum(np.rint(rng.lognormal(np.log(library_size), LIBRARY_SIZE_SD, n_cells)), 1).astype(np.int64)
-    counts = sparse.csr_matrix(rng.multinomial(library, rates / rates.sum(axis=1, keepdims=True)), dtype=np.float32)
+    counts = drawn_molecules(rates, library, rng)
     return AnnData(
-        X=log_per_10k(counts, library.astype(float)),
+        X=log_normalise(counts).astype(np.float32),
         obs=obs,
         var=genes.var,
         varm=dict(genes.varm),
         uns=dict(genes.uns),
         layers={"counts": counts},
     )
+
+
+def check_numbers(**numbers: int) -> None:
+    """Raise unless there is at least one of each thing."""
+    for name, number in numbers.items():
+        if number < 1:
+            raise ValueError(f"`{name}` is {number}: pass at least 1.")
+
+
+def drawn_molecules(rates: NDArray[np.float64], library: NDArray[np.int64], rng: Generator) -> sparse.csr_matrix:
+    """Counts ``(cells, genes)`` of ``library`` ``(cells,)`` molecules a cell, by ``rates`` of any sum."""
+    return sparse.csr_matrix(rng.multinomial(library, rates / rates.sum(axis=1, keepdims=True)), dtype=np.float32)
 
 
 def _genes(n_genes: int, n_types: int, n_batches: int, rng: Generator) -> AnnData:
@@ -146,3 +168,64 @@ def _conditions(n_cells: int, n_types: int, n_batches: int, doses: NDArray[np.fl
         index=[f"simulated_cell_{i}" for i in range(n_cells)],
     )
     return obs.astype({"cell_type": "category", "batch": "category", "perturbation": "category"})
+
+
+def true_expression(adata: AnnData, conditions: pd.DataFrame) -> NDArray[np.float64]:
+    """Expected share of each gene in the molecules of a cell, under any conditions of a simulation.
+
+    The conditions need not occur among the simulated cells, so that held-out combinations can be judged.
+
+    Parameters
+    ----------
+    adata
+        Simulated cells, from :func:`simulate`.
+    conditions
+        A row for each kind of cell, with the columns ``cell_type``, ``batch``, ``time``, ``dose_A`` and ``dose_B``
+        (0 where a perturbation is absent), such as ``adata.obs``.
+
+    Returns
+    -------
+    Shares (rows, genes), which sum to 1 over genes.
+
+    Raises
+    ------
+    KeyError
+        If a column is missing.
+    ValueError
+        If a cell type or batch is not one of the simulation, or a dose is negative.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from scdiffgen.datasets import simulate, true_expression
+    >>> adata = simulate(n_cells=10, n_genes=5)
+    >>> kind = pd.DataFrame({"cell_type": ["type_0"], "batch": "batch_1", "time": 0.5, "dose_A": 3.0, "dose_B": 0.0})
+    >>> true_expression(adata, kind).shape
+    (1, 5)
+    """
+    absent = [name for name in COLUMNS if name not in conditions]
+    if absent:
+        raise KeyError(f"`conditions` lacks the columns {absent}: give one of each, as in `adata.obs`.")
+    logits = adata.var["baseline"].to_numpy() + np.outer(conditions["time"], adata.var["time_effect"])
+    logits += _effects_of(adata, "cell_type", conditions) + _effects_of(adata, "batch", conditions)
+    hill = adata.uns["simulation"]["hill"]
+    for name in PERTURBATIONS:
+        dose = conditions[f"dose_{name}"].to_numpy(dtype=float)
+        if (dose < 0).any():
+            raise ValueError(
+                f"`conditions` holds {(dose < 0).sum()} negative doses: give 0 for an absent perturbation."
+            )
+        effective = dose[:, None] ** hill
+        response = effective / (effective + adata.varm["half_dose"][name].to_numpy() ** hill)
+        logits += response * adata.varm["perturbation_effect"][name].to_numpy()
+    return softmax(logits, axis=1)
+
+
+def _effects_of(adata: AnnData, key: str, conditions: pd.DataFrame) -> NDArray[np.float64]:
+    """Effects ``(cells, genes)`` of the cell types, or of the batches."""
+    effects = adata.varm[f"{key}_effect"]
+    columns = effects.columns.get_indexer(conditions[key].astype(str))
+    if (columns < 0).any():
+        unknown = sorted(set(conditions[key].astype(str)) - set(effects.columns))
+        raise ValueError(f"`conditions` has {key} {unknown}: the simulation has {list(effects.columns)}.")
+    return effects.to_numpy()[:, columns].T

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from mudata import MuData
-from scipy import sparse
 
-LIBRARY_SD = 0.3
+from ._simulate import LIBRARY_SIZE_SD, check_numbers, drawn_molecules
+
 CONCENTRATION = 300.0
 
 
@@ -55,10 +55,7 @@ def simulate_cite(
     >>> {name: modality.shape for name, modality in mdata.mod.items()}
     {'rna': (50, 100), 'protein': (50, 10)}
     """
-    numbers = {"n_cells": n_cells, "n_genes": n_genes, "n_proteins": n_proteins, "n_types": n_types}
-    for name, number in numbers.items():
-        if number < 1:
-            raise ValueError(f"`{name}` is {number}: pass at least 1.")
+    check_numbers(n_cells=n_cells, n_genes=n_genes, n_proteins=n_proteins, n_types=n_types)
     if len(library_sizes) != 2 or min(library_sizes) <= 0:
         raise ValueError(f"`library_sizes` is {library_sizes}: pass two positive numbers.")
     rng = np.random.default_rng(seed)
@@ -68,19 +65,16 @@ def simulate_cite(
         index=[f"simulated_cell_{i}" for i in range(n_cells)],
     )
     parts = {}
-    for name, n_vars, median, slope in (
-        ("rna", n_genes, library_sizes[0], 0.0),
-        ("protein", n_proteins, library_sizes[1], 0.3),
-    ):
+    slopes = {"rna": 0.0, "protein": 0.3}
+    for (name, slope), n_vars, median in zip(slopes.items(), (n_genes, n_proteins), library_sizes, strict=True):
         of_type = rng.normal(0, 1, (n_types, n_vars)) * (rng.random((n_types, n_vars)) < 0.4)
         weights = rng.normal(0, 1, n_vars) * (rng.random(n_vars) < 0.5)
         logits = rng.normal(0, 1, n_vars) + of_type[of_cells] + activity[:, None] * weights
         shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-        library = np.maximum(np.exp(np.log(median) + slope * activity + rng.normal(0, LIBRARY_SD, n_cells)), 1)
+        library = np.maximum(np.exp(np.log(median) + slope * activity + rng.normal(0, LIBRARY_SIZE_SD, n_cells)), 1)
         rates = rng.standard_gamma(CONCENTRATION * shares)
-        counts = rng.multinomial(np.rint(library).astype(int), rates / rates.sum(1, keepdims=True))
         parts[name] = AnnData(
-            sparse.csr_matrix(counts, dtype=np.float32),
+            drawn_molecules(rates, np.rint(library).astype(int), rng),
             obs=pd.DataFrame(index=obs.index),
             var=pd.DataFrame(index=[f"simulated_{name}_{i}" for i in range(n_vars)]),
             layers={"share": shares.astype(np.float32)},

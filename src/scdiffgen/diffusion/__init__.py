@@ -11,8 +11,7 @@ from ._blocks import (
     thin_blocks,
     without_blocks,
 )
-from ._coupling import couple_molecules
-from ._ema import update_ema
+from ._draws import couple_molecules
 from ._gaussian import PredictionKind, WeightingKind, add_noise, error_weight, gaussian_loss, to_clean
 from ._guidance import guide, guide_denoisers
 from ._inversion import carry_over
@@ -31,55 +30,3 @@ from ._schedules import (
 )
 from ._sparse import column_sums, row_sums, side_by_side, with_values
 from ._thinning import Thinned, UrnPrediction, likelihood_bound, molecule_loss, thin, thin_to, thinning_levels
-
-__all__ = [
-    "BlockPrediction",
-    "Blocks",
-    "Denoise",
-    "Level",
-    "MoleculePrediction",
-    "MoleculePredictor",
-    "PredictionKind",
-    "SCHEDULES",
-    "SOLVERS",
-    "Sampler",
-    "SamplerKind",
-    "Schedule",
-    "ScheduleKind",
-    "TIME_MAX",
-    "TIME_MIN",
-    "Thinned",
-    "UrnPrediction",
-    "WeightingKind",
-    "add_noise",
-    "block_levels",
-    "block_likelihood_bound",
-    "block_loss",
-    "carry_over",
-    "column_sums",
-    "ddim",
-    "couple_molecules",
-    "error_weight",
-    "gaussian_loss",
-    "grow_blocks",
-    "grow_molecules",
-    "guide",
-    "guide_denoisers",
-    "likelihood_bound",
-    "molecule_loss",
-    "noise_times",
-    "row_sums",
-    "sampler",
-    "side_by_side",
-    "split_thinned",
-    "thin",
-    "thin_blocks",
-    "thin_to",
-    "thinning_levels",
-    "time_grid",
-    "time_of_signal",
-    "to_clean",
-    "update_ema",
-    "with_values",
-    "without_blocks",
-]

@@ -1,9 +1,8 @@
 """Files: pickles of plain data alone, folders that are whole or not there, cells that arrive in chunks."""
 
 from . import _plain_data as plain_data
-from ._checked_files import MODEL_FILE, check_file, only_plain_data, read_plainly
-from ._chunked_cells import ChunkedFile, digest_of
-from ._whole_files import all_or_nothing, reach_the_disk
+from ._plain_data import MODEL_FILE, check_file, only_plain_data, read_plainly
+from ._whole_files import ChunkedFile, all_or_nothing, digest_of
 
 __all__ = [
     "MODEL_FILE",
@@ -13,6 +12,5 @@ __all__ = [
     "digest_of",
     "only_plain_data",
     "plain_data",
-    "reach_the_disk",
     "read_plainly",
 ]

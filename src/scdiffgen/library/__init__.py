@@ -1,7 +1,4 @@
 """Library sizes of generated cells: as in training cells under the same conditions, or predicted from the tokens."""
 
-from ._empirical import LibrarySizeModel
+from ._empirical import JointLibrarySizes, LibrarySizeModel
 from ._from_tokens import LibraryFromTokens, library_from_tokens
-from ._joint_sizes import JointLibrarySizes
-
-__all__ = ["JointLibrarySizes", "LibraryFromTokens", "LibrarySizeModel", "library_from_tokens"]

@@ -12,22 +12,26 @@ from sklearn.base import ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import auc, roc_curve
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from scdiffgen.metrics._input import Matrix, Points, as_features, enough_cells, to_dense
-from scdiffgen.metrics._resampling import Weights, unit_weights
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._input import Matrix, Points, as_feature_pair, as_features, to_dense
+from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
 
 ClassifierKind: TypeAlias = Literal["forest", "logistic"]
 Features: TypeAlias = Literal["pcs", "expression"]  # of cells, as classifiers see them
+CLASSIFIERS: dict[str, tuple[ClassifierKind, Features]] = {  # columns of `evaluate`
+    "c2st_auc_forest_pcs": ("forest", "pcs"),
+    "c2st_auc_forest_genes": ("forest", "expression"),
+    "c2st_auc_logistic_genes": ("logistic", "expression"),
+}
 N_FOLDS = 5
 N_TREES = 200
 MIN_LEAF = 5  # cells in a leaf: finds small differences as well as pure leaves do, at less cost
 PENALTY = 0.01  # inverse strength of the L2 penalty on standardised features: many genes, few cells
 MAX_ITERATIONS = 200
-N_POINTS = 201  # of a curve
 DENSE_ENTRIES = 50_000_000  # a forest is fitted to a dense copy up to this size (200 MB): about twice as fast
 
 
@@ -38,14 +42,16 @@ class LabelAccuracy(NamedTuple):
     real: float
 
 
-class ClassifierRoc(NamedTuple):
-    """Receiver operating characteristic of a cross-validated classifier."""
+class FoldScores(NamedTuple):
+    """Out-of-fold scores of one test fold; a higher score means "generated"."""
 
-    false_positive: NDArray[np.float64]  # shares of the real cells taken for generated ones, (points,); 0 stands twice
-    true_positive: NDArray[np.float64]  # shares of the generated cells found at each of these, (folds, points)
-    auc: NDArray[np.float64]  # area under the curve of each fold, (folds,)
+    real: NDArray[np.intp]  # positions among the real cells
+    generated: NDArray[np.intp]
+    real_scores: NDArray[np.float64]
+    generated_scores: NDArray[np.float64]
 
 
+@shared_docs
 def classifier_auc(
     real: Points,
     generated: Points,
@@ -67,10 +73,8 @@ def classifier_auc(
     classifier
         ``"forest"``: random forest with leaves of five cells or more; ``"logistic"``: logistic regression on features
         scaled to unit variance, with L2 penalty ``C = 0.01``.
-    n_trees, n_jobs
-        Trees and threads of the forest.
-    seed
-        Seed of folds and forest.
+    {forests}
+    {draws}
 
     Returns
     -------
@@ -83,13 +87,15 @@ def classifier_auc(
     >>> classifier_auc(x, y + 10.0, n_trees=20)
     1.0
     """
-    x, y = as_features(real, "real"), as_features(generated, "generated")
-    if not enough_cells("classifier_auc", N_FOLDS, real=x.shape[0], generated=y.shape[0]):
-        return float("nan")
-    folds = cross_validated_scores(x, y, classifier, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
-    return float(auc_resampled(folds, unit_weights(x.shape[0]), unit_weights(y.shape[0]))[0])
+
+    def score(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
+        folds = cross_validated_scores(x, y, classifier, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+        return auc_resampled(folds, wx, wy)
+
+    return unresampled("classifier_auc", N_FOLDS, score, *as_feature_pair(real, generated))
 
 
+@shared_docs
 def label_accuracy(
     real: Points,
     real_labels: ArrayLike,
@@ -107,14 +113,11 @@ def label_accuracy(
 
     Parameters
     ----------
-    real, real_labels
-        Held-out real cells, (cells, features), and their labels.
-    generated, generated_labels
-        Generated cells and the labels they were generated for.
-    train, train_labels
-        Real training cells and their labels.
-    seed
-        Seed of the classifier.
+    real, generated, train
+        Held-out real cells, generated cells, and real training cells, (cells, features) each.
+    real_labels, generated_labels, train_labels
+        Their labels; of generated cells those that they were generated for.
+    {draws}
 
     Returns
     -------
@@ -128,71 +131,52 @@ def label_accuracy(
     LabelAccuracy(generated=0.75, real=1.0)
     """
     model = fit_labels(train, train_labels, seed=seed)
-    return LabelAccuracy(
-        float(label_hits(model, generated, generated_labels, "generated").mean()),
-        float(label_hits(model, real, real_labels, "real").mean()),
-    )
+    sides = ((generated, generated_labels, "generated"), (real, real_labels, "real"))
+    return LabelAccuracy(*(float(label_hits(model, *side).mean()) for side in sides))
 
 
-def roc_of_folds(folds: list[FoldScores]) -> ClassifierRoc:
-    """Curves of a cross-validated classifier, one for each test fold: scores of different fits are never compared."""
-    at, found, areas = np.linspace(0, 1, N_POINTS), [], []
-    for fold in folds:
-        is_generated = np.repeat([0, 1], [len(fold.real_scores), len(fold.generated_scores)])
-        false, true, _ = roc_curve(is_generated, np.concatenate([fold.real_scores, fold.generated_scores]))
-        found.append(np.concatenate([[0.0], np.interp(at, false, true)]))
-        areas.append(auc(false, true))
-    return ClassifierRoc(np.concatenate([[0.0], at]), np.array(found), np.array(areas))
-
-
-def make_classifier(kind: ClassifierKind, *, n_trees: int, n_jobs: int, seed: int) -> ClassifierMixin:
-    """Make an unfitted classifier of the given kind."""
+def fit_classifier(
+    kind: ClassifierKind, features: Matrix, target: NDArray, *, n_trees: int = N_TREES, n_jobs: int = 1, seed: int = 0
+) -> ClassifierMixin:
+    """Fit a classifier of the given kind."""
     if kind == "forest":
-        return RandomForestClassifier(n_trees, min_samples_leaf=MIN_LEAF, n_jobs=n_jobs, random_state=seed)
-    if kind == "logistic":
-        return make_pipeline(
-            StandardScaler(with_mean=False), LogisticRegression(C=PENALTY, max_iter=MAX_ITERATIONS, random_state=seed)
-        )
-    raise ValueError(f"`classifier`={kind!r} is not known. Pass 'forest' or 'logistic'.")
+        model = RandomForestClassifier(n_trees, min_samples_leaf=MIN_LEAF, n_jobs=n_jobs, random_state=seed)
+    elif kind == "logistic":
+        logistic = LogisticRegression(C=PENALTY, max_iter=MAX_ITERATIONS, random_state=seed)
+        model = make_pipeline(StandardScaler(with_mean=False), logistic)
+    else:
+        raise ValueError(f"`classifier`={kind!r} is not known. Pass 'forest' or 'logistic'.")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the iteration limit is part of the definition
+        return model.fit(features, target)
 
 
 def fit_labels(train: Points, labels: ArrayLike, *, seed: int = 0) -> ClassifierMixin:
     """Fit a logistic classifier of labels to real training cells."""
-    features, names = as_features(train, "train"), np.asarray(labels).astype(str)
-    if len(names) != features.shape[0]:
-        raise ValueError(f"`train_labels` has {len(names)} labels for {features.shape[0]} cells.")
+    features, names = _labelled(train, labels, "train")
     if len(np.unique(names)) < 2:
         raise ValueError(f"`train_labels` has one label only ({names[0]!r}); a classifier needs two.")
-    return _fit(make_classifier("logistic", n_trees=N_TREES, n_jobs=1, seed=seed), features, names)
+    return fit_classifier("logistic", features, names, seed=seed)
 
 
 def label_hits(model: ClassifierMixin, cells: Points, labels: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Whether each cell is classified as its label, 0 or 1, (cells,)."""
-    features, names = as_features(cells, name), np.asarray(labels).astype(str)
-    if len(names) != features.shape[0]:
-        raise ValueError(f"`{name}_labels` has {len(names)} labels for {features.shape[0]} cells.")
+    """Whether each cell is classified as its label, 0 or 1, (cells,); NaN without cells."""
+    features, names = _labelled(cells, labels, name)
     if features.shape[0] == 0:
         return np.full(1, np.nan)
     return (model.predict(features) == names).astype(np.float64)
 
 
-class FoldScores(NamedTuple):
-    """Out-of-fold scores of one test fold; a higher score means "generated"."""
-
-    real: NDArray[np.intp]  # positions among the real cells
-    generated: NDArray[np.intp]
-    real_scores: NDArray[np.float64]
-    generated_scores: NDArray[np.float64]
+def _labelled(cells: Points, labels: ArrayLike, name: str) -> tuple[Matrix, NDArray]:
+    """Check features and labels of the same cells."""
+    features, names = as_features(cells, name), np.asarray(labels).astype(str)
+    if len(names) != features.shape[0]:
+        raise ValueError(f"`{name}_labels` has {len(names)} labels for {features.shape[0]} cells.")
+    return features, names
 
 
 def cross_validated_scores(
-    x: Matrix,
-    y: Matrix,
-    kind: ClassifierKind,
-    *,
-    n_trees: int = N_TREES,
-    n_jobs: int = 1,
-    seed: int = 0,
+    x: Matrix, y: Matrix, kind: ClassifierKind, *, n_trees: int = N_TREES, n_jobs: int = 1, seed: int = 0
 ) -> list[FoldScores]:
     """Scores of every cell by a classifier that was fitted without it."""
     features = sparse.vstack([x, y], format="csr") if sparse.issparse(x) else np.concatenate([x, y])
@@ -201,8 +185,8 @@ def cross_validated_scores(
     is_generated = np.repeat([0, 1], [x.shape[0], y.shape[0]])
     folds: list[FoldScores] = []
     for train, test in StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(is_generated, is_generated):
-        model = make_classifier(kind, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
-        model = _fit(model, features[train], is_generated[train])
+        forest = {"n_trees": n_trees, "n_jobs": n_jobs, "seed": seed}
+        model = fit_classifier(kind, features[train], is_generated[train], **forest)
         scores = model.predict_proba(features[test])[:, 1]
         side = is_generated[test] == 1
         folds.append(FoldScores(test[~side], test[side] - x.shape[0], scores[~side], scores[side]))
@@ -221,15 +205,7 @@ def auc_resampled(folds: list[FoldScores], wx: Weights, wy: Weights) -> NDArray[
 
 def weighted_auc(negative: NDArray, positive: NDArray, wn: Weights, wp: Weights) -> NDArray[np.float64]:
     """Probability that a positive cell scores above a negative one, ties half, under each row of weights, (rows,)."""
-    order = np.argsort(negative, kind="stable")
-    below = np.concatenate([np.zeros((len(wn), 1)), np.cumsum(wn[:, order], axis=1)], axis=1)
-    left, right = (np.searchsorted(negative[order], positive, side=side) for side in ("left", "right"))
-    wins = np.einsum("rp,rp->r", wp, (below[:, left] + below[:, right]) / 2)
+    below = weight_below(negative, wn, positive, "left") + weight_below(negative, wn, positive, "right")
+    wins = np.einsum("rp,rp->r", wp, below / 2)
     pairs = wn.sum(axis=1) * wp.sum(axis=1)
     return np.divide(wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
-
-
-def _fit(model: ClassifierMixin, features: Matrix, target: NDArray) -> ClassifierMixin:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the iteration limit is part of the definition
-        return model.fit(features, target)

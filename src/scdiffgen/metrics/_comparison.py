@@ -1,4 +1,4 @@
-"""The engine under `evaluate` and `perturbation_report`: pairs of samples go in, a table of scores comes out."""
+"""Under `evaluate` and `perturbation_report`: pairs of samples go in, a table of the metrics defined here comes out."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from scdiffgen._names import as_names
-from scdiffgen.metrics._classifiers import ClassifierKind, Features, auc_resampled, cross_validated_scores
-from scdiffgen.metrics._distances import INSTALL, pot
-from scdiffgen.metrics._genes import gene_moments, statistics_resampled
-from scdiffgen.metrics._input import FewCellsWarning, Matrix
-from scdiffgen.metrics._manifold import N_NEIGHBOURS, overlap_resampled
-from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample
+from scdiffgen.metrics import _distances as points
+from scdiffgen.metrics import _genes as genes
+from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
+from scdiffgen.metrics._input import CountsLike, FewCellsWarning, Matrix
+from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
 from scdiffgen.metrics._space import ExpressionSpace
 
 CONFIDENCE = 1.96  # standard errors either way: 95 %
 TRANSPORT = "wasserstein"  # the metric that needs POT
+BALLS = points.N_NEIGHBOURS + 1  # cells that nearest-neighbour balls need
+OF_TRAIN = {"novelty", "too_close"}  # metrics that need training cells
+OF_LABELS = {"label_accuracy"}  # and groups
 EMPTY = np.empty(0)
 
 Rows: TypeAlias = NDArray[np.float64]  # the estimate, then its resamples
+Direction: TypeAlias = Literal["lower", "higher", "closest to"]
 Key: TypeAlias = dict[str, Any]  # the first columns of a row: what is compared, and the numbers of cells
 
 
@@ -34,11 +37,18 @@ class Cells(NamedTuple):
     """A sample of cells in every form that a metric needs; what none needs is empty."""
 
     pcs: NDArray[np.float64]  # (cells, components)
+    expression: Matrix = EMPTY  # (cells, kept genes)
+    counts: Matrix = EMPTY  # (cells, genes)
     labels: NDArray = EMPTY  # groups, (cells,)
-    expression: Matrix = EMPTY  # (cells, genes)
-    library: NDArray[np.float64] = EMPTY  # (cells,)
     hits: NDArray[np.float64] = EMPTY  # classified as its label, (cells,)
     to_train: NDArray[np.float64] = EMPTY  # distance to the nearest training cell, (cells,)
+
+    @classmethod
+    def of(cls, space: ExpressionSpace, cells: CountsLike, name: str, labels: NDArray = EMPTY) -> Cells:
+        """Check counts, which messages call ``name``, and map them into the space."""
+        counts = space.counts(cells, name=name)
+        expression = space.of_counts(counts)
+        return cls(space.project(expression), expression, counts, labels)
 
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Choose cells by position."""
@@ -46,21 +56,29 @@ class Cells(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How samples are compared."""
+    """How samples are prepared and compared."""
 
-    max_cells: int
-    n_bootstrap: int
-    n_trees: int
-    n_jobs: int
-    seed: int
+    layer: str | None = None
+    n_pcs: int = 30
+    n_top_genes: int | None = None
+    max_cells: int = 2000
+    n_bootstrap: int = 0
+    n_trees: int = 100
+    n_jobs: int = 1
+    seed: int = 0
     genes: NDArray[np.intp] = np.arange(0)  # for the correlation of genes
+
+    def space(self, train: CountsLike) -> ExpressionSpace:
+        """Fit the space that everything is compared in."""
+        return ExpressionSpace.fit(
+            train, n_pcs=self.n_pcs, n_top_genes=self.n_top_genes, layer=self.layer, seed=self.seed
+        )
 
     def pair(self, real: Cells, generated: Cells, n: int, seeds: tuple[Seed, Seed], response: Any = None) -> Pair:
         """Draw n cells of each side, at most ``max_cells``, and their resamples."""
         n, rng = min(n, self.max_cells), np.random.default_rng(seeds[1])
-        x, y = (
-            cells.take(subsample(len(cells.pcs), n, seed)) for cells, seed in zip((real, generated), seeds, strict=True)
-        )
+        x = real.take(subsample(len(real.pcs), n, seeds[0]))
+        y = generated.take(subsample(len(generated.pcs), n, seeds[1]))
         weights = [bootstrap_weights(n, self.n_bootstrap, rng) for _ in range(2)]
         return Pair(x, y, weights[0], weights[1], self, response)
 
@@ -84,27 +102,25 @@ class Pair:
     @cached_property
     def in_balls(self) -> dict[str, Rows]:
         """Precision, recall, density and coverage."""
-        return overlap_resampled(*self.pcs, N_NEIGHBOURS)
+        return points.overlap_resampled(*self.pcs)
 
     @cached_property
     def gene_statistics(self) -> dict[str, Rows]:
         """Agreement of the genes, one by one."""
-        return statistics_resampled(
-            gene_moments(self.real.expression, self.real_weights),
-            gene_moments(self.generated.expression, self.generated_weights),
-        )
+        sides = ((self.real.expression, self.real_weights), (self.generated.expression, self.generated_weights))
+        return genes.statistics_resampled(*(genes.gene_moments(*side) for side in sides))
 
-    def auc(self, kind: ClassifierKind, features: Features) -> Rows:
-        """AUC of telling generated from real cells."""
+    def folds(self, name: str) -> list[FoldScores]:
+        """Scores of the classifier behind a metric, which tells generated from real cells."""
+        kind, features = CLASSIFIERS[name]
         options = {"n_trees": self.settings.n_trees, "n_jobs": self.settings.n_jobs, "seed": self.settings.seed}
-        x, y = getattr(self.real, features), getattr(self.generated, features)
-        return auc_resampled(cross_validated_scores(x, y, kind, **options), self.real_weights, self.generated_weights)
+        return cross_validated_scores(getattr(self.real, features), getattr(self.generated, features), kind, **options)
 
 
 class Metric(NamedTuple):
     """A column: where it is best, how it is computed, the cells that it needs of a side, and the range it keeps."""
 
-    direction: Literal["lower", "higher", "closest to"]
+    direction: Direction
     ideal: float | str  # a name is the value of that source
     compute: Callable[[Pair], Rows]
     n_cells: int = 2
@@ -112,15 +128,82 @@ class Metric(NamedTuple):
     highest: float = np.inf
 
 
-def choose_metrics(
+def _one_nn(pair: Pair) -> Rows:
+    weights = np.hstack([pair.real_weights, pair.generated_weights])
+    return weighted_mean(points.one_nn_hits(pair.real.pcs, pair.generated.pcs), weights)
+
+
+def _library_size_ks(pair: Pair) -> Rows:
+    x, y = (genes.library_sizes(cells.counts) for cells in (pair.real, pair.generated))
+    return genes.ks_resampled(x, y, pair.real_weights, pair.generated_weights)
+
+
+def _gene_correlation(pair: Pair) -> Rows:
+    x, y = (cells.expression[:, pair.settings.genes] for cells in (pair.real, pair.generated))
+    return genes.correlation_error_resampled(x, y, pair.real_weights, pair.generated_weights)
+
+
+def _novelty(pair: Pair) -> Rows:
+    ratios = [
+        np.median(np.repeat(pair.generated.to_train, b.astype(int)))
+        / max(np.median(np.repeat(pair.real.to_train, a.astype(int))), 1e-12)
+        for a, b in zip(pair.real_weights, pair.generated_weights, strict=True)
+    ]
+    return np.array(ratios)
+
+
+def _too_close(pair: Pair) -> Rows:
+    return weighted_mean(points.is_too_close(pair.generated.to_train, pair.real.to_train), pair.generated_weights)
+
+
+def _label_accuracy(pair: Pair) -> Rows:
+    return weighted_mean(pair.generated.hits, pair.generated_weights)
+
+
+def _c2st(name: str) -> Metric:
+    def auc(pair: Pair) -> Rows:
+        return auc_resampled(pair.folds(name), pair.real_weights, pair.generated_weights)
+
+    return Metric("closest to", 0.5, auc, n_cells=N_FOLDS, highest=1.0)
+
+
+def _of_genes(name: str) -> Metric:
+    if name.endswith("slope"):
+        return Metric("closest to", 1.0, lambda pair: pair.gene_statistics[name], lowest=-np.inf)
+    return Metric("higher", 1.0, lambda pair: pair.gene_statistics[name], lowest=-1.0, highest=1.0)
+
+
+METRICS: dict[str, Metric] = {
+    "mmd": Metric("lower", 0.0, lambda pair: points.mmd_resampled(*pair.pcs, seed=pair.settings.seed), lowest=-np.inf),
+    "wasserstein": Metric("lower", "other_real", lambda pair: points.wasserstein_resampled(*pair.pcs), n_cells=1),
+    "energy_distance": Metric("lower", 0.0, lambda pair: points.energy_resampled(*pair.pcs), lowest=-np.inf),
+    "frechet": Metric("lower", "other_real", lambda pair: points.frechet_resampled(*pair.pcs)),
+    **{name: _c2st(name) for name in CLASSIFIERS},
+    "one_nn": Metric("closest to", 0.5, _one_nn, highest=1.0),
+    "precision": Metric("closest to", "other_real", lambda pair: pair.in_balls["precision"], BALLS, highest=1.0),
+    "recall": Metric("higher", "other_real", lambda pair: pair.in_balls["recall"], BALLS, highest=1.0),
+    "density": Metric("closest to", "other_real", lambda pair: pair.in_balls["density"], BALLS),
+    "coverage": Metric("higher", "other_real", lambda pair: pair.in_balls["coverage"], BALLS, highest=1.0),
+    **{name: _of_genes(name) for name in genes.STATISTICS},
+    "library_size_ks": Metric("lower", "other_real", _library_size_ks, n_cells=1, highest=1.0),
+    "gene_correlation": Metric("lower", "other_real", _gene_correlation, n_cells=3, highest=2.0),
+    "label_accuracy": Metric("closest to", "other_real", _label_accuracy, n_cells=1, highest=1.0),
+    "novelty": Metric("closest to", 1.0, _novelty, n_cells=1),
+    "too_close": Metric("closest to", 0.01, _too_close, n_cells=1, highest=1.0),
+}
+EVALUATION_METRICS = tuple(METRICS)
+
+
+def choose(
     asked: Sequence[str] | None, metrics: Mapping[str, Metric], others: Sequence[str], known: Sequence[str], kind: str
 ) -> dict[str, Metric]:
     """Metrics asked for; ``None`` is all, but transport where POT is not installed. ``others`` are sources, or so."""
     names = [*metrics] if asked is None else as_names(asked)
     if asked is not None and TRANSPORT in names:
-        pot()
+        points.pot()
     if asked is None and find_spec("ot") is None:
-        warnings.warn(f"`{TRANSPORT}` is left out, as POT is not installed. Install it with: {INSTALL}", stacklevel=3)
+        left_out = f"`{TRANSPORT}` is left out, as POT is not installed. Install it with: {points.INSTALL}"
+        warnings.warn(left_out, stacklevel=3)
         names.remove(TRANSPORT)
     unknown = sorted(set(names) - set(metrics)) + sorted(set(others) - set(known))
     if unknown:
@@ -132,54 +215,47 @@ def compare(
     pairs: Iterable[tuple[Key, Pair]],
     metrics: Mapping[str, Metric],
     columns: Sequence[str],
-    *,
-    intervals: bool,
+    space: ExpressionSpace,
+    settings: Settings,
     in_words: Callable[[list[Key]], str],
 ) -> pd.DataFrame:
-    """Score all pairs, a row each; warns once of what lacks cells, whose keys ``in_words`` lists."""
+    """Score all pairs, a row each, and describe it in ``.attrs``; warns once of keys that lack cells, ``in_words``."""
     rows: list[Key] = []
     short: dict[tuple[str, ...], list[Key]] = {}
     for key, pair in pairs:
         n = len(pair.real.pcs)
-        rows.append(key | _scores(pair, {name: metric for name, metric in metrics.items() if n >= metric.n_cells}))
-        lacking = tuple(name for name, metric in metrics.items() if n < metric.n_cells)
+        defined = {name: metric for name, metric in metrics.items() if n >= metric.n_cells}
+        rows.append(key | _scores(pair, defined))
+        lacking = tuple(name for name in metrics if name not in defined)
         if lacking:
             short.setdefault(lacking, []).append(key)
     if short:
         listed = "; ".join(f"{', '.join(names)} of {in_words(keys)}" for names, keys in short.items())
         warnings.warn(f"NaN for want of cells: {listed}.", FewCellsWarning, stacklevel=3)
-    bounds = [f"{name}_{end}" for name in metrics for end in ("low", "high")] if intervals else []
-    return pd.DataFrame(rows, columns=[*columns, *metrics, *bounds])
-
-
-def describe(
-    metrics: Mapping[str, Metric], space: ExpressionSpace, settings: Settings, more: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Where each metric is best, and how samples were compared, as ``.attrs`` hold it."""
-    kept = {name: getattr(settings, name) for name in ("max_cells", "n_trees", "seed")}
-    return {
+    bounds = [f"{name}_{end}" for name in metrics for end in ("low", "high")] if settings.n_bootstrap > 0 else []
+    table = pd.DataFrame(rows, columns=[*columns, *metrics, *bounds])
+    sizes = {"n_genes": len(space.columns), "n_pcs": len(space.components)}
+    table.attrs = {
         "direction": {name: metric.direction for name, metric in metrics.items()},
         "ideal": {name: metric.ideal for name, metric in metrics.items()},
-        "settings": {"n_genes": len(space.columns), "n_pcs": len(space.components), **kept, **more},
+        "settings": sizes | {name: getattr(settings, name) for name in ("max_cells", "n_trees", "seed")},
     }
+    return table
 
 
 def _scores(pair: Pair, metrics: Mapping[str, Metric]) -> dict[str, float]:
-    """Values of the metrics, with ``_low`` and ``_high`` if the pair is resampled."""
+    """Values of the metrics; if the pair is resampled, with the 95 % intervals ``_low`` to ``_high``.
+
+    The estimate and 1.96 standard deviations of the resamples either way, within the metric's range. Percentiles of
+    the resamples would be off for plug-in statistics, which resampling biases upwards.
+    """
     scores: dict[str, float] = {}
     for name, metric in metrics.items():
         rows = metric.compute(pair)
         scores[name] = float(rows[0])
         if len(rows) > 1:
-            scores[f"{name}_low"], scores[f"{name}_high"] = _interval(rows, metric)
+            resamples = rows[1:][np.isfinite(rows[1:])]
+            margin = CONFIDENCE * float(resamples.std(ddof=1)) if len(resamples) > 1 else float("nan")
+            scores[f"{name}_low"] = float(np.maximum(rows[0] - margin, metric.lowest))
+            scores[f"{name}_high"] = float(np.minimum(rows[0] + margin, metric.highest))
     return scores
-
-
-def _interval(rows: Rows, metric: Metric) -> tuple[float, float]:
-    """95 % interval: the estimate and 1.96 standard deviations of the resamples either way, within the metric's range.
-
-    Percentiles of the resamples would be off for plug-in statistics, which resampling biases upwards.
-    """
-    resamples = rows[1:][np.isfinite(rows[1:])]
-    margin = CONFIDENCE * float(resamples.std(ddof=1)) if len(resamples) > 1 else float("nan")
-    return float(np.maximum(rows[0] - margin, metric.lowest)), float(np.minimum(rows[0] + margin, metric.highest))

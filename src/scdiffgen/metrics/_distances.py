@@ -1,29 +1,50 @@
-"""Distances between two samples of cells, given as points (cells, dimensions), usually principal components."""
+"""Two samples of cells as points (cells, dimensions), usually principal components: distances, nearest neighbours."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
+from sklearn.metrics import pairwise_distances_argmin
+from sklearn.neighbors import KDTree
 
-from scdiffgen.metrics._input import Points, as_point_pair, enough_cells
-from scdiffgen.metrics._resampling import Weights, subsample, unit_weights
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._input import Points, as_point_pair, as_points, enough_cells
+from scdiffgen.metrics._resampling import Weights, subsample, unresampled, weighted_mean
 
 MMD_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 CHUNK = 1000  # rows of a distance matrix in memory at a time
 MEDIAN_CELLS = 2000  # the median squared distance is taken over all pairs of at most this many cells
-MAX_CELLS = 2000  # of transport
 MAX_ITERATIONS = 2_000_000
 INSTALL = "pip install 'scdiffgen[eval]'"
+N_NEIGHBOURS = 5
+CLOSEST = 0.01  # "too close" to a training cell: closer than this fraction of held-out real cells
+COPY_LIMIT = 0.05  # fraction of generated cells that may be too close before a warning
+CELLS_FOR_LIMIT = 100  # held-out cells that it takes to know what too close is
 
 squared_distances = partial(cdist, metric="sqeuclidean")  # exact zeros for equal points
 Kernel = Callable[[NDArray, NDArray], NDArray]
 
 
+class CopyWarning(UserWarning):
+    """Generated cells are closer to training cells than real cells are."""
+
+
+class Novelty(NamedTuple):
+    """Distances to the nearest training cell; see `novelty`."""
+
+    ratio: float
+    too_close: float
+    n_copies: int
+
+
+@shared_docs
 def mmd(real: Points, generated: Points, *, median: float | None = None, seed: int = 0) -> float:
     r"""Squared maximum mean discrepancy, unbiased.
 
@@ -33,13 +54,12 @@ def mmd(real: Points, generated: Points, *, median: float | None = None, seed: i
 
     Parameters
     ----------
-    real, generated
-        Cells, (cells, dimensions).
+    {points}
     median
-        The scale m. ``None``: the median squared distance between different *real* cells, so that it does not depend
+        The scale m; by default the median squared distance between different *real* cells, so that it does not depend
         on what is judged.
     seed
-        Seed of the subsample of 2,000 real cells that gives the median, when there are more.
+        Seed of the 2,000 real cells that give the median, when there are more.
 
     Returns
     -------
@@ -52,13 +72,10 @@ def mmd(real: Points, generated: Points, *, median: float | None = None, seed: i
     >>> mmd(x, y) < 0.01 < mmd(x, y + 1)
     True
     """
-    x, y = as_point_pair(real, generated)
-    if not enough_cells("mmd", 2, real=len(x), generated=len(y)):
-        return float("nan")
-    scale = median_squared_distance(x, seed=seed) if median is None else median
-    return float(mmd_resampled(x, y, unit_weights(len(x)), unit_weights(len(y)), scale)[0])
+    return unresampled("mmd", 2, partial(mmd_resampled, median=median, seed=seed), *as_point_pair(real, generated))
 
 
+@shared_docs
 def energy_distance(real: Points, generated: Points) -> float:
     r"""Energy distance, unbiased: :math:`2 E|X-Y| - E|X-X'| - E|Y-Y'|` with Euclidean norms and different cells.
 
@@ -67,39 +84,31 @@ def energy_distance(real: Points, generated: Points) -> float:
 
     Parameters
     ----------
-    real, generated
-        Cells, (cells, dimensions).
+    {points}
 
     Returns
     -------
-    The distance, in units of the coordinates, zero on average for one population; NaN, with a warning, for fewer than
-    two cells on a side.
+    The distance, zero on average for one population; NaN, with a warning, for fewer than two cells on a side.
 
     Examples
     --------
     >>> energy_distance([[0.0], [1.0]], [[3.0], [4.0]])
     4.0
     """
-    x, y = as_point_pair(real, generated)
-    if not enough_cells("energy_distance", 2, real=len(x), generated=len(y)):
-        return float("nan")
-    return float(energy_resampled(x, y, unit_weights(len(x)), unit_weights(len(y)))[0])
+    return unresampled("energy_distance", 2, energy_resampled, *as_point_pair(real, generated))
 
 
-def wasserstein(real: Points, generated: Points, *, max_cells: int = MAX_CELLS, seed: int = 0) -> float:
+@shared_docs
+def wasserstein(real: Points, generated: Points, *, max_cells: int = 2000, seed: int = 0) -> float:
     """2-Wasserstein distance: the square root of the exact optimal transport cost under squared Euclidean distance.
 
-    Positive even for two samples of one population, more so the fewer cells and the more dimensions: compare with the
-    distance of other real cells at the same number of cells.
+    Positive even for one population, more so the fewer the cells: compare with that of as many other real cells.
 
     Parameters
     ----------
-    real, generated
-        Cells, (cells, dimensions).
-    max_cells
-        Cells used of each side; more are subsampled without replacement.
-    seed
-        Seed of the subsamples.
+    {points}
+    {max_cells}
+    {draws}
 
     Returns
     -------
@@ -116,27 +125,66 @@ def wasserstein(real: Points, generated: Points, *, max_cells: int = MAX_CELLS, 
     5.0
     """
     x, y = as_point_pair(real, generated)
-    if not enough_cells("wasserstein", 1, real=len(x), generated=len(y)):
-        return float("nan")
     x, y = x[subsample(len(x), max_cells, seed)], y[subsample(len(y), max_cells, seed + 1)]
-    return float(wasserstein_resampled(x, y, unit_weights(len(x)), unit_weights(len(y)))[0])
+    return unresampled("wasserstein", 1, wasserstein_resampled, x, y)
 
 
-def mmd_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights, median: float) -> NDArray[np.float64]:
+@shared_docs
+def novelty(real: Points, generated: Points, train: Points) -> Novelty:
+    """Distance of generated cells to their nearest training cell, against that of held-out real cells.
+
+    Parameters
+    ----------
+    {points}
+    train
+        Training cells, over the same dimensions; ``real`` are cells that were not trained on.
+
+    Returns
+    -------
+    ratio
+        Median distance of generated over median distance of held-out cells; about 1, clearly below 1 is memorising.
+    too_close
+        Fraction of generated cells closer to a training cell than 99 % of held-out cells are; about 0.01.
+    n_copies
+        Generated cells on top of a training cell.
+
+    Warns
+    -----
+    CopyWarning
+        If more than 5 % of the cells are too close, by at least 100 held-out cells, or more are copies than of these.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x, y, z = np.random.default_rng(0).normal(size=(3, 200, 2))
+    >>> novelty(x, y, z).n_copies
+    0
+    """
+    held_out, new = as_point_pair(real, generated)
+    cells = as_points(train, "train")
+    if not enough_cells("novelty", 1, train=len(cells), generated=len(new), real=len(held_out)):
+        return Novelty(float("nan"), float("nan"), 0)
+    return compare_novelty(nearest_distances(cells, new), nearest_distances(cells, held_out))
+
+
+def mmd_resampled(
+    x: NDArray, y: NDArray, wx: Weights, wy: Weights, median: float | None = None, seed: int = 0
+) -> NDArray[np.float64]:
     """`mmd` under each row of weights, (rows,)."""
+    scale = median_squared_distance(x, seed=seed) if median is None else median
 
     def kernel(a: NDArray, b: NDArray) -> NDArray:
         squared = squared_distances(a, b)
-        return np.mean([np.exp(squared * (-1 / (s * median))) for s in MMD_SCALES], axis=0)
+        return np.mean([np.exp(squared * (-1 / (s * scale))) for s in MMD_SCALES], axis=0)
 
-    within = mean_of_pairs(kernel, x, wx, diagonal=1.0) + mean_of_pairs(kernel, y, wy, diagonal=1.0)
-    return within - 2 * mean_across(kernel, x, y, wx, wy)
+    within, across = _kernel_means(kernel, x, y, wx, wy, diagonal=1.0)
+    return within - 2 * across
 
 
 def energy_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """`energy_distance` under each row of weights, (rows,)."""
-    within = mean_of_pairs(cdist, x, wx, diagonal=0.0) + mean_of_pairs(cdist, y, wy, diagonal=0.0)
-    return 2 * mean_across(cdist, x, y, wx, wy) - within
+    within, across = _kernel_means(cdist, x, y, wx, wy, diagonal=0.0)
+    return 2 * across - within
 
 
 def frechet_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
@@ -185,17 +233,18 @@ def median_squared_distance(points: NDArray, *, seed: int = 0) -> float:
     return median if median > 0 else float(squared.mean()) or 1.0
 
 
-def mean_of_pairs(kernel: Kernel, x: NDArray, weights: Weights, *, diagonal: float) -> NDArray[np.float64]:
-    """Mean of a kernel over pairs of different cells of one sample, under each row of weights, (rows,)."""
-    total = _bilinear(kernel, x, x, weights, weights) - diagonal * (weights**2).sum(axis=1)
-    pairs = weights.sum(axis=1) ** 2 - (weights**2).sum(axis=1)
-    # a resample may hold one cell only
-    return np.divide(total, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
-
-
-def mean_across(kernel: Kernel, x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
-    """Mean of a kernel over pairs of one cell of each sample, under each row of weights, (rows,)."""
-    return _bilinear(kernel, x, y, wx, wy) / (wx.sum(axis=1) * wy.sum(axis=1))
+def _kernel_means(
+    kernel: Kernel, x: NDArray, y: NDArray, wx: Weights, wy: Weights, *, diagonal: float
+) -> tuple[Weights, Weights]:
+    """Means of a kernel over different cells, the sum of those of each side, and across, by row of weights, (rows,)."""
+    within = np.zeros(len(wx))
+    for points, weights in ((x, wx), (y, wy)):
+        squares = (weights**2).sum(axis=1)
+        pairs = weights.sum(axis=1) ** 2 - squares
+        total = _bilinear(kernel, points, points, weights, weights) - diagonal * squares
+        # a resample may hold one cell only
+        within += np.divide(total, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
+    return within, _bilinear(kernel, x, y, wx, wy) / (wx.sum(axis=1) * wy.sum(axis=1))
 
 
 def _bilinear(kernel: Kernel, x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
@@ -210,3 +259,72 @@ def _moments(points: NDArray, weights: NDArray) -> tuple[NDArray, NDArray]:
     mean = weights @ points / weights.sum()
     centred = points - mean
     return mean, (centred * weights[:, None]).T @ centred / (weights.sum() - 1)
+
+
+def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
+    """Compare nearest-neighbour distances of generated cells with those of held-out cells; warns of copies."""
+    median = float(np.median(expected))
+    ratio = float(np.median(found)) / median if median > 0 else float("nan")
+    too_close = float(is_too_close(found, expected).mean())
+    copies, by_chance = (int((side <= 1e-6 * median).sum()) for side in (found, expected))
+    crowded = too_close > COPY_LIMIT and len(expected) >= CELLS_FOR_LIMIT
+    if crowded or copies / len(found) > by_chance / len(expected):
+        warnings.warn(
+            f"Generated cells resemble training cells more than new real cells do: {copies} of {len(found)} are copies,"
+            f" and {too_close:.0%} are closer to a training cell than 99 % of held-out cells are (1 % expected). The "
+            "generator may have memorised: train it for less long, on more cells, or with fewer parameters.",
+            CopyWarning,
+            stacklevel=3,
+        )
+    return Novelty(ratio, too_close, copies)
+
+
+def is_too_close(found: NDArray, expected: NDArray) -> NDArray[np.bool_]:
+    """Whether a distance to the nearest training cell is below that of 99 % of the held-out cells, (cells,)."""
+    return found < np.quantile(expected, CLOSEST)
+
+
+def nearest_distances(reference: NDArray, cells: NDArray) -> NDArray[np.float64]:
+    """Distance of every cell to the nearest reference cell, (cells,)."""
+    if len(cells) == 0:
+        return np.empty(0)
+    nearest = pairwise_distances_argmin(cells, reference)  # fast and rounded, so the distance itself is computed again
+    return np.linalg.norm(cells - reference[nearest], axis=1)
+
+
+def one_nn_hits(x: NDArray, y: NDArray) -> NDArray[np.float64]:
+    """Whether each cell's nearest other cell is of its own side: 1, 0, or 0.5 in a tie; for x, then for y.
+
+    The mean is the leave-one-out accuracy of the nearest neighbour (Lopez-Paz & Oquab 2017): 0.5 is perfect; 1: clouds
+    that do not mix; below 0.5: generated cells that sit on real ones.
+    """
+    own = np.concatenate([_neighbour_distances(KDTree(side), 1) for side in (x, y)])
+    other = np.concatenate([nearest_distances(y, x), nearest_distances(x, y)])
+    return (own < other) + 0.5 * (own == other)
+
+
+def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> dict[str, NDArray[np.float64]]:
+    """Precision, recall, density and coverage by k-nearest-neighbour balls under each row of weights, (rows,) each.
+
+    A ball round a cell reaches to its k-th nearest cell of the same side. *Precision*: generated cells in the ball of
+    some real cell; *recall*: real cells in the ball of some generated cell (Kynkaanniemi et al. 2019, NeurIPS).
+    *Density*: mean number of real balls a generated cell lies in, over k, which may exceed 1; *coverage*: real cells
+    whose ball holds a generated cell (Naeem et al. 2020, ICML). The values for one population depend on the number of
+    cells: compare with as many other real cells.
+    """
+    k = N_NEIGHBOURS
+    real, generated = KDTree(x), KDTree(y)  # its distances are exact, so that copies are at 0
+    in_real = generated.query_radius(x, _neighbour_distances(real, k))  # generated cells in the ball of each real cell
+    in_generated = real.query_radius(y, _neighbour_distances(generated, k))
+    real_balls = np.bincount(np.concatenate(in_real), minlength=len(y))
+    return {
+        "precision": weighted_mean(real_balls > 0, wy),
+        "recall": weighted_mean(np.bincount(np.concatenate(in_generated), minlength=len(x)) > 0, wx),
+        "density": weighted_mean(real_balls / k, wy),
+        "coverage": weighted_mean(np.array([len(inside) > 0 for inside in in_real]), wx),
+    }
+
+
+def _neighbour_distances(cells: KDTree, k: int) -> NDArray[np.float64]:
+    """Distance of every cell to its k-th nearest other cell of the same side, (cells,)."""
+    return cells.query(cells.data, k + 1)[0][:, -1]

@@ -1,26 +1,33 @@
-"""Score generated cells against held-out real ones, beside ceiling and negative controls, over all and by group."""
+"""Generated cells against held-out real ones, beside ceiling and negative controls, over all and by group."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from scdiffgen._names import as_names
-from scdiffgen.metrics._classifiers import N_FOLDS, ClassifierRoc, cross_validated_scores, roc_of_folds
-from scdiffgen.metrics._comparison import Cells, Key, Pair, Settings, choose_metrics, compare, describe
-from scdiffgen.metrics._evaluation_metrics import CLASSIFIERS, METRICS, OF_LABELS, OF_TRAIN
-from scdiffgen.metrics._input import CountsLike
-from scdiffgen.metrics._manifold import compare_novelty
-from scdiffgen.metrics._real_cells import OVERALL, SOURCES, Source, prepare, to_cells
-from scdiffgen.metrics._resampling import subsample
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._classifiers import fit_labels, label_hits
+from scdiffgen.metrics._comparison import METRICS, OF_LABELS, OF_TRAIN, Cells, Key, Pair, Settings, choose, compare
+from scdiffgen.metrics._distances import compare_novelty, nearest_distances
+from scdiffgen.metrics._input import CountsLike, labels_of
+from scdiffgen.metrics._resampling import split_halves
+from scdiffgen.metrics._space import ExpressionSpace
+from scdiffgen.metrics.baselines import null_poisson, null_shuffled
 
+Source: TypeAlias = Literal["generated", "other_real", "null_poisson", "null_shuffled"]
+SOURCES: tuple[Source, ...] = ("generated", "other_real", "null_poisson", "null_shuffled")
+CONTROLS = {"null_poisson": null_poisson, "null_shuffled": null_shuffled}
+OVERALL = "overall"
 N_CORRELATED_GENES = 200
 
 
+@shared_docs
 def evaluate(
     real: CountsLike,
     generated: CountsLike,
@@ -42,72 +49,51 @@ def evaluate(
     """Score generated cells against held-out real cells, beside what real cells and negative controls score.
 
     All sources are compared with the same half of the real cells, the *reference*, at equal numbers of cells:
-
-    - ``"generated"``: the cells to judge;
-    - ``"other_real"``: the other half of the real cells, the real-versus-real ceiling;
-    - ``"null_poisson"``, ``"null_shuffled"``: the negative controls `baselines.null_poisson` and
-      `baselines.null_shuffled` of the other half, per group, with the groups of the reference.
+    ``"generated"``, the cells to judge; ``"other_real"``, the other half of the real cells, the real-versus-real
+    ceiling; and the negative controls `baselines.null_poisson` and `baselines.null_shuffled` of the other half, per
+    group, with the groups of the reference.
 
     Halves are drawn within groups. Expression, principal components, the most variable genes and the classifier of
     labels are fitted on ``train``. Without it they are fitted on one half of the real cells, and the rest is halved
-    again; label accuracy is then that of a classifier of real cells, and novelty is not computed.
-
-    Generate cells for the groups of the real cells: a different composition counts as an error in the overall row.
+    again; label accuracy is then that of a classifier of real cells, and novelty is not computed. Generate cells for
+    the groups of the real cells: a different composition counts as an error in the overall row.
 
     Parameters
     ----------
-    real
-        Held-out real counts, (cells, genes).
-    generated
-        Generated counts, over the same genes; AnnData objects are aligned by name.
-    train
-        Real counts that the generator was trained on, or ``None``.
+    {sides}
+    {train}
     groupby
-        Column of ``obs`` of all the AnnData objects: a row per group, and the label of `label_accuracy`. ``None``
-        scores all cells together.
+        Column of ``obs`` of all cells: a row per group, and the label of `label_accuracy`; by default no groups.
     other_real
-        Independent real cells of the same composition. The real cells are then not halved for it.
-    layer
-        Layer that holds the counts; an AnnData without layers, as generated cells are, is read from ``.X``.
-    metrics
-        Column or columns to compute, by default all of ``EVALUATION_METRICS``, but ``"wasserstein"`` only where POT is
-        installed. The forests take most of the time.
+        Independent real cells of the same composition; the real cells are then not halved for them.
+    {layer}
+    {metrics}
     sources
         Row or rows to compute.
-    n_pcs
-        Number of principal components.
-    n_top_genes
-        Number of most variable genes to compare; ``None`` compares all.
-    max_cells
-        Cells compared of each side, in the overall row and in each group; drawn without replacement.
+    {space}
+    {max_cells}
     n_bootstrap
-        Resamples of cells behind the intervals; 0 computes none. Classifiers are not fitted again and transport is
-        linearised, so that intervals hold for the cells and not for the fits.
-    n_trees, n_jobs
-        Trees and threads of the forests.
-    seed
-        Seed of halves, subsamples, negative controls, folds, forests and resamples.
+        Resamples of cells behind the intervals, which hold for the cells and not for the fits: classifiers are not
+        fitted again, and transport is linearised. 0 computes none.
+    {forests}
+    {draws}
 
     Returns
     -------
     Scores with index ``(group, source)``, the first group being ``"overall"``. Columns: ``n``, cells compared of each
-    side; the metrics; and for each its 95 % interval ``<metric>_low``, ``<metric>_high``. ``.attrs`` holds
-    ``direction`` and ``ideal`` of each metric (``"other_real"``: the value in that row), ``n_cells`` given, and
-    ``settings``.
+    side; the metrics, all of them ``EVALUATION_METRICS``; and for each its 95 % interval ``<metric>_low``,
+    ``<metric>_high``. ``.attrs`` holds ``direction`` and ``ideal`` of each metric (``"other_real"``: the value in that
+    row), ``n_cells`` given, and ``settings``.
 
     Raises
     ------
     ValueError
         If there is no such metric or source.
-    ImportError
-        If ``"wasserstein"`` is asked for by name, and POT is not installed.
+    {raises_pot}
 
     Warns
     -----
-    UserWarning
-        If ``metrics`` is ``None`` and POT is not installed.
-    FewCellsWarning
-        If groups have fewer cells than metrics need; these are NaN.
+    {warns}
     CopyWarning
         If generated cells copy training cells.
 
@@ -120,109 +106,96 @@ def evaluate(
     np.True_
     """
     sources = as_names(sources)
-    chosen = choose_metrics(metrics, METRICS, sources, SOURCES, "sources")
+    chosen = choose(metrics, METRICS, sources, SOURCES, "sources")
     absent = (set() if train is not None else OF_TRAIN) | (set() if groupby is not None else OF_LABELS)
     chosen = {name: metric for name, metric in chosen.items() if name not in absent}
-    options: dict[str, Any] = {
-        "other_real": other_real,
-        "layer": layer,
-        "n_pcs": n_pcs,
-        "n_top_genes": n_top_genes,
-        "seed": seed,
-    }
-    space, samples = prepare(real, generated, train, groupby, sources=sources, **options)
-    with_labels, with_train = (bool(special & set(chosen)) for special in (OF_LABELS, OF_TRAIN))
-    cells = to_cells(samples, space, with_labels=with_labels, with_train=with_train, seed=seed)
-    if with_train and "generated" in sources and len(cells["generated"].pcs) and len(cells["reference"].pcs):
-        compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
-    genes = space.most_variable_genes(N_CORRELATED_GENES)
-    settings = Settings(max_cells, n_bootstrap, n_trees, n_jobs, seed, genes)
+    settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_bootstrap, n_trees, n_jobs, seed)
+    space, fitted, cells = prepare(real, generated, train, groupby, settings, other_real=other_real, sources=sources)
+    if OF_LABELS & set(chosen):
+        cells = _with_hits(cells, fitted, seed)
+    if OF_TRAIN & set(chosen):
+        cells = {name: side._replace(to_train=nearest_distances(fitted.pcs, side.pcs)) for name, side in cells.items()}
+        if "generated" in sources and len(cells["generated"].pcs) and len(cells["reference"].pcs):
+            compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
+    settings = settings._replace(genes=space.most_variable_genes(N_CORRELATED_GENES))
     asked = [source for source in SOURCES if source in sources]
-    scores = compare(
-        _pairs(cells, asked, settings),
-        chosen,
-        ["group", "source", "n"],
-        intervals=n_bootstrap > 0,
-        in_words=lambda keys: _groups_in_words(keys, len(asked)),
-    ).set_index(["group", "source"])
-    more = {"fitted_on": "real" if train is None else "train", "n_bootstrap": n_bootstrap}
-    scores.attrs = describe(chosen, space, settings, more)
-    scores.attrs["n_cells"] = {name: len(sample.labels) for name, sample in samples.items()}
+    in_words = partial(_groups_in_words, n_sources=len(asked))
+    scores = compare(pairs(cells, asked, settings), chosen, ["group", "source", "n"], space, settings, in_words)
+    scores = scores.set_index(["group", "source"])
+    scores.attrs["settings"] |= {"fitted_on": "real" if train is None else "train", "n_bootstrap": n_bootstrap}
+    scores.attrs["n_cells"] = {name: len(side.labels) for name, side in {"fitted": fitted, **cells}.items()}
     return scores
 
 
-def evaluation_roc(
+def prepare(
     real: CountsLike,
     generated: CountsLike,
-    train: CountsLike | None = None,
-    groupby: str | None = None,
+    train: CountsLike | None,
+    groupby: str | None,
+    settings: Settings,
     *,
-    layer: str | None = None,
-    n_pcs: int = 30,
-    n_top_genes: int | None = None,
-    max_cells: int = 2000,
-    n_trees: int = 100,
-    n_jobs: int = 1,
-    seed: int = 0,
-) -> dict[str, ClassifierRoc]:
-    """ROC of the three classifiers of `evaluate`, over all cells; given the same arguments, their AUCs are the same.
+    other_real: CountsLike | None = None,
+    sources: Sequence[Source] = (),
+) -> tuple[ExpressionSpace, Cells, dict[str, Cells]]:
+    """Fit the space on training or half of the real cells, halve the rest unless other cells are given, add sources.
 
-    Parameters
-    ----------
-    real, generated, train, groupby, layer, n_pcs, n_top_genes, max_cells, n_trees, n_jobs, seed
-        As in `evaluate`. Groups only say how the real cells are halved.
-
-    Returns
-    -------
-    By the name of the metric in `evaluate`: ``false_positive``, shares of the real cells taken for generated ones,
-    (points,), from 0, which stands twice, to 1; ``true_positive``, shares of the generated cells found at each of
-    these, a curve for each test fold, (folds, points); and the area ``auc`` of each fold, (folds,).
-
-    Raises
-    ------
-    ValueError
-        If a side has fewer than five cells.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> real, generated = np.random.default_rng(0).poisson(1.0, size=(2, 200, 20))
-    >>> list(evaluation_roc(real, generated, n_pcs=5, n_trees=10))
-    ['c2st_auc_forest_pcs', 'c2st_auc_forest_genes', 'c2st_auc_logistic_genes']
+    Returns the space, the cells that it was fitted on, and ``"reference"``, the first two sources, and the negative
+    controls asked for: these are made of other real cells, for the groups of the reference.
     """
-    options: dict[str, Any] = {"layer": layer, "n_pcs": n_pcs, "n_top_genes": n_top_genes, "seed": seed}
-    space, samples = prepare(real, generated, train, groupby, other_real=None, sources=(), **options)
-    cells = to_cells(samples, space, with_labels=False, with_train=False, seed=seed)
-    reference, judged = cells["reference"], cells["generated"]
-    sizes = {"real": min(len(reference.pcs), len(cells["other_real"].pcs)), "generated": len(judged.pcs)}
-    for name, n_cells in sizes.items():
-        if n_cells < N_FOLDS:
-            raise ValueError(f"`{name}` has {n_cells} cells to compare; a classifier needs at least {N_FOLDS}.")
-    n = min(max_cells, *sizes.values())
-    x = reference.take(subsample(len(reference.pcs), n, [seed, 0]))
-    y = judged.take(subsample(len(judged.pcs), n, [seed, 0, 0]))
-    forest = {"n_trees": n_trees, "n_jobs": n_jobs, "seed": seed}
-    return {
-        name: roc_of_folds(cross_validated_scores(getattr(x, features), getattr(y, features), kind, **forest))
-        for name, (kind, features) in CLASSIFIERS.items()
-    }
+    seed, labels = settings.seed, _groups(real, groupby, "real")
+    half, rest = (np.arange(0), np.arange(len(labels))) if train is not None else split_halves(labels, seed=seed)
+    space = settings.space(real[half] if train is None else train)
+
+    def sample(counts: CountsLike, name: str) -> Cells:
+        return Cells.of(space, counts, name, _groups(counts, groupby, name))
+
+    whole = sample(real, "real")
+    fitted = whole.take(half) if train is None else sample(train, "train")
+    if other_real is None:
+        first, second = split_halves(labels[rest], seed=seed + 1)
+        cells = {"reference": whole.take(rest[first]), "other_real": whole.take(rest[second])}
+    else:
+        cells = {"reference": whole.take(rest), "other_real": sample(other_real, "other_real")}
+    cells["generated"], other = sample(generated, "generated"), cells["other_real"]
+    drawn = cells["reference"].labels[np.isin(cells["reference"].labels, other.labels)]
+    for name in (name for name in sources if name in CONTROLS):
+        cells[name] = Cells.of(space, CONTROLS[name](other.counts, other.labels, drawn, seed=seed), name, drawn)
+    return space, fitted, cells
 
 
-def _pairs(cells: Mapping[str, Cells], asked: Sequence[str], settings: Settings) -> Iterator[tuple[Key, Pair]]:
+def _groups(cells: CountsLike, groupby: str | None, name: str) -> NDArray:
+    """Group of every cell; without groups, one for all."""
+    if groupby is None:
+        return np.full(cells.shape[0], OVERALL, dtype=object)
+    labels = labels_of(cells, groupby, name)
+    if OVERALL in labels:
+        raise ValueError(f"obs[{groupby!r}] of `{name}` has a group {OVERALL!r}, the name of the row over all cells.")
+    return labels
+
+
+def _with_hits(cells: Mapping[str, Cells], fitted: Cells, seed: int) -> dict[str, Cells]:
+    """Add whether each cell is classified as its label; NaN where there is one label only."""
+    hits = {name: np.full(len(side.pcs), np.nan) for name, side in cells.items()}
+    if len(np.unique(fitted.labels)) > 1:
+        model = fit_labels(fitted.pcs, fitted.labels, seed=seed)
+        there = {name: side for name, side in cells.items() if len(side.pcs)}
+        hits |= {name: label_hits(model, side.pcs, side.labels, "generated") for name, side in there.items()}
+    return {name: side._replace(hits=hits[name]) for name, side in cells.items()}
+
+
+def pairs(cells: Mapping[str, Cells], asked: Sequence[str], settings: Settings) -> Iterator[tuple[Key, Pair]]:
     """Pair the reference cells of each group with equally many of each source, or with none where there are none."""
-    known = np.unique(np.concatenate([sample.labels for sample in cells.values()]).astype(str))
+    known = np.unique(np.concatenate([side.labels for side in cells.values()]).astype(str))
     for g, group in enumerate([OVERALL, *(label for label in known if label != OVERALL)]):
-        members = {source: _members(sample.labels, group) for source, sample in cells.items()}
+        members = {
+            source: np.flatnonzero((group == OVERALL) | (side.labels == group)) for source, side in cells.items()
+        }
         reference = cells["reference"].take(members.pop("reference"))
         n = min([len(reference.pcs), *(len(rows) for rows in members.values() if len(rows))])
         for source in asked:
             rows, seeds = members[source], ([settings.seed, g], [settings.seed, g, SOURCES.index(source)])
             pair = settings.pair(reference, cells[source].take(rows), min(n, len(rows)), seeds)
             yield {"group": group, "source": source, "n": len(pair.real.pcs)}, pair
-
-
-def _members(labels: NDArray, group: str) -> NDArray[np.intp]:
-    return np.arange(len(labels)) if group == OVERALL else np.flatnonzero(labels == group)
 
 
 def _groups_in_words(keys: list[Key], n_sources: int) -> str:

@@ -1,28 +1,30 @@
-"""Statistics over genes, pairs of genes and library sizes, beside those of real cells."""
+"""Statistics over genes, pairs of genes and library sizes, and the likelihood of the simplest model."""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.special import gammaln
 
-from scdiffgen.metrics._input import (
-    EXPRESSION,
-    CountsLike,
-    Matrix,
-    Points,
-    as_count_pair,
-    as_features,
-    enough_cells,
-    to_dense,
-)
-from scdiffgen.metrics._resampling import Weights, unit_weights
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._input import CountsLike, Matrix, Points, as_count_pair, as_feature_pair, label_codes, label_sums
+from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
 
 MOMENTS = ("mean", "variance", "zero_fraction")
 STATISTICS = tuple(f"{moment}_{kind}" for moment in MOMENTS for kind in ("slope", "correlation"))
+SMOOTHING = 1.0  # molecules added to every gene of every label, so that no gene is impossible
 GeneMoments: TypeAlias = dict[str, NDArray[np.float64]]  # one (rows, genes) array a statistic
+
+
+class MultinomialNLL(NamedTuple):
+    """Negative log-likelihood of held-out cells; see `multinomial_nll`."""
+
+    per_molecule: float
+    per_cell: float
+    cells: NDArray[np.float64]
 
 
 def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike | None = None) -> float:
@@ -35,7 +37,7 @@ def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike 
     real, generated
         Expression, (cells, genes).
     genes
-        Positions of the genes compared, usually ``space.most_variable_genes(200)``; ``None`` compares all.
+        Positions of the genes compared, usually ``space.most_variable_genes(200)``; by default all.
 
     Returns
     -------
@@ -49,25 +51,19 @@ def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike 
     >>> round(gene_correlation_error(x, x * [1, -1]), 6)
     2.0
     """
-    x, y = as_features(real, "real", EXPRESSION), as_features(generated, "generated", EXPRESSION)
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(f"`real` has {x.shape[1]} genes and `generated` {y.shape[1]}. Map both through one space.")
-    if not enough_cells("gene_correlation_error", 3, real=x.shape[0], generated=y.shape[0]):
-        return float("nan")
+    x, y = as_feature_pair(real, generated, "genes")
     columns = np.arange(x.shape[1]) if genes is None else np.asarray(genes)
-    x, y = x[:, columns], y[:, columns]
-    return float(correlation_error_resampled(x, y, unit_weights(x.shape[0]), unit_weights(y.shape[0]))[0])
+    return unresampled("gene_correlation_error", 3, correlation_error_resampled, x[:, columns], y[:, columns])
 
 
+@shared_docs
 def library_size_ks(real: CountsLike, generated: CountsLike, *, layer: str | None = None) -> float:
     """Kolmogorov-Smirnov distance between the distributions of molecules per cell.
 
     Parameters
     ----------
-    real, generated
-        Counts, (cells, genes), over the same genes; AnnData objects are aligned by name.
-    layer
-        Layer of AnnData objects that holds the counts.
+    {sides}
+    {layer}
 
     Returns
     -------
@@ -80,9 +76,61 @@ def library_size_ks(real: CountsLike, generated: CountsLike, *, layer: str | Non
     0.5
     """
     x, y = (library_sizes(counts) for counts in as_count_pair(real, generated, layer=layer))
-    if not enough_cells("library_size_ks", 1, real=len(x), generated=len(y)):
-        return float("nan")
-    return float(ks_resampled(x, y, unit_weights(len(x)), unit_weights(len(y)))[0])
+    return unresampled("library_size_ks", 1, ks_resampled, x, y)
+
+
+@shared_docs
+def multinomial_nll(
+    real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, *, layer: str | None = None
+) -> MultinomialNLL:
+    r"""Negative log-likelihood of held-out cells under a multinomial at the mean of their label, the simplest model.
+
+    The distribution over genes of label c is :math:`\pi_{cg} = (N_{cg} + s) / \sum_h (N_{ch} + s)`, with the molecules
+    :math:`N_{cg}` of gene g over the training cells of the label and s = 1 molecule more. A cell x of L molecules has
+    :math:`-\log p(x | L, c) = -\sum_g x_g \log \pi_{cg} - \log (L! / \prod_g x_g!)`.
+
+    Parameters
+    ----------
+    real, real_labels
+        Held-out counts, (cells, genes), and their labels.
+    train, train_labels
+        Training counts over the same genes, and their labels.
+    {layer}
+
+    Returns
+    -------
+    per_molecule
+        Cross-entropy per molecule, in nats, over all cells: compares with the cross-entropy of a missing molecule.
+    per_cell
+        Mean over cells of :math:`-\log p(x | L, c)`, with the multinomial coefficient: compares with a model's bound.
+    cells
+        :math:`-\log p(x | L, c)` of every cell, (cells,).
+
+    Raises
+    ------
+    ValueError
+        If a label has no training cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> nll = multinomial_nll(np.array([[1, 1]]), ["a"], np.array([[1, 1], [8, 8]]), ["a", "a"])
+    >>> bool(np.isclose(nll.per_molecule, np.log(2))), bool(np.isclose(nll.per_cell, np.log(2)))
+    (True, True)
+    """
+    fitted, held_out = as_count_pair(train, real, layer=layer, names=("train", "real"))
+    known, sums, _ = label_sums(fitted, train_labels, "train_labels")
+    smoothed = sums + SMOOTHING
+    log_pi = np.log(smoothed) - np.log(smoothed.sum(axis=1, keepdims=True))
+    _, which = label_codes(real_labels, held_out.shape[0], "real_labels", known)
+    rows = np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr))
+    molecules = held_out.data.astype(np.float64)
+    surprise = -molecules * log_pi[which[rows], held_out.indices]
+    cross_entropy = np.bincount(rows, surprise, minlength=len(which))
+    log_factorials = np.bincount(rows, gammaln(molecules + 1), minlength=len(which))
+    library = library_sizes(held_out)
+    cells = cross_entropy + log_factorials - gammaln(library + 1)
+    return MultinomialNLL(float(cross_entropy.sum() / library.sum()), float(cells.mean()), cells)
 
 
 def library_sizes(counts: sparse.csr_matrix) -> NDArray[np.float64]:
@@ -117,25 +165,17 @@ def statistics_resampled(real: GeneMoments, generated: GeneMoments) -> dict[str,
 
 def correlation_error_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """`gene_correlation_error` under each row of weights, (rows,)."""
-    dense_x, dense_y = (to_dense(m) for m in (x, y))
-    upper = np.triu_indices(dense_x.shape[1], k=1)
-    errors = [
-        np.abs(correlation(dense_x, a)[upper] - correlation(dense_y, b)[upper]).mean()
-        for a, b in zip(wx, wy, strict=True)
-    ]
-    return np.array(errors)
+    first, second = (sparse.csr_matrix(m).toarray() for m in (x, y))
+    upper = np.triu_indices(first.shape[1], k=1)
+    pairs = [correlation(first, a)[upper] - correlation(second, b)[upper] for a, b in zip(wx, wy, strict=True)]
+    return np.abs(pairs).mean(axis=1)
 
 
 def ks_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """Kolmogorov-Smirnov distance of two samples of numbers under each row of weights, (rows,)."""
     at = np.unique(np.concatenate([x, y]))
-    return np.abs(_distribution(x, wx, at) - _distribution(y, wy, at)).max(axis=1)
-
-
-def _distribution(values: NDArray, weights: Weights, at: NDArray) -> NDArray[np.float64]:
-    order = np.argsort(values, kind="stable")
-    below = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights[:, order], axis=1)], axis=1)
-    return below[:, np.searchsorted(values[order], at, side="right")] / weights.sum(axis=1, keepdims=True)
+    first, second = (weight_below(v, w, at, "right") / w.sum(axis=1, keepdims=True) for v, w in ((x, wx), (y, wy)))
+    return np.abs(first - second).max(axis=1)
 
 
 def correlation(expression: NDArray, weights: NDArray) -> NDArray[np.float64]:

@@ -30,34 +30,37 @@ class FewCellsWarning(UserWarning):
     """A metric got fewer cells than it needs and is reported as NaN."""
 
 
-def enough_cells(metric: str, needed: int, **n_cells: int) -> bool:
+def enough_cells(metric: str, needed: int, *, stacklevel: int = 3, **n_cells: int) -> bool:
     """Whether every side has at least ``needed`` cells; warns and returns False otherwise."""
     for side, n in n_cells.items():
         if n < needed:
-            warnings.warn(f"{metric} needs {needed} cells, `{side}` has {n}: NaN.", FewCellsWarning, stacklevel=3)
+            warnings.warn(f"{metric} needs {needed} cells, `{side}` has {n}: NaN.", FewCellsWarning, stacklevel)
             return False
     return True
 
 
 def as_counts(
-    counts: CountsLike, *, layer: str | None = None, genes: Sequence[str] | None = None, name: str = "counts"
+    counts: CountsLike,
+    *,
+    layer: str | None = None,
+    genes: pd.Index | None = None,
+    n_genes: int | None = None,
+    name: str = "counts",
 ) -> sparse.csr_matrix:
     """Check counts and return them as CSR matrix of float32; messages call them ``name``.
 
-    An AnnData without layers, as generated cells are, is read from ``.X``. With ``genes``, an AnnData is aligned to
-    them by ``var_names``; a matrix must have as many columns and is taken to be in this order.
+    An AnnData without layers, as generated cells are, is read from ``.X``, and aligned to ``genes`` by name if there
+    are any. A matrix must have ``n_genes`` columns and is taken to be in their order.
     """
     if isinstance(counts, AnnData) and not _layers(counts):
         layer = None
     matrix = _matrix(counts, layer, name)
     _check_values(matrix.data, layer, name)
-    if genes is None:
-        return matrix
-    if isinstance(counts, AnnData):
+    if isinstance(counts, AnnData) and genes is not None:
         return matrix[:, _gene_positions(counts.var_names, genes, name)]
-    if matrix.shape[1] != len(genes):
+    if n_genes is not None and matrix.shape[1] != n_genes:
         raise ValueError(
-            f"`{name}` has {matrix.shape[1]} genes, expected {len(genes)}. Pass the same genes in the same order, "
+            f"`{name}` has {matrix.shape[1]} genes, expected {n_genes}. Pass the same genes in the same order, "
             "or AnnData objects, which are aligned by name."
         )
     return matrix
@@ -74,17 +77,12 @@ def as_count_pair(
             "objects, which are aligned by name, or both as matrices."
         )
     first = as_counts(real, layer=layer, genes=genes, name=names[0])
-    return first, as_counts(generated, layer=layer, genes=names_or_numbers(genes, first.shape[1]), name=names[1])
+    return first, as_counts(generated, layer=layer, genes=genes, n_genes=first.shape[1], name=names[1])
 
 
 def gene_names(counts: CountsLike) -> pd.Index | None:
     """Gene names of an AnnData; ``None`` for a matrix, which has none."""
     return counts.var_names if isinstance(counts, AnnData) else None
-
-
-def names_or_numbers(genes: pd.Index | None, n_genes: int) -> pd.Index:
-    """Names of genes, or where they have none their numbers."""
-    return pd.Index([str(i) for i in range(n_genes)]) if genes is None else genes
 
 
 def labels_of(cells: CountsLike, key: str, name: str, argument: str = "groupby") -> NDArray:
@@ -105,32 +103,30 @@ def obs_column(cells: AnnData, key: str, name: str) -> pd.Series:
     return cells.obs[key]
 
 
-def as_labels(labels: ArrayLike, n_cells: int, name: str) -> NDArray[np.str_]:
-    """Check that there is one label a cell, and return them as strings."""
-    array = np.asarray(labels).astype(str)
-    if array.shape != (n_cells,):
-        raise ValueError(f"`{name}` has shape {array.shape}, expected one label for each of the {n_cells} cells.")
-    return array
-
-
-def label_positions(labels: ArrayLike, known: NDArray[np.str_], n_cells: int, name: str) -> NDArray[np.intp]:
-    """Position of each label among the sorted known ones; an unknown label is named."""
-    wanted = as_labels(labels, n_cells, name)
-    positions = np.clip(np.searchsorted(known, wanted), 0, len(known) - 1)
-    unknown = np.unique(wanted[known[positions] != wanted])
+def label_codes(
+    labels: ArrayLike, n_cells: int, name: str, known: NDArray[np.str_] | None = None
+) -> tuple[NDArray[np.str_], NDArray[np.intp]]:
+    """Sorted names of the labels, one a cell, and the position of each; of labels that are not known, an error."""
+    names = np.asarray(labels).astype(str)
+    if names.shape != (n_cells,):
+        raise ValueError(f"`{name}` has shape {names.shape}, expected one label for each of the {n_cells} cells.")
+    if known is None:
+        return np.unique(names, return_inverse=True)
+    codes = pd.Index(known).get_indexer(names)
+    unknown = np.unique(names[codes < 0])
     if len(unknown):
         raise ValueError(
             f"`{name}` has {len(unknown)} labels without training cells: {', '.join(unknown[:5])}. "
             f"Known labels: {', '.join(known[:10])}."
         )
-    return positions
+    return known, codes
 
 
 def label_sums(
     matrix: sparse.csr_matrix, labels: ArrayLike, name: str
 ) -> tuple[NDArray[np.str_], NDArray[np.float64], NDArray[np.int64]]:
-    """Sort the labels out: their names, the sum of the rows of each, (labels, genes), and numbers of cells."""
-    known, which = np.unique(as_labels(labels, matrix.shape[0], name), return_inverse=True)
+    """Names of the labels, the sum of the rows of each, (labels, genes), and numbers of cells."""
+    known, which = label_codes(labels, matrix.shape[0], name)
     one_hot = sparse.csr_matrix((np.ones(len(which)), (which, np.arange(len(which)))), shape=(len(known), len(which)))
     return known, (one_hot @ matrix.astype(np.float64)).toarray(), np.bincount(which, minlength=len(known))
 
@@ -166,13 +162,23 @@ def as_points(points: Points, name: str) -> NDArray[np.float64]:
 
 def as_point_pair(real: Points, generated: Points) -> tuple[NDArray, NDArray]:
     """Two clouds of points over the same dimensions."""
-    first, second = as_points(real, "real"), as_points(generated, "generated")
-    if first.shape[1] != second.shape[1]:
+    return of_one_space(as_points(real, "real"), as_points(generated, "generated"), "dimensions")
+
+
+def as_feature_pair(real: Points, generated: Points, unit: str = "features") -> tuple[Any, Any]:
+    """Two samples with the same features, or genes."""
+    way_out = EXPRESSION if unit == "genes" else FEATURES
+    return of_one_space(as_features(real, "real", way_out), as_features(generated, "generated", way_out), unit)
+
+
+def of_one_space(real: Matrix, generated: Matrix, unit: str) -> tuple[Any, Any]:
+    """Both sides, which must have as many columns."""
+    if real.shape[1] != generated.shape[1]:
         raise ValueError(
-            f"`real` has {first.shape[1]} dimensions and `generated` {second.shape[1]}. "
+            f"`real` has {real.shape[1]} {unit} and `generated` {generated.shape[1]}. "
             "Map both through the same ExpressionSpace."
         )
-    return first, second
+    return real, generated
 
 
 def to_dense(matrix: Points) -> Any:

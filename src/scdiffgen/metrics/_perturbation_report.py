@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -11,24 +11,11 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from scdiffgen._names import as_names
-from scdiffgen.metrics._comparison import Cells, Key, Metric, Pair, Settings, choose_metrics, compare, describe
-from scdiffgen.metrics._evaluation_metrics import METRICS
-from scdiffgen.metrics._input import Matrix
-from scdiffgen.metrics._response import (
-    MIN_CELLS,
-    GeneTests,
-    de_overlap,
-    de_pr_auc,
-    discrimination_score,
-    fold_change_slope,
-    fold_change_spearman,
-    mean_expression,
-    pearson_delta,
-    rank_genes,
-    sign_agreement,
-    weighted_mse,
-)
-from scdiffgen.metrics._responses import Condition, Controls, HeldOut, Keys, TrainingResponses, Vector
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics import _response as scores
+from scdiffgen.metrics._comparison import METRICS, Cells, Direction, Key, Metric, Pair, Settings, choose, compare
+from scdiffgen.metrics._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
+from scdiffgen.metrics._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
 from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics.baselines import shift_counts
 
@@ -48,49 +35,41 @@ COLUMNS = ("context", "perturbation", "dose", "prediction", "n_real", "n_predict
 
 
 class Response(NamedTuple):
-    """A held-out response and a prediction of it, as means of log expression, (genes,)."""
+    """A held-out response and a prediction of it: changes of mean log expression, (genes,)."""
 
-    real_mean: Vector  # of the reference
-    predicted_mean: Vector
-    control: Vector
-    perturbed: Vector  # mean of the perturbed training cells; NaN without
+    real: Vector  # of the reference against control
+    predicted: Vector
+    against_perturbed: tuple[Vector, Vector]  # both against the mean of the perturbed training cells; NaN without
     tests: GeneTests  # of the reference against control
     siblings: NDArray[np.float64]  # changes of all conditions of the context, (conditions, genes)
     own: int  # the row of this condition among them
 
-    @property
-    def changes(self) -> tuple[Vector, Vector]:
-        """Real and predicted change against control."""
-        return self.real_mean - self.control, self.predicted_mean - self.control
 
-    @property
-    def changes_of_perturbed(self) -> tuple[Vector, Vector]:
-        """Real and predicted change against the mean of the perturbed training cells."""
-        return self.real_mean - self.perturbed, self.predicted_mean - self.perturbed
-
-
-def _metric(
-    direction: Literal["lower", "higher", "closest to"], ideal: float, score: Callable[[Response], float]
-) -> Metric:
+def _metric(direction: Direction, ideal: float, score: Callable[[Response], float]) -> Metric:
     return Metric(direction, ideal, lambda pair: np.array([score(pair.response)]), MIN_CELLS)
 
 
+def _of_responding(direction: Direction, score: Callable[[Vector, Vector, Called], float]) -> Metric:
+    return _metric(direction, 1.0, lambda r: score(r.real, r.predicted, r.tests.significant))
+
+
 RESPONSE_METRICS: dict[str, Metric] = {
-    "pearson_delta": _metric("higher", 1.0, lambda r: pearson_delta(*r.changes)),
-    "pearson_delta_perturbed": _metric("higher", 1.0, lambda r: pearson_delta(*r.changes_of_perturbed)),
-    "weighted_mse": _metric("lower", 0.0, lambda r: weighted_mse(*r.changes, r.tests.t)),
-    "discrimination": _metric("higher", 1.0, lambda r: discrimination_score(r.siblings, r.changes[1], r.own)),
-    "de_overlap": _metric("higher", 1.0, lambda r: de_overlap(*r.changes)),
-    "de_pr_auc": _metric("higher", 1.0, lambda r: de_pr_auc(r.tests.significant, r.changes[1])),
-    "sign_agreement": _metric("higher", 1.0, lambda r: sign_agreement(*r.changes, r.tests.significant)),
-    "fold_change_spearman": _metric("higher", 1.0, lambda r: fold_change_spearman(*r.changes, r.tests.significant)),
-    "fold_change_slope": _metric("closest to", 1.0, lambda r: fold_change_slope(*r.changes, r.tests.significant)),
+    "pearson_delta": _metric("higher", 1.0, lambda r: scores.pearson_delta(r.real, r.predicted)),
+    "pearson_delta_perturbed": _metric("higher", 1.0, lambda r: scores.pearson_delta(*r.against_perturbed)),
+    "weighted_mse": _metric("lower", 0.0, lambda r: scores.weighted_mse(r.real, r.predicted, r.tests.t)),
+    "discrimination": _metric("higher", 1.0, lambda r: scores.discrimination_score(r.siblings, r.predicted, r.own)),
+    "de_overlap": _metric("higher", 1.0, lambda r: scores.de_overlap(r.real, r.predicted)),
+    "de_pr_auc": _metric("higher", 1.0, lambda r: scores.de_pr_auc(r.tests.significant, r.predicted)),
+    "sign_agreement": _of_responding("higher", scores.sign_agreement),
+    "fold_change_spearman": _of_responding("higher", scores.fold_change_spearman),
+    "fold_change_slope": _of_responding("closest to", scores.fold_change_slope),
     "energy_distance": METRICS["energy_distance"]._replace(n_cells=MIN_CELLS),
     "wasserstein": METRICS["wasserstein"]._replace(n_cells=MIN_CELLS, ideal="real_half"),
     "c2st_auc": METRICS["c2st_auc_forest_pcs"],
 }
 
 
+@shared_docs
 def perturbation_report(
     real: AnnData,
     predictions: Mapping[str, AnnData],
@@ -124,23 +103,23 @@ def perturbation_report(
 
     - ``"no_change"``: the control cells;
     - ``"train_mean"``: mean change over the training perturbations of the context, of all contexts if it has none;
-    - ``"other_contexts"``: mean change of this perturbation in other contexts; ``"nearest_context"``: in the nearest;
+    - ``"other_contexts"``, ``"nearest_context"``: change by this perturbation in other contexts, or in the nearest;
     - ``"additive"``: sum of the changes of the parts of a combination;
-    - ``"linear"``: `baselines.linear_shift`, if perturbations are genes of the data;
+    - ``"linear"``: the linear model of Ahlmann-Eltze et al. (2025), if perturbations are genes of the data;
     - ``"latent_pca"``: controls moved in principal components (Lotfollahi et al. 2019, scGen), by the change in other
       contexts or of the parts;
     - ``"dose_interpolation"``: between training doses of this perturbation in this context;
     - ``"real_half"``: the other half of the real perturbed cells, the real-versus-real ceiling.
 
-    Baselines other than the last start from control cells and their library sizes. Predictions should as well:
-    predicting from the perturbed cells, or at their library sizes, scores reconstruction.
+    All but the last start from control cells and their library sizes. Predictions should as well: predicting from the
+    perturbed cells, or at their library sizes, scores reconstruction.
 
     Metrics: `pearson_delta`, also against the mean of the training perturbations (``"pearson_delta_perturbed"``);
-    `weighted_mse`, weighted by Welch's t; ``"discrimination"``, `discrimination_score` among the conditions of the
-    context; `de_overlap`; ``"de_pr_auc"``, average precision of finding the responding genes by the absolute predicted
-    change; of the responding genes ``"sign_agreement"``, the fraction predicted in the right direction,
-    ``"fold_change_spearman"`` and `fold_change_slope`; and of the cells, in principal components, `energy_distance`,
-    `wasserstein` and ``"c2st_auc"``, `classifier_auc`.
+    ``"weighted_mse"``, by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the fraction of other conditions
+    of the context with a larger cosine; ``"de_overlap"`` of the 100 genes that change most; ``"de_pr_auc"``, average
+    precision of finding the responding genes; of these ``"sign_agreement"``, the fraction predicted in the right
+    direction, ``"fold_change_spearman"`` and ``"fold_change_slope"``, below 1 if attenuated; and of the cells, in
+    principal components, `energy_distance`, `wasserstein` and ``"c2st_auc"``, `classifier_auc`.
 
     Parameters
     ----------
@@ -149,131 +128,96 @@ def perturbation_report(
     predictions
         Predicted counts by name, with the same ``obs`` columns as ``real``.
     train
-        Training counts, with control cells of every context that has perturbed ones. Space and baselines are fitted on
-        them.
+        Training counts, which space and baselines are fitted on, with controls of every context with perturbed cells.
     control
         Real control counts of the contexts of ``real``.
-    perturbation_key
-        Column of ``obs`` with the perturbation.
-    context_key
-        Column of ``obs`` with the context; ``None`` if there is one.
-    dose_key
-        Column of ``obs`` with one dose a cell; ``None`` without doses.
+    perturbation_key, context_key, dose_key
+        Columns of ``obs`` with the perturbation, the context, if there are several, and the dose, if there are any.
     control_label
         What the perturbation of control cells is called.
-    layer
-        Layer that holds the counts; an AnnData without layers, as generated cells are, is read from ``.X``.
-    metrics
-        Column or columns to compute, by default all, but ``"wasserstein"`` only where POT is installed.
+    {layer}
+    {metrics}
     baselines
         Baseline or baselines to compute.
     baselines_as_counts
-        Whether baselines that add a change predict counts, by `baselines.shift_counts`, instead of log expression.
-        Expression with something added to every zero is told from real cells at once, and counts are not.
-    n_pcs
-        Number of principal components of energy distance, Wasserstein distance and classifier.
-    n_top_genes
-        Number of most variable genes to compare; ``None`` compares all.
-    max_cells
-        Cells compared of each side by metrics of cells, and control cells that baselines start from.
-    n_trees, n_jobs
-        Trees and threads of the forest.
-    seed
-        Seed of halves, subsamples, folds and forest.
+        Whether baselines that add a change predict counts instead of log expression. Expression with something added
+        to every zero is told from real cells at once, and counts are not.
+    {space}
+    {max_cells}
+    {forests}
+    {draws}
 
     Returns
     -------
     A row per condition and prediction: ``context``, ``perturbation``, ``dose``, ``prediction``, ``n_real`` (cells of
-    the reference), ``n_predicted``, ``n_significant`` (responding genes), and the metrics. ``.attrs`` holds
-    ``direction`` and ``ideal`` of each metric, and ``settings``. Metrics that are not defined, such as the correlation
-    of no change, are NaN.
+    the reference), ``n_predicted``, ``n_significant`` (responding genes), and the metrics, NaN where they are not
+    defined. ``.attrs`` holds ``direction`` and ``ideal`` of each metric, and ``settings``.
 
     Raises
     ------
     ValueError
-        If a condition of ``real`` is also in ``train``, a context has no controls, or a prediction has the name of a
-        baseline.
+        If a condition of ``real`` is in ``train``, a context has no controls, or a prediction is called as a baseline.
 
     Warns
     -----
-    UserWarning
-        If ``metrics`` is ``None`` and POT is not installed.
-    FewCellsWarning
-        If there are too few cells of a condition, or none are predicted; these scores are NaN.
+    {warns}
 
     Examples
     --------
     >>> from scdiffgen.datasets import simulate
     >>> cells = simulate(n_cells=400, n_genes=50, doses=[3.0])
     >>> given = cells.obs["perturbation"]
-    >>> guess = cells[given == "A"].copy()
-    >>> guess.obs["perturbation"] = "A+B"
-    >>> report = perturbation_report(
-    ...     cells[given == "A+B"],
-    ...     predictions={"A alone": guess},
-    ...     train=cells[given != "A+B"],
-    ...     control=cells[given == "control"],
-    ...     perturbation_key="perturbation",
-    ...     layer="counts",
-    ...     metrics=["pearson_delta"],
-    ... )
+    >>> real, train, control = cells[given == "A+B"], cells[given != "A+B"], cells[given == "control"]
+    >>> options = {"perturbation_key": "perturbation", "layer": "counts", "metrics": ["pearson_delta"]}
+    >>> report = perturbation_report(real, {"perfect": real}, train, control, **options)
     >>> report["prediction"].tolist()
-    ['A alone', 'no_change', 'train_mean', 'additive', 'latent_pca', 'real_half']
+    ['perfect', 'no_change', 'train_mean', 'additive', 'latent_pca', 'real_half']
     """
     baselines = as_names(baselines)
-    chosen = choose_metrics(metrics, RESPONSE_METRICS, baselines, BASELINES, "baselines")
+    chosen = choose(metrics, RESPONSE_METRICS, baselines, BASELINES, "baselines")
     taken = sorted(set(predictions) & set(BASELINES))
     if taken:
         raise ValueError(f"`predictions` has the names of baselines: {taken}. Call them otherwise.")
     keys = Keys(perturbation_key, context_key, dose_key, control_label)
-    space = ExpressionSpace.fit(train, n_pcs=n_pcs, n_top_genes=n_top_genes, layer=layer, seed=seed)
-    held_out = HeldOut.fit(real, control, space, keys, max_cells=max_cells, seed=seed)
+    settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+    space = settings.space(train)
+    held_out = HeldOut.fit(real, control, space, keys, settings)
     training = TrainingResponses.fit(train, space, keys, held_out)
-    settings = Settings(max_cells, 0, n_trees, n_jobs, seed)
-    answers = {name: _by_condition(cells, space, keys, f"predictions[{name!r}]") for name, cells in predictions.items()}
+    named = {name: (cells, f"predictions[{name!r}]") for name, cells in predictions.items()}
+    answers = {name: (keys.conditions(*pair), Cells.of(space, *pair)) for name, pair in named.items()}
 
     def pairs() -> Iterator[tuple[Key, Pair]]:
-        for condition, cells in held_out.references.items():
+        for condition, reference in held_out.references.items():
             controls = held_out.controls[condition.context]
             shifts = training.baselines(condition, controls.mean)
-            predicted = {name: answer(condition) for name, answer in answers.items()}
-            predicted |= _baselines(shifts, controls, space, baselines, as_counts=baselines_as_counts, seed=seed)
+            predicted = {
+                name: _predicted(cells.take(conditions.get(condition, np.arange(0))))
+                for name, (conditions, cells) in answers.items()
+            }
+            predicted |= _baselines(shifts, controls, space, baselines, baselines_as_counts, seed)
             if "real_half" in baselines:
-                predicted["real_half"] = _predicted(held_out.others[condition], space)
-            pcs, tests = space.project(cells), rank_genes(cells, controls.expression)
-            perturbed, siblings = controls.mean + shifts.get("train_mean", np.nan), held_out.responses(condition)
-            response = Response(held_out.means[condition], perturbed, controls.mean, perturbed, tests, *siblings)
-            for name, (mean, predicted_pcs) in predicted.items():
-                n_cells = {"n_real": len(pcs), "n_predicted": len(predicted_pcs)}
-                n_significant = int(tests.significant.sum())
-                key = {**condition._asdict(), "prediction": name, **n_cells, "n_significant": n_significant}
-                sides, n = (Cells(pcs), Cells(predicted_pcs)), min(n_cells.values())
-                yield key, settings.pair(*sides, n, (seed, seed), response._replace(predicted_mean=mean))
+                predicted["real_half"] = _predicted(held_out.others[condition])
+            tests = scores.rank_genes(reference.expression, controls.cells.expression)
+            perturbed = controls.mean + shifts.get("train_mean", np.nan)
+            real_mean, siblings = held_out.means[condition], held_out.responses(condition)
+            for name, (mean, pcs) in predicted.items():
+                n_cells = len(reference.pcs), len(pcs)
+                key = dict(zip(COLUMNS, (*condition, name, *n_cells, int(tests.significant.sum())), strict=True))
+                changes = real_mean - controls.mean, mean - controls.mean
+                response = Response(*changes, (real_mean - perturbed, mean - perturbed), tests, *siblings)
+                yield key, settings.pair(reference, Cells(pcs), min(n_cells), (seed, seed), response)
 
-    report = compare(pairs(), chosen, COLUMNS, intervals=False, in_words=_in_words)
-    report.attrs = describe(chosen, space, settings, {"baselines_as_counts": baselines_as_counts})
+    report = compare(pairs(), chosen, COLUMNS, space, settings, _in_words)
+    report.attrs["settings"] |= {"baselines_as_counts": baselines_as_counts}
     return report
 
 
-def _predicted(expression: Matrix, space: ExpressionSpace) -> Predicted:
-    """Predict by log expression of cells, (cells, genes)."""
-    return mean_expression(expression), space.project(expression)
-
-
-def _by_condition(cells: AnnData, space: ExpressionSpace, keys: Keys, name: str) -> Callable[[Condition], Predicted]:
-    """The predicted cells of one method, condition by condition."""
-    conditions, expression = keys.conditions(cells, name), space.expression(cells, name=name)
-    return lambda condition: _predicted(expression[conditions.get(condition, np.arange(0))], space)
+def _predicted(cells: Cells) -> Predicted:
+    return mean_expression(cells.expression), cells.pcs
 
 
 def _baselines(
-    shifts: Mapping[str, Vector],
-    controls: Controls,
-    space: ExpressionSpace,
-    wanted: Sequence[str],
-    *,
-    as_counts: bool,
-    seed: int,
+    shifts: dict[str, Vector], controls: Controls, space: ExpressionSpace, wanted: list[str], as_counts: bool, seed: int
 ) -> dict[str, Predicted]:
     """Turn changes into cells, and add latent arithmetic with the change in other contexts, or else of the parts."""
     predicted = {}
@@ -281,16 +225,15 @@ def _baselines(
         if as_counts:
             everywhere = np.zeros(space.n_genes)
             everywhere[space.columns] = shifts[name]
-            counts = shift_counts(controls.start, everywhere, seed=seed)
-            predicted[name] = _predicted(space.of_counts(counts), space)
+            counts = shift_counts(controls.start.counts, everywhere, seed=seed)
+            predicted[name] = _predicted(Cells.of(space, counts, name))
         else:
-            pcs = controls.start_pcs + shifts[name] @ space.components.T
-            predicted[name] = controls.mean + shifts[name], pcs
+            predicted[name] = controls.mean + shifts[name], controls.start.pcs + shifts[name] @ space.components.T
     known = shifts.get("other_contexts", shifts.get("additive"))
     if known is not None and "latent_pca" in wanted:
         difference = known @ space.components.T  # components are linear: the mean difference is that of the means
-        cells = space.reconstruct(space.project(controls.start_expression) + difference)
-        predicted["latent_pca"] = _predicted(cells, space)
+        cells = space.reconstruct(controls.start.pcs + difference)
+        predicted["latent_pca"] = mean_expression(cells), space.project(cells)
     return predicted
 
 

@@ -7,11 +7,13 @@ of different cells: the metrics leave them out, which keeps U-statistics unbiase
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from scdiffgen.metrics._input import enough_cells
 
 Weights: TypeAlias = NDArray[np.float64]  # (1 + resamples, cells); the first row is ones
 Seed: TypeAlias = int | Sequence[int]
@@ -66,3 +68,18 @@ def bootstrap_weights(n: int, n_resamples: int, rng: np.random.Generator) -> Wei
 def weighted_mean(values: NDArray, weights: Weights) -> NDArray[np.float64]:
     """Mean of one value a cell under each row of weights, (rows,)."""
     return weights @ values / weights.sum(axis=1)
+
+
+def weight_below(values: NDArray, weights: Weights, at: NDArray, side: Literal["left", "right"]) -> NDArray[np.float64]:
+    """Sum of the weights of values below (right: or equal to) each of some numbers, (rows, numbers)."""
+    order = np.argsort(values, kind="stable")
+    below = np.concatenate([np.zeros((len(weights), 1)), np.cumsum(weights[:, order], axis=1)], axis=1)
+    return below[:, np.searchsorted(values[order], at, side=side)]
+
+
+def unresampled(metric: str, needed: int, score: Callable[..., NDArray], x: Any, y: Any) -> float:
+    """Score two samples as they are; NaN, with a warning, if a side has fewer cells than needed."""
+    n_real, n_generated = x.shape[0], y.shape[0]
+    if not enough_cells(metric, needed, stacklevel=4, real=n_real, generated=n_generated):
+        return float("nan")
+    return float(score(x, y, unit_weights(n_real), unit_weights(n_generated))[0])

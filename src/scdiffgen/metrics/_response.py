@@ -12,12 +12,14 @@ from scipy import sparse
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
-from scdiffgen.metrics._input import EXPRESSION, RESPONSE, Matrix, Points, as_features, as_numbers, enough_cells
+from scdiffgen.metrics._input import RESPONSE, Matrix, as_numbers, enough_cells
 
 N_TOP_GENES = 100
 SIGNIFICANT = 0.05
 MIN_CELLS = 2  # of a condition
 ROUNDING = 1e-9  # changes of log expression below are rounding errors
+Vector = NDArray[np.float64]  # (genes,)
+Called = NDArray[np.bool_]  # whether each gene responds, (genes,)
 
 
 def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
@@ -37,171 +39,124 @@ def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
     >>> round(pearson_delta([0, 1, 2], [0, 10, 20]), 6)
     1.0
     """
-    x, y = (v - v.mean() for v in _vectors(real, predicted))
+    x, y = (as_numbers(v, name, RESPONSE).astype(float) for v, name in ((real, "real"), (predicted, "predicted")))
+    if x.shape != y.shape or x.ndim != 1:
+        raise ValueError(f"`real` and `predicted` must be one number a gene, got shapes {x.shape} and {y.shape}.")
+    x, y = x - x.mean(), y - y.mean()
     if min(np.ptp(x), np.ptp(y)) < ROUNDING:
         return float("nan")
-    return _ratio(float(x @ y), float(np.sqrt((x @ x) * (y @ y))))
+    return float((x @ y) / np.sqrt((x @ x) * (y @ y)))
 
 
-def weighted_mse(real: ArrayLike, predicted: ArrayLike, statistic: ArrayLike) -> float:
+def weighted_mse(real: Vector, predicted: Vector, statistic: Vector) -> float:
     """Mean squared error over genes, weighted by how much each gene responds.
 
     The weights of Mejia et al. (2025): the absolute test statistic of the real response, scaled to [0, 1] over the
     genes, squared and normalised to sum to 1. Without them a prediction of no change does well, as most genes do not
     respond.
     """
-    x, y = _vectors(real, predicted)
-    size = np.abs(_floats(statistic, "statistic"))
+    size = np.abs(statistic)
     weights = (size - size.min()) ** 2
     weights = weights if weights.sum() > 0 else np.ones_like(weights)
-    return float(weights @ (x - y) ** 2 / weights.sum())
+    return float(weights @ (real - predicted) ** 2 / weights.sum())
 
 
-def discrimination_score(real: ArrayLike, predicted: ArrayLike, own: int) -> float:
+def discrimination_score(real: NDArray[np.float64], predicted: Vector, own: int) -> float:
     """Perturbation discrimination score: how near the prediction is to its own response, among all (treatments, genes).
 
     1 minus the fraction of other real responses that have a larger cosine with the prediction than its own has, equal
     ones counting half. 0.5 is chance; NaN for one treatment only, or if nothing is predicted to change.
     """
-    responses, change = _floats(real, "real"), _floats(predicted, "predicted")
-    if len(responses) < 2 or not change.any():
+    if len(real) < 2 or not predicted.any():
         return float("nan")
-    norms = np.linalg.norm(responses, axis=1)
-    cosine = np.divide(responses @ change, norms, out=np.zeros(len(norms)), where=norms > 0)
+    norms = np.linalg.norm(real, axis=1)
+    cosine = np.divide(real @ predicted, norms, out=np.zeros(len(norms)), where=norms > 0)
     others = np.delete(cosine, own)
     nearer = (others > cosine[own]).sum() + 0.5 * (others == cosine[own]).sum()
     return float(1 - nearer / len(others))
 
 
-def de_overlap(real: ArrayLike, predicted: ArrayLike, *, n_top: int = N_TOP_GENES) -> float:
-    """Fraction of the genes that respond most which are also predicted to respond most.
+def de_overlap(real: Vector, predicted: Vector, *, n_top: int = N_TOP_GENES) -> float:
+    """Fraction of the genes that change most which are also predicted to; NaN unless there are more than ``n_top``.
 
-    Genes are ranked by change and not by a test: a test of predicted cells rewards cells that vary too little.
-
-    Parameters
-    ----------
-    real, predicted
-        Changes, (genes,), ranked by their absolute values. Genes that are predicted not to change are not ranked.
-    n_top
-        Number of genes taken from the top of both rankings.
-
-    Returns
-    -------
-    The fraction, ``n_top / n_genes`` by chance; NaN unless there are more than ``n_top`` genes.
-
-    Examples
-    --------
-    >>> de_overlap([3, -2, 1, 0], [5, 0, -4, 0], n_top=2)
-    0.5
+    Genes are ranked by change and not by a test: a test of predicted cells rewards cells that vary too little. Genes
+    that are predicted not to change are not ranked.
     """
-    x, y = (np.abs(v) for v in _vectors(real, predicted))
+    x, y = np.abs(real), np.abs(predicted)
     if len(x) <= n_top:
         return float("nan")
     first, second = (np.argsort(-v, kind="stable")[:n_top] for v in (x, y))
     return float(np.isin(first, second[y[second] > 0]).mean())
 
 
-def de_pr_auc(significant: ArrayLike, predicted: ArrayLike) -> float:
+def de_pr_auc(significant: Called, predicted: Vector) -> float:
     """Average precision of finding the responding genes by the absolute predicted change; NaN if none, or all, do."""
-    called, size = np.asarray(significant, dtype=bool), np.abs(_floats(predicted, "predicted"))
-    if called.all() or not called.any() or not np.isfinite(size).all():
+    size = np.abs(predicted)
+    if significant.all() or not significant.any() or not np.isfinite(size).all():
         return float("nan")
-    return float(average_precision_score(called, size))
+    return float(average_precision_score(significant, size))
 
 
-def sign_agreement(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
+def sign_agreement(real: Vector, predicted: Vector, significant: Called) -> float:
     """Fraction of the responding genes predicted to change in the right direction; 0 is no direction, never right."""
-    x, y = _vectors(real, predicted)[:, np.asarray(significant, dtype=bool)]
+    x, y = real[significant], predicted[significant]
     return float((np.sign(x) == np.sign(y)).mean()) if len(x) else float("nan")
 
 
-def fold_change_spearman(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
+def fold_change_spearman(real: Vector, predicted: Vector, significant: Called) -> float:
     """Spearman correlation over the responding genes of real and predicted changes; NaN if it is not defined."""
-    x, y = _vectors(real, predicted)[:, np.asarray(significant, dtype=bool)]
+    x, y = real[significant], predicted[significant]
     if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
     return float(spearmanr(x, y).statistic)
 
 
-def fold_change_slope(real: ArrayLike, predicted: ArrayLike, significant: ArrayLike) -> float:
+def fold_change_slope(real: Vector, predicted: Vector, significant: Called) -> float:
     """Slope of predicted on real log fold changes over the responding genes: 1 is right, below 1 is attenuated.
 
-    Least squares with an intercept. Log fold changes are differences of mean log(1 + counts per 10,000).
-
-    Parameters
-    ----------
-    real, predicted
-        Changes of mean log expression, (genes,).
-    significant
-        Whether each gene really responds, (genes,).
-
-    Returns
-    -------
-    The slope; NaN for fewer than two responding genes.
-
-    Examples
-    --------
-    >>> fold_change_slope([1, 2, 3], [0.5, 1.0, 1.5], [True, True, True])
-    0.5
+    Least squares with an intercept; NaN for fewer than two responding genes.
     """
-    x, y = _vectors(real, predicted)[:, np.asarray(significant, dtype=bool)]
-    if len(x) < 2:
-        return float("nan")
-    centred = x - x.mean()
-    return _ratio(centred @ (y - y.mean()), centred @ centred)
+    x, y = real[significant], predicted[significant]
+    centred = x - x.mean() if len(x) > 1 else np.zeros(1)
+    spread = centred @ centred
+    return float((centred @ (y - y.mean())) / spread) if spread > 0 else float("nan")
 
 
 class GeneTests(NamedTuple):
     """Tests of every gene, treated against control; see `rank_genes`."""
 
-    t: NDArray[np.float64]  # Welch's, positive for genes that go up, (genes,)
-    pvalue: NDArray[np.float64]  # of the rank-sum test, adjusted over the genes, (genes,)
+    t: Vector  # Welch's, positive for genes that go up
+    pvalue: Vector  # of the rank-sum test, adjusted over the genes
 
     @property
-    def significant(self) -> NDArray[np.bool_]:
+    def significant(self) -> Called:
         """Whether the adjusted p-value is below 0.05, (genes,)."""
         return self.pvalue < SIGNIFICANT
 
 
-def rank_genes(treated: Points, control: Points) -> GeneTests:
+def rank_genes(treated: Matrix, control: Matrix) -> GeneTests:
     """Test every gene for a difference between log expression, (cells, genes), of treated and of control cells.
 
     Genes are called by the Wilcoxon rank-sum test with tie correction, adjusted after Benjamini & Hochberg (1995).
     Welch's t tells how strong the response is. NaN for fewer than two cells on a side; of controls with a warning.
     """
-    x, y = as_features(treated, "treated", EXPRESSION), as_features(control, "control", EXPRESSION)
-    if x.shape[0] < MIN_CELLS or not enough_cells("rank_genes", MIN_CELLS, control=y.shape[0]):
-        return GeneTests(*np.full((2, x.shape[1]), np.nan))
+    if treated.shape[0] < MIN_CELLS or not enough_cells("rank_genes", MIN_CELLS, control=control.shape[0]):
+        return GeneTests(*np.full((2, treated.shape[1]), np.nan))
+    x, y = sparse.csr_matrix(treated), sparse.csr_matrix(control)
     return GeneTests(_welch_t(x, y), _rank_sum_pvalues(x, y))
 
 
-def mean_expression(cells: Matrix) -> NDArray[np.float64]:
+def mean_expression(cells: Matrix) -> Vector:
     """Mean of every gene, (genes,); NaN without cells."""
     if cells.shape[0] == 0:
         return np.full(cells.shape[1], np.nan)
     return np.asarray(cells.astype(np.float64).mean(axis=0)).ravel()
 
 
-def _vectors(real: ArrayLike, predicted: ArrayLike) -> NDArray[np.float64]:
-    x, y = _floats(real, "real"), _floats(predicted, "predicted")
-    if x.shape != y.shape or x.ndim != 1:
-        raise ValueError(f"`real` and `predicted` must be one number a gene, got shapes {x.shape} and {y.shape}.")
-    return np.stack([x, y])
-
-
-def _floats(values: ArrayLike, name: str) -> NDArray[np.float64]:
-    return as_numbers(values, name, RESPONSE).astype(np.float64)
-
-
-def _ratio(numerator: float, denominator: float) -> float:
-    return float(numerator / denominator) if denominator > 0 else float("nan")
-
-
-def _welch_t(treated: Matrix, control: Matrix) -> NDArray[np.float64]:
+def _welch_t(treated: sparse.csr_matrix, control: sparse.csr_matrix) -> Vector:
     """Welch's t statistic of every gene, 0 where neither side varies, (genes,)."""
     means, errors = [], []
-    for cells in (treated, control):
-        matrix = sparse.csr_matrix(cells).astype(np.float64)
+    for matrix in (treated.astype(np.float64), control.astype(np.float64)):
         mean = mean_expression(matrix)
         variance = np.clip(mean_expression(matrix.multiply(matrix).tocsr()) - mean**2, 0, None)
         means.append(mean)
@@ -210,11 +165,11 @@ def _welch_t(treated: Matrix, control: Matrix) -> NDArray[np.float64]:
     return np.divide(means[0] - means[1], error, out=np.zeros_like(error), where=error > 1e-12)
 
 
-def _rank_sum_pvalues(treated: Matrix, control: Matrix) -> NDArray[np.float64]:
+def _rank_sum_pvalues(treated: sparse.csr_matrix, control: sparse.csr_matrix) -> Vector:
     """Adjusted p-values by scanpy, (genes,); 1 for genes that never vary."""
     import scanpy as sc
 
-    cells = AnnData(sparse.vstack([sparse.csr_matrix(treated), sparse.csr_matrix(control)], format="csr"))
+    cells = AnnData(sparse.vstack([treated, control], format="csr"))
     cells.obs["group"] = pd.Categorical(np.repeat(["treated", "control"], [treated.shape[0], control.shape[0]]))
     options = {"groups": ["treated"], "reference": "control", "method": "wilcoxon", "tie_correct": True}
     with np.errstate(divide="ignore", invalid="ignore"):  # genes that never vary

@@ -1,7 +1,4 @@
-"""One space for everything: expression is log(1 + counts per 10,000), components come from training cells.
-
-Everything compared is mapped by the same frozen `ExpressionSpace`, fitted without the held-out cells.
-"""
+"""One space for everything that is compared: log(1 + counts per 10,000), and components fitted on training cells."""
 
 from __future__ import annotations
 
@@ -16,7 +13,8 @@ from sklearn.decomposition import PCA
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.metrics._input import CountsLike, Matrix, as_counts, gene_names, names_or_numbers
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._input import CountsLike, Matrix, as_counts, gene_names
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,7 @@ class ExpressionSpace:
     layer: str | None = None
 
     @classmethod
+    @shared_docs
     def fit(
         cls,
         counts: CountsLike,
@@ -73,49 +72,33 @@ class ExpressionSpace:
 
         Parameters
         ----------
-        counts
-            Training counts, (cells, genes).
-        n_pcs
-            Number of components; at most one less than the number of cells and of genes.
-        n_top_genes
-            Keep the genes with the largest variance of expression; ``None`` keeps all.
-        layer
-            Layer of AnnData objects that holds the counts, here and when the space is used.
-        seed
-            Seed of the eigenvalue solver.
+        {counts}
+        {space}
+        {layer}
+        {draws}
 
         Returns
         -------
-        The space.
+        The space; it reads AnnData objects from the same layer.
 
         Raises
         ------
         ValueError
             If there are fewer than 3 cells or genes, or a number of components or genes is too small.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> ExpressionSpace.fit(np.random.default_rng(0).poisson(2.0, size=(200, 50))).components.shape
-        (30, 50)
         """
         for name, value, least in (("n_pcs", n_pcs, 1), ("n_top_genes", n_top_genes, 2)):
             if value is not None and (not isinstance(value, int | np.integer) or value < least):
                 raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least {least}.")
-        matrix = as_counts(counts, layer=layer, name="counts")
+        matrix = as_counts(counts, layer=layer)
         if matrix.shape[0] < 3 or matrix.shape[1] < 3:
             raise ValueError(f"`counts` has shape {matrix.shape}; a space needs at least 3 cells and 3 genes.")
         expression = log_normalise(matrix, dtype=np.float32)
         mean, variance = (np.asarray(a, dtype=np.float64) for a in mean_variance_axis(expression, axis=0))
-        columns = np.arange(matrix.shape[1])
-        if n_top_genes is not None:
-            columns = most_variable(variance, n_top_genes)
+        columns = np.arange(matrix.shape[1]) if n_top_genes is None else most_variable(variance, n_top_genes)
         kept = expression[:, columns]
         pca = PCA(min(n_pcs, kept.shape[0] - 1, kept.shape[1] - 1), svd_solver="arpack", random_state=seed)
-        pca.fit(kept.astype(np.float64))
-        return cls(
-            gene_names(counts), matrix.shape[1], columns, mean[columns], variance[columns], pca.components_, layer
-        )
+        axes = pca.fit(kept.astype(np.float64)).components_
+        return cls(gene_names(counts), matrix.shape[1], columns, mean[columns], variance[columns], axes, layer)
 
     def counts(self, counts: CountsLike, *, name: str = "counts") -> sparse.csr_matrix:
         """Check counts and align them to all genes of the space, (cells, genes); messages call them ``name``."""
@@ -124,7 +107,7 @@ class ExpressionSpace:
                 f"`{name}` is an AnnData, but the space was fitted on a matrix without gene names. "
                 "Fit the space on an AnnData, or pass a matrix."
             )
-        return as_counts(counts, layer=self.layer, genes=names_or_numbers(self.genes, self.n_genes), name=name)
+        return as_counts(counts, layer=self.layer, genes=self.genes, n_genes=self.n_genes, name=name)
 
     def expression(self, counts: CountsLike, *, name: str = "counts") -> sparse.csr_matrix:
         """Log-normalised expression of the kept genes, (cells, kept), sparse; messages call the counts ``name``."""

@@ -1,4 +1,4 @@
-"""The numbers behind the figures: what genes and library sizes of two samples of cells look like, and one embedding."""
+"""The numbers behind the figures: what genes and library sizes of two samples look like, one embedding, and curves."""
 
 from __future__ import annotations
 
@@ -7,165 +7,74 @@ from typing import Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from numpy.typing import NDArray
 from scipy import sparse
+from sklearn.metrics import auc, roc_curve
 
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.metrics._comparison import CONFIDENCE
+from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
+from scdiffgen.metrics._comparison import CONFIDENCE, OF_TRAIN, Settings
+from scdiffgen.metrics._evaluate import CONTROLS, pairs, prepare
 from scdiffgen.metrics._genes import correlation, gene_moments, library_sizes
 from scdiffgen.metrics._input import CountsLike, as_count_pair, gene_names, labels_of
 from scdiffgen.metrics._resampling import subsample, unit_weights
 from scdiffgen.metrics._space import ExpressionSpace, most_variable
 
 Basis: TypeAlias = Literal["umap", "pca"]
-FEWEST_CELLS = 10  # of a side, in an embedding
-N_NEIGHBOURS = 15
+FEWEST_CELLS = 10  # in an embedding, and of which a score is told from another
+N_QUANTILES = 100
+N_POINTS = 201  # of a curve
+N_PCS, N_NEIGHBOURS = 30, 15  # of the UMAP
 
 
-class GeneCorrelations(NamedTuple):
-    """Correlations of the same genes in two samples; see `gene_correlations`."""
+class ClassifierRoc(NamedTuple):
+    """Receiver operating characteristic of a cross-validated classifier."""
 
-    real: pd.DataFrame
-    generated: pd.DataFrame
+    false_positive: NDArray[np.float64]  # shares of the real cells taken for generated ones, (points,); 0 stands twice
+    true_positive: NDArray[np.float64]  # shares of the generated cells found at each of these, (folds, points)
+    auc: NDArray[np.float64]  # area under the curve of each fold, (folds,)
 
 
 def gene_summary(real: CountsLike, generated: CountsLike, *, layer: str | None = None) -> pd.DataFrame:
-    """Mean, variance and fraction of zeros of the counts of every gene.
-
-    Poisson counts have a variance equal to the mean ``m`` and a fraction ``exp(-m)`` of zeros; real genes have more of
-    both, and generated ones should as well.
-
-    Parameters
-    ----------
-    real, generated
-        Counts, (cells, genes), over the same genes; AnnData objects are aligned by name.
-    layer
-        Layer of AnnData objects that holds the counts.
-
-    Returns
-    -------
-    A row a gene; columns ``(source, statistic)``: ``"real"`` and ``"generated"``, each with ``"mean"``, ``"variance"``
-    and ``"zero_fraction"``.
-
-    Raises
-    ------
-    ValueError
-        If a side has no cells.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> gene_summary(np.array([[0, 2], [4, 2]]), np.array([[1, 1]]))["real"]
-    statistic  mean  variance  zero_fraction
-    0           2.0       4.0            0.5
-    1           2.0       0.0            0.0
-    """
-    sides = dict(zip(("real", "generated"), as_count_pair(real, generated, layer=layer), strict=True))
-    _refuse_empty({name: counts.shape[0] for name, counts in sides.items()})
-    columns = {
-        (name, statistic): values[0]
-        for name, counts in sides.items()
-        for statistic, values in gene_moments(counts, unit_weights(counts.shape[0])).items()
-    }
+    """Moments of the counts of every gene (rows) by ``(source, statistic)``; a Poisson of mean m has exp(-m) zeros."""
+    columns: dict[tuple[str, str], NDArray[np.float64]] = {}
+    for name, counts in _sides(real, generated, layer, 1).items():
+        moments = gene_moments(counts, unit_weights(counts.shape[0]))
+        columns |= {(name, statistic): values[0] for statistic, values in moments.items()}
     table = pd.DataFrame(columns, index=gene_names(real))
     table.columns = table.columns.set_names(["source", "statistic"])
     return table
 
 
-def library_size_quantiles(
-    real: CountsLike, generated: CountsLike, *, n_quantiles: int = 100, layer: str | None = None
-) -> pd.DataFrame:
-    """Quantiles of molecules per cell, with where those of as many other real cells would fall.
+def library_size_quantiles(real: CountsLike, generated: CountsLike, *, layer: str | None = None) -> pd.DataFrame:
+    """Quantiles of molecules per cell, below which is a ``share`` of the cells, of both sides.
 
-    Parameters
-    ----------
-    real, generated
-        Counts, (cells, genes), over the same genes; AnnData objects are aligned by name.
-    n_quantiles
-        Number of quantiles, evenly spaced: the shares 0.5 / n, 1.5 / n and so on.
-    layer
-        Layer of AnnData objects that holds the counts.
-
-    Returns
-    -------
-    A row a quantile: ``share`` of the cells below it; ``real``, ``generated``; and ``low`` and ``high``, between which
-    95 of 100 samples of the real population of the size of the generated one have it. The interval is asymptotic, and
-    holds for each quantile by itself.
-
-    Raises
-    ------
-    ValueError
-        If a side has no cells, or ``n_quantiles`` is below 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> counts = np.arange(1, 101)[:, None]
-    >>> library_size_quantiles(counts, 2 * counts, n_quantiles=2)["generated"].tolist()
-    [51.5, 150.5]
+    Between ``low`` and ``high`` 95 of 100 samples of the real population of the size of the generated one have it. The
+    interval is asymptotic, and holds for each quantile by itself.
     """
-    if n_quantiles < 1:
-        raise ValueError(f"`n_quantiles` is {n_quantiles}: pass at least 1.")
-    x, y = (library_sizes(counts) for counts in as_count_pair(real, generated, layer=layer))
-    _refuse_empty({"real": len(x), "generated": len(y)})
-    share = (np.arange(n_quantiles) + 0.5) / n_quantiles
+    x, y = (library_sizes(counts) for counts in _sides(real, generated, layer, 1).values())
+    share = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
     margin = CONFIDENCE * np.sqrt(share * (1 - share) * (1 / len(x) + 1 / len(y)))
-    return pd.DataFrame(
-        {
-            "share": share,
-            "real": np.quantile(x, share),
-            "generated": np.quantile(y, share),
-            "low": np.quantile(x, np.clip(share - margin, 0, 1)),
-            "high": np.quantile(x, np.clip(share + margin, 0, 1)),
-        }
-    )
+    low, high = (np.quantile(x, np.clip(at, 0, 1)) for at in (share - margin, share + margin))
+    quantiles = {"real": np.quantile(x, share), "generated": np.quantile(y, share), "low": low, "high": high}
+    return pd.DataFrame({"share": share, **quantiles})
 
 
 def gene_correlations(
-    real: CountsLike, generated: CountsLike, n_genes: int = 200, *, layer: str | None = None
-) -> GeneCorrelations:
-    """Correlations of the log-normalised expression of the genes that vary most in the real cells.
+    real: CountsLike, generated: CountsLike, n_genes: int, *, layer: str | None = None
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Correlations, in each sample, of the log-normalised expression of the genes that vary most in the real cells.
 
     A gene that does not vary in a sample correlates with none there, nor with itself.
-
-    Parameters
-    ----------
-    real, generated
-        Counts, (cells, genes), over the same genes; AnnData objects are aligned by name.
-    n_genes
-        Number of genes; all if there are fewer.
-    layer
-        Layer of AnnData objects that holds the counts.
-
-    Returns
-    -------
-    The matrices ``real`` and ``generated``, (genes, genes), genes in the order of the data.
-
-    Raises
-    ------
-    ValueError
-        If a side has fewer than three cells, or ``n_genes`` is below 2.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> real, generated = np.random.default_rng(0).poisson(2.0, size=(2, 50, 9))
-    >>> gene_correlations(real, generated, n_genes=4).generated.shape
-    (4, 4)
     """
     if n_genes < 2:
         raise ValueError(f"`n_genes` is {n_genes}: pass at least 2.")
-    counts = as_count_pair(real, generated, layer=layer)
-    for name, matrix in zip(("real", "generated"), counts, strict=True):
-        if matrix.shape[0] < 3:
-            raise ValueError(f"`{name}` has {matrix.shape[0]} cells; correlations need at least 3.")
-    x, y = (log_normalise(matrix, dtype=np.float32) for matrix in counts)
-    variance = gene_moments(x, unit_weights(x.shape[0]))["variance"][0]
-    genes = most_variable(variance, n_genes)
+    x, y = (log_normalise(counts, dtype=np.float32) for counts in _sides(real, generated, layer, 3).values())
+    genes = most_variable(gene_moments(x, unit_weights(x.shape[0]))["variance"][0], n_genes)
     names = gene_names(real)
     labels = pd.Index(genes) if names is None else names[genes]
-    return GeneCorrelations(
-        *(pd.DataFrame(correlation(m[:, genes].toarray(), np.ones(m.shape[0])), labels, labels) for m in (x, y))
-    )
+    first, second = (correlation(m[:, genes].toarray(), np.ones(m.shape[0])) for m in (x, y))
+    return pd.DataFrame(first, labels, labels), pd.DataFrame(second, labels, labels)
 
 
 def joint_embedding(
@@ -175,51 +84,14 @@ def joint_embedding(
     *,
     basis: Basis = "umap",
     layer: str | None = None,
-    n_pcs: int = 30,
     max_cells: int = 5000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Place real and generated cells in one UMAP, or on the first two principal components.
+    """Place as many real as generated cells in one UMAP, or on the first two principal components.
 
-    Principal components are fitted on both sides together, in equal numbers of cells, so that neither is favoured:
-    components of the real cells alone would follow their noise and set them apart from any other cells, real ones
-    included. The UMAP is scanpy's, with 15 neighbours. A picture shows gross errors, such as groups that are missing,
-    moved or merged. That two clouds overlap in it says little; see `evaluate`.
-
-    Parameters
-    ----------
-    real, generated
-        Counts, (cells, genes), over the same genes; AnnData objects are aligned by name.
-    groupby
-        Column of ``obs`` of both AnnData objects.
-    basis
-        ``"umap"`` or ``"pca"``.
-    layer
-        Layer of AnnData objects that holds the counts.
-    n_pcs
-        Number of principal components that the UMAP is made from.
-    max_cells
-        Cells taken of each side, as many of one as of the other; drawn without replacement.
-    seed
-        Seed of the draws and of the UMAP.
-
-    Returns
-    -------
-    A row a cell: ``source``, ``"real"`` or ``"generated"``; ``cell``, its position there; ``group``, if asked for; and
-    the coordinates, ``UMAP1`` and ``UMAP2`` or ``PC1`` and ``PC2``. For principal components, ``.attrs`` holds the
-    shares of the variance that they ``explain``.
-
-    Raises
-    ------
-    ValueError
-        If there is no such basis, or a side has fewer than ten cells.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> real, generated = np.random.default_rng(0).poisson(2.0, size=(2, 30, 12))
-    >>> joint_embedding(real, generated, basis="pca").columns.tolist()
-    ['source', 'cell', 'PC1', 'PC2']
+    A row a cell: ``source``, its position there as ``cell``, ``group`` if asked for, and two coordinates. Components
+    are fitted on both sides together: those of the real cells alone would follow their noise and set them apart from
+    any other cells, real ones included. ``.attrs`` holds the shares of the variance that components ``explain``.
     """
     if basis not in get_args(Basis):
         raise ValueError(f"`basis` is {basis!r}: choose from {list(get_args(Basis))}.")
@@ -229,7 +101,7 @@ def joint_embedding(
         raise ValueError(f"An embedding needs {FEWEST_CELLS} cells of each side; there are {n} of one to take.")
     rows = [subsample(side.shape[0], n, [seed, s]) for s, side in enumerate(sides)]
     counts = sparse.vstack([side[chosen] for side, chosen in zip(sides, rows, strict=True)], format="csr")
-    space = ExpressionSpace.fit(counts, n_pcs=max(n_pcs, 2), seed=seed)
+    space = ExpressionSpace.fit(counts, n_pcs=N_PCS, seed=seed)
     pcs = space.pcs(counts)
     table = pd.DataFrame({"source": np.repeat(["real", "generated"], n), "cell": np.concatenate(rows)})
     if groupby is not None:
@@ -248,7 +120,69 @@ def joint_embedding(
     return table
 
 
-def _refuse_empty(n_cells: dict[str, int]) -> None:
-    empty = [name for name, n in n_cells.items() if n == 0]
-    if empty:
-        raise ValueError(f"`{empty[0]}` has no cells.")
+def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
+    """Where generated cells stand between other real cells (0) and the worse negative control (1), groups by metrics.
+
+    A score is turned into its distance from the best value of the metric; better than other real cells is 0. NaN where
+    that means nothing: the intervals of the controls overlap with that of other real cells, fewer than ten cells were
+    compared, a score is missing, or the metric is one of novelty, for negative controls do not copy.
+    """
+    if scores.index.names != ["group", "source"] or not {"ideal", "direction"} <= set(scores.attrs):
+        raise ValueError("`scores` is not what `metrics.evaluate` returns, with its index and its `.attrs`.")
+    sources = scores.index.unique("source")
+    controls = [name for name in CONTROLS if name in sources]
+    lacking = [name for name in ("generated", "other_real") if name not in sources] + ["null_poisson"] * (not controls)
+    if lacking:
+        raise ValueError(f"`scores` lacks the source {lacking[0]!r}; it has {list(sources)}. Compute it as well.")
+    lacking = [f"{name}_low" for name in scores.attrs["ideal"] if f"{name}_low" not in scores]
+    if lacking:
+        raise ValueError(f"`scores` lacks the intervals ({lacking[0]!r}): call `evaluate` with `n_bootstrap` above 1.")
+    return pd.DataFrame({name: _relative(scores, name, controls) for name in scores.attrs["ideal"]})
+
+
+def _relative(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series:
+    groups, ideal = scores.index.unique("group"), scores.attrs["ideal"][name]
+    if name in OF_TRAIN:
+        return pd.Series(np.nan, index=groups)
+    values, low, high = (scores[f"{name}{end}"].unstack("source").loc[groups] for end in ("", "_low", "_high"))
+    best = values["other_real"] if ideal == "other_real" else pd.Series(float(ideal), index=groups)
+    away, direction = values.sub(best, axis=0), scores.attrs["direction"][name]
+    # of what is to be low or high, the other side of the best value is as good
+    distance = away.abs() if direction == "closest to" else (away if direction == "lower" else -away).clip(lower=0)
+    separate = low[controls].gt(high["other_real"], axis=0) | high[controls].lt(low["other_real"], axis=0)
+    separate = separate.where(scores["n"].unstack("source").loc[groups, controls] >= FEWEST_CELLS, False)
+    span = distance[controls].where(separate).max(axis=1) - distance["other_real"]
+    return (distance["generated"] - distance["other_real"]).clip(lower=0) / span.where(span > 0)
+
+
+def classifier_curves(
+    real: CountsLike, generated: CountsLike, train: CountsLike | None, groupby: str | None, settings: Settings
+) -> dict[str, ClassifierRoc]:
+    """ROC of the classifiers of `evaluate`, by the name of the metric, over all cells, with the same areas."""
+    _, _, cells = prepare(real, generated, train, groupby, settings)
+    n_real = min(len(cells["reference"].pcs), len(cells["other_real"].pcs))
+    for name, n_cells in (("real", n_real), ("generated", len(cells["generated"].pcs))):
+        if n_cells < N_FOLDS:
+            raise ValueError(f"`{name}` has {n_cells} cells to compare; a classifier needs at least {N_FOLDS}.")
+    _, pair = next(pairs(cells, ["generated"], settings))
+    return {name: roc_of_folds(pair.folds(name)) for name in CLASSIFIERS}
+
+
+def roc_of_folds(folds: list[FoldScores]) -> ClassifierRoc:
+    """Curves of a cross-validated classifier, one for each test fold: scores of different fits are never compared."""
+    at, found, areas = np.linspace(0, 1, N_POINTS), [], []
+    for fold in folds:
+        is_generated = np.repeat([0, 1], [len(fold.real_scores), len(fold.generated_scores)])
+        false, true, _ = roc_curve(is_generated, np.concatenate([fold.real_scores, fold.generated_scores]))
+        found.append(np.concatenate([[0.0], np.interp(at, false, true)]))
+        areas.append(auc(false, true))
+    return ClassifierRoc(np.concatenate([[0.0], at]), np.array(found), np.array(areas))
+
+
+def _sides(real: CountsLike, generated: CountsLike, layer: str | None, needed: int) -> dict[str, sparse.csr_matrix]:
+    """Checked counts of both sides, which have cells enough."""
+    sides = dict(zip(("real", "generated"), as_count_pair(real, generated, layer=layer), strict=True))
+    for name, counts in sides.items():
+        if counts.shape[0] < needed:
+            raise ValueError(f"`{name}` has {counts.shape[0] or 'no'} cells; pass at least {needed}.")
+    return sides

@@ -1,8 +1,7 @@
 """What a model has to beat: simple predictions of a response, and negative controls of generated cells.
 
 None looks at the target cells, nor at their library sizes. The simplest predictions need no function: a mean over
-known changes of mean log expression is ``np.mean(changes, axis=0)``, and that of a combination is the sum over its
-parts. `shift_counts` makes cells of controls and a change.
+known changes of mean log expression, and that of a combination the sum over its parts.
 """
 
 from __future__ import annotations
@@ -16,93 +15,38 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
 
 from scdiffgen._log_normalise import log_normalise
+from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._genes import library_sizes
-from scdiffgen.metrics._input import CountsLike, as_counts, as_labels, label_positions, label_sums
+from scdiffgen.metrics._input import CountsLike, as_counts, label_codes, label_sums
 
-__all__ = ["dose_shift", "linear_shift", "nearest_shift", "null_poisson", "null_shuffled", "shift_counts"]
+__all__ = ["dose_shift", "null_poisson", "null_shuffled"]
 
 LINEAR_PCS = 10
 LINEAR_RIDGE = 0.1
 CHUNK = 1000  # cells, or genes, that are dense at a time
 
 
-def nearest_shift(control: ArrayLike, controls: ArrayLike, shifts: ArrayLike) -> NDArray[np.float64]:
-    """Change of the same perturbation in the cell type whose controls are nearest.
-
-    Parameters
-    ----------
-    control
-        Mean expression of the control cells of the target type, (genes,).
-    controls, shifts
-        Mean expression of the control cells of other types, and the change in each, (types, genes).
-
-    Returns
-    -------
-    The change, (genes,).
-
-    Examples
-    --------
-    >>> nearest_shift([0.0], [[5.0], [1.0]], [[7.0], [8.0]])
-    array([8.])
-    """
-    distances = np.linalg.norm(np.asarray(controls, dtype=np.float64) - np.asarray(control), axis=1)
-    return np.asarray(shifts, dtype=np.float64)[int(np.argmin(distances))]
-
-
 def linear_shift(
-    means: ArrayLike,
-    control: ArrayLike,
-    targets: Sequence[Sequence[int]],
-    wanted: Sequence[int],
-    *,
-    n_pcs: int = LINEAR_PCS,
-    ridge: float = LINEAR_RIDGE,
+    means: ArrayLike, control: ArrayLike, targets: Sequence[Sequence[int]], wanted: Sequence[int]
 ) -> NDArray[np.float64]:
-    r"""Change predicted by a linear model of gene embeddings.
+    r"""Change (genes,) by a perturbation of the ``wanted`` genes, from ``means`` (perturbations, genes) of ``targets``.
 
-    Ahlmann-Eltze, Huber & Anders (2025, Nature Methods): :math:`Y \approx G K P^T + b`. Y holds the changes against
-    control, one column a training perturbation and one, zero, for the control; b are the means of its rows; G are the
-    gene coordinates in a PCA of the mean expressions with genes as observations; P are the rows of G of the perturbed
-    genes, zero for the control; and :math:`K = (G^T G + \lambda)^{-1} G^T (Y - b) P (P^T P + \lambda)^{-1}`. Unlike
-    there, a combination has the sum of the rows of its genes.
-
-    Parameters
-    ----------
-    means, control
-        Mean expression of each training perturbation, (perturbations, genes), and of control cells, (genes,).
-    targets, wanted
-        Positions of the perturbed genes of each training perturbation, and of the one to predict.
-    n_pcs
-        Components of the gene embedding; at most the number of training perturbations.
-    ridge
-        The penalty :math:`\lambda`, on both sides.
-
-    Returns
-    -------
-    The change, (genes,).
-
-    Raises
-    ------
-    ValueError
-        If ``targets`` has not one entry for each row of ``means``.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> means = np.random.default_rng(0).normal(size=(4, 9))
-    >>> linear_shift(means, np.zeros(9), [[0], [1], [2], [3]], [4]).shape
-    (9,)
+    The linear model of Ahlmann-Eltze, Huber & Anders (2025, Nature Methods): :math:`Y \approx G K P^T + b`. Y holds
+    the changes against control, one column a training perturbation and one, zero, for the control; b are the means of
+    its rows; G are the gene coordinates in a PCA of the mean expressions with genes as observations; P are the rows of
+    G of the perturbed genes, zero for the control; and :math:`K = (G^T G + \lambda)^{-1} G^T (Y - b) P (P^T P +
+    \lambda)^{-1}`. Unlike there, a combination has the sum of the rows of its genes.
     """
     baseline = np.asarray(control, dtype=np.float64)
     expression = np.vstack([np.asarray(means, dtype=np.float64), baseline]).T  # (genes, perturbations and control)
     if len(targets) != expression.shape[1] - 1:
         raise ValueError(f"`targets` has {len(targets)} entries for {expression.shape[1] - 1} training perturbations.")
-    n_components = min(n_pcs, len(targets), expression.shape[0])
+    n_components = min(LINEAR_PCS, len(targets), expression.shape[0])
     genes = PCA(n_components, svd_solver="full").fit_transform(expression)
     perturbations = np.array([genes[list(rows)].sum(axis=0) for rows in [*targets, []]])
     changes = expression - baseline[:, None]
     offset = changes.mean(axis=1)
-    ridge_regression = Ridge(ridge, fit_intercept=False, solver="cholesky")
+    ridge_regression = Ridge(LINEAR_RIDGE, fit_intercept=False, solver="cholesky")
     left = ridge_regression.fit(genes, changes - offset[:, None]).coef_
     kernel = ridge_regression.fit(perturbations, left).coef_
     return genes @ kernel @ genes[list(wanted)].sum(axis=0) + offset
@@ -116,10 +60,8 @@ def dose_shift(dose: float, doses: ArrayLike, shifts: ArrayLike) -> NDArray[np.f
 
     Parameters
     ----------
-    dose
-        The dose wanted.
-    doses, shifts
-        Known doses, (doses,), and the change at each, (doses, genes).
+    dose, doses, shifts
+        The dose wanted, known doses, (doses,), and the change at each, (doses, genes).
 
     Returns
     -------
@@ -136,55 +78,30 @@ def dose_shift(dose: float, doses: ArrayLike, shifts: ArrayLike) -> NDArray[np.f
     array([3.])
     """
     known, changes = np.asarray(doses, dtype=np.float64), np.asarray(shifts, dtype=np.float64)
-    if dose < 0 or not (known > 0).any() or (known < 0).any():
+    positive = known > 0
+    if dose < 0 or not positive.any() or (known < 0).any():
         raise ValueError(
             f"`dose`={dose} and `doses`={known.tolist()} must not be negative, and one known dose positive."
         )
-    positive = known > 0
     order = np.argsort(known[positive])
     at = np.concatenate([[0.0], known[positive][order]])
     values = np.vstack([np.zeros(changes.shape[1]), changes[positive][order]])
-    scale = np.log1p(at / at[1])
-    position = np.log1p(dose / at[1])
+    scale, position = np.log1p(at / at[1]), np.log1p(dose / at[1])
     return np.array([np.interp(position, scale, gene) for gene in values.T])
 
 
-def shift_counts(
-    control: CountsLike, shift: ArrayLike, *, layer: str | None = None, seed: int = 0
-) -> sparse.csr_matrix:
-    """Counts of control cells after a change of log expression, at the library sizes of the controls.
+def shift_counts(counts: sparse.csr_matrix, shift: NDArray, *, seed: int = 0) -> sparse.csr_matrix:
+    """Counts of control cells after a change (genes,) of log expression, at the library sizes of the controls.
 
     Expression is moved, cut off at 0, taken back to counts per 10,000 and rescaled to the molecules that the control
     cell had. Fractions are rounded up or down at random so that the mean is kept, which adds as little noise as whole
     numbers allow.
-
-    Parameters
-    ----------
-    control, shift
-        Control counts, (cells, genes), and the change of log expression, (genes,).
-    layer
-        Layer of an AnnData that holds the counts.
-    seed
-        Seed of the rounding.
-
-    Returns
-    -------
-    Counts, (cells, genes).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> shift_counts(np.array([[5, 5]]), [0.0, -20.0]).toarray()
-    array([[10.,  0.]], dtype=float32)
     """
-    counts = as_counts(control, layer=layer, name="control")
     rng = np.random.default_rng(seed)
     chunks = []
     for start in range(0, counts.shape[0], CHUNK):
         cells = counts[start : start + CHUNK]
-        rates = np.expm1(
-            np.clip(log_normalise(cells, dtype=np.float32).toarray() + np.asarray(shift, dtype=np.float64), 0, None)
-        )
+        rates = np.expm1(np.clip(log_normalise(cells, dtype=np.float32).toarray() + shift, 0, None))
         total = rates.sum(axis=1, keepdims=True)
         share = np.divide(rates, total, out=np.zeros_like(rates), where=total > 0)
         expected = library_sizes(cells)[:, None] * share
@@ -192,6 +109,7 @@ def shift_counts(
     return sparse.vstack(chunks, format="csr") if chunks else counts
 
 
+@shared_docs
 def null_poisson(
     counts: CountsLike, labels: ArrayLike, labels_out: ArrayLike, *, layer: str | None = None, seed: int = 0
 ) -> sparse.csr_matrix:
@@ -199,14 +117,7 @@ def null_poisson(
 
     Parameters
     ----------
-    counts, labels
-        Real counts, (cells, genes), and their labels.
-    labels_out
-        Label of every cell to draw.
-    layer
-        Layer of an AnnData that holds the counts.
-    seed
-        Seed of the draws.
+    {null}
 
     Returns
     -------
@@ -220,7 +131,7 @@ def null_poisson(
     matrix = as_counts(counts, layer=layer)
     known, sums, n_cells = label_sums(matrix, labels, "labels")
     means = sums / n_cells[:, None]
-    which = label_positions(labels_out, known, np.size(labels_out), "labels_out")
+    _, which = label_codes(labels_out, np.size(labels_out), "labels_out", known)
     rng = np.random.default_rng(seed)
     chunks = [
         sparse.csr_matrix(rng.poisson(means[which[start : start + CHUNK]]), dtype=np.float32)
@@ -229,6 +140,7 @@ def null_poisson(
     return sparse.vstack(chunks, format="csr") if chunks else matrix[:0]
 
 
+@shared_docs
 def null_shuffled(
     counts: CountsLike, labels: ArrayLike, labels_out: ArrayLike, *, layer: str | None = None, seed: int = 0
 ) -> sparse.csr_matrix:
@@ -239,14 +151,7 @@ def null_shuffled(
 
     Parameters
     ----------
-    counts, labels
-        Real counts, (cells, genes), and their labels.
-    labels_out
-        Label of every cell to draw.
-    layer
-        Layer of an AnnData that holds the counts.
-    seed
-        Seed of the shuffles.
+    {null}
 
     Returns
     -------
@@ -258,14 +163,13 @@ def null_shuffled(
     np.float32(18.0)
     """
     matrix = as_counts(counts, layer=layer)
-    names = as_labels(labels, matrix.shape[0], "labels")
-    known = np.unique(names)
-    which = label_positions(labels_out, known, np.size(labels_out), "labels_out")
+    known, given = label_codes(labels, matrix.shape[0], "labels")
+    _, which = label_codes(labels_out, np.size(labels_out), "labels_out", known)
     rng = np.random.default_rng(seed)
     blocks, rows = [], []
     for c in np.unique(which):
         rows.append(np.flatnonzero(which == c))
-        cells, chunks = matrix[names == known[c]].tocsc(), []
+        cells, chunks = matrix[given == c].tocsc(), []
         repeats = -(-len(rows[-1]) // cells.shape[0])
         for start in range(0, cells.shape[1], CHUNK):
             dense = cells[:, start : start + CHUNK].toarray()

@@ -1,14 +1,18 @@
-"""Cells that a user asks for, in the codes of the model; descriptions and perturbations may enter by their vectors."""
+"""Cells that a user asks for, in the codes of the model, and cells on a way: between two conditions, or from empty."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from anndata import AnnData
+from scipy import sparse
 from scvi.model.base import BaseModelClass
+from scvi.utils import track
+from torch import Tensor
 
 from scdiffgen.conditions import N_CELLS, Conditions, Request, request_table
 from scdiffgen.data import (
@@ -20,44 +24,32 @@ from scdiffgen.data import (
     unseen_texts,
     write_conditions,
 )
-from scdiffgen.io import digest_of
+from scdiffgen.module import growth_path
 
-from ._model_access import training_cells
+from ._cells import new_cells, repeated
+from ._model_access import gene_names
+from ._sampler import Sampler, whole_counts
+from ._training_summary import TrainingCells
 
 
-@dataclass(frozen=True)
 class CellRequest:
-    """A table with a row for each kind of cell, and the row of every cell."""
+    """A table with a row for each kind of cell, its codes, the conditions that are given, and the row of every cell."""
 
-    model: BaseModelClass
-    table: pd.DataFrame
-    encoded: Conditions[np.ndarray]
-    row_of: np.ndarray
-
-    @classmethod
-    def of(cls, model: BaseModelClass, conditions: Request, n_cells: int | None) -> CellRequest:
-        """Read and code what is asked for."""
-        table = request_table(conditions, n_cells)
-        row_of = np.repeat(np.arange(len(table)), table.pop(N_CELLS))
-        return cls(model, table, encode(model, table), row_of)
-
-    @property
-    def given(self) -> list[str]:
-        """Names of the conditions that some cell is given."""
-        return list(self.encoded.given_only())
-
-    def digest(self) -> str:
-        """What tells the request from others."""
-        return digest_of(self.table.assign(**{N_CELLS: np.bincount(self.row_of)}))
+    def __init__(self, model: BaseModelClass, conditions: Request, n_cells: int | None) -> None:
+        self.model, self.table = model, request_table(conditions, n_cells)
+        self.row_of = np.repeat(np.arange(len(self.table)), self.table.pop(N_CELLS))
+        self.encoded = encode(model, self.table)
+        self.given = list(self.encoded.given_only())
+        self.known = TrainingCells(model)
 
     def completed(
         self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)
     ) -> tuple[Conditions[np.ndarray], np.ndarray]:
         """Conditions and library sizes of some of the cells, what is missing drawn from the training cells."""
-        rows, known = self.row_of[cells], training_cells(self.model)
-        complete = known.complete(self.encoded.take(rows), generator)
+        rows = self.row_of[cells]
+        complete = self.known.complete(self.encoded.take(rows), generator)
         requested = self.table.iloc[rows].reset_index(drop=True)
-        return complete.given_only(), known.library_sizes(complete, generator, library_size, requested)
+        return complete.given_only(), self.known.library_sizes(complete, generator, library_size, requested)
 
     def obs(self) -> pd.DataFrame:
         """The ``.obs`` of the cells: their conditions, and whether training cells had all of them together."""
@@ -66,7 +58,7 @@ class CellRequest:
             if values.dtype.kind not in "biuf":
                 mixed = pd.api.types.infer_dtype(values).startswith("mixed")  # which cannot be written to a file
                 obs[name] = (values.astype(str).where(values.notna()) if mixed else values).astype("category")
-        unseen = training_cells(self.model).unseen(self.encoded) if self.encoded else False
+        unseen = self.known.unseen(self.encoded) if self.encoded else False
         obs = obs.assign(unseen_in_training=unseen)
         return obs.iloc[self.row_of].set_axis([f"generated_{i}" for i in range(len(self.row_of))])
 
@@ -92,3 +84,59 @@ def extend(model: BaseModelClass, registry: Registry) -> None:
     if model.adata_manager is not None:  # other models of the same cells keep theirs
         model._adata_manager = model.adata_manager.with_registry(registry)
         model._register_manager_for_instance(model._adata_manager)
+
+
+def interpolated_cells(
+    model: BaseModelClass,
+    sampler: Sampler,
+    ends: Sequence[Mapping[str, Any]],
+    n_points: int,
+    n_cells: int,
+    generator: torch.Generator,
+    *,
+    silent: bool,
+) -> AnnData:
+    """Draw cells at points between two conditions; library sizes are mixtures of the quantiles at both ends."""
+    known, module, n_steps = TrainingCells(model), model.module, sampler.n_steps
+    start, end = (encode(model, request_table(given)).take(np.zeros(n_cells, dtype=int)) for given in ends)
+    at_start, at_end = (np.log(np.sort(known.library_sizes(given, generator))) for given in (start, end))
+    shuffled = np.random.default_rng(generator.initial_seed()).permutation(n_cells)
+    fractions, drawn = np.linspace(0, 1, n_points), []
+    for fraction in track(fractions, "Generating", disable=silent):
+        sizes = np.exp((1 - fraction) * at_start + fraction * at_end).round()[shuffled]
+
+        def draw(given: Conditions[Tensor], library: Tensor, share: float = float(fraction)) -> sparse.csr_matrix:
+            other = repeated(end, len(library), library.device)
+            return whole_counts(module.interpolate(given, other, share, library, n_steps=n_steps, generator=generator))
+
+        drawn += sampler.over_rows(start, sizes, draw)
+    obs = pd.DataFrame({"fraction": np.repeat(fractions, n_cells)})
+    obs.index = [f"generated_{i}" for i in range(len(obs))]
+    return new_cells(sparse.vstack(drawn, format="csr"), obs, gene_names(model))
+
+
+def path_cells(
+    request: CellRequest, sampler: Sampler, generator: torch.Generator, library_size: Any, *, silent: bool
+) -> AnnData:
+    """Draw cells and keep every state on the way, a row each, with the full cell that is expected."""
+    complete, sizes = request.completed(generator, library_size)
+    module = request.model.module
+
+    def draw(given: Conditions[Tensor], library: Tensor) -> list[np.ndarray]:
+        predictor = module.predictor(given, len(library), sampler.guidance_scale)
+        path = growth_path(predictor, library, module.n_vars, sampler.n_steps, generator)
+        return [part.cpu().numpy() for part in path]
+
+    minibatches = sampler.over_rows(complete, sizes, draw, None if silent else "Generating")
+    states, expected = (np.concatenate(parts) for parts in zip(*minibatches, strict=True))
+    n_cells, n_states, n_genes = states.shape
+    counts = states.reshape(-1, n_genes)
+    obs = request.table.iloc[np.repeat(request.row_of, n_states)].assign(
+        cell=np.repeat([f"generated_{i}" for i in range(n_cells)], n_states),
+        step=np.tile(np.arange(n_states), n_cells),
+        level=counts.sum(1) / np.repeat(sizes, n_states),
+    )
+    obs.index = [f"{row.cell}-{row.step}" for row in obs.itertuples()]
+    path = new_cells(sparse.csr_matrix(counts.astype(np.int32)), obs, gene_names(request.model))
+    path.layers["expected"] = expected.reshape(counts.shape)
+    return path

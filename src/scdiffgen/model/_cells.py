@@ -1,27 +1,25 @@
-"""Minibatches of registered cells, and sources of randomness."""
+"""Minibatches of registered cells, new cells of one or several modalities, and sources of randomness."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from anndata import AnnData
+from mudata import MuData
 from scipy import sparse
 from scvi.model.base import BaseModelClass
 from scvi.utils import track
 from torch import Tensor
 
+from scdiffgen._arguments import check_whole_number
 from scdiffgen.conditions import Conditions
 
-from ._checks import cell_positions, check_positive_integer, check_seed
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from mudata import MuData
-
-Rows = TypeVar("Rows", np.ndarray, sparse.csr_matrix)
+from ._checks import cell_positions, check_seed
 
 BATCH_SIZE = 512
 
@@ -40,7 +38,7 @@ class Cells:
         batch_size: int = BATCH_SIZE,
         description: str | None = None,
     ) -> None:
-        check_positive_integer("batch_size", batch_size)
+        check_whole_number("batch_size", batch_size)
         self.module = model.module
         self.adata = model._validate_anndata(adata)
         self.indices = cell_positions(indices, self.adata.n_obs)
@@ -67,7 +65,7 @@ class Cells:
         columns = self.adata.obs.columns
         return self.adata.obs.loc[:, ~columns.astype(str).str.startswith("_scvi_")].iloc[self.indices].copy()
 
-    def in_order(self, rows: list[Rows]) -> Rows:
+    def in_order(self, rows: list[Any]) -> Any:
         """Join rows computed minibatch by minibatch, in the order in which the cells were asked for."""
         back = np.argsort(self.sorted)
         if sparse.issparse(rows[0]):
@@ -90,3 +88,32 @@ def generator_from(seed: int | None, device: torch.device) -> torch.Generator:
     check_seed(seed)
     chosen = int(torch.randint(2**31, (1,))) if seed is None else int(seed)
     return torch.Generator(device).manual_seed(chosen)
+
+
+def blocks_of(genes: pd.MultiIndex) -> dict[str, slice]:
+    """Columns of each modality, from pairs of modality and gene."""
+    modalities = genes.get_level_values(0)
+    sizes = {name: int((modalities == name).sum()) for name in modalities.unique()}
+    ends = np.cumsum(list(sizes.values()))
+    return {name: slice(int(end) - size, int(end)) for (name, size), end in zip(sizes.items(), ends, strict=True)}
+
+
+def new_cells(counts: sparse.csr_matrix, obs: pd.DataFrame, genes: pd.Index) -> AnnData | MuData:
+    """Make cells of counts: an AnnData, or a MuData if genes are pairs of modality and gene."""
+    if not isinstance(genes, pd.MultiIndex):
+        return AnnData(counts, obs=obs, var=pd.DataFrame(index=genes))
+    names = pd.DataFrame(index=obs.index)
+    parts = {
+        name: AnnData(counts[:, block], obs=names.copy(), var=pd.DataFrame(index=genes.get_level_values(1)[block]))
+        for name, block in blocks_of(genes).items()
+    }
+    with quiet():
+        mdata = MuData(parts)
+    for column, values in obs.items():
+        mdata.obs[column] = values
+    return mdata
+
+
+def quiet() -> warnings.catch_warnings:
+    """Leave out what mudata 0.3 says of its next version."""
+    return warnings.catch_warnings(action="ignore", category=FutureWarning)

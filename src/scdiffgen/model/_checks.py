@@ -4,33 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from anndata import AnnData
-from mudata import MuData
+from numpy.typing import ArrayLike
 
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+from scdiffgen._arguments import check_share, check_whole_number, is_finite_number
 
-
-def check_positive_integer(name: str, value: Any) -> None:
-    """Raise unless ``value`` is a whole number of at least 1."""
-    check_whole_number(name, value, at_least=1)
-
-
-def check_whole_number(name: str, value: Any, *, at_least: int) -> None:
-    """Raise unless ``value`` is a whole number of at least so many."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
-        raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least {at_least}.")
-
-
-def check_share(name: str, value: Any) -> None:
-    """Raise unless ``value`` is a number in [0, 1)."""
-    if not (is_finite_number(value) and 0 <= value < 1):
-        raise ValueError(f"`{name}` is {value!r}: pass a share in [0, 1).")
+LARGEST_LIBRARY = 2**24
+LARGEST_SEED = 2**63 - 1
 
 
 def check_seed(seed: int | None) -> None:
@@ -40,35 +22,6 @@ def check_seed(seed: int | None) -> None:
     check_whole_number("seed", seed, at_least=0)
     if seed > LARGEST_SEED:
         raise ValueError(f"`seed` is {seed}: pass a whole number of at most {LARGEST_SEED}.")
-
-
-LARGEST_LIBRARY = 2**24
-LARGEST_SEED = 2**63 - 1
-
-
-def check_cells(adata: Any, *, may_be_view: bool = True) -> None:
-    """Raise unless ``adata`` is an AnnData, and if it may be none, no view of another."""
-    if isinstance(adata, MuData):
-        raise TypeError(
-            "`adata` is a MuData: register it with `setup_mudata`, or pass one of its modalities, such as "
-            "`mdata['rna']`."
-        )
-    if not isinstance(adata, AnnData):
-        raise TypeError(
-            f"`adata` is of type {type(adata).__name__}: pass an AnnData. A file is read by `anndata.read_h5ad(path)`, "
-            "a matrix made into one by `anndata.AnnData(matrix, obs=..., var=...)`."
-        )
-    if adata.is_view and not may_be_view:
-        raise ValueError("`adata` is a view of other cells: pass a copy, `adata = adata.copy()`.")
-
-
-def check_mudata(mdata: Any, *, may_be_view: bool = True) -> None:
-    """Raise unless ``mdata`` is a MuData, and if it may be none, no view of another."""
-    if not isinstance(mdata, MuData):
-        kind = type(mdata).__name__
-        raise TypeError(f"`mdata` is of type {kind}: pass a MuData, such as `mudata.MuData({{'rna': adata}})`.")
-    if mdata.is_view and not may_be_view:
-        raise ValueError("`mdata` is a view of other cells: pass a copy, `mdata = mdata.copy()`.")
 
 
 def check_accelerator(accelerator: str) -> None:
@@ -96,8 +49,8 @@ def check_split(n_cells: int, train_size: float | None, validation_size: float |
     """Raise unless the shares of training and validation cells leave some to train on."""
     if train_size is not None and not (is_finite_number(train_size) and 0 < train_size <= 1):
         raise ValueError(f"`train_size` is {train_size!r}: pass a share of the cells in (0, 1].")
-    if validation_size is not None and not (is_finite_number(validation_size) and 0 <= validation_size < 1):
-        raise ValueError(f"`validation_size` is {validation_size!r}: pass a share of the cells in [0, 1).")
+    if validation_size is not None:
+        check_share("validation_size", validation_size, "a share of the cells")
     if (train_size or 0.9) + (validation_size or 0.0) > 1:
         raise ValueError(
             f"`train_size` ({train_size or 0.9}) and `validation_size` ({validation_size}) make more than all cells: "
@@ -129,11 +82,6 @@ def cell_positions(indices: Sequence[int] | np.ndarray | None, n_cells: int) -> 
     return chosen % n_cells
 
 
-def is_finite_number(value: Any) -> bool:
-    """Whether ``value`` is a number, and neither infinite nor NaN."""
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
-
-
 def check_guidance(scale: float | Mapping[str, float], given: Sequence[str]) -> None:
     """Raise unless every scale is a finite number of at least 0, for a given condition."""
     scales = dict(scale) if isinstance(scale, Mapping) else {"": scale}
@@ -146,22 +94,18 @@ def check_guidance(scale: float | Mapping[str, float], given: Sequence[str]) -> 
 
 def library_sizes(given: ArrayLike, n_cells: int) -> np.ndarray:
     """Molecules of each cell ``(cells,)`` from one number or one a cell."""
+    one_or_each = f"pass one number, or one for each of {n_cells} cells."
     try:
         sizes = np.asarray(given)
     except ValueError as error:
-        raise ValueError(
-            f"`library_size` is {given!r}: pass one number, or one for each of {n_cells} cells."
-        ) from error
+        raise ValueError(f"`library_size` is {given!r}: {one_or_each}") from error
     if sizes.dtype.kind not in "iuf":
         raise ValueError(f"`library_size` holds values of type {sizes.dtype}: pass numbers of molecules, at least 1.")
-    if sizes.ndim > 1 or (sizes.ndim == 1 and len(sizes) != n_cells):
-        raise ValueError(
-            f"`library_size` has shape {sizes.shape}: pass one number, or one for each of {n_cells} cells."
-        )
+    if sizes.shape not in ((), (n_cells,)):
+        raise ValueError(f"`library_size` has shape {sizes.shape}: {one_or_each}")
     bad = ~(np.isfinite(sizes) & (sizes >= 1))
     if bad.any():
-        first = sizes[bad].flat[0]
-        raise ValueError(f"`library_size` holds {first}: pass numbers of molecules, at least 1.")
+        raise ValueError(f"`library_size` holds {sizes[bad].flat[0]}: pass numbers of molecules, at least 1.")
     if (sizes > LARGEST_LIBRARY).any():
         raise ValueError(
             f"`library_size` holds {sizes.max():g}: pass at most {LARGEST_LIBRARY:,}, up to which molecules are "

@@ -1,9 +1,15 @@
-"""More cells than fit in memory: drawn chunk by chunk, each with its own source of randomness, into a file."""
+"""More cells than fit in memory: drawn chunk by chunk, here or on the workers of a Dask cluster, into a file.
+
+Each chunk has its own source of randomness, so that it does not matter where and when it is drawn.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +18,7 @@ import pandas as pd
 from scipy import sparse
 from scvi.utils import track
 
+from scdiffgen.conditions import N_CELLS, Conditions
 from scdiffgen.io import ChunkedFile, digest_of
 
 from ._cell_request import CellRequest
@@ -19,10 +26,15 @@ from ._cells import generator_from
 from ._checks import library_sizes
 from ._model_access import gene_names, weights_id
 from ._sampler import Sampler
-from ._workers import Chunk, sample_chunk, sample_on
 
 if TYPE_CHECKING:
     from distributed import Client
+
+MAX_LOST = 3  # times that the workers may lose the model before a chunk is given up
+
+
+Chunk = tuple[Conditions[np.ndarray], np.ndarray, int]
+"""Cells to draw together: their conditions, library sizes and seed."""
 
 
 def write_cells(
@@ -38,11 +50,15 @@ def write_cells(
 ) -> Path:
     """Draw the chunks that are missing, here or on workers, and join them."""
     n_cells = len(request.row_of)
-    if library_size is not None and not callable(library_size):
+    described_size = None
+    if callable(library_size):
+        described_size = f"{library_size.__module__}.{library_size.__qualname__}"
+    elif library_size is not None:
         library_size = library_sizes(library_size, n_cells)
+        described_size = digest_of(library_size)
     described = {
-        "conditions": request.digest(),
-        "library_size": _name_of(library_size),
+        "conditions": digest_of(request.table.assign(**{N_CELLS: np.bincount(request.row_of)})),
+        "library_size": described_size,
         "guidance_scale": sampler.guidance_scale,
         "n_steps": sampler.n_steps,
         "batch_size": sampler.batch_size,
@@ -59,22 +75,81 @@ def write_cells(
         own_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
         generator, cells = generator_from(own_seed, sampler.module.device), chunks[number]
         sizes = library_size[cells] if isinstance(library_size, np.ndarray) else library_size
-        return Chunk(number, *request.completed(generator, sizes, cells), own_seed)
+        return *request.completed(generator, sizes, cells), own_seed
 
     missing = file.missing()
     drawn: Iterator[tuple[int, sparse.csr_matrix]]
     if client is None:
         drawn = ((number, sample_chunk(sampler, chunk(number))) for number in missing)
     else:
-        drawn = sample_on(client, sampler, missing, chunk)
+        drawn = _sample_on(client, sampler, missing, chunk)
     for number, counts in track(drawn, "Generating", disable=silent or len(missing) < 2, total=len(missing)):
         file.write(number, counts)
     file.finish(request.obs(), pd.DataFrame(index=gene_names(request.model)))
     return file.path
 
 
-def _name_of(library_size: np.ndarray | Callable[..., Any] | None) -> str | None:
-    """What stands in a request for library sizes: nothing, a digest, or the name of a function."""
-    if callable(library_size):
-        return f"{library_size.__module__}.{library_size.__qualname__}"
-    return None if library_size is None else digest_of(library_size)
+def sample_chunk(sampler: Sampler, chunk: Chunk, device: str | None = None) -> sparse.csr_matrix:
+    """Draw the cells of a chunk, on the device of the module or on another."""
+    if device is not None:
+        sampler.module.to(device)
+    conditions, sizes, seed = chunk
+    return sampler.sample(conditions, sizes, generator_from(seed, sampler.module.device))
+
+
+def _sample_on(
+    client: Client, sampler: Sampler, numbers: Sequence[int], chunk: Callable[[int], Chunk]
+) -> Iterator[tuple[int, sparse.csr_matrix]]:
+    """Draw chunks on workers, on the kind of device that the module is on, and yield them as they come.
+
+    Each worker gets a copy of the sampler, once. Chunks of a worker that dies are drawn by another. At most two a
+    thread are under way, so that neither this process nor the scheduler holds more.
+    """
+    from distributed import CancelledError, as_completed
+
+    client.wait_for_workers(1)
+    device = sampler.module.device.type
+    sent = replace(sampler, module=deepcopy(sampler.module).cpu().eval())
+    waiting, lost = deque(numbers), dict.fromkeys(numbers, 0)
+    under_way: dict[Any, int] = {}  # by keys of futures
+    finished = as_completed()
+    there = client.scatter(sent, broadcast=True)
+
+    def refill() -> None:
+        while waiting and len(under_way) < max(2 * sum(client.nthreads().values()), 1):
+            number = waiting.popleft()
+            future = client.submit(sample_chunk, there, chunk(number), device, pure=False)
+            under_way[future.key] = number
+            finished.add(future)
+
+    refill()
+    for future in finished:
+        number = under_way.pop(future.key)
+        try:
+            yield number, future.result()
+        except CancelledError:  # its worker died, and all others that had the model
+            lost[number] += 1
+            if lost[number] > MAX_LOST:
+                raise RuntimeError(
+                    f"`client`: the workers were lost {lost[number]} times while they drew the same cells. Give them "
+                    "more memory, or pass a smaller `chunk_size` or `batch_size`."
+                ) from None
+            waiting.append(number)
+            client.wait_for_workers(1)
+            there = client.scatter(sent, broadcast=True)
+        refill()
+
+
+def check_client(client: Any) -> None:
+    """Raise unless ``client`` is none, or one of Dask's, which waits for results."""
+    if client is None:
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ImportError("`client` needs Dask: pip install 'scdiffgen[distributed]'.") from error
+    if not isinstance(client, Client) or client.asynchronous:
+        raise TypeError(
+            f"`client` is {client!r}: pass a `distributed.Client(...)` that is not asynchronous; one without arguments "
+            "makes a cluster of this computer."
+        )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -20,9 +19,9 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.data import categories_of_condition, registered_conditions
 
 from ._cells import Cells
-from ._model_access import gene_names, registered, training_cells
+from ._model_access import gene_names, registered
 from ._sampler import Sampler
-from ._training_summary import training_summary
+from ._training_summary import TrainingCells, training_indices, training_summary
 
 FEW_CELLS = 50  # of a label
 ENOUGH_CELLS = 100  # of all: half of them against half of the generated leaves the AUC uncertain by .06
@@ -41,73 +40,62 @@ class Criticism(NamedTuple):
     remarks: list[str]
 
 
-@dataclass(frozen=True)
-class HeldOutCells:
-    """Cells that a model was not trained on, beside those that it was; each with its label."""
+def criticised(
+    model: BaseModelClass,
+    adata: AnnData | None,
+    max_cells: int,
+    sampler: Sampler,
+    generator: torch.Generator,
+    *,
+    silent: bool,
+) -> Criticism:
+    """Compare held-out cells with matched samples, whose library sizes are drawn as ``generate`` does."""
+    from scdiffgen.metrics import FewCellsWarning, evaluate, multinomial_nll
 
-    model: BaseModelClass
-    adata: AnnData | None
-    indices: np.ndarray
-    real: AnnData
-    train: AnnData
+    seed = generator.initial_seed()
+    indices = _held_out(model, adata, max_cells, seed)
+    real, train = _labelled(model, adata, indices), _labelled(model, None, np.sort(model.train_indices))
+    cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Generating")
+    rng, sizes = np.random.default_rng(seed), TrainingCells(model).size_model()
 
-    @classmethod
-    def of(cls, model: BaseModelClass, adata: AnnData | None, max_cells: int, seed: int) -> HeldOutCells:
-        """Choose at most so many cells, by default of those that were held out in training."""
-        if model.train_indices is None:
-            raise ValueError("The model does not know which cells it was trained on, so it cannot be judged fairly.")
-        _require_training_cells(model)
-        if adata is None:
-            known = [i for i in (model.validation_indices, model.test_indices) if i is not None]
-            indices = np.concatenate([np.empty(0), *known]).astype(int)
-        else:
-            indices = np.arange(adata.n_obs)
-        if not len(indices):
-            raise ValueError("No cells were held out in training: pass `adata` with cells that were not trained on.")
-        indices = np.sort(np.random.default_rng(seed).permutation(indices)[:max_cells])
-        real, train = _labelled(model, adata, indices), _labelled(model, None, np.sort(model.train_indices))
-        return cls(model, adata, indices, real, train)
+    def library(_: Tensor, conditions: Conditions[Tensor]) -> Tensor:
+        drawn = sizes.sample(conditions.numpy().codes(sampler.module.specs), rng)
+        return torch.from_numpy(drawn).float().to(generator.device)
 
-    def matched_samples(self, sampler: Sampler, generator: torch.Generator, description: str | None) -> AnnData:
-        """Cells generated under the conditions of these, library sizes drawn as ``generate`` does."""
-        cells = Cells(self.model, self.adata, self.indices, sampler.batch_size, description)
-        rng, sizes = np.random.default_rng(generator.initial_seed()), training_cells(self.model).size_model()
-
-        def library(_: Tensor, conditions: Conditions[Tensor]) -> Tensor:
-            drawn = sizes.sample(conditions.numpy().codes(sampler.module.specs), rng)
-            return torch.from_numpy(drawn).float().to(generator.device)
-
-        counts = sampler.matched(cells, generator, library)
-        return AnnData(counts, obs=self.real.obs.copy(), var=self.real.var.copy())
-
-
-def judged(held_out: HeldOutCells, generated: AnnData, nll: np.ndarray, seed: int) -> Criticism:
-    """Compare held-out cells with generated ones, and with what the model expects ``(cells,)``, in nats."""
-    from scdiffgen.metrics import FewCellsWarning, evaluate
-
-    real, train = held_out.real, held_out.train
-    likelihood = compare_likelihoods(nll, real, train)
+    generated = AnnData(sampler.matched(cells, generator, library), obs=real.obs.copy(), var=real.var.copy())
+    nll = model.get_nll(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"].to_numpy()
+    baseline = multinomial_nll(real.X, real.obs["label"], train.X, train.obs["label"]).cells
+    sums = pd.DataFrame({"model": nll, "multinomial": baseline, "molecules": np.asarray(real.X.sum(1)).ravel()})
+    sums["label"] = real.obs["label"].astype(str).to_numpy()
+    grouped = pd.concat([sums.assign(label="overall"), sums]).groupby("label", sort=False).sum()
+    likelihood = grouped[["model", "multinomial"]].div(grouped["molecules"], axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewCellsWarning)  # the remarks say it
         scores = evaluate(real, generated, train, "label", metrics=METRICS, sources=SOURCES, n_bootstrap=0, seed=seed)
     return Criticism(likelihood, scores, remarks_on(likelihood, scores, real.obs["label"].value_counts().to_dict()))
 
 
-def compare_likelihoods(model: np.ndarray, real: AnnData, train: AnnData) -> pd.DataFrame:
-    """Nats per molecule of held-out cells, label by label, of the model (``(cells,)`` in nats) and of a multinomial."""
-    from scdiffgen.metrics import multinomial_nll
-
-    baseline = multinomial_nll(real.X, real.obs["label"], train.X, train.obs["label"]).cells
-    sums = pd.DataFrame(
-        {
-            "model": model,
-            "multinomial": baseline,
-            "molecules": np.asarray(real.X.sum(1)).ravel(),
-            "label": real.obs["label"].astype(str).to_numpy(),
-        }
-    )
-    grouped = pd.concat([sums.assign(label="overall"), sums]).groupby("label", sort=False).sum()
-    return grouped[["model", "multinomial"]].div(grouped["molecules"], axis=0)
+def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed: int) -> np.ndarray:
+    """Positions of at most so many cells, by default of those that were held out in training."""
+    if model.train_indices is None:
+        raise ValueError("The model does not know which cells it was trained on, so it cannot be judged fairly.")
+    trained = np.sort(training_indices(model))
+    library = None
+    if trained[-1] < registered(model).n_obs:
+        library = np.asarray(model.adata_manager.get_from_registry(REGISTRY_KEYS.X)[trained].sum(axis=1)).ravel()
+    if library is None or not np.allclose(library, training_summary(model).library, rtol=1e-6):
+        raise ValueError(
+            "The cells beside the model are not those that it was trained on, or in another order, so it is not known "
+            "which were held out: load the model with the cells of its training, `load(path, adata)`."
+        )
+    if adata is None:
+        known = [i for i in (model.validation_indices, model.test_indices) if i is not None]
+        indices = np.concatenate([np.empty(0), *known]).astype(int)
+    else:
+        indices = np.arange(adata.n_obs)
+    if not len(indices):
+        raise ValueError("No cells were held out in training: pass `adata` with cells that were not trained on.")
+    return np.sort(np.random.default_rng(seed).permutation(indices)[:max_cells])
 
 
 def remarks_on(likelihood: pd.DataFrame, scores: pd.DataFrame, n_cells: Mapping[str, int]) -> list[str]:
@@ -145,19 +133,6 @@ def remarks_on(likelihood: pd.DataFrame, scores: pd.DataFrame, n_cells: Mapping[
             "copies. Train fewer epochs, or a smaller network."
         )
     return found or ["Nothing stands out."]
-
-
-def _require_training_cells(model: BaseModelClass) -> None:
-    """Raise unless the cells beside the model are those that it was trained on, in their order."""
-    known = np.sort(np.concatenate([model.train_indices, model.validation_indices]).astype(int))
-    if known[-1] < registered(model).n_obs:
-        counts = model.adata_manager.get_from_registry(REGISTRY_KEYS.X)[known]
-        if np.allclose(np.asarray(counts.sum(axis=1)).ravel(), training_summary(model).library, rtol=1e-6):
-            return
-    raise ValueError(
-        "The cells beside the model are not those that it was trained on, or in another order, so it is not known "
-        "which were held out: load the model with the cells of its training, `load(path, adata)`."
-    )
 
 
 def _labelled(model: BaseModelClass, adata: AnnData | None, indices: np.ndarray) -> AnnData:

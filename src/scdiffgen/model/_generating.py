@@ -10,29 +10,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from anndata import AnnData
 from mudata import MuData
+from numpy.typing import ArrayLike
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import check_whole_number, is_finite_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import Request
 
-from ._cell_paths import interpolated_cells, path_cells
-from ._cell_request import CellRequest
-from ._cells import BATCH_SIZE, Cells, generator_from
-from ._checks import check_positive_integer, check_whole_number, is_finite_number
-from ._chunked_generation import write_cells
+from ._cell_request import CellRequest, interpolated_cells, path_cells
+from ._cells import BATCH_SIZE, Cells, generator_from, new_cells
+from ._chunked_generation import check_client, write_cells
 from ._modality_request import ModalityRequest
 from ._model_access import gene_names, require_anndata, require_thinning, require_training, sampler_of
-from ._mudata import new_cells
 from ._sampler import N_STEPS
-from ._workers import check_client
 
 if TYPE_CHECKING:
     from distributed import Client
-    from numpy.typing import ArrayLike
 
-    from ._training_cells import LibrarySize
-
-CHUNK_SIZE = 8192
+    from ._training_summary import LibrarySize
 
 
 class Generating(BaseModelClass):
@@ -56,30 +51,20 @@ class Generating(BaseModelClass):
         Cells of an identity never measured with a perturbation are sampled untreated and moved as cells of other
         identities respond (:meth:`predict_perturbation`).
 
-        Parameters
-        ----------
-        {conditions}
-        {n_cells}
-        {library_size}
-        {guided_drawing}
-
         Returns
         -------
         New cells, of a MuData's model a MuData: integer counts (CSR) in ``.X``; in ``.obs`` the conditions, and
         ``unseen_in_training``, whether no training cell had all of them together (numbers are not compared).
 
-        Raises
-        ------
         {raises_request}
 
         Examples
         --------
-        >>> cells = model.generate({"cell_type": "CD14+ Monocyte"}, n_cells=3, n_steps=4)
-        >>> cells.obs["cell_type"].tolist()
+        >>> model.generate({"cell_type": "CD14+ Monocyte"}, n_cells=3, n_steps=4).obs["cell_type"].tolist()
         ['CD14+ Monocyte', 'CD14+ Monocyte', 'CD14+ Monocyte']
         """
         require_training(self)
-        request = CellRequest.of(self, conditions, n_cells)
+        request = CellRequest(self, conditions, n_cells)
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
         generator = generator_from(seed, self.device)
         complete, sizes = request.completed(generator, library_size)
@@ -94,7 +79,7 @@ class Generating(BaseModelClass):
         n_cells: int | None = None,
         *,
         library_size: LibrarySize = None,
-        chunk_size: int = CHUNK_SIZE,
+        chunk_size: int = 8192,
         client: Client | None = None,
         guidance_scale: float | Mapping[str, float] = 1.0,
         n_steps: int = N_STEPS,
@@ -110,13 +95,12 @@ class Generating(BaseModelClass):
         Parameters
         ----------
         path
-            The new file: ``.h5ad``, or a folder ``.zarr``.
-        conditions, n_cells, library_size, guidance_scale, n_steps, batch_size, silent
-            As in :meth:`generate`; a function ``library_size`` is called for the cells of each chunk.
+            The new file: ``.h5ad``, or a folder ``.zarr``; an error if other cells are there, whole or begun.
         chunk_size
-            Cells a chunk.
+            Cells a chunk; a function ``library_size`` is called for those of each.
         client
-            Client of a Dask cluster whose workers generate the same chunks (``pip install 'scdiffgen[distributed]'``).
+            Client of a Dask cluster whose workers generate the same chunks (``pip install 'scdiffgen[distributed]'``);
+            a ``RuntimeError`` if they are lost again and again.
         seed
             Same seed, same cells, if ``chunk_size`` and ``batch_size`` are the same too.
 
@@ -125,27 +109,21 @@ class Generating(BaseModelClass):
         Path of the file, for :func:`anndata.read_h5ad` or :func:`anndata.io.read_zarr`; ``.uns["generated"]`` is what
         was asked for.
 
-        Raises
-        ------
-        ValueError
-            As in :meth:`generate`; or if there are other cells at ``path``, whole or begun.
-        RuntimeError
-            If the model is not trained, or the workers were lost again and again.
+        {raises_request}
 
         Examples
         --------
         >>> import anndata, tempfile
-        >>> path = tempfile.mkdtemp() + "/cells.h5ad"
-        >>> _ = model.generate_to(path, {"cell_type": "CD14+ Monocyte"}, 5, n_steps=4, chunk_size=2)
+        >>> path = model.generate_to(tempfile.mkdtemp() + "/cells.h5ad", n_cells=5, n_steps=4, chunk_size=2)
         >>> anndata.read_h5ad(path, backed="r").n_obs
         5
         """
         require_training(self)
         require_anndata(self, "generate_to")
         check_client(client)
-        check_positive_integer("chunk_size", chunk_size)
+        check_whole_number("chunk_size", chunk_size)
         check_whole_number("seed", seed, at_least=0)
-        request = CellRequest.of(self, conditions, n_cells)
+        request = CellRequest(self, conditions, n_cells)
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
         return write_cells(path, request, sampler, library_size, chunk_size, seed, client, silent=silent)
 
@@ -165,19 +143,13 @@ class Generating(BaseModelClass):
 
         Parameters
         ----------
-        {adata}
         factor
             Library size of the result over that of the cell, at least 1.
-        {indices}
-        {drawing}
 
         Returns
         -------
         The cells with integer counts (CSR) in ``.X``; all else is as it was.
 
-        Raises
-        ------
-        {raises_process}
         {raises_cells}
 
         Examples
@@ -218,25 +190,19 @@ class Generating(BaseModelClass):
         Parameters
         ----------
         mdata
-            Cells; ``None`` takes those the model was made with.
+            Cells of several modalities; ``None`` takes those the model was made with.
         given, target
-            Modalities to read, and to generate, by default all others.
-        {indices}
+            Modalities to read, and to generate, by default all others; none is both.
         library_size
             Molecules a cell of the target: a number, or one a cell; of several targets, by their names. By default from
             a regression on the tokens of what is given, or as in :meth:`generate` if few training cells have both.
         expected
             Whether the mean over many draws is added as the layer ``"expected"`` of each target.
-        {drawing}
 
         Returns
         -------
         The cells with integer counts (CSR) of the given modalities as they were, and of the targets as generated.
 
-        Raises
-        ------
-        ValueError
-            If the model has one modality alone, or one is unknown, or both given and a target.
         {raises_cells}
 
         Examples
@@ -247,10 +213,9 @@ class Generating(BaseModelClass):
         """
         require_training(self)
         sampler = sampler_of(self, n_steps, batch_size)
-        request = ModalityRequest.of(self, given, target)
+        request = ModalityRequest(self, given, target)
         cells = Cells(self, mdata, indices, batch_size, None if silent else "Generating")
-        drawn = request.draw(sampler, cells, generator_from(seed, self.device), library_size, expected=expected)
-        return request.mudata(drawn, cells.obs(), gene_names(self))
+        return request.draw(sampler, cells, generator_from(seed, self.device), library_size, expected=expected)
 
     @shared_docs
     def interpolate(
@@ -276,28 +241,23 @@ class Generating(BaseModelClass):
             Conditions at both ends, perturbation or control among them if these were registered.
         n_points, n_cells
             Points on the path, both ends included, and cells at each.
-        {drawing}
 
         Returns
         -------
         Generated cells: integer counts (CSR) in ``.X``, and ``.obs["fraction"]`` from 0 to 1.
 
-        Raises
-        ------
-        {raises_process}
         {raises_request}
 
         Examples
         --------
-        >>> start, end = {"cell_type": "CD14+ Monocyte"}, {"cell_type": "Dendritic"}
-        >>> path = model.interpolate(start, end, n_points=3, n_cells=2, n_steps=4)
+        >>> path = model.interpolate({"cell_type": "CD34+"}, {"cell_type": "Dendritic"}, n_points=3, n_cells=2)
         >>> path.obs["fraction"].tolist()
         [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]
         """
         require_training(self)
         require_anndata(self, "interpolate")
-        check_positive_integer("n_cells", n_cells)
-        check_positive_integer("n_points", n_points)
+        check_whole_number("n_cells", n_cells)
+        check_whole_number("n_points", n_points)
         if n_points < 2:
             raise ValueError(f"`n_points` is {n_points}: a path has at least its two ends.")
         sampler = sampler_of(self, n_steps, batch_size)
@@ -323,17 +283,12 @@ class Generating(BaseModelClass):
         ----------
         conditions, n_cells
             As in :meth:`generate`, for one kind of cell.
-        {library_size}
-        {guided_drawing}
 
         Returns
         -------
         A row for each cell and state: in ``.X`` the molecules there (CSR); in ``.layers["expected"]`` the full cell as
         predicted; in ``.obs`` the conditions, ``cell``, ``step`` and ``level``, the share of molecules that are there.
 
-        Raises
-        ------
-        {raises_process}
         {raises_request}
 
         Examples
@@ -345,6 +300,6 @@ class Generating(BaseModelClass):
         require_training(self)
         require_anndata(self, "get_generation_path")
         require_thinning(self, "get_generation_path")
-        request = CellRequest.of(self, conditions, n_cells)
+        request = CellRequest(self, conditions, n_cells)
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
         return path_cells(request, sampler, generator_from(seed, self.device), library_size, silent=silent)

@@ -14,6 +14,7 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ConditionSpec
 from scdiffgen.data import Registry, categories_of_condition, required_state
 
+from ._model_access import require_training
 from ._training_summary import training_summary
 
 if TYPE_CHECKING:
@@ -44,21 +45,18 @@ cells = model.generate({example}, n_cells=100)
 """
 
 
-def require_hub() -> None:
-    """Raise unless Hugging Face's client is installed."""
+def save_with_card(
+    model: BaseModelClass, path: str | os.PathLike[str], title: str, license_info: str, description: str, **saved: bool
+) -> HubModel:
+    """Save a model, and add metadata and card to its folder; raise unless Hugging Face's client is installed."""
     try:
-        import huggingface_hub  # noqa: F401
+        from huggingface_hub import ModelCard, ModelCardData
     except ImportError as error:
         raise ImportError("`save_for_hub` needs `huggingface_hub`: pip install 'scdiffgen[hub]'.") from error
-
-
-def hub_folder(
-    model: BaseModelClass, dir_path: str | os.PathLike[str], title: str, license_info: str, description: str
-) -> HubModel:
-    """Add metadata and card to the folder of a saved model."""
-    from huggingface_hub import ModelCard, ModelCardData
     from scvi.hub import HubMetadata, HubModel
 
+    require_training(model)
+    model.save(path, **saved)
     metadata = HubMetadata(
         scvi_version=version("scvi-tools"),
         anndata_version=version("anndata"),
@@ -68,7 +66,7 @@ def hub_folder(
     tags = ["biology", "genomics", "single-cell", f"model_cls_name:{metadata.model_cls_name}"]
     header = ModelCardData(license=license_info, library_name="scvi-tools", tags=tags)
     card = ModelCard(f"---\n{header.to_yaml()}\n---\n\n{card_text(model, title, description)}")
-    hub = HubModel(os.fspath(Path(dir_path)), metadata=metadata, model_card=card)
+    hub = HubModel(os.fspath(Path(path)), metadata=metadata, model_card=card)
     hub.save(overwrite=True)
     return hub
 
@@ -90,7 +88,6 @@ def card_text(model: BaseModelClass, title: str, description: str) -> str:
 
 
 def _values_of(registry: Registry, spec: ConditionSpec) -> str:
-    """What values a condition takes."""
     if spec.kind == "category":
         return listed(categories_of_condition(registry, spec))
     state = required_state(registry, spec.registry_key)

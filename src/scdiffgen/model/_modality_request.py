@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from mudata import MuData
 from scipy import sparse
@@ -17,36 +15,24 @@ from torch import Tensor
 from scdiffgen.conditions import Conditions
 from scdiffgen.module import JointThinningModule
 
-from ._cells import Cells
+from ._cells import Cells, new_cells
 from ._checks import library_sizes
-from ._model_access import modalities, require_joint, training_cells
-from ._mudata import new_cells
+from ._model_access import gene_names
 from ._sampler import Sampler, whole_counts
-from ._training_cells import TrainingCells, sizes_by_name
+from ._training_summary import TrainingCells, sizes_by_name
 
 
-class DrawnModalities(NamedTuple):
-    """Cells with target modalities, and the expected counts of each, dense, if they were asked for."""
-
-    counts: sparse.csr_matrix
-    expected: dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
 class ModalityRequest:
-    """Modalities to read and to generate, each in the order of the model."""
+    """Modalities to read and to generate, each in the order of the model; without targets they are all others."""
 
-    module: JointThinningModule
-    known: TrainingCells
-    given: list[str]
-    targets: list[str]
-
-    @classmethod
-    def of(
-        cls, model: BaseModelClass, given: str | Sequence[str], target: str | Sequence[str] | None
-    ) -> ModalityRequest:
-        """Check the names; without targets they are all others."""
-        module, names = require_joint(model, "generate_modality"), modalities(model)
+    def __init__(self, model: BaseModelClass, given: str | Sequence[str], target: str | Sequence[str] | None) -> None:
+        if not isinstance(model.module, JointThinningModule):
+            raise ValueError(
+                "`generate_modality` needs a model of several modalities: register a MuData with `setup_mudata`, and "
+                "make and train a model of it."
+            )
+        self.module, self.known, self.genes = model.module, TrainingCells(model), gene_names(model)
+        names = self.known.modalities
         read = [given] if isinstance(given, str) else list(given)
         rest = [name for name in names if name not in read]
         targets = rest if target is None else [target] if isinstance(target, str) else list(target)
@@ -59,26 +45,20 @@ class ModalityRequest:
         both = [name for name in targets if name in read]
         if both:
             raise ValueError(f"{both[0]!r} is both in `given` and in `target`: a modality is read or generated.")
-        read, targets = ([name for name in names if name in chosen] for chosen in (read, targets))
-        return cls(module, training_cells(model), read, targets)
+        self.given, self.targets = ([name for name in names if name in chosen] for chosen in (read, targets))
 
     def draw(
-        self,
-        sampler: Sampler,
-        cells: Cells,
-        generator: torch.Generator,
-        library_size: Any = None,
-        *,
-        expected: bool = False,
-    ) -> DrawnModalities:
+        self, sampler: Sampler, cells: Cells, generator: torch.Generator, library_size: Any, *, expected: bool
+    ) -> MuData:
         """Keep the molecules of what is given, and add those of the targets."""
         module, names = self.module, self.known.modalities
         by_name = {} if library_size is None else sizes_by_name(library_size, self.targets)
         requested = {n: library_sizes(sizes, len(cells.indices))[cells.sorted] for n, sizes in by_name.items()}
         unread = torch.tensor([name not in self.given for name in names], device=module.device)
         rng, done = np.random.default_rng(generator.initial_seed()), 0
+        layers: dict[str, list[np.ndarray]] = {name: [] for name in self.targets if expected}
 
-        def draw(counts: Tensor, conditions: Conditions[Tensor]) -> DrawnModalities:
+        def draw(counts: Tensor, conditions: Conditions[Tensor]) -> sparse.csr_matrix:
             nonlocal done
             kept = module.without(counts, unread.expand(len(counts), -1))
             sizes_here = {name: sizes[done : done + len(counts)] for name, sizes in requested.items()}
@@ -86,23 +66,18 @@ class ModalityRequest:
             drawn, mean = self._target_sizes(kept, conditions, sizes_here, rng)
             predictor, start = module.predictor(conditions, len(counts)), kept.to_dense()
             whole = module.draw(predictor, drawn, start=start, n_steps=sampler.n_steps, generator=generator)
-            layers = {}
             if expected:
                 shares = predictor(start, drawn).log_prob(start).exp().split(module.blocks.sizes, 1)
-                of_names = zip(names, shares, mean.unbind(1), strict=True)
-                layers = {n: (share * size[:, None]).cpu().numpy() for n, share, size in of_names if n in self.targets}
-            return DrawnModalities(whole_counts(whole), layers)
+                for name, share, size in zip(names, shares, mean.unbind(1), strict=True):
+                    if name in layers:
+                        layers[name].append((share * size[:, None]).cpu().numpy())
+            return whole_counts(whole)
 
-        parts = sampler.each(cells, draw)
-        layers = {name: cells.in_order([part.expected[name] for part in parts]) for name in parts[0].expected}
-        return DrawnModalities(cells.in_order([part.counts for part in parts]), layers)
-
-    def mudata(self, drawn: DrawnModalities, obs: pd.DataFrame, genes: pd.MultiIndex) -> MuData:
-        """Cells with the modalities that were given and drawn."""
-        kept = genes.get_level_values(0).isin([*self.given, *self.targets])
-        result = new_cells(drawn.counts[:, kept], obs, genes[kept])
-        for name, layer in drawn.expected.items():
-            result.mod[name].layers["expected"] = layer
+        counts = cells.in_order(sampler.over_cells(cells, draw))
+        kept = self.genes.get_level_values(0).isin([*self.given, *self.targets])
+        result = new_cells(counts[:, kept], cells.obs(), self.genes[kept])
+        for name, rows in layers.items():
+            result.mod[name].layers["expected"] = cells.in_order(rows)
         return result
 
     def _target_sizes(

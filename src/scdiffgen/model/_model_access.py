@@ -1,4 +1,4 @@
-"""What all chapters ask of a model: what it must be, its genes and modalities, and the parts that it is made of."""
+"""What all chapters ask of a model: what it must be, its genes and modalities, and what draws its cells."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import check_whole_number
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data import modality_names
-from scdiffgen.module import DiffusionModule, JointThinningModule, ThinningModule
+from scdiffgen.module import DiffusionModule, ThinningModule
 from scdiffgen.responses import ResponseModel, ResponseTransfer
 
 from ._cells import BATCH_SIZE
-from ._checks import check_guidance, check_positive_integer
+from ._checks import check_guidance
 from ._sampler import N_STEPS, Sampler
-from ._training_cells import TrainingCells
 from ._training_summary import training_summary
 
 
@@ -36,16 +36,6 @@ def require_thinning(model: BaseModelClass, asked: str) -> ThinningModule:
         raise ValueError(
             f"`{asked}` needs a process that takes molecules away, and the process of this model is "
             f"{model.module.process_name!r}: make and train one with `process='thinning'`."
-        )
-    return model.module
-
-
-def require_joint(model: BaseModelClass, asked: str) -> JointThinningModule:
-    """The module, if it has several modalities; raise if it has one."""
-    if not isinstance(model.module, JointThinningModule):
-        raise ValueError(
-            f"`{asked}` needs a model of several modalities: register a MuData with `setup_mudata`, and make and "
-            "train a model of it."
         )
     return model.module
 
@@ -111,21 +101,6 @@ def weights_id(module: DiffusionModule) -> str:
     return digest.hexdigest()[:12]
 
 
-def training_cells(model: BaseModelClass) -> TrainingCells:
-    """What requests are completed from."""
-    module = model.module
-    return TrainingCells(module.specs, module.denoiser.effect_names, modalities(model), training_summary(model))
-
-
-def response_model(model: BaseModelClass) -> ResponseModel | None:
-    """The responses of the training cells; none if nothing was kept, or genes came since."""
-    module, bulks = model.module, training_summary(model).pseudobulks
-    if bulks is None or bulks.n_genes != module.n_vars:
-        return None
-    features = module.denoiser.effect_of(module.denoiser.effect_names[0]).features
-    return ResponseModel(ResponseTransfer(bulks, None if features is None else features.cpu().numpy()), module.specs)
-
-
 def sampler_of(
     model: BaseModelClass,
     n_steps: int = N_STEPS,
@@ -135,6 +110,11 @@ def sampler_of(
 ) -> Sampler:
     """What draws cells of the model; raise unless all numbers are in range, and scales are for given conditions."""
     check_guidance(guidance_scale, given)
-    check_positive_integer("n_steps", n_steps)
-    check_positive_integer("batch_size", batch_size)
-    return Sampler(model.module, response_model(model), guidance_scale, n_steps, batch_size)
+    check_whole_number("n_steps", n_steps)
+    check_whole_number("batch_size", batch_size)
+    module, bulks, responses = model.module, training_summary(model).pseudobulks, None
+    if bulks is not None and bulks.n_genes == module.n_vars:  # no genes came since
+        features = module.denoiser.effect_of(module.denoiser.effect_names[0]).features
+        transfer = ResponseTransfer(bulks, None if features is None else features.cpu().numpy())
+        responses = ResponseModel(transfer, module.specs)
+    return Sampler(module, responses, guidance_scale, n_steps, batch_size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -13,21 +14,29 @@ import pandas as pd
 import pyro
 from anndata import AnnData
 from mudata import MuData
+from numpy.typing import ArrayLike
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._messages import did_you_mean
+from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import modality_names
 from scdiffgen.io import MODEL_FILE, all_or_nothing, check_file, only_plain_data, plain_data, read_plainly
+from scdiffgen.module import GaussianOptions, LatentOptions
+from scdiffgen.nn import NetworkOptions, ReadoutOptions
 
-from ._checks import check_accelerator, check_cells, check_mudata
-from ._hub_card import hub_folder, require_hub
+from ._checks import check_accelerator
+from ._hub_card import save_with_card
 from ._model_access import require_training
-from ._model_file import OPTIONS, check_contents, other_version
 from ._query_model import query_model
-from ._training_summary import remember_training
+from ._registering import check_cells, check_mudata
+from ._training_runs import whole_checkpoint
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
     from scvi.hub import HubModel
+
+
+OPTIONS: tuple[type, ...] = (GaussianOptions, LatentOptions, NetworkOptions, ReadoutOptions)
+"""Classes that a file may name, beside plain data."""
 
 
 class Persisting(BaseModelClass):
@@ -35,6 +44,7 @@ class Persisting(BaseModelClass):
 
     saved_with_: str | None = None
 
+    @shared_docs
     def save(
         self,
         dir_path: str | os.PathLike[str],
@@ -50,21 +60,12 @@ class Persisting(BaseModelClass):
 
         Parameters
         ----------
-        dir_path
-            Folder for the model; it is made.
-        prefix
-            Start of the names of its files, so that a folder can hold several models.
-        overwrite
-            Whether files of a model that is there are replaced. Other files in the folder stay.
-        save_anndata
-            Whether the cells are saved too, to be loaded with the model.
         save_kwargs, **others
             For :func:`torch.save`; and as in scvi-tools, such as ``compression`` for the file of the cells.
 
         Raises
         ------
-        ValueError
-            If the folder exists and is not to be overwritten.
+        {raises_folder}
 
         Examples
         --------
@@ -77,22 +78,16 @@ class Persisting(BaseModelClass):
             raise ValueError(f"`dir_path`: {folder} already exists. Pass another folder; {what}.")
         if prefix and Path(prefix).name != prefix:
             raise ValueError(f"`prefix` is {prefix!r}: pass the start of a file's name, and folders in `dir_path`.")
-        trainer = getattr(self, "trainer", None)
-        if trainer is not None and trainer.state.status == "running":
-            # A checkpoint, which scvi-tools saves while the model is trained, is as whole as a trained model.
-            split = trainer.datamodule
-            self.train_indices, self.validation_indices = split.train_idx, split.val_idx
-            self.test_indices, self.history_ = split.test_idx, dict(getattr(trainer.logger, "history", {}))
-            remember_training(self)
         self.saved_with_ = version("scdiffgen")
         plainly = {"pickle_module": plain_data, **(save_kwargs or {})}
         # Pyro's parameters are other models', and scvi-tools would save them with this one.
-        with all_or_nothing(folder) as partial, pyro.get_param_store().scope():
+        with whole_checkpoint(self), all_or_nothing(folder) as partial, pyro.get_param_store().scope():
             super().save(str(partial), prefix, overwrite=True, save_anndata=save_anndata, save_kwargs=plainly, **others)
         if save_anndata and self.adata.isbacked:  # writing it made it follow its new file, which has moved
             self.adata.file.filename = folder / Path(self.adata.file.filename).name
 
     @classmethod
+    @shared_docs
     def load(
         cls,
         dir_path: str | os.PathLike[str],
@@ -110,15 +105,9 @@ class Persisting(BaseModelClass):
 
         Parameters
         ----------
-        dir_path
-            Folder of the model.
         adata
             Cells of the same genes; they are registered as those of the model were. ``None`` takes the cells that were
             saved with the model, ``False`` none: the model generates without.
-        accelerator, device
-            As in scvi-tools; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
-        prefix
-            Start of the names of the files.
         backup_url, datamodule, allowed_classes_names_list
             As in scvi-tools: where to get a model that is not there; unused; other classes that may be loaded.
         safe
@@ -129,12 +118,7 @@ class Persisting(BaseModelClass):
         -------
         The model.
 
-        Raises
-        ------
-        FileNotFoundError
-            If the folder has no model.
-        ValueError
-            If the file is damaged, holds more than plain data, or was saved by a version or class that does not fit.
+        {raises_load}
 
         Examples
         --------
@@ -149,7 +133,7 @@ class Persisting(BaseModelClass):
             check_file(file)
             if safe:
                 contents = read_plainly(file, OPTIONS)
-                saved_with = check_contents(contents, file, cls, allowed_classes_names_list or [])
+                saved_with = _check_contents(contents, file, cls, allowed_classes_names_list or [])
                 if isinstance(adata, AnnData) and modality_names(contents["attr_dict"]["registry_"]):
                     check_mudata(adata)
         allowed = allowed_classes_names_list
@@ -168,28 +152,19 @@ class Persisting(BaseModelClass):
                     raise
                 raise ValueError(
                     f"`dir_path`: the weights in {file} are not those of the network that it describes. "
-                    f"{other_version(saved_with)}"
+                    f"{_other_version(saved_with)}"
                 ) from error
 
     @staticmethod
+    @shared_docs
     def load_registry(dir_path: str | os.PathLike[str], prefix: str | None = None) -> dict[str, Any]:
         """What was registered for a saved model, without its weights; nothing in the file is run.
-
-        Parameters
-        ----------
-        dir_path, prefix
-            As in :meth:`load`.
 
         Returns
         -------
         The registry, as scvi-tools has it.
 
-        Raises
-        ------
-        FileNotFoundError
-            If the folder has no model.
-        ValueError
-            If the file is damaged, or holds more than plain data.
+        {raises_load}
         """
         file = Path(dir_path) / f"{prefix or ''}{MODEL_FILE}"
         check_file(file)
@@ -198,6 +173,7 @@ class Persisting(BaseModelClass):
             return BaseModelClass.load_registry(str(dir_path), prefix)
 
     @classmethod
+    @shared_docs
     def load_query_data(
         cls,
         adata: AnnData,
@@ -211,40 +187,35 @@ class Persisting(BaseModelClass):
         """Make a model of new cells from a trained one: with new batches, labels, perturbations and genes.
 
         What is known keeps its weights; only those of what is new are trained, so that predictions of known conditions
-        stay (as in scArches). New categories start as the mean of the known ones; new genes as frequent as in the new
-        cells, whatever the condition. If the reference was registered with feature vectors, new perturbations start
-        from theirs. If it has a table of perturbations instead, they start as sparse combinations of known ones, whose
-        coefficients are found between the vectors of ``perturbation_features``.
+        stay (as in scArches). New categories start as the mean of the known ones, new genes as frequent as in the new
+        cells, new perturbations from the feature vectors that were registered, or that are given here.
 
         Parameters
         ----------
         adata
-            New cells, with the columns that were registered for the reference; they are registered by this. Their first
-            genes are those of the reference in the same order; others may follow.
+            New cells, which are registered as those of the reference were. Their first genes are those of the reference
+            in the same order; others may follow.
         reference_model
             A trained model, or the folder of one. It is not changed.
         perturbation_features
             A feature vector for each known and each new perturbation, a mapping or a data frame with names as index;
             for references that were registered without. A new perturbation starts as the sum of at most five known ones
             (orthogonal matching pursuit), and as their mean if it has no vector, or one that no known one resembles.
-        accelerator, device
-            As in :meth:`load`, for the folder of a model; another is on its device already.
         unfrozen
             Whether all weights are trained.
 
         Returns
         -------
         The query model. It generates at once, and learns by :meth:`train`. Library sizes are those of the reference's
-        cells until then, and those of the new cells after it; responses that were measured, those of both, unless there
-        are new genes. What is frozen is not saved with a model: one that is loaded trains all of its weights.
+        cells until then, and those of the new cells after it; measured responses those of both, unless there are new
+        genes. What is frozen is not saved: a model that is loaded trains all of its weights.
 
         Raises
         ------
         ValueError
             If genes of the reference are missing or in another order, it cannot be extended by what is new, or it has
             no use for the vectors.
-        RuntimeError
-            If the reference is not trained.
+        {raises_untrained}
 
         Examples
         --------
@@ -253,8 +224,6 @@ class Persisting(BaseModelClass):
         >>> new_cells.obs["cell_type"] = "new type"
         >>> query = scdiffgen.model.TokenDiffusion.load_query_data(new_cells, model)
         >>> query.train(max_epochs=1, enable_progress_bar=False)
-        >>> query.generate({"cell_type": "new type"}, n_cells=2, n_steps=4).shape
-        (2, 765)
         """
         check_cells(adata, may_be_view=False)
         check_accelerator(accelerator)
@@ -264,6 +233,7 @@ class Persisting(BaseModelClass):
         require_training(reference)
         return query_model(adata, reference, perturbation_features, unfrozen=unfrozen)
 
+    @shared_docs
     def save_for_hub(
         self,
         dir_path: str | os.PathLike[str],
@@ -278,14 +248,10 @@ class Persisting(BaseModelClass):
 
         Parameters
         ----------
-        dir_path
-            Folder for the model; it is made.
         title, description
             Heading of the card, and what there is to say of the cells, in Markdown.
         license_info
             Licence of the model, as Hugging Face abbreviates it, such as ``"cc-by-4.0"``.
-        save_anndata, overwrite
-            As in :meth:`save`; cells that are saved are uploaded, too.
 
         Returns
         -------
@@ -293,19 +259,49 @@ class Persisting(BaseModelClass):
 
         Raises
         ------
+        {raises_folder}
         ImportError
             If ``huggingface_hub`` is not installed.
-        RuntimeError
-            If the model is not trained.
-        ValueError
-            If the folder exists and is not to be overwritten.
+        {raises_untrained}
 
         Examples
         --------
         >>> hub = model.save_for_hub("pbmc_hub/", title="Blood", license_info="mit")  # doctest: +SKIP
         >>> hub.push_to_huggingface_hub("owner/pbmc", push_anndata=False)  # doctest: +SKIP
         """
-        require_hub()
-        require_training(self)
-        self.save(dir_path, overwrite=overwrite, save_anndata=save_anndata)
-        return hub_folder(self, dir_path, title, license_info, description)
+        chosen = {"overwrite": overwrite, "save_anndata": save_anndata}
+        return save_with_card(self, dir_path, title, license_info, description, **chosen)
+
+
+def _check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> str | None:
+    """Raise if what was read is no model of this class, or an ``allowed`` one, that this version can make.
+
+    Returns the version that saved it.
+    """
+    attributes = contents.get("attr_dict") if isinstance(contents, Mapping) else None
+    if not isinstance(attributes, Mapping) or not {"registry_", "init_params_"} <= set(attributes):
+        raise ValueError(f"`dir_path`: {file} is no saved model. Pass the folder that `model.save(...)` was given.")
+    registry, saved_with = attributes["registry_"], attributes.get("saved_with_")
+    name = registry.get("model_name", cls.__name__)
+    if name != cls.__name__ and name not in allowed:
+        raise ValueError(f"`dir_path`: {file} is of a {name}, a different class: load it with `{name}.load`.")
+    setup = getattr(cls, str(registry.get("setup_method_name", "setup_anndata")), None)
+    options = {
+        "model": (attributes["init_params_"].get("non_kwargs", {}), cls),
+        "registration": (registry.get("setup_args", {}), setup),
+    }
+    for what, (given, function) in options.items():
+        known = list(inspect.signature(function).parameters) if callable(function) else []
+        unknown = [option for option in given if option not in known]
+        if unknown:
+            raise ValueError(
+                f"`dir_path`: the {what} in {file} has the option {unknown[0]!r}, which this version does not have."
+                f"{did_you_mean(unknown[0], known)} {_other_version(saved_with)}"
+            )
+    return saved_with
+
+
+def _other_version(saved_with: str | None) -> str:
+    """What to do about a file of another version."""
+    by = f"scdiffgen {saved_with}" if saved_with else "an earlier version of scdiffgen"
+    return f"It was saved by {by}, and this is {version('scdiffgen')}: load it with that version."

@@ -1,11 +1,14 @@
-"""Query models: new batches, labels, perturbations and genes, learned beside what a trained model knows."""
+"""Query models: new batches, labels, perturbations and genes, learned beside what a trained model knows.
+
+New perturbations start as sparse combinations of those that the model knows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -15,12 +18,14 @@ from torch import Tensor, nn
 
 from scdiffgen._messages import listed
 from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import PerturbationSyntax
+from scdiffgen.data import Registry, feature_table, field_state, sparse_combinations
 from scdiffgen.diffusion import column_sums
 from scdiffgen.module import DiffusionModule
+from scdiffgen.nn import PartEmbedding, TableEmbedding
 
 from ._cells import Cells
 from ._model_access import gene_names, require_thinning
-from ._new_perturbations import check_new_features, combinations_of_known, start_as_combinations
 from ._training_summary import training_summary
 
 if TYPE_CHECKING:
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound=BaseModelClass)
 
+ARGUMENT = "`perturbation_features`"
 SPLIT = ("train_indices_", "validation_indices_", "test_indices_")
 NOT_REMEMBERED = ("registry_", "init_params_", "saved_with_", "training_summary_", *SPLIT)
 
@@ -45,7 +51,7 @@ def query_model(
     if registry.get("setup_method_name", "setup_anndata") != "setup_anndata":
         raise ValueError("`reference_model` was registered with MuData and cannot be extended: pass one of AnnData.")
     options = deepcopy(reference.init_params_["non_kwargs"])
-    check_new_features(registry, perturbation_features, reference.module.size.options.category_embedding)
+    _check_new_features(registry, perturbation_features, reference.module.size.options.category_embedding)
     _check_genes(gene_names(reference), pd.Index(adata.var_names))
     counts = registry["field_registries"][REGISTRY_KEYS.X]["state_registry"]
     counts["column_names"], counts["n_vars"] = np.asarray(adata.var_names), adata.n_vars
@@ -55,13 +61,18 @@ def query_model(
     known, extended = reference.module, model.module
     if extended.n_vars > known.n_vars:
         require_thinning(model, "load_query_data with new genes")
-    _check_hashes(known, extended)
+    counts_of = [[spec.n_categories for spec in module.specs] for module in (known, extended)]
+    if known.size.options.category_embedding == "hashed" and counts_of[0] != counts_of[1]:
+        raise ValueError(
+            "`reference_model` has `category_embedding='hashed'`, whose categories share their weights, and cannot get "
+            "new ones: make and train it with 'table' or 'code'."
+        )
     extended.load_state_dict(extended_weights(known, extended))
     for spec in known.specs:
         if spec.role == "intervention":
-            combinations = combinations_of_known(model.registry, spec.n_categories, perturbation_features)
+            combinations = _combinations_of_known(model.registry, spec.n_categories, perturbation_features)
             if combinations is not None:
-                start_as_combinations(extended, spec.name, combinations)
+                _start_as_combinations(extended, spec.name, combinations)
     for name, value in vars(reference).items():
         if name.endswith("_") and name not in NOT_REMEMBERED:
             setattr(model, name, deepcopy(value))
@@ -154,13 +165,69 @@ def _check_genes(known: pd.Index, genes: pd.Index) -> None:
         )
 
 
-def _check_hashes(reference: DiffusionModule, query: DiffusionModule) -> None:
-    """Raise if categories are new whose rows are shared with others."""
-    if reference.size.options.category_embedding != "hashed":
+def _check_new_features(registry: Registry, given: Any, category_embedding: str) -> None:
+    """Raise if a model of this registry has no use for vectors that a user gives of new perturbations."""
+    if given is None:
         return
-    counts = [[spec.n_categories for spec in module.specs] for module in (reference, query)]
-    if counts[0] != counts[1]:
+    state = field_state(registry, REGISTRY_KEYS.PERTURBATION)
+    if state is None:
+        raise ValueError(f"{ARGUMENT}: the reference was registered without `perturbation_key`. Leave it out.")
+    if state["features"] is not None:
+        key = registry["setup_args"]["perturbation_features_key"]
         raise ValueError(
-            "`reference_model` has `category_embedding='hashed'`, whose categories share their weights, and cannot get "
-            "new ones: make and train it with 'table' or 'code'."
+            f"{ARGUMENT}: the reference was registered with feature vectors and knows perturbations by them alone. "
+            f"Leave it out, and put the vectors of the new ones into `adata.uns[{key!r}]`."
         )
+    if category_embedding != "table":
+        raise ValueError(
+            f"{ARGUMENT}: the reference has `category_embedding={category_embedding!r}`, in which no perturbation has "
+            "an embedding of its own to start from. Leave it out."
+        )
+
+
+def _combinations_of_known(
+    registry: Registry, n_known: int, given: Mapping[str, Any] | pd.DataFrame | None
+) -> np.ndarray | None:
+    """Coefficients ``(new, known)`` of the known perturbations in each new one, in the order of the query's registry.
+
+    Vectors are ``given`` if none are registered; rows of zeros are of those without a vector, ``None`` is no vectors.
+    """
+    state = field_state(registry, REGISTRY_KEYS.PERTURBATION)
+    if state is None or len(state["names"]) == n_known:
+        return None
+    names, vectors = [str(name) for name in state["names"]], state["features"]
+    if given is not None:
+        table = feature_table(given, ARGUMENT, PerturbationSyntax(tuple(state["control"]), state["separator"]))
+        if not set(names[:n_known]) & set(table.index):
+            raise ValueError(
+                f"{ARGUMENT} has a vector of none of the perturbations of the reference ({listed(names[:n_known])}), "
+                "of which the new ones are to be made. Pass theirs as well."
+            )
+        vectors = table.reindex(names, fill_value=0.0).to_numpy(dtype=np.float64)
+    return None if vectors is None else sparse_combinations(vectors[n_known:], vectors[:n_known])
+
+
+def _start_as_combinations(module: DiffusionModule, name: str, combinations: np.ndarray) -> None:
+    """Start the last perturbations of a condition as combinations ``(new, known)`` of the first ones.
+
+    Their vectors, where a table has them, are sums with these coefficients; their half-maximal doses, as
+    logarithms, the means weighted by how large the coefficients are. Rows of zeros leave what is there.
+    """
+    for denoiser in (module.denoiser, module.ema_denoiser):
+        is_effect = name in denoiser.effect_names
+        part = denoiser.effect_of(name) if is_effect else denoiser.embed.embedders[denoiser.embed.names.index(name)]
+        embedding = next(inner for inner in part.modules() if isinstance(inner, PartEmbedding)).categories
+        coefficients = torch.from_numpy(combinations).to(denoiser.missing)
+        if isinstance(embedding, TableEmbedding):
+            _combine(embedding.weight, coefficients)
+        half_dose = getattr(part, "half_dose", None)
+        if half_dose is not None:
+            _combine(half_dose, nn.functional.normalize(coefficients.abs(), p=1.0))
+
+
+@torch.no_grad()
+def _combine(rows: Tensor, coefficients: Tensor) -> None:
+    known = rows[: coefficients.shape[1]]
+    resembling = coefficients.any(dim=1)
+    new = rows[coefficients.shape[1] :]  # a view
+    new[resembling] = coefficients[resembling] @ known

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
 import torch
+from anndata import AnnData
+from mudata import MuData
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import check_whole_number, is_finite_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import request_table
 from scdiffgen.diffusion import row_sums, with_values
 
 from ._cell_request import encode
 from ._cells import BATCH_SIZE, Cells, generator_from, repeated
-from ._checks import check_cells, check_positive_integer, is_finite_number
-from ._criticism import Criticism, HeldOutCells, judged
+from ._criticism import Criticism, criticised
 from ._model_access import (
     batch_name,
     gene_names,
@@ -27,12 +29,9 @@ from ._model_access import (
     require_training,
     sampler_of,
 )
+from ._registering import check_cells
 from ._sampler import N_STEPS
 from ._write_back import check_keys, store_results
-
-if TYPE_CHECKING:
-    from anndata import AnnData
-    from mudata import MuData
 
 
 class Reading(BaseModelClass):
@@ -56,19 +55,13 @@ class Reading(BaseModelClass):
 
         Parameters
         ----------
-        {reading}
         n_draws
             Random draws a cell; the error falls with its square root.
-        {seed}
 
         Returns
         -------
         A row a cell: ``nll`` in nats, and ``nll_per_molecule``, which is ``nll`` over the library size.
 
-        Raises
-        ------
-        ValueError
-            If the process of the model is not thinning.
         {raises_cells}
 
         Examples
@@ -78,7 +71,7 @@ class Reading(BaseModelClass):
         """
         require_training(self)
         module = require_thinning(self, "get_nll")
-        check_positive_integer("n_draws", n_draws)
+        check_whole_number("n_draws", n_draws)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Likelihood")
         generator = generator_from(seed, self.device)
         rows = []
@@ -105,11 +98,8 @@ class Reading(BaseModelClass):
 
         Parameters
         ----------
-        {reading}
-        {genes}
         library_size
-            What the expression of a cell sums to over all genes (of a modality): 1 for shares, 1e4 for counts per
-            10,000.
+            What expression sums to over all genes (of a modality): 1 for shares, 1e4 for counts per 10,000.
         transform_batch
             Batch under which all cells are seen; by default each under its own.
         return_numpy
@@ -119,11 +109,6 @@ class Reading(BaseModelClass):
         -------
         Expression ``(cells, genes)``, float32; of a MuData the columns are pairs of modality and gene.
 
-        Raises
-        ------
-        ValueError
-            If a gene is unknown, ``transform_batch`` is not registered or no batch was, or ``library_size`` is not
-            positive.
         {raises_cells}
 
         Examples
@@ -161,19 +146,13 @@ class Reading(BaseModelClass):
 
         Parameters
         ----------
-        {reading}
         genes
-            Genes to read, as if no other had been measured; by default all. The model must have been made with
-            ``NetworkOptions(encoder="cross_attention")``.
+            Genes to read, as if no other had been measured, which needs ``NetworkOptions(encoder="cross_attention")``.
 
         Returns
         -------
         Tokens side by side, ``(cells, n_tokens * token_dim)``, float32.
 
-        Raises
-        ------
-        ValueError
-            If genes are chosen and the encoder needs all, or a gene is unknown.
         {raises_cells}
 
         Examples
@@ -214,7 +193,6 @@ class Reading(BaseModelClass):
             Cells that the model was not trained on; by default the validation and test cells of its training.
         max_cells
             Held-out cells taken at most.
-        {drawing}
 
         Returns
         -------
@@ -227,12 +205,9 @@ class Reading(BaseModelClass):
         remarks
             What stands out, in words, with what to do.
 
-        Raises
-        ------
-        ValueError
-            If the process of the model is not thinning, it was registered with :meth:`setup_mudata`, it does not know
-            its training cells, or no cells were held out and none are given.
         {raises_cells}
+        ValueError
+            If the model does not know its training cells, or no cells were held out and none are given.
 
         Examples
         --------
@@ -241,16 +216,11 @@ class Reading(BaseModelClass):
         require_training(self)
         require_anndata(self, "criticism")
         require_thinning(self, "criticism")
-        check_positive_integer("max_cells", max_cells)
+        check_whole_number("max_cells", max_cells)
         sampler = sampler_of(self, n_steps, batch_size)
         if adata is not None:
             check_cells(adata)
-        generator = generator_from(seed, self.device)
-        held_out = HeldOutCells.of(self, adata, max_cells, generator.initial_seed())
-        generated = held_out.matched_samples(sampler, generator, None if silent else "Generating")
-        indices = held_out.indices
-        nll = self.get_nll(adata, indices, batch_size=batch_size, seed=generator.initial_seed(), silent=silent)
-        return judged(held_out, generated, nll["nll"].to_numpy(), generator.initial_seed())
+        return criticised(self, adata, max_cells, sampler, generator_from(seed, self.device), silent=silent)
 
     @shared_docs
     def write_back(
@@ -267,8 +237,7 @@ class Reading(BaseModelClass):
         """Write generated cells, tokens and loadings into an AnnData, all of them or none.
 
         ================================ =======================================================================
-        ``.obsm["X_generated"]``         a matched sample of every cell: same conditions, same library size
-                                         (CSR, int32)
+        ``.obsm["X_generated"]``         a sample of the conditions and library size of every cell (CSR, int32)
         ``.obsm["X_tokens"]``            :meth:`get_latent_representation`
         ``.obsm["X_token_activation"]``  :meth:`get_token_activation`, as an array
         ``.varm["token_loadings"]``      :meth:`get_token_loadings`, as an array
@@ -277,31 +246,26 @@ class Reading(BaseModelClass):
         ================================ =======================================================================
 
         Of a MuData, generated cells and loadings go to the modality that they are of; tokens, activations and
-        ``.uns["scdiffgen"]`` to the whole and to every modality. With scanpy as ``sc``, the loadings of three tokens
-        are drawn by ``sc.pl.ranking(adata, "varm", "token_loadings", indices=[0, 1, 2], labels=adata.var_names)``.
+        ``.uns["scdiffgen"]`` to the whole and to every modality.
 
         Parameters
         ----------
-        {adata}
         keys
             Which of the first four to write, by default all; without an additive read-out only the first two are there.
         dtype
-            How tokens and activations are stored. ``"float16"`` takes half of the memory; each value is then off by at
-            most 0.05 % (2^-11), below 6e-5 by at most 3e-8. Figures and :mod:`scdiffgen.tl` compute in float32 all the
-            same.
-        {drawing}
+            How tokens and activations are stored. ``"float16"`` takes half of the memory; values are then off by at
+            most 0.05 % (2^-11), below 6e-5 by at most 3e-8.
 
-        Raises
-        ------
-        ValueError
-            If a key or ``dtype`` is unknown, ``adata`` is a view, or a value is too large for float16.
         {raises_cells}
+        ValueError
+            If ``adata`` is a view, or a value is too large for float16.
 
         Examples
         --------
         >>> model.write_back(adata, keys=["token_loadings", "X_token_activation"])
-        >>> adata.varm["token_loadings"].shape[0] == adata.n_vars
-        True
+        >>> adata.varm["token_loadings"].shape
+        (765, 4)
+        >>> sc.pl.ranking(adata, "varm", "token_loadings", indices=[0, 1], labels=adata.var_names)  # doctest: +SKIP
         """
         require_training(self)
         chosen = check_keys(self.module, keys, dtype)

@@ -1,4 +1,4 @@
-"""Registering the cells of a model, and checking those that come later."""
+"""Cells that users pass: what they must be, how they are registered, and those that come later."""
 
 from __future__ import annotations
 
@@ -7,20 +7,44 @@ from typing import Any
 
 from anndata import AnnData
 from mudata import MuData
+from scvi.data import AnnDataManagerValidationCheck
 from scvi.model.base import BaseModelClass
 
 from scdiffgen.data import (
     Manager,
-    MuDataManager,
     SetupArguments,
     check_modalities,
     forget_copied_setup,
     modality_fields,
 )
 
-from ._checks import check_cells, check_mudata
+from ._cells import quiet
 from ._model_access import modalities
-from ._mudata import quiet
+
+
+def check_cells(adata: Any, *, may_be_view: bool = True) -> None:
+    """Raise unless ``adata`` is an AnnData, and if it may be none, no view of another."""
+    if isinstance(adata, MuData):
+        raise TypeError(
+            "`adata` is a MuData: register it with `setup_mudata`, or pass one of its modalities, such as "
+            "`mdata['rna']`."
+        )
+    if not isinstance(adata, AnnData):
+        raise TypeError(
+            f"`adata` is of type {type(adata).__name__}: pass an AnnData. A file is read by `anndata.read_h5ad(path)`, "
+            "a matrix made into one by `anndata.AnnData(matrix, obs=..., var=...)`."
+        )
+    if adata.is_view and not may_be_view:
+        raise ValueError("`adata` is a view of other cells: pass a copy, `adata = adata.copy()`.")
+
+
+def check_mudata(mdata: Any, *, may_be_view: bool = True) -> None:
+    """Raise unless ``mdata`` is a MuData, and if it may be none, no view of another."""
+    if not isinstance(mdata, MuData):
+        kind = type(mdata).__name__
+        raise TypeError(f"`mdata` is of type {kind}: pass a MuData, such as `mudata.MuData({{'rna': adata}})`.")
+    if mdata.is_view and not may_be_view:
+        raise ValueError("`mdata` is a view of other cells: pass a copy, `mdata = mdata.copy()`.")
 
 
 def register_anndata(
@@ -45,7 +69,8 @@ def register_mudata(
     setup_method_args["setup_args"] |= {"modalities": names, "layers": dict(layers or {})}
     forget_copied_setup(mdata, cls._setup_adata_manager_store)
     fields = [*modality_fields(names, layers or {}), *SetupArguments(**keys).condition_fields()]
-    manager = MuDataManager(fields, setup_method_args)
+    checks = AnnDataManagerValidationCheck(check_fully_paired_mudata=False)
+    manager = Manager(fields, setup_method_args, checks)
     manager.register_fields(mdata, **options)
     cls.register_manager(manager)
 

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
 from mudata import MuData
+from numpy.typing import ArrayLike
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import check_share, check_whole_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import Request, request_table
 from scdiffgen.data import add_perturbations
 
 from ._cell_request import encode, extend
 from ._cells import BATCH_SIZE, Cells, generator_from
-from ._checks import check_positive_integer, is_finite_number
-from ._counterfactuals import Counterfactuals, means_with_intervals
+from ._counterfactuals import counterfactual_cells, means_with_intervals
 from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
-from ._mudata import new_cells
 from ._sampler import N_STEPS
-
-if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
 
 
 class Responding(BaseModelClass):
@@ -48,13 +45,12 @@ class Responding(BaseModelClass):
     ) -> AnnData | MuData:
         """Predict each given cell under other conditions.
 
-        *Coupled*: a perturbation changes the probabilities of the genes. A molecule stays if its gene is as probable as
-        before, or else with the ratio of its probabilities; as many as do not stay are drawn from the genes that became
-        more probable. So a cell keeps its library size, and whatever the perturbation does not concern. The change is
-        transferred from training cells that were measured with the perturbation and without, those like the given cells
-        above all (:class:`scdiffgen.responses`); at a dose that was not measured, from the doses below and above; of a
-        perturbation that was not, by its feature vector, from those that were. Where none of this serves, as for a
-        combination never measured, the effect network predicts the change from a few molecules of the cell.
+        *Coupled*: a molecule stays if the perturbation leaves its gene as probable as before, or else with the ratio of
+        its probabilities; the others are drawn again from the genes that became more probable. So a cell keeps its
+        library size, and whatever the perturbation does not concern. The change is transferred from training cells that
+        were measured with the perturbation and without, those like the given cells above all; at a dose that was not
+        measured, from the doses below and above; of a perturbation that was not, by its feature vector, from those that
+        were. Where none of this serves, the effect network predicts it from a few molecules of the cell.
 
         *Sampled again*: the cell is thinned to a share of its molecules, and completed under its conditions with those
         given in their place. Other processes than thinning lead it to noise and back, as their options say.
@@ -65,46 +61,34 @@ class Responding(BaseModelClass):
             Cells to start from, such as controls; ``None`` takes those the model was made with.
         conditions
             What to change, by the names under which it was registered, such as ``{"perturbation": "IFNB"}``.
-        {indices}
         keep
             Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is sampled
-            again, in [0, 1). More of it ties the prediction to its cell, and weakens the response. By default cells are
-            coupled if only perturbations change that are effects and the process is thinning; otherwise nothing is
-            kept.
+            again, in [0, 1). More of it ties the prediction to its cell, and weakens the response. By default nothing,
+            but cells are coupled if only perturbations change that are effects and the process is thinning.
         measured
-            Whether cells that are coupled respond as was measured in other cells, where it was: at least 20 cells of
-            some identity with the perturbation and 20 without. ``False`` asks the effect network alone, as is always
-            done where continuous covariates were registered.
+            Whether cells that are coupled respond as measured in other cells: at least 20 cells of some identity with
+            the perturbation and 20 without. ``False`` asks the effect network alone, as do continuous covariates.
         guidance_scale
             As in :meth:`generate`; for a perturbation, the factor of its effect.
-        n_steps
-            As in :meth:`generate`, for cells that are sampled again.
-        {batch_size}
-        {seed}
-        {silent}
 
         Returns
         -------
-        A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` that of the given cells
-        with the new conditions, and ``unseen_in_training``, whether no training cell had all of these together (doses
-        and other numbers are not compared); of coupled cells, ``response`` says whether it was ``"measured"``, is
+        A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` the new conditions, and
+        ``unseen_in_training`` as of :meth:`generate`; of coupled cells, whether the ``response`` was ``"measured"``, is
         transferred from other perturbations by ``"features"``, or is the ``"network"``'s.
 
-        Raises
-        ------
+        {raises_cells}
         ValueError
             If a condition or category is not registered or has several values, or a perturbation lacks its dose.
-        {raises_cells}
 
         Examples
         --------
-        >>> predicted = model.predict_perturbation(adata, {"cell_type": "Dendritic"}, indices=[0, 1])
-        >>> predicted.obs_names.equals(adata.obs_names[:2])
-        True
+        >>> model.predict_perturbation(adata, {"cell_type": "Dendritic"}, indices=[0, 1]).shape
+        (2, 765)
         """
         require_training(self)
-        if keep is not None and not (is_finite_number(keep) and 0 <= keep < 1):
-            raise ValueError(f"`keep` is {keep!r}: pass a share of the molecules in [0, 1).")
+        if keep is not None:
+            check_share("keep", keep, "a share of the molecules")
         table = request_table(conditions)
         if len(table) > 1:
             raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
@@ -112,9 +96,7 @@ class Responding(BaseModelClass):
         cells = Cells(self, adata, indices, batch_size, None if silent else "Predicting")
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, [spec.name for spec in self.module.specs])
         generator = generator_from(seed, self.device)
-        prediction = Counterfactuals.of(sampler, cells, changes, keep, measured=measured)
-        counts, obs = prediction.draw(self, table, generator)
-        return new_cells(counts, obs, gene_names(self))
+        return counterfactual_cells(self, sampler, cells, table, changes, keep, generator, measured=measured)
 
     @shared_docs
     def transfer_batch(
@@ -133,32 +115,20 @@ class Responding(BaseModelClass):
 
         Parameters
         ----------
-        adata
-            Cells; ``None`` takes those the model was made with.
         to
             Batch, a category of the column registered as ``batch_key``.
-        {indices}
         keep
             As in :meth:`predict_perturbation`.
-        {drawing}
 
         Returns
         -------
         As :meth:`predict_perturbation`.
 
-        Raises
-        ------
-        ValueError
-            If no batch was registered. All else as in :meth:`predict_perturbation`.
+        {raises_cells}
 
         Examples
         --------
-        >>> import scdiffgen
-        >>> cells = scdiffgen.datasets.simulate(n_cells=100)
-        >>> scdiffgen.model.setup_anndata(cells, layer="counts", batch_key="batch")
-        >>> model = scdiffgen.model.TokenDiffusion(cells, n_tokens=4, token_dim=16)
-        >>> model.train(max_epochs=1, enable_progress_bar=False)
-        >>> model.transfer_batch(cells, "batch_1", indices=[0, 1], n_steps=4).obs["batch"].tolist()
+        >>> screen_model.transfer_batch(screen, "batch_1", indices=[0, 1], n_steps=4).obs["batch"].tolist()
         ['batch_1', 'batch_1']
         """
         return self.predict_perturbation(
@@ -194,40 +164,26 @@ class Responding(BaseModelClass):
         ----------
         adata
             Cells to start from, such as controls; ``None`` takes those the model was made with.
-        perturbation
-            Perturbation, as it was registered.
-        doses
-            Doses, in the unit that was registered.
-        {indices}
-        {genes}
+        perturbation, doses
+            As they were registered, in the same unit.
         measured
             As in :meth:`predict_perturbation`.
         n_bootstrap
             Resamples of the predicted cells behind the interval.
-        {drawing}
 
         Returns
         -------
-        A row a dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000, over the predicted cells), and
-        ``low`` and ``high``, the 95 % interval over bootstrap resamples of these cells. ``.attrs["dose_unit"]`` is the
-        registered unit.
+        A row a dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000), and ``low`` and ``high``, the
+        95 % interval over bootstrap resamples of the cells. ``.attrs["dose_unit"]`` is the registered unit.
 
-        Raises
-        ------
+        {raises_cells}
         ValueError
-            If no doses were registered, a gene is unknown, there is no dose or one that is negative or NaN, or the
-            model was registered with :meth:`setup_mudata`. All else as in :meth:`predict_perturbation`.
+            If no doses were registered, or there is no dose or one that is negative or NaN.
 
         Examples
         --------
-        >>> import scdiffgen
-        >>> cells = scdiffgen.datasets.simulate(n_cells=100)
-        >>> scdiffgen.model.setup_anndata(cells, layer="counts", perturbation_key="perturbation", dose_key="dose")
-        >>> model = scdiffgen.model.TokenDiffusion(cells, n_tokens=4, token_dim=16)
-        >>> model.train(max_epochs=1, enable_progress_bar=False)
-        >>> controls = cells.obs["perturbation"] == "control"
-        >>> curves = model.dose_response(cells, "A", doses=[0.1, 1.0, 10.0], indices=controls)
-        >>> curves.columns.tolist()
+        >>> controls = screen.obs["perturbation"] == "control"
+        >>> screen_model.dose_response(screen, "A", [0.1, 10.0], indices=controls).columns.tolist()
         ['dose', 'gene', 'mean', 'low', 'high']
         """
         require_anndata(self, "dose_response")
@@ -235,7 +191,7 @@ class Responding(BaseModelClass):
         if dosed is None:
             raise ValueError("No doses were registered: pass `perturbation_key` and `dose_key` to `setup_anndata`.")
         columns = gene_positions(self, genes)
-        check_positive_integer("n_bootstrap", n_bootstrap)
+        check_whole_number("n_bootstrap", n_bootstrap)
         if not len(doses):
             raise ValueError("`doses` is empty: pass at least one dose.")
         rng = np.random.default_rng(generator_from(seed, torch.device("cpu")).initial_seed())
@@ -257,32 +213,26 @@ class Responding(BaseModelClass):
         curves.attrs["dose_unit"] = dosed.transform.unit
         return curves
 
+    @shared_docs
     def get_condition_embedding(self, conditions: Request) -> pd.DataFrame:
         """Vectors of conditions as the network sees them.
 
         Parameters
         ----------
         conditions
-            As in :meth:`generate`: a mapping, or a table with a row for each.
+            As in :meth:`generate`.
 
         Returns
         -------
         A row a condition: ``identity_1`` and on (of all conditions one after the other, unless the conditioning is
         ``"adaln"``); with perturbations as effects, ``effect_1`` and on as well.
 
-        Raises
-        ------
-        ValueError
-            If a condition or category is not registered.
-        RuntimeError
-            If the model is not trained.
+        {raises_request}
 
         Examples
         --------
-        >>> import pandas as pd
-        >>> types = pd.DataFrame({"cell_type": ["Dendritic", "CD14+ Monocyte", "CD34+"]})
-        >>> model.get_condition_embedding(types).shape
-        (3, 128)
+        >>> model.get_condition_embedding({"cell_type": "Dendritic"}).shape
+        (1, 128)
         """
         require_training(self)
         table = request_table(conditions)
@@ -301,9 +251,8 @@ class Responding(BaseModelClass):
     def add_perturbation_features(self, vectors: Mapping[str, ArrayLike] | pd.DataFrame) -> None:
         """Make perturbations known by their feature vectors, so that they can be asked for.
 
-        Nothing is trained: the effect of a perturbation follows from its vector, as learned from the perturbations of
-        the training cells. With doses, its half-maximal dose is the median of theirs. The new perturbations are saved
-        with the model.
+        Nothing is trained: the effect of a perturbation follows from its vector as learned from those of the training
+        cells. With doses, its half-maximal dose is the median of theirs. The model is saved with them.
 
         Parameters
         ----------

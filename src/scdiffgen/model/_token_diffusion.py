@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,23 +12,29 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.utils import setup_anndata_dsp
 
-from scdiffgen._arguments import explain_unknown_arguments
+from scdiffgen._arguments import check_share, explain_unknown_arguments
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, required_state
 from scdiffgen.module import DiffusionModule, GaussianOptions, process_module
-from scdiffgen.nn import NetworkOptions
+from scdiffgen.nn import NetworkOptions, NetworkSize
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
 
-from ._checks import check_share
 from ._generating import Generating
 from ._model_access import modalities as modalities_of
 from ._persisting import Persisting
-from ._presets import Preset, default_preset, network_size
 from ._reading import Reading
 from ._registering import checked_cells, register_anndata, register_mudata
 from ._responding import Responding
 from ._token_reading import TokenReading
 from ._training_runs import check_training, run_training, settled_epochs, settled_plan
+
+Preset = Literal["small", "base", "large"]
+
+PRESETS: dict[str, NetworkSize] = {
+    "small": NetworkSize(),
+    "base": NetworkSize(n_tokens=64, token_dim=256, n_layers=6, n_heads=8, n_hidden=1024, conditioning_dim=512),
+    "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
+}
 
 MOVED = {
     **{field.name: f"Pass it in `network=NetworkOptions({field.name}=...)`." for field in fields(NetworkOptions)},
@@ -57,19 +63,17 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
     n_layers
         Number of transformer blocks.
     nested_tokens
-        Train so that the first tokens matter most and :meth:`truncate_tokens` may cut the model to its first few.
+        Train so that the first tokens matter most, for :meth:`truncate_tokens`.
     withhold_rate
-        Rate of condition dropout: share of cells in which each condition is dropped while training, half of the time on
-        its own, so that any subset of the conditions may be given when generating, and half of the time with all others
-        but perturbations that are effects, for guidance.
+        Rate of condition dropout: share of cells in which a condition is dropped while training. Half of the time it is
+        dropped on its own, so that any subset of the conditions may be given, and half of the time with all others but
+        perturbations that are effects, for guidance.
     process
         How cells are corrupted and generated. ``"thinning"`` removes and adds molecules. ``"gaussian"`` adds noise to
-        normalised expression. ``"latent"`` does so to the tokens of an autoencoder, which is trained first. The last
-        two have settings, which are passed in place of the name: :class:`scdiffgen.model.GaussianOptions` or
-        :class:`scdiffgen.model.LatentOptions`.
+        normalised expression, ``"latent"`` to the tokens of an autoencoder, which is trained first. Instead of their
+        names, settings may be passed: :class:`scdiffgen.model.GaussianOptions`, :class:`scdiffgen.model.LatentOptions`.
     network
-        Forms of the network that exist to be compared, such as encoder, read-out and embeddings, and its other sizes:
-        :class:`scdiffgen.model.NetworkOptions`.
+        Encoder, read-out, embeddings and other forms and sizes: :class:`scdiffgen.model.NetworkOptions`.
     registry
         Registry of a saved model, in place of ``adata``.
 
@@ -87,8 +91,6 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
     >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
     >>> model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=16)
     >>> model.train(max_epochs=1, enable_progress_bar=False)
-    >>> model.generate({"cell_type": "CD14+ Monocyte"}, n_cells=5, n_steps=4).shape
-    (5, 765)
     """
 
     module: DiffusionModule
@@ -118,8 +120,8 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         network = NetworkOptions() if network is None else network
         if not isinstance(network, NetworkOptions):
             raise TypeError(f"`network` is {network!r}: pass `scdiffgen.model.NetworkOptions(...)`.")
-        preset = preset or default_preset()
-        size = network_size(preset, n_tokens, token_dim, n_layers, nested_tokens, network)
+        sizes = {"n_tokens": n_tokens, "token_dim": token_dim, "n_layers": n_layers}
+        size = network_size(preset, network, nested_tokens, **sizes)
         specs = condition_specs(self.registry)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
@@ -169,22 +171,10 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         %(param_layer)s
         %(param_labels_key)s
         %(param_batch_key)s
-        {conditions_keys}
         **kwargs
-            What scvi-tools passes to register cells as earlier ones were: ``source_registry``, whose codes are kept,
-            and ``extend_categories=True``, which appends unseen categories. Any other name raises a ``TypeError``.
+            ``source_registry`` and ``extend_categories``, which scvi-tools passes to register cells as earlier ones.
 
-        Raises
-        ------
-        ValueError
-            If the counts are not counts (negative, fractional, not finite), a cell is empty, a name is double, or a
-            key holds missing values.
-        KeyError
-            If a key is not in ``adata``.
-        TypeError
-            If an argument is unknown, or ``adata`` is no AnnData.
-        ImportError
-            If there are descriptions, and the sentence encoder is not installed.
+        {raises_setup}
 
         Examples
         --------
@@ -192,8 +182,7 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         >>> adata = scdiffgen.datasets.pbmc68k()
         >>> scdiffgen.model.TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")
         """
-        setup_method_args = cls._get_setup_method_args(**locals())
-        register_anndata(cls, adata, setup_method_args, kwargs)
+        register_anndata(cls, adata, cls._get_setup_method_args(**locals()), kwargs)
 
     @classmethod
     @shared_docs
@@ -224,25 +213,17 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         Parameters
         ----------
         mdata
-            Cells.
+            Cells of several modalities.
         modalities
             Keys in ``mdata.mod``, by default all.
         layers
             Layer of the counts of a modality, such as ``{"rna": "counts"}``; those left out have them in ``.X``.
         labels_key, batch_key
             As in :meth:`setup_anndata`, columns of ``mdata.obs``.
-        {conditions_keys}
         **kwargs
-            As in :meth:`setup_anndata`; any other name raises a ``TypeError``.
+            As in :meth:`setup_anndata`.
 
-        Raises
-        ------
-        ValueError
-            If counts are not counts, a cell has no molecule of any modality, or as in :meth:`setup_anndata`.
-        KeyError
-            If a key is not in ``mdata``.
-        TypeError
-            If an argument is unknown, or ``mdata`` is no MuData.
+        {raises_setup}
 
         Examples
         --------
@@ -250,8 +231,7 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         >>> mdata = scdiffgen.datasets.simulate_cite(n_cells=50)
         >>> scdiffgen.model.TokenDiffusion.setup_mudata(mdata, labels_key="cell_type")
         """
-        setup_method_args = cls._get_setup_method_args(**locals())
-        register_mudata(cls, mdata, setup_method_args, kwargs)
+        register_mudata(cls, mdata, cls._get_setup_method_args(**locals()), kwargs)
 
     def train(
         self,
@@ -296,8 +276,8 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         Raises
         ------
         ValueError
-            If there are no cells, too few or no counts, the accelerator is not there, a number is out of range, there
-            are fewer epochs than stages of training, or a model of :meth:`load_query_data` has nothing new to learn.
+            If there are too few cells or epochs, the accelerator is not there, a number is out of range, or a model of
+            :meth:`load_query_data` has nothing new to learn.
         TypeError
             If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name.
         RuntimeError
@@ -305,11 +285,8 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
 
         Examples
         --------
-        >>> import scdiffgen
-        >>> model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=16)
-        >>> model.train(max_epochs=2, plan_kwargs={"lr": 1e-3}, enable_progress_bar=False)
-        >>> len(model.history["train_loss"])
-        2
+        >>> from scdiffgen.model import TokenDiffusion
+        >>> TokenDiffusion(adata).train(max_epochs=1, plan_kwargs={"lr": 1e-3}, enable_progress_bar=False)
         """
         split = {
             "train_size": train_size,
@@ -344,3 +321,15 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """As in scvi-tools, whose methods call it, with our checks."""
         return super()._validate_anndata(checked_cells(self, adata), copy_if_view)
+
+
+def network_size(
+    preset: Preset | None, options: NetworkOptions, nested_tokens: bool, **sizes: int | None
+) -> NetworkSize:
+    """The named size, by default the larger where a GPU is found, with what is given in place of its own numbers."""
+    preset = preset or ("base" if torch.cuda.is_available() else "small")
+    if preset not in PRESETS:
+        raise ValueError(f"`preset` is {preset!r}: choose one of {list(PRESETS)}.")
+    known = {field.name for field in fields(NetworkSize)}
+    given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
+    return replace(PRESETS[preset], nested_tokens=nested_tokens, options=options, **given)

@@ -1,55 +1,56 @@
-"""What the tokens do in the network: the only place that knows in which order the network has them."""
+"""What the tokens do in the network, and the forms in which users get it: tables, an AnnData, other models."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pandas as pd
 import torch
+from anndata import AnnData
 from scvi.model.base import BaseModelClass
 
-from scdiffgen._stored_tokens import UNS_KEY, check_tokens, numbered_tokens
+from scdiffgen._arguments import is_finite_number
+from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens, numbered_tokens
 from scdiffgen.module import (
-    DiffusionModule,
     ThinningModule,
-    TokenBasis,
     activation_gradient,
     attention_weights,
     contributions,
     encoder_weights,
     loadings_in_group,
+    token_basis,
 )
 
-from ._cells import Cells
-from ._checks import is_finite_number
-from ._model_access import weights_id
-from ._training_summary import hidden_moments, training_summary
+from ._cells import Cells, evenly_spread
+from ._model_access import gene_names, registered, require_thinning, weights_id
+from ._training_summary import hidden_moments, moments_in_training, training_summary
 
 if TYPE_CHECKING:
-    from anndata import AnnData
     from mudata import MuData
 
-NOT_ADDITIVE = (
-    "The tokens of this model do not add up to the scores of the genes, so they have no loadings and activations: make "
-    "and train one with `network=NetworkOptions(readout=ReadoutOptions())`."
-)
+GRADIENT_CELLS = 2_000
+LoadingMethod = Literal["readout", "encoder", "gradient"]
 
 
-@dataclass(frozen=True)
 class TokenReader:
-    """The tokens of a trained module with an additive read-out, sorted as the basis has them."""
+    """The tokens of a trained model with an additive read-out."""
 
-    module: DiffusionModule
-    basis: TokenBasis
-
-    @property
-    def names(self) -> list[str]:
-        """Names of the tokens."""
-        return numbered_tokens(len(self.basis.explained))
+    def __init__(self, model: BaseModelClass) -> None:
+        basis = training_summary(model).token_basis
+        if basis is None:
+            raise ValueError(
+                "The tokens of this model do not add up to the scores of the genes, so they have no loadings and "
+                "activations: make and train one with `network=NetworkOptions(readout=ReadoutOptions())`."
+            )
+        self.module, self.basis = model.module, basis
+        self.names = numbered_tokens(len(basis.explained))
+        self.weights = self.module.gene_weights().cpu().numpy()  # (tokens, readout_dim, genes)
+        self.directions = torch.from_numpy(basis.directions).float().to(self.module.device)  # (tokens, readout_dim)
 
     def require_sum(self) -> None:
         """Raise if tokens do not add up in the log-rates."""
@@ -63,61 +64,55 @@ class TokenReader:
 
     def loadings_in(self, cells: Cells) -> np.ndarray:
         """Loadings ``(genes, tokens)`` within some cells."""
-        return loadings_in_group(self.basis, hidden_moments(cells), self._weights())
+        return loadings_in_group(self.basis, hidden_moments(cells), self.weights)
 
-    def encoder_loadings(self, module: ThinningModule) -> np.ndarray:
+    def encoder_loadings(self) -> np.ndarray:
         """Weights of the genes on the activations ``(genes, tokens)`` along the encoder's linear maps."""
-        return encoder_weights(module.ema_denoiser, self._directions()).cpu().numpy()[self.basis.order].T
+        return encoder_weights(self.module.ema_denoiser, self.directions).cpu().numpy().T
 
-    def gradient_loadings(self, module: ThinningModule, cells: Cells) -> np.ndarray:
+    def gradient_loadings(self, cells: Cells) -> np.ndarray:
         """Mean gradient of the activations over some cells ``(genes, tokens)``."""
-        directions = self._directions()
-        sums = [activation_gradient(module.ema_denoiser, *batch, directions).cpu().numpy() for batch in cells]
-        return (np.sum(sums, axis=0) / len(cells.indices))[self.basis.order].T
+        denoiser = self.module.ema_denoiser
+        sums = [activation_gradient(denoiser, *batch, self.directions).cpu().numpy() for batch in cells]
+        return (np.sum(sums, axis=0) / len(cells.indices)).T
 
-    def contributions(
-        self, module: ThinningModule, cells: Cells, columns: np.ndarray
-    ) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    def contributions(self, cells: Cells, columns: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
         """Log-rates ``X`` of some genes, what each token and effect adds ``(cells, genes)``; and the baseline."""
-        chosen = torch.from_numpy(columns).to(module.device)
-        weights = self._weights()[self.basis.order]
-        mean = np.einsum("trg,tr->tg", (weights - weights.mean(2, keepdims=True))[:, :, columns], self.basis.mean)
+        denoiser, chosen = self.module.ema_denoiser, torch.from_numpy(columns).to(self.module.device)
+        centred = self.weights - self.weights.mean(2, keepdims=True)
+        mean = np.einsum("trg,tr->tg", centred[:, :, columns], self.basis.mean)
         rows: dict[str, list[np.ndarray]] = defaultdict(list)
         for counts, conditions in cells:
-            found = contributions(module.ema_denoiser, counts, conditions, chosen)
+            found = contributions(denoiser, counts, conditions, chosen)
             rows["X"].append(found.total.cpu().numpy())
-            of_tokens = found.tokens.cpu().numpy()[:, self.basis.order] - mean
+            of_tokens = found.tokens.cpu().numpy() - mean
             for name, added in zip(self.names, of_tokens.swapaxes(0, 1), strict=True):
                 rows[name].append(added.astype(np.float32))
-            for name in module.ema_denoiser.effect_names:
+            for name in denoiser.effect_names:
                 rows[name].append(found.effects.get(name, torch.zeros_like(found.total)).cpu().numpy())
         terms = {name: cells.in_order(parts) for name, parts in rows.items()}
         return terms, found.constant.cpu().numpy() + mean.sum(0)
 
-    def attention(
-        self, module: ThinningModule, cells: Cells, levels: Sequence[float], generator: torch.Generator
-    ) -> np.ndarray:
+    def attention(self, cells: Cells, levels: Sequence[float], generator: torch.Generator) -> np.ndarray:
         """Attention of tokens to tokens ``(levels, layers, tokens, tokens)``, mean over heads and cells."""
-        order, blocks = self.basis.order, module.ema_denoiser.network.trunk.transformer.blocks
-        total = np.zeros((len(levels), len(blocks), len(order), len(order)))
+        sums = []
         for counts, conditions in cells:
-            for position, level in enumerate(levels):
-                kept = module.process.keep(counts, level, generator)
-                total[position] += attention_weights(module.ema_denoiser, kept, conditions).sum(1).cpu().numpy()
-        return total[:, :, order][:, :, :, order] / len(cells.indices)
+            thinned = [self.module.process.keep(counts, level, generator) for level in levels]
+            attention = [attention_weights(self.module.ema_denoiser, kept, conditions).sum(1) for kept in thinned]
+            sums.append(torch.stack(attention).cpu().numpy().astype(np.float64))
+        return np.sum(sums, axis=0) / len(cells.indices)
 
-    def held(self, module: ThinningModule, levels: Mapping[str, float]) -> ThinningModule:
+    def held(self, levels: Mapping[str, float]) -> ThinningModule:
         """A copy of the module with tokens held at fixed activations."""
         check_tokens(list(levels), self.names, "levels")
-        held = deepcopy(module)
-        readout = held.ema_denoiser.network.additive_readout
+        held = deepcopy(self.module)
         for token, level in levels.items():
             if not is_finite_number(level):
                 raise ValueError(f"`levels` holds {level!r} for {token!r}: pass a number of standard deviations.")
-            rank = self.names.index(token)
-            position = int(self.basis.order[rank])
-            added = self.basis.mean[rank] @ self._weights()[position] + level * self.basis.loadings[:, rank]
-            readout.hold(position, torch.from_numpy(added).float().to(module.device))
+            position = self.names.index(token)
+            added = self.basis.mean[position] @ self.weights[position] + level * self.basis.loadings[:, position]
+            readout = held.ema_denoiser.network.additive_readout
+            readout.hold(position, torch.from_numpy(added).float().to(held.device))
         return held
 
     def about(self, adata: AnnData | MuData) -> dict[str, Any]:
@@ -136,19 +131,80 @@ class TokenReader:
         stored = adata.uns.get(UNS_KEY, {})
         return dict(stored.get("annotation", {})) if stored.get("model_id") == weights_id(self.module) else {}
 
-    def _weights(self) -> np.ndarray:
-        """Weights of the genes on the hidden vectors ``(tokens, readout_dim, genes)``, in the network's order."""
-        return self.module.gene_weights().cpu().numpy()  # type: ignore[union-attr]  # there is an additive read-out
 
-    def _directions(self) -> torch.Tensor:
-        """Directions ``(tokens, readout_dim)`` of the activations, in the network's order."""
-        directions = self.basis.directions[np.argsort(self.basis.order)]
-        return torch.from_numpy(directions).float().to(self.module.device)
+def loadings_table(
+    model: BaseModelClass, adata: AnnData | MuData | None, method: LoadingMethod, groupby: str | None, batch_size: int
+) -> pd.DataFrame:
+    """Loadings ``(genes, tokens)``, or ``(genes, groups and tokens)``."""
+    reader = TokenReader(model)
+    if method not in ("readout", "encoder", "gradient"):
+        raise ValueError(f"`method` is {method!r}: choose 'readout', 'encoder' or 'gradient'.")
+    if method == "encoder" and groupby is not None:
+        raise ValueError("`groupby` does not go with `method='encoder'`, whose weights are the same in all cells.")
+    if method != "readout":
+        require_thinning(model, f"get_token_loadings(method={method!r})")
+
+    def found(indices: np.ndarray) -> np.ndarray:
+        if method == "readout":
+            return reader.loadings_in(Cells(model, adata, indices, batch_size))
+        return reader.gradient_loadings(Cells(model, adata, evenly_spread(indices, GRADIENT_CELLS), batch_size))
+
+    tokens = pd.Index(reader.names)
+    if groupby is not None:
+        column = annotation_column(registered(model, adata), groupby)
+        groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}
+        values = np.concatenate([found(indices) for indices in groups.values()], axis=1)
+        tokens = pd.MultiIndex.from_product([groups, tokens], names=[groupby, "token"])
+    elif method == "encoder":
+        values = reader.encoder_loadings()
+    elif method == "gradient":
+        values = found(np.arange(registered(model, adata).n_obs))
+    else:
+        values = reader.basis.loadings
+    loadings, basis = pd.DataFrame(values, index=gene_names(model), columns=tokens), reader.basis
+    loadings.attrs = {"explained": basis.explained.tolist(), "first_direction": basis.first_direction.tolist()}
+    return loadings
 
 
-def token_reader(model: BaseModelClass) -> TokenReader:
-    """The reader of a model's tokens; raise if they do not add up to the scores of the genes."""
-    basis = training_summary(model).token_basis
-    if basis is None:
-        raise ValueError(NOT_ADDITIVE)
-    return TokenReader(model.module, basis)
+def tokens_as_variables(
+    model: BaseModelClass, cells: AnnData | MuData, activation: pd.DataFrame, n_neighbors: int | None
+) -> AnnData:
+    """Cells by tokens, with what is known of both, and scanpy's graph of neighbours."""
+    reader = TokenReader(model)
+    labels, basis = reader.annotation_in(cells), reader.basis
+    var = pd.DataFrame(
+        {
+            "label": [labels.get(name, name) for name in activation.columns],
+            "explained": basis.explained,
+            "first_direction": basis.first_direction,
+        },
+        index=activation.columns,
+    )
+    drawn = {key: values.copy() for key, values in cells.obsm.items() if values.shape[1] in (2, 3)}
+    uns = {key: values for key, values in cells.uns.items() if key.endswith("_colors")}
+    tokens = AnnData(activation.to_numpy(), obs=cells.obs.copy(), var=var, obsm=drawn)
+    tokens.varm[LOADINGS_KEY] = basis.loadings.T
+    tokens.uns = {**uns, "genes": gene_names(model).to_numpy(dtype=object), UNS_KEY: reader.about(cells)}
+    if n_neighbors is not None:
+        import scanpy as sc
+
+        sc.pp.neighbors(tokens, n_neighbors=n_neighbors, use_rep="X")
+    return tokens
+
+
+def truncated(model: BaseModelClass, n_tokens: int) -> Any:
+    """A model of the first tokens of a nested one."""
+    arguments = {**model.init_params_["non_kwargs"], "n_tokens": n_tokens}
+    cut = type(model)(registered(model), **arguments)
+    for name, value in vars(model).items():
+        if name.endswith("_") and name != "init_params_":
+            setattr(cut, name, value)
+    # In every tensor that depends on the number of tokens the first tokens come first.
+    old, new = model.module.state_dict(), cut.module.state_dict()
+    cut.module.load_state_dict({name: old[name][tuple(map(slice, new[name].shape))] for name in new})
+    cut.module.eval()
+    cut.to_device(model.device)
+    weights = cut.module.gene_weights()
+    basis = None if weights is None else token_basis(moments_in_training(cut), weights.cpu().numpy())
+    cut.training_summary_ = replace(training_summary(model), token_basis=basis).to_plain()
+    return cut

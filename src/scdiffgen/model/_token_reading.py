@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from mudata import MuData
 from scvi.model.base import BaseModelClass
 
+from scdiffgen._arguments import check_whole_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import UNS_KEY
 
 from ._cells import BATCH_SIZE, Cells, evenly_spread, generator_from
-from ._checks import check_positive_integer
 from ._model_access import (
     gene_names,
     gene_positions,
@@ -24,14 +25,9 @@ from ._model_access import (
     require_thinning,
     require_training,
 )
-from ._token_reader import token_reader
-from ._token_tables import LoadingMethod, loadings_table, tokens_as_variables, truncated
-
-if TYPE_CHECKING:
-    from mudata import MuData
+from ._token_reader import LoadingMethod, TokenReader, loadings_table, tokens_as_variables, truncated
 
 ATTENTION_CELLS = 1_000
-ATTENTION_LEVELS = (0.0, 0.01, 0.1, 0.5, 1.0)
 
 
 class TokenReading(BaseModelClass):
@@ -48,16 +44,10 @@ class TokenReading(BaseModelClass):
     ) -> pd.DataFrame:
         """How active each token is in each cell, in standard deviations over the training cells.
 
-        Parameters
-        ----------
-        {reading}
-
         Returns
         -------
         Activations ``(cells, tokens)``; tokens sorted by the variance that they explain.
 
-        Raises
-        ------
         {raises_cells}
 
         Examples
@@ -67,7 +57,7 @@ class TokenReading(BaseModelClass):
         """
         require_training(self)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Activation")
-        reader = token_reader(self)
+        reader = TokenReader(self)
         return pd.DataFrame(reader.activation(cells), index=cells.names, columns=reader.names)
 
     @shared_docs
@@ -90,31 +80,22 @@ class TokenReading(BaseModelClass):
               activation, along the first principal direction of the token's contribution.
             - ``"gradient"``: what the token responds to. Derivative of its activation after
               :math:`\log(1 + \text{count})` of each gene, mean over (at most 2,000) cells.
-            - ``"encoder"``: the same along the linear maps of the encoder alone, without the transformer and
-              non-linearities. Needs no cells; its scale differs between tokens.
+            - ``"encoder"``: the same along the linear maps of the encoder alone; its scale differs between tokens.
         groupby
             Column of ``adata.obs``: loadings within each of its groups, for ``"readout"`` and ``"gradient"``.
-        {batch_size}
 
         Returns
         -------
         Loadings ``(genes, tokens)``; with ``groupby`` the columns are pairs of group and token. Tokens are sorted by
-        the variance that they explain (nested tokens keep their order), of which ``attrs["explained"]`` holds the
-        shares, and ``attrs["first_direction"]`` the share of each token's own variance that its first direction
-        explains.
+        the variance that they explain (nested ones keep their order): ``attrs["explained"]`` holds the shares, and
+        ``attrs["first_direction"]`` the share of a token's own variance that its first direction explains.
 
-        Raises
-        ------
-        ValueError
-            If the method is unknown, or ``groupby`` is given for ``"encoder"``.
-        {raises_untrained}
+        {raises_cells}
 
         Examples
         --------
         >>> model.get_token_loadings().shape
         (765, 4)
-        >>> model.get_token_loadings(method="gradient", groupby="cell_type")["Dendritic"].columns.tolist()
-        ['token_1', 'token_2', 'token_3', 'token_4']
         """
         require_training(self)
         return loadings_table(self, adata, method, groupby, batch_size)
@@ -132,12 +113,8 @@ class TokenReading(BaseModelClass):
 
         Parameters
         ----------
-        {adata}
         n_neighbors
-            Neighbours of each cell in the graph that :func:`scanpy.tl.umap` and :func:`scanpy.tl.leiden` need, by
-            activation. ``None`` computes no graph.
-        {batch_size}
-        {silent}
+            Neighbours of each cell in the graph for :func:`scanpy.tl.umap` and others; ``None`` computes none.
 
         Returns
         -------
@@ -145,8 +122,6 @@ class TokenReading(BaseModelClass):
         as ``.obsm["X_umap"]``) and colours; in ``.var`` labels and shares of variance explained; in
         ``.varm["token_loadings"]`` the loadings ``(tokens, genes)``, whose genes are ``.uns["genes"]``.
 
-        Raises
-        ------
         {raises_cells}
 
         Examples
@@ -171,17 +146,14 @@ class TokenReading(BaseModelClass):
     ) -> AnnData:
         r"""Split the predicted log-expression of each gene in each cell into what every token adds, exactly.
 
-        The read-out is additive: the log-rate of gene :math:`g` is :math:`b_g + \sum_k W_{k,g}^\top h_k`. The
-        contribution of a token is counted from its mean over the training cells,
-        :math:`W_{k,g}^\top (h_k - \bar h_k)`, and everything is centred over the genes, because a constant added to the
-        log-rates of all genes changes nothing.
+        The log-rate of gene :math:`g` is :math:`b_g + \sum_k W_{k,g}^\top h_k`. The contribution of a token is counted
+        from its mean over the training cells, :math:`W_{k,g}^\top (h_k - \bar h_k)`, and everything is centred over the
+        genes, because a constant added to the log-rates of all genes changes nothing.
 
         Parameters
         ----------
-        {reading}
         genes
-            Genes to return, by default all. There is a matrix ``(cells, genes)`` for each token, so choose few for many
-            cells.
+            Genes to return, by default all: a matrix ``(cells, genes)`` for each token, so choose few for many cells.
 
         Returns
         -------
@@ -189,27 +161,24 @@ class TokenReading(BaseModelClass):
         that is an effect; ``.var["baseline"]``, the log-rates of the average training cell. Layers and baseline add up
         to ``.X``, whose softmax over all genes is the predicted expression.
 
-        Raises
-        ------
-        ValueError
-            If a gene is unknown, or the tokens of the model are pooled by ``"logsumexp"`` and so do not add up.
         {raises_cells}
+        ValueError
+            If the tokens of the model are pooled by ``"logsumexp"`` and so do not add up.
 
         Examples
         --------
         >>> parts = model.get_token_contributions(indices=[0, 1], genes=["LYZ", "CD3E"])
-        >>> added = sum(parts.layers[name] for name in parts.uns["terms"]) + parts.var["baseline"].to_numpy()
-        >>> bool(np.allclose(added, parts.X, atol=1e-4))
-        True
+        >>> parts.uns["terms"]
+        ['token_1', 'token_2', 'token_3', 'token_4']
         """
         require_training(self)
         require_anndata(self, "get_token_contributions")
-        module = require_thinning(self, "get_token_contributions")
-        reader = token_reader(self)
+        require_thinning(self, "get_token_contributions")
+        reader = TokenReader(self)
         reader.require_sum()
         columns = gene_positions(self, genes)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Contributions")
-        terms, baseline = reader.contributions(module, cells, columns)
+        terms, baseline = reader.contributions(cells, columns)
         return AnnData(
             terms.pop("X"),
             obs=cells.adata.obs.iloc[cells.indices].copy(),
@@ -224,7 +193,7 @@ class TokenReading(BaseModelClass):
         adata: AnnData | MuData | None = None,
         indices: Sequence[int] | np.ndarray | None = None,
         *,
-        levels: Sequence[float] = ATTENTION_LEVELS,
+        levels: Sequence[float] = (0.0, 0.01, 0.1, 0.5, 1.0),
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,
@@ -233,61 +202,52 @@ class TokenReading(BaseModelClass):
 
         Parameters
         ----------
-        {adata}
         indices
             Cells to average over, by default at most 1,000, evenly spread.
         levels
             Shares of its molecules that a cell keeps, from 0 (the empty cell) to 1 (the whole cell).
-        {batch_size}
-        {seed}
-        {silent}
 
         Returns
         -------
         Mean over cells and heads: a row for each level, layer (from 1) and token that attends, a column for each token
         attended to. Rows sum to 1. ``attrs["labels"]`` holds the names that you gave to tokens.
 
-        Raises
-        ------
-        ValueError
-            If the process of the model is not thinning or its read-out not additive, a level is not in [0, 1] or there
-            is none.
         {raises_cells}
+        ValueError
+            If the read-out of the model is not additive.
 
         Examples
         --------
-        >>> attention = model.get_token_attention(adata, levels=[0.1, 1.0])
-        >>> attention.loc[(0.1, 1)].shape
+        >>> model.get_token_attention(adata, levels=[0.1, 1.0]).loc[(0.1, 1)].shape
         (4, 4)
         """
         require_training(self)
-        module = require_thinning(self, "get_token_attention")
+        require_thinning(self, "get_token_attention")
         if not all(0 <= level <= 1 for level in levels) or not len(levels):
             raise ValueError(f"`levels` is {list(levels)}: pass shares of the molecules, in [0, 1].")
         if indices is None:
             indices = evenly_spread(np.arange(registered(self, adata).n_obs), ATTENTION_CELLS)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Attention")
-        reader = token_reader(self)
-        mean = reader.attention(module, cells, levels, generator_from(seed, self.device))
+        reader = TokenReader(self)
+        mean = reader.attention(cells, levels, generator_from(seed, self.device))
         layers = range(1, mean.shape[1] + 1)
         index = pd.MultiIndex.from_product([levels, layers, reader.names], names=["level", "layer", "token"])
         attention = pd.DataFrame(mean.reshape(-1, mean.shape[-1]), index=index, columns=reader.names)
         attention.attrs["labels"] = reader.annotation_in(cells.adata)
         return attention
 
+    @shared_docs
     def hold_tokens(self, levels: Mapping[str, float] | Sequence[str]) -> Self:
         """The model with tokens held at fixed activations: what it predicts and generates without their help.
 
         A held token adds the same to the genes of every cell: its mean contribution over the training cells, plus its
-        loadings times the level. The result can do whatever the model can. Other tokens are as they were, and may hold
-        some of the same information.
+        loadings times the level. Other tokens are as they were, and may hold some of the same information.
 
         Parameters
         ----------
         levels
-            Activation of each token to hold, in standard deviations from its mean over the training cells; or names of
-            tokens, which are then held at 0. The mean activation of control cells makes all cells like controls in this
-            token.
+            Activation of each token to hold, in standard deviations from its mean over the training cells, such as the
+            mean of control cells; or names of tokens, which are then held at 0.
 
         Returns
         -------
@@ -297,25 +257,24 @@ class TokenReading(BaseModelClass):
         ------
         ValueError
             If a token is unknown, or the tokens of the model are pooled by ``"logsumexp"``.
-        RuntimeError
-            If the model is not trained.
+        {raises_untrained}
 
         Examples
         --------
-        >>> without = model.hold_tokens(["token_1"])
-        >>> without.generate({"cell_type": "Dendritic"}, n_cells=2, n_steps=4).shape
+        >>> model.hold_tokens(["token_1"]).generate(n_cells=2, n_steps=4).shape
         (2, 765)
         """
         require_training(self)
-        module = require_thinning(self, "hold_tokens")
-        reader = token_reader(self)
+        require_thinning(self, "hold_tokens")
+        reader = TokenReader(self)
         reader.require_sum()
         if not isinstance(levels, Mapping):
             levels = dict.fromkeys([levels] if isinstance(levels, str) else levels, 0.0)
         held = copy(self)
-        held.module = reader.held(module, levels)
+        held.module = reader.held(levels)
         return held
 
+    @shared_docs
     def truncate_tokens(self, n_tokens: int) -> Self:
         """The model cut to its first tokens: smaller and faster, at some loss of quality.
 
@@ -332,15 +291,14 @@ class TokenReading(BaseModelClass):
         ------
         ValueError
             If the model was not made with ``nested_tokens=True``, or has fewer tokens.
-        RuntimeError
-            If the model is not trained.
+        {raises_untrained}
 
         Examples
         --------
         >>> small = nested_model.truncate_tokens(2)  # doctest: +SKIP
         """
         require_training(self)
-        check_positive_integer("n_tokens", n_tokens)
+        check_whole_number("n_tokens", n_tokens)
         if not self.module.size.nested_tokens:
             raise ValueError("The tokens are not nested: make and train the model with `nested_tokens=True`.")
         if n_tokens > self.module.size.n_tokens:

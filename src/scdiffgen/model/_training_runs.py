@@ -6,19 +6,22 @@ Splitter, plan and runner are put together as scvi-tools' ``UnsupervisedTraining
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from scvi.model._utils import use_distributed_sampler
 from scvi.model.base import BaseModelClass
 from scvi.train import TrainRunner
 from scvi.train._config import merge_kwargs
 
+from scdiffgen._arguments import check_whole_number
 from scdiffgen.data import CountsField, ModalityCountsField
 
 from ._cells import Cells
-from ._checks import check_accelerator, check_early_stopping, check_positive_integer, check_split
+from ._checks import check_accelerator, check_early_stopping, check_split
 from ._training_summary import remember_training
 
 STEPS_PER_VALIDATION = 100
@@ -35,7 +38,7 @@ def check_training(
     """Raise unless there are cells to train on and to hold out, and a device to train with."""
     if model.adata is None:
         raise ValueError("The model was loaded without cells: load it with `adata`, the cells to train it on.")
-    check_positive_integer("batch_size", split["batch_size"])
+    check_whole_number("batch_size", split["batch_size"])
     check_accelerator(accelerator)
     check_early_stopping(trainer)
     check_split(model.adata.n_obs, split["train_size"], split["validation_size"], split["batch_size"])
@@ -49,7 +52,7 @@ def settled_epochs(
     if split.get("external_indexing"):
         n_train = len(split["external_indexing"][0])
     max_epochs = default_max_epochs(n_train, batch_size) if max_epochs is None else max_epochs
-    check_positive_integer("max_epochs", max_epochs)
+    check_whole_number("max_epochs", max_epochs)
     n_stages = sum(share > 0 for share in model.module.stages())
     if max_epochs < n_stages:
         raise ValueError(f"`max_epochs` is {max_epochs}, but training has {n_stages} stages: pass at least that.")
@@ -99,6 +102,23 @@ def run_training(
         logged = getattr(model.trainer.logger, "history", {})  # loggers of others have none
         model.history_ = continued(history, model.history_, logged)
     remember_training(model)
+
+
+@contextmanager
+def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
+    """If the model is being trained, make it as whole as a trained one for as long as a checkpoint of it is saved."""
+    trainer = getattr(model, "trainer", None)
+    if trainer is None or trainer.state.status != "running":
+        yield
+        return
+    split = trainer.datamodule
+    model.train_indices, model.validation_indices = split.train_idx, split.val_idx
+    model.test_indices, model.history_ = split.test_idx, dict(getattr(trainer.logger, "history", {}))
+    order = remember_training(model)
+    try:
+        yield
+    finally:  # the optimiser knows the tokens in the order in which they are trained
+        model.module.sort_tokens(np.argsort(order))
 
 
 def continued(

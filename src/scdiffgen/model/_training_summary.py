@@ -1,24 +1,31 @@
-"""What a model keeps of its training cells: one record, saved with it as plain arrays."""
+"""What a model keeps of its training cells, saved with it as plain arrays, and what requests are completed from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 import torch
 from scvi.model.base import BaseModelClass
 
 from scdiffgen.conditions import Conditions
-from scdiffgen.data import modality_names
-from scdiffgen.library import LibraryFromTokens, library_from_tokens
+from scdiffgen.data import modality_names, unseen_in_training
+from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel, library_from_tokens
 from scdiffgen.module import HiddenMoments, JointThinningModule, ThinningModule, TokenBasis, token_basis
 from scdiffgen.responses import Pseudobulks, pseudobulks
 
 from ._cells import Cells, evenly_spread
+from ._checks import library_sizes
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    LibrarySize = float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike] | None
 
 BASIS_CELLS = 20_000
 REGRESSION_CELLS = 5_000
@@ -79,17 +86,14 @@ def training_summary(model: BaseModelClass) -> TrainingSummary:
     return TrainingSummary.from_plain(model.training_summary_)
 
 
-def remember_training(model: BaseModelClass) -> None:
-    """Summarise the training and validation cells, and settle what training left open."""
-    known = np.concatenate([model.train_indices, model.validation_indices]).astype(int)
-    summary = _summarised(model, known)
-    model.training_summary_ = summary.to_plain()
-    ids = {name: torch.from_numpy(learned) for name, learned in summary.learned_interventions.items()}
-    model.module.share_half_doses(ids)
+def remember_training(model: BaseModelClass) -> np.ndarray:
+    """Summarise the training and validation cells, and settle what training left open; returns the tokens' old order.
 
-
-def _summarised(model: BaseModelClass, indices: np.ndarray) -> TrainingSummary:
-    module = model.module
+    Where tokens add up, the network is sorted: the k-th token is the k-th by the variance that it explains, but for
+    nested tokens, which keep their order.
+    """
+    module, indices = model.module, training_indices(model)
+    order, basis = _sort_tokens(model)
     before = None if model.training_summary_ is None else training_summary(model)
     batches = [(module.library(counts).cpu().numpy(), given.numpy()) for counts, given in Cells(model, None, indices)]
     library = np.concatenate([library for library, _ in batches])
@@ -99,40 +103,47 @@ def _summarised(model: BaseModelClass, indices: np.ndarray) -> TrainingSummary:
     for name in module.denoiser.effect_names:
         treatment = conditions[name]
         learned[name] = np.union1d(learned.get(name, np.zeros(0, dtype=np.int64)), treatment.ids[treatment.mask])
-    return TrainingSummary(
-        library,
-        conditions,
-        _pseudobulks(model, indices, conditions, reference),
-        basis_of_tokens(model, indices),
-        learned,
-        _library_regressions(model, indices),
-        reference,
-    )
+    bulks = None
+    if _is_transferable(model):
+        bulks = pseudobulks(module, Cells(model, None, indices), conditions, module.specs)
+        bulks = None if bulks is None else bulks.concatenate(reference)
+    regressions = _library_regressions(model, indices)
+    summary = TrainingSummary(library, conditions, bulks, basis, learned, regressions, reference)
+    model.training_summary_ = summary.to_plain()
+    module.share_half_doses({name: torch.from_numpy(ids) for name, ids in learned.items()})
+    return order
 
 
-def _pseudobulks(
-    model: BaseModelClass, indices: np.ndarray, conditions: Conditions[np.ndarray], reference: Pseudobulks | None
-) -> Pseudobulks | None:
-    """Pseudobulks of the training cells, if treatments are such as can be transferred.
+def training_indices(model: BaseModelClass) -> np.ndarray:
+    """Positions of the training and validation cells."""
+    return np.concatenate([model.train_indices, model.validation_indices]).astype(int)
 
-    They are perturbations, which are effects, beside conditions that are categories, of one modality that is thinned.
-    """
+
+def _is_transferable(model: BaseModelClass) -> bool:
+    """Whether treatments are perturbations, which are effects, beside categories alone, of one thinned modality."""
     module = model.module
     numbers = any(spec.is_number for spec in module.specs)
-    joint = modality_names(model.registry)
-    if not isinstance(module, ThinningModule) or joint or len(module.denoiser.effect_names) != 1 or numbers:
-        return None
-    bulks = pseudobulks(module, Cells(model, None, indices), conditions, module.specs)
-    return None if bulks is None else bulks.concatenate(reference)
+    one = isinstance(module, ThinningModule) and not modality_names(model.registry)
+    return one and len(module.denoiser.effect_names) == 1 and not numbers
 
 
-def basis_of_tokens(model: BaseModelClass, indices: np.ndarray) -> TokenBasis | None:
-    """Directions and loadings of the tokens over (at most 20,000 of) the training cells."""
-    weights = model.module.gene_weights()
+def _sort_tokens(model: BaseModelClass) -> tuple[np.ndarray, TokenBasis | None]:
+    """Sort the tokens by the variance that they explain; the order, and their basis over the training cells."""
+    module, weights = model.module, model.module.gene_weights()
+    order = np.arange(module.size.n_tokens)
     if weights is None:
-        return None
-    moments = hidden_moments(Cells(model, None, evenly_spread(np.sort(indices), BASIS_CELLS)))
-    return token_basis(moments, weights.cpu().numpy(), by_variance=not model.module.size.nested_tokens)
+        return order, None
+    weights, moments = weights.cpu().numpy(), moments_in_training(model)
+    if not module.size.nested_tokens:
+        order = np.argsort(-moments.explained(weights), kind="stable")
+        module.sort_tokens(order)
+    return order, token_basis(moments.take(order), module.gene_weights().cpu().numpy())
+
+
+def moments_in_training(model: BaseModelClass) -> HiddenMoments:
+    """Moments of the read-out's hidden vectors over (at most 20,000 of) the training cells."""
+    indices = np.sort(training_indices(model))
+    return hidden_moments(Cells(model, None, evenly_spread(indices, BASIS_CELLS)))
 
 
 def hidden_moments(cells: Cells) -> HiddenMoments:
@@ -143,7 +154,10 @@ def hidden_moments(cells: Cells) -> HiddenMoments:
 
 @torch.no_grad()
 def _library_regressions(model: BaseModelClass, indices: np.ndarray) -> LibraryRegressions:
-    """How the library sizes of each modality follow from one other, or from all others, in training cells."""
+    """How the library sizes of each modality follow from one other, or from all others, in training cells.
+
+    Each is fitted on the cells that have it and all that is given.
+    """
     names, module = modality_names(model.registry), model.module
     if len(names) < 2 or not isinstance(module, JointThinningModule):
         return {}
@@ -155,18 +169,94 @@ def _library_regressions(model: BaseModelClass, indices: np.ndarray) -> LibraryR
             kept = module.without(counts, hidden.expand(len(counts), -1))
             tokens.append(module.tokens(kept, conditions).flatten(1).cpu().numpy())
             library.append(module.library(counts).cpu().numpy())
-        regressions[given] = _regressed(names, given, np.concatenate(tokens), np.concatenate(library))
+        stacked, sizes = np.concatenate(tokens), np.concatenate(library)
+        complete, fitted = (sizes[:, [names.index(name) for name in given]] > 0).all(1), {}
+        for column, name in enumerate(names):
+            rows = complete & (sizes[:, column] > 0)
+            if name not in given and rows.sum() >= FEW_CELLS:
+                fitted[name] = library_from_tokens(stacked[rows], sizes[rows, column : column + 1])
+        regressions[given] = fitted
     return regressions
 
 
-def _regressed(
-    names: Sequence[str], given: Sequence[str], tokens: np.ndarray, library: np.ndarray
-) -> dict[str, LibraryFromTokens]:
-    """Regressions of the library size of each modality that is not given, on cells that have it and all given."""
-    fitted = {}
-    complete = (library[:, [names.index(name) for name in given]] > 0).all(1)
-    for column, name in enumerate(names):
-        rows = complete & (library[:, column] > 0)
-        if name not in given and rows.sum() >= FEW_CELLS:
-            fitted[name] = library_from_tokens(tokens[rows], library[rows, column : column + 1])
-    return fitted
+class TrainingCells:
+    """Conditions and library sizes that the training cells of a model had, to draw from."""
+
+    def __init__(self, model: BaseModelClass) -> None:
+        self.specs = model.module.specs
+        self.effect_names = model.module.denoiser.effect_names
+        self.modalities = modality_names(model.registry)
+        self.summary = training_summary(model)
+        known = self.summary.conditions
+        self._n_interventions = sum(known[spec.name].ids.shape[1] for spec in self.specs if spec.is_intervention)
+        self._sizes = self.summary.library, known.codes(self.specs)
+
+    def complete(self, conditions: Conditions[np.ndarray], generator: torch.Generator) -> Conditions[np.ndarray]:
+        """Conditions of cells, where what is missing is that of training cells that are like them in the rest.
+
+        How like each other numbers are is not known here: of cells that are given one, such as a time, the network
+        tells what their identity is, and treatments alone are drawn, which it hardly tells from few molecules.
+        """
+        if all(condition.given.all() for condition in conditions.values()):
+            return conditions
+        rng = np.random.default_rng([generator.initial_seed(), 1])
+        rows = LibrarySizeModel(*self._sizes, 1, self._n_interventions).rows_like(conditions.codes(self.specs), rng)
+        everywhere = np.ones(conditions.n_cells, dtype=bool)
+        by_category = everywhere.copy()
+        for spec in self.specs:
+            if spec.is_number:
+                by_category &= ~conditions[spec.name].given
+        which = {name: everywhere if name in self.effect_names else by_category for name in conditions}
+        return conditions.complete_from(self.summary.conditions, rows, which)
+
+    def library_sizes(
+        self,
+        conditions: Conditions[np.ndarray],
+        generator: torch.Generator,
+        requested: Any = None,
+        rows: pd.DataFrame | None = None,
+    ) -> np.ndarray:
+        """Library sizes of cells to draw, ``(cells, modalities)`` if there are several modalities.
+
+        A function that is ``requested`` gets the ``rows`` of the request.
+        """
+        rng, names = np.random.default_rng(generator.initial_seed()), self.modalities
+
+        def resolved(given: Any) -> np.ndarray:
+            return library_sizes(given(rows, rng) if callable(given) else given, conditions.n_cells)
+
+        by_name = {} if requested is None or not names else sizes_by_name(requested, names)
+        if len(names) == 1:
+            requested = by_name.get(names[0])
+        if requested is None:
+            return self.size_model().sample(conditions.codes(self.specs), rng)
+        if len(names) < 2:
+            return resolved(requested)
+        sizes = self.library_sizes(conditions, generator)
+        for name, given in by_name.items():
+            sizes[:, names.index(name)] = resolved(given)
+        return sizes
+
+    def size_model(self) -> LibrarySizeModel | JointLibrarySizes:
+        """Library sizes by conditions, of one modality or of several."""
+        make = LibrarySizeModel if len(self.modalities) < 2 else JointLibrarySizes
+        return make(*self._sizes, n_interventions=self._n_interventions)
+
+    def unseen(self, requested: Conditions[np.ndarray]) -> np.ndarray:
+        """Which rows ask for what no training cell had all together ``(rows,)``."""
+        return unseen_in_training(self.specs, requested, self.summary.conditions).combination
+
+
+def sizes_by_name(library_size: Any, modalities: Sequence[str]) -> Mapping[str, Any]:
+    """Library sizes by modality; of one modality they need no name."""
+    if isinstance(library_size, Mapping):
+        unknown = [name for name in library_size if name not in modalities]
+        if unknown:
+            raise ValueError(f"`library_size` names {unknown[0]!r}: the modalities to generate are {list(modalities)}.")
+        return library_size
+    if len(modalities) > 1:
+        raise ValueError(
+            f"`library_size` is {library_size!r}, but there are several modalities: pass the sizes of some of them by "
+            f"name, {{{modalities[0]!r}: ...}}; the others get theirs as by default."
+        )
+    return {modalities[0]: library_size}

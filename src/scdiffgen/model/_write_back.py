@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from anndata import AnnData
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, UNS_KEY
 from scdiffgen.module import DiffusionModule
 
-from ._cells import Cells
-from ._model_access import gene_names, modalities, registered
-from ._mudata import GENERATED_KEY, parts_of, write_result
+from ._cells import Cells, blocks_of
+from ._model_access import gene_names, registered
 from ._sampler import Sampler
-from ._token_reader import token_reader
+from ._token_reader import TokenReader
 
 if TYPE_CHECKING:
-    from anndata import AnnData
+    import pandas as pd
     from mudata import MuData
 
+GENERATED_KEY = "X_generated"
 KEYS = (GENERATED_KEY, "X_tokens", ACTIVATION_KEY, LOADINGS_KEY)
 DTYPES = ("float32", "float16")
 
@@ -49,26 +50,44 @@ def store_results(
     silent: bool,
 ) -> None:
     """Compute all results, then write them."""
-    adata, batch_size = registered(model, adata), sampler.batch_size
-    options: dict[str, Any] = {"batch_size": batch_size, "silent": silent}
-
-    def matched_samples() -> Any:
-        cells = Cells(model, adata, None, batch_size, None if silent else "Generating")
-        return sampler.matched(cells, generator)
-
+    adata, genes = registered(model, adata), gene_names(model)
+    cells = Cells(model, adata, None, sampler.batch_size, None if silent else "Generating")
+    options: dict[str, Any] = {"batch_size": sampler.batch_size, "silent": silent}
     compute: dict[str, Callable[[], Any]] = {
-        GENERATED_KEY: matched_samples,
+        GENERATED_KEY: lambda: sampler.matched(cells, generator),
         "X_tokens": lambda: _stored(model.get_latent_representation(adata, **options), dtype),
         ACTIVATION_KEY: lambda: _stored(model.get_token_activation(adata, **options).to_numpy(), dtype),
         LOADINGS_KEY: lambda: model.get_token_loadings().to_numpy(),
     }
     results = {key: compute[key]() for key in keys}
     for key, values in results.items():
-        write_result(adata, key, values, gene_names(model))
+        _write_result(adata, key, values, genes)
     if model.module.gene_weights() is not None:
-        about = token_reader(model).about(adata)
-        for part in (adata, *parts_of(adata, modalities(model))):
+        modalities = [] if isinstance(adata, AnnData) else [adata.mod[name] for name in _there(adata, genes)]
+        about = TokenReader(model).about(adata)
+        for part in (adata, *modalities):
             part.uns[UNS_KEY] = about
+
+
+def _write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index) -> None:
+    """Write a result to its place: what is of genes into their modality, what is of cells also into the whole."""
+    if isinstance(data, AnnData):
+        (data.varm if key == LOADINGS_KEY else data.obsm)[key] = values
+        return
+    if key not in (LOADINGS_KEY, GENERATED_KEY):
+        data.obsm[key] = values
+    for name, block in _there(data, genes).items():
+        modality = data.mod[name]
+        if key == LOADINGS_KEY:
+            modality.varm[key] = values[block]
+            continue
+        of_cells = values[data.obs_names.get_indexer(modality.obs_names)]
+        modality.obsm[key] = of_cells[:, block] if key == GENERATED_KEY else of_cells
+
+
+def _there(data: MuData, genes: pd.MultiIndex) -> dict[str, slice]:
+    """Modalities of the model that a MuData has, with their columns."""
+    return {name: block for name, block in blocks_of(genes).items() if name in data.mod}
 
 
 def _stored(values: np.ndarray, dtype: str) -> np.ndarray:

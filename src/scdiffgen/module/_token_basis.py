@@ -5,7 +5,7 @@ the training cells, this contribution has a first principal component: its axis 
 deviation is the token's *loading*, its score over the standard deviation is the token's *activation*. So a loading is
 the change of a gene's log-rate per standard deviation of activation. It does not depend on how the network happens to
 parametrise :math:`h_k`. Loadings are centred over the genes, because a constant added to all log-rates changes nothing.
-Tokens are sorted by the variance of their whole contribution and oriented so that their largest loadings are positive.
+Tokens are oriented so that their largest loadings are positive.
 """
 
 from __future__ import annotations
@@ -32,11 +32,24 @@ class HiddenMoments(NamedTuple):
         """Moments of both sets of cells."""
         return HiddenMoments(self.n_cells + other.n_cells, self.total + other.total, self.squares + other.squares)
 
+    def take(self, order: np.ndarray) -> HiddenMoments:
+        """Moments of the tokens in another order."""
+        return HiddenMoments(self.n_cells, self.total[order], self.squares[order])
+
+    def covariance(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean ``(tokens, readout_dim)`` and covariance ``(tokens, readout_dim, readout_dim)``."""
+        mean = self.total / self.n_cells
+        return mean, self.squares / self.n_cells - np.einsum("tr,ts->trs", mean, mean)
+
+    def explained(self, weights: np.ndarray) -> np.ndarray:
+        """Variance of what each token adds to all log-rates ``(tokens,)``: the trace of ``W^T C W``."""
+        weights = weights - weights.mean(2, keepdims=True)
+        return np.einsum("trs,trs->t", np.einsum("trg,tsg->trs", weights, weights), self.covariance()[1])
+
 
 class TokenBasis(NamedTuple):
-    """Directions and loadings of the tokens, sorted; plain arrays, saved with the model."""
+    """Directions and loadings of the tokens; plain arrays, saved with the model."""
 
-    order: np.ndarray  # (tokens,) position of each sorted token in the network
     mean: np.ndarray  # (tokens, readout_dim)
     directions: np.ndarray  # (tokens, readout_dim), divided by the standard deviation
     loadings: np.ndarray  # (genes, tokens)
@@ -44,37 +57,26 @@ class TokenBasis(NamedTuple):
     first_direction: np.ndarray  # (tokens,) share of the token's own variance along its first direction
 
     def activation(self, hidden: np.ndarray) -> np.ndarray:
-        """Activations ``(cells, tokens)`` of hidden vectors ``(cells, tokens, readout_dim)`` in the network's order."""
-        return np.einsum("ctr,tr->ct", hidden[:, self.order] - self.mean, self.directions).astype(np.float32)
+        """Activations ``(cells, tokens)`` of hidden vectors ``(cells, tokens, readout_dim)``."""
+        return np.einsum("ctr,tr->ct", hidden - self.mean, self.directions).astype(np.float32)
 
 
-def token_basis(moments: HiddenMoments, weights: np.ndarray, *, by_variance: bool = True) -> TokenBasis:
-    """Directions and loadings from moments of the training cells and weights ``(tokens, readout_dim, genes)``.
-
-    Tokens are sorted by the variance that they explain; nested ones keep their order.
-    """
+def token_basis(moments: HiddenMoments, weights: np.ndarray) -> TokenBasis:
+    """Directions and loadings from moments of the training cells and weights ``(tokens, readout_dim, genes)``."""
+    variance = moments.explained(weights)
     weights = weights - weights.mean(2, keepdims=True)
-    mean = moments.total / moments.n_cells
-    covariance = moments.squares / moments.n_cells - np.einsum("tr,ts->trs", mean, mean)
+    mean, covariance = moments.covariance()
     # Directions are principal in gene space: the contribution W^T h has the covariance W^T C W.
-    gram = np.einsum("trg,tsg->trs", weights, weights)
-    variance = np.einsum("trs,trs->t", gram, covariance)
-    order = np.argsort(-variance, kind="stable") if by_variance else np.arange(len(variance))
-    directions, loadings, first = [], [], []
-    for token in order:
-        direction, loading = _first_direction(covariance[token], weights[token])
-        directions.append(direction)
-        loadings.append(loading)
-        first.append(loading @ loading / max(variance[token], 1e-30))
-    share = variance[order] / max(variance.sum(), 1e-30)
-    stacked = np.stack(loadings, axis=1).astype(np.float32)
-    return TokenBasis(order, mean[order], np.stack(directions), stacked, share, np.array(first))
+    found = [_first_direction(*token) for token in zip(covariance, weights, strict=True)]
+    directions, loadings = (np.stack(arrays) for arrays in zip(*found, strict=True))
+    first = (loadings**2).sum(1) / variance.clip(min=1e-30)
+    share = variance / max(variance.sum(), 1e-30)
+    return TokenBasis(mean, directions, loadings.T.astype(np.float32), share, first)
 
 
 def loadings_in_group(basis: TokenBasis, moments: HiddenMoments, weights: np.ndarray) -> np.ndarray:
-    """Loadings ``(genes, tokens)`` within a group of cells, in the order of the basis and along its loadings."""
-    found = token_basis(moments, weights)
-    loadings = found.loadings[:, np.argsort(found.order)][:, basis.order]
+    """Loadings ``(genes, tokens)`` within a group of cells, along those of the basis."""
+    loadings = token_basis(moments, weights).loadings
     return loadings * np.where((loadings * basis.loadings).sum(0) < 0, -1, 1).astype(np.float32)
 
 

@@ -18,7 +18,7 @@ class Contributions(NamedTuple):
     """Terms of the log-rates of cells, each centred over all genes of the model; they add up to ``total``."""
 
     total: Tensor  # (cells, genes)
-    tokens: Tensor  # (cells, tokens, genes), tokens in the network's order
+    tokens: Tensor  # (cells, tokens, genes)
     effects: dict[str, Tensor]  # (cells, genes), what interventions add
     constant: Tensor  # (genes,)
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from numbers import Integral
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from scdiffgen._arguments import explain_unknown_arguments
+from scdiffgen._arguments import check_share, check_whole_number, explain_unknown_arguments
 
 EncoderKind = Literal["mlp", "linear", "cross_attention"]
 ConditioningKind = Literal["adaln", "cross_attention", "concat"]
@@ -148,10 +147,10 @@ class NetworkOptions:
         if not isinstance(self.readout, ReadoutOptions):
             raise TypeError(f"`readout` is {self.readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
         if self.dropout is not None:
-            _check_dropout(self.dropout)
+            check_share("dropout", self.dropout)
         for name in SIZES:
             if getattr(self, name) is not None:
-                _check_whole_number(name, getattr(self, name), at_least=1)
+                check_whole_number(name, getattr(self, name))
 
 
 SIZES = ("readout_dim", "n_heads", "n_hidden", "conditioning_dim")
@@ -176,9 +175,9 @@ class NetworkSize:
 
     def __post_init__(self) -> None:
         for name in ("n_tokens", "token_dim", *SIZES):
-            _check_whole_number(name, getattr(self, name), at_least=1)
-        _check_whole_number("n_layers", self.n_layers, at_least=0)
-        _check_dropout(self.dropout)
+            check_whole_number(name, getattr(self, name))
+        check_whole_number("n_layers", self.n_layers, at_least=0)
+        check_share("dropout", self.dropout)
         if self.token_dim % self.n_heads:
             raise ValueError(
                 f"`token_dim` is {self.token_dim}, not a multiple of the {self.n_heads} attention heads: pass a "
@@ -191,13 +190,3 @@ def check_choices(options: Any) -> None:
     for name, kinds in get_type_hints(type(options)).items():
         if get_origin(kinds) is Literal and getattr(options, name) not in get_args(kinds):
             raise ValueError(f"`{name}` is {getattr(options, name)!r}: pass one of {list(get_args(kinds))}.")
-
-
-def _check_whole_number(name: str, value: Any, *, at_least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
-        raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least {at_least}.")
-
-
-def _check_dropout(value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise ValueError(f"`dropout` is {value!r}: pass a share in [0, 1).")

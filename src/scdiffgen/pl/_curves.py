@@ -14,6 +14,7 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.pl._figure import BLUE, GREY, Ax, Names, Save, Show, finish, panels, plain
 
 LOSS_INCHES, DOSE_INCHES = (4.2, 2.8), (3.0, 2.4)
+LOSSES = ("train_loss", "validation_loss")
 COLUMNS = ("dose", "gene", "mean", "low", "high")
 ZERO_SHARE = 0.25  # length of the axis from dose 0 to the smallest positive dose, in lengths of the rest
 MAX_TICKS = 6
@@ -51,21 +52,17 @@ def training_history(
         raise TypeError(f"`history` is of type {type(history).__name__}: pass `model.history` of a trained model.")
     if "train_loss" not in history:
         raise ValueError(f"`history` holds {list(history)} and no loss: pass `model.history` of a trained model.")
-    training = _curve(history["train_loss"])
+    curves = {name: history[name].iloc[:, 0].astype(float).dropna() for name in LOSSES if name in history}
+    training = curves["train_loss"]
     (axis,) = panels(1, 1, LOSS_INCHES, ax)
     axis.plot(training.index, training, color="#999999", label="training", linewidth=1.2)
-    if "validation_loss" in history:
-        validation = _curve(history["validation_loss"])
+    if "validation_loss" in curves:
+        validation = curves["validation_loss"]
         axis.plot(validation.index, validation, color=BLUE, marker=".", label="validation", linewidth=1.2)
         axis.plot([validation.idxmin()], [validation.min()], "o", color=BLUE, markersize=7, label="lowest")
     plain(axis, "epoch", "loss (nats per molecule)")
     axis.legend(frameon=False, fontsize=8)
     return finish(axis, "training_history", show, save)
-
-
-def _curve(table: pd.DataFrame) -> pd.Series:
-    """Values over the epochs in which there is one."""
-    return table.iloc[:, 0].astype(float).dropna()
 
 
 @shared_docs
@@ -115,22 +112,21 @@ def dose_response(
     >>> axis.get_title()
     'IFIT1'
     """
-    chosen = _check(frame, genes)
+    chosen = _checked(frame, genes)
     axes = panels(len(chosen), ncols, DOSE_INCHES, ax)
     for axis, gene in zip(axes, chosen, strict=True):
         _draw(axis, frame[frame["gene"] == gene].sort_values("dose"))
         axis.set_title(gene)
     unit = frame.attrs.get("dose_unit") if dose_unit is None else dose_unit
     label = f"dose ({unit})" if unit else "dose"
-    for position, axis in enumerate(axes):
-        if position % ncols == 0:
-            axis.set_ylabel("mean log expression")
-        if position >= len(axes) - ncols:
-            axis.set_xlabel(label)
+    for axis in axes[::ncols]:
+        axis.set_ylabel("mean log expression")
+    for axis in axes[-ncols:]:
+        axis.set_xlabel(label)
     return finish(axes, "dose_response", show, save)
 
 
-def _check(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
+def _checked(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
     """Raise if the table cannot be drawn; the genes to draw."""
     absent = [name for name in COLUMNS if name not in frame]
     if absent:

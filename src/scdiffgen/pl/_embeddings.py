@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from matplotlib.axes import Axes
+from matplotlib.colors import Normalize
 from scanpy.plotting.palettes import default_20, default_102
 
-from scdiffgen import metrics
 from scdiffgen._names import check_column
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
+from scdiffgen.metrics._summaries import joint_embedding
 from scdiffgen.pl import _group_style as groups
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, figure_of, finish, panels, unticked
 from scdiffgen.tl import path_coordinates
@@ -43,7 +44,7 @@ def evaluation_embedding(
 
     The first panel shows both in random order. With groups, two more show the real and the generated cells by
     themselves, in the same place, coloured by group; more than eight groups are numbered as well. A picture shows gross
-    errors only: see :func:`scdiffgen.metrics.joint_embedding`, which places the cells.
+    errors only; see :func:`scdiffgen.metrics.evaluate`.
 
     Parameters
     ----------
@@ -53,8 +54,7 @@ def evaluation_embedding(
     basis
         ``"umap"`` or ``"pca"``.
     {layer}
-    max_cells
-        Cells taken of each side, as many of one as of the other.
+    {max_cells}
     seed
         Seed of the draws and of the UMAP.
     {drawn}
@@ -69,7 +69,7 @@ def evaluation_embedding(
     >>> [axis.get_title() for axis in axes]
     ['real and generated', 'real', 'generated']
     """
-    places = metrics.joint_embedding(real, generated, groupby, basis=basis, layer=layer, max_cells=max_cells, seed=seed)
+    places = joint_embedding(real, generated, groupby, basis=basis, layer=layer, max_cells=max_cells, seed=seed)
     names = group_names(places)
     axes = panels(3 if names else 1, 3, INCHES, ax)
     if names:
@@ -101,9 +101,9 @@ def draw_embedding(axes: Sequence[Axes], places: pd.DataFrame, names: Sequence[s
         axis.set(xlim=axes[0].get_xlim(), ylim=axes[0].get_ylim())
         if groups.numbered(names):
             groups.number(axis, shown[[x, y]].to_numpy(), shown["group"].to_numpy(), names)
-    shares = [f" ({share:.0%} of variance)" for share in places.attrs.get("explained", [])] or ["", ""]
+    explained = [f" ({share:.0%} of variance)" for share in places.attrs.get("explained", [])] or ["", ""]
     for axis in axes:
-        unticked(axis, f"{x}{shares[0]}", f"{y}{shares[1]}")
+        unticked(axis, x + explained[0], y + explained[1])
         axis.spines[["top", "right"]].set_visible(False)
 
 
@@ -152,20 +152,13 @@ def token_embedding(
     activation = token_activation(adata)[chosen].to_numpy()
     limits = np.quantile(np.abs(activation), 0.99, axis=0)
     points = np.asarray(adata.obsm[key])[:, :2]
+    size = min(12.0, 12_000 / len(points))
     name = key.removeprefix("X_").upper() if key in ("X_umap", "X_pca", "X_tsne") else key.removeprefix("X_")
     for axis, values, limit, label in zip(axes, activation.T, limits, labels, strict=True):
         order = np.argsort(np.abs(values))
-        drawn = axis.scatter(
-            points[order, 0],
-            points[order, 1],
-            c=values[order],
-            s=min(12.0, 12_000 / len(points)),
-            cmap=DIVERGING,
-            vmin=-limit,
-            vmax=limit,
-            linewidths=0,
-            rasterized=True,
-        )
+        x, y = points[order].T
+        colours, norm = values[order], Normalize(-limit, limit)
+        drawn = axis.scatter(x, y, s=size, c=colours, norm=norm, cmap=DIVERGING, linewidths=0, rasterized=True)
         axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
         unticked(axis, f"{name}1", f"{name}2")
         colour_bar(drawn, axis, shrink=0.7, aspect=12)
@@ -211,11 +204,10 @@ def generation_path(
     lines = [len(line) for name in colours for line in wrap(name, groups.LABEL_LETTERS)]
     (axis,) = panels(1, 1, (4.2 + LETTER_INCHES * max(lines, default=0), 4.0), ax)
     _draw_cells(axis, places.cells, of_cells, colours)
-    for cell in path.obs["cell"].unique():
-        states = (path.obs["cell"] == cell).to_numpy()
-        axis.plot(places.path[states, 0], places.path[states, 1], color="black", linewidth=0.8, zorder=2)
-    shares = 100 * path.obs["level"].to_numpy()
-    drawn = axis.scatter(places.path[:, 0], places.path[:, 1], c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
+    for states in path.obs.groupby("cell", observed=True, sort=False).indices.values():
+        axis.plot(*places.path[states].T, color="black", linewidth=0.8, zorder=2)
+    (x, y), shares = places.path.T, 100 * path.obs["level"].to_numpy()
+    drawn = axis.scatter(x, y, c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
     colour_bar(drawn, axis, "molecules present (%)", location="bottom", shrink=0.6, aspect=25, labelsize=8)
     unticked(axis, *(f"PC{i + 1} ({places.explained[i]:.0%} of variance)" for i in range(2)))
     return finish(axis, "generation_path", show, save)

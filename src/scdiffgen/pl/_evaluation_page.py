@@ -14,6 +14,7 @@ from matplotlib.axes import Axes
 
 from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._summaries import gene_correlations, joint_embedding, relative_scores
 from scdiffgen.pl import _group_style as groups
 from scdiffgen.pl._embeddings import draw_embedding, group_names
 from scdiffgen.pl._evaluation_panels import (
@@ -92,13 +93,13 @@ def evaluation(
     """
     if scores is None:
         scores = _fast_scores(real, generated, train, groupby, layer, seed)
-    metrics.relative_scores(scores)  # raises, before anything is drawn, if these are not scores that can be drawn
-    places = {b: metrics.joint_embedding(real, generated, groupby, basis=b, layer=layer, seed=seed) for b in BASES}
+    relative_scores(scores)  # raises, before anything is drawn, if these are not scores that can be drawn
+    places = {b: joint_embedding(real, generated, groupby, basis=b, layer=layer, seed=seed) for b in BASES}
     names = group_names(places["umap"])
     axes = _page(names, scores_inches(scores))
     for basis in BASES:
         draw_embedding([axes[name] for name in axes if name.startswith(basis)], places[basis], names)
-    correlations = metrics.gene_correlations(real, generated, N_GENES, layer=layer)
+    correlations = gene_correlations(real, generated, N_GENES, layer=layer)
     draw_correlations([axes[name] for name in CORRELATIONS], correlations, with_names=False)
     for name, panel in PANELS.items():
         panel(real, generated, layer=layer, ax=axes[name], show=False)

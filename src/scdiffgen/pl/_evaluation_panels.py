@@ -12,8 +12,9 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
-from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._comparison import Settings
+from scdiffgen.metrics._summaries import classifier_curves, gene_summary, library_size_quantiles
 from scdiffgen.pl._figure import BLUE, GREEN, GREY, ORANGE, VERMILION, Ax, Save, Show, finish, panels, plain
 from scdiffgen.pl._group_style import SOURCES
 
@@ -47,7 +48,7 @@ def evaluation_mean_variance(
     >>> axis.get_ylabel()
     'variance of the counts'
     """
-    axis = _draw_genes(metrics.gene_summary(real, generated, layer=layer), "variance", lambda mean: mean, ax)
+    axis = _draw_genes(gene_summary(real, generated, layer=layer), "variance", lambda mean: mean, ax)
     axis.set_yscale("log")
     plain(axis, "mean count", "variance of the counts")
     return finish(axis, "evaluation_mean_variance", show, save)
@@ -73,9 +74,7 @@ def evaluation_mean_dropout(
     >>> axis.get_ylabel()
     'fraction of cells without the gene'
     """
-    axis = _draw_genes(
-        metrics.gene_summary(real, generated, layer=layer), "zero_fraction", lambda mean: np.exp(-mean), ax
-    )
+    axis = _draw_genes(gene_summary(real, generated, layer=layer), "zero_fraction", lambda mean: np.exp(-mean), ax)
     plain(axis, "mean count", "fraction of cells without the gene")
     return finish(axis, "evaluation_mean_dropout", show, save)
 
@@ -126,7 +125,7 @@ def evaluation_library_size(
     >>> axis.get_xlabel()
     'library size of real cells'
     """
-    quantiles = metrics.library_size_quantiles(real, generated, layer=layer)
+    quantiles = library_size_quantiles(real, generated, layer=layer)
     expected, low, high = (quantiles[name] for name in ("real", "low", "high"))
     (axis,) = panels(1, 1, INCHES, ax)
     axis.fill_between(expected, low, high, color=BLUE, alpha=0.25, linewidth=0, label="real cells")
@@ -177,11 +176,8 @@ def evaluation_roc(
     groupby
         Column of ``obs`` of all; groups only say how the real cells are halved.
     {layer}
-    max_cells
-        Cells taken of each side.
-    n_trees
-        Trees of the forests.
-    {n_jobs}
+    {max_cells}
+    {forests}
     seed
         Seed of halves, draws, folds and forests.
     {figure}
@@ -192,9 +188,8 @@ def evaluation_roc(
     >>> axis.get_xlabel()
     'false positive rate'
     """
-    curves = metrics.evaluation_roc(
-        real, generated, train, groupby, layer=layer, max_cells=max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed
-    )
+    settings = Settings(layer, max_cells=max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+    curves = classifier_curves(real, generated, train, groupby, settings)
     (axis,) = panels(1, 1, INCHES, ax)
     axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
     for name, (title, colour, style) in CLASSIFIERS.items():

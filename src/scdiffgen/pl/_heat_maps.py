@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from scdiffgen import metrics
 from scdiffgen._names import check_column
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
+from scdiffgen.metrics._summaries import gene_correlations, relative_scores
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, finish, panels, shortened
 
 CELL_INCHES, SMALL_CELL_INCHES = 0.22, 0.15
@@ -182,10 +182,9 @@ def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None,
     """Draw the scores of generated cells as a heat map of groups (rows) and metrics (columns).
 
     The number is the score, the colour where it stands between other real cells (the ceiling) and the worse negative
-    control: light is as good as real cells, dark as bad as cells without a model; see
-    :func:`scdiffgen.metrics.relative_scores`. Grey scores have no such place: the metric does not tell the negative
-    control from real cells, often for want of cells. Arrows say where a metric is best, brackets how many cells were
-    compared.
+    control: light is as good as real cells, dark as bad as cells without a model. Grey scores have no such place: the
+    metric does not tell the negative control from real cells, often for want of cells. Arrows say where a metric is
+    best, brackets how many cells were compared.
 
     Parameters
     ----------
@@ -206,7 +205,7 @@ def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None,
     >>> [label.get_text() for label in axis.get_xticklabels()]
     ['mmd ↓', 'gene_correlation ↓']
     """
-    relative = metrics.relative_scores(scores)
+    relative = relative_scores(scores)
     values = scores.xs("generated", level="source")[list(relative)]
     (axis,) = panels(1, 1, scores_inches(scores), ax)
     palette = colormaps[PALETTE].with_extremes(bad=NO_PLACE)
@@ -286,21 +285,21 @@ def evaluation_gene_correlation(
     >>> [axis.get_title() for axis in axes]
     ['real', 'generated']
     """
-    correlations = metrics.gene_correlations(real, generated, n_genes, layer=layer)
+    correlations = gene_correlations(real, generated, n_genes, layer=layer)
     axes = panels(2, 2, CORRELATION_INCHES)
-    draw_correlations(axes, correlations, with_names=len(correlations.real) <= MOST_LABELS)
+    draw_correlations(axes, correlations, with_names=len(correlations[0]) <= MOST_LABELS)
     return finish(axes, "evaluation_gene_correlation", show, save)
 
 
-def draw_correlations(axes: Sequence[Axes], correlations: metrics.GeneCorrelations, *, with_names: bool) -> None:
+def draw_correlations(axes: Sequence[Axes], correlations: Sequence[pd.DataFrame], *, with_names: bool) -> None:
     """Draw both matrices in the order of the real one, on one scale that ends at 98 % of all correlations."""
-    real = correlations.real
+    real = correlations[0]
     order = leaf_order(np.clip(1 - real.to_numpy(), 0, None))
     genes = real.index[order]
     off_diagonal = ~np.eye(len(genes), dtype=bool)
     strengths = np.abs([matrix.to_numpy()[off_diagonal] for matrix in correlations])
     limit = float(np.quantile(strengths, 0.98)) or 1.0
-    for axis, title, matrix in zip(axes, correlations._fields, correlations, strict=True):
+    for axis, title, matrix in zip(axes, ("real", "generated"), correlations, strict=True):
         drawn = matrix.to_numpy()[np.ix_(order, order)]
         image = axis.imshow(drawn, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
         axis.set_title(title, fontsize=10)

@@ -69,7 +69,7 @@ def token_loadings(
         axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
         axis.spines["left"].set_visible(False)
         _bare(axis)
-    for axis in axes[-min(ncols, len(axes)) :]:
+    for axis in axes[-ncols:]:
         axis.set_xlabel("log-rate per s.d.", fontsize=8)
     return finish(axes, "token_loadings", show, save)
 

@@ -1,10 +1,10 @@
-"""Pseudobulks: total counts of the training cells that share their conditions."""
+"""Pseudobulks: total counts of the training cells that share their conditions, interventions with their doses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -12,32 +12,60 @@ from torch import Tensor
 
 from scdiffgen.conditions import Code, Conditions, ConditionSpec, have_exactly
 
-from ._treatments import TreatmentCodes, distinct_groups, in_frequent_treatments, treatment_codes
-
 if TYPE_CHECKING:
     from scdiffgen.module import ThinningModule
 
-MIN_CELLS = 20
-"""Cells from which a response is read, treated and untreated each."""
+MIN_CELLS = 20  # from which a response is read, treated and untreated each
+LARGEST = 200_000_000  # groups of cells times genes above which pseudobulks are not kept
+NO_DOSE = 1.0  # of an intervention where doses were not registered
 
-LARGEST = 200_000_000
-"""Groups of cells times genes above which pseudobulks are not kept."""
+
+class TreatedGroups(NamedTuple):
+    """Conditions of cells, or of groups of cells."""
+
+    identity: np.ndarray  # codes of all conditions but the interventions (rows, columns), as of Conditions.codes
+    interventions: np.ndarray  # ids (rows, slots); a Code where there is none
+    doses: np.ndarray  # of the interventions (rows, slots); 0 where there is none, infinite where none was given
+
+    @classmethod
+    def of_cells(cls, conditions: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> TreatedGroups:
+        """Codes of cells; the last of ``specs`` are the interventions, and what is given at dose 0 is absent."""
+        given = conditions[specs[-1].name]
+        identity, interventions = np.split(conditions.codes(specs), [-given.ids.shape[1]], axis=1)
+        doses = given.values.astype(np.float64) if specs[-1].has_values else np.full(given.ids.shape, NO_DOSE)
+        doses = np.where(interventions >= 0, np.nan_to_num(doses, nan=np.inf), 0.0)
+        return cls(identity, np.where((interventions >= 0) & (doses == 0), Code.ABSENT, interventions), doses)
+
+    def treatment(self, row: int) -> dict[int, float]:
+        """Dose of each intervention of a row, by its id."""
+        ids, doses = self.interventions[row].tolist(), self.doses[row].tolist()
+        return {part: dose for part, dose in zip(ids, doses, strict=True) if part >= 0}
+
+    def distinct(self) -> tuple[TreatedGroups, np.ndarray]:
+        """Rows that differ, whatever the order of their interventions, and which of them each row is ``(rows,)``."""
+        order = np.argsort(-self.interventions, axis=1, kind="stable")
+        interventions, doses = (np.take_along_axis(array, order, axis=1) for array in self[1:])
+        rows = np.hstack([self.identity, interventions, doses])
+        _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        return TreatedGroups(self.identity[first], interventions[first], doses[first]), group_of.ravel()
+
+    def in_frequent_treatments(self, n_cells: np.ndarray, least: int) -> np.ndarray:
+        """Which rows ``(rows,)`` are untreated, or had a treatment that at least so many of the ``n_cells`` had."""
+        _, treatment = np.unique(np.hstack(self[1:]), axis=0, return_inverse=True)
+        n_treated = np.bincount(treatment.ravel(), n_cells)[treatment.ravel()]
+        return (n_treated >= least) | ~(self.interventions >= 0).any(1)
 
 
 @dataclass(frozen=True)
 class Pseudobulks:
     """Total counts of every group of cells that share their conditions; plain arrays, saved with the model."""
 
-    codes: np.ndarray  # (groups, columns), as of TreatmentCodes
+    identity: np.ndarray  # (groups, columns), these three as of TreatedGroups
+    interventions: np.ndarray  # (groups, slots)
     doses: np.ndarray  # (groups, slots)
     n_cells: np.ndarray  # (groups,)
     counts: np.ndarray  # (groups, genes)
     expected: np.ndarray  # (groups, genes): library sizes times the shares that the network expects, of untreated cells
-
-    @property
-    def slots(self) -> np.ndarray:
-        """Ids of the interventions of the groups ``(groups, slots)``."""
-        return TreatmentCodes(self.codes, self.doses).slots
 
     @property
     def n_genes(self) -> int:
@@ -46,10 +74,14 @@ class Pseudobulks:
 
     def have(self, treatment: Mapping[int, float]) -> np.ndarray:
         """Which groups had exactly these interventions at these doses ``(groups,)``; none of them is untreated."""
-        there = have_exactly(self.slots, list(treatment))
+        there = have_exactly(self.interventions, list(treatment))
         for part, dose in treatment.items():
-            there &= ((self.slots == part) & (self.doses == dose)).any(1)
+            there &= ((self.interventions == part) & (self.doses == dose)).any(1)
         return there
+
+    def share(self, identity: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Which groups have these columns of an identity ``(groups,)``."""
+        return (self.identity[:, columns] == identity[columns]).all(1)
 
     def totals(self, group_of: np.ndarray, n_groups: int, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Cells ``(coarser,)`` and counts ``(coarser, genes)`` of some of the groups, summed over coarser ones."""
@@ -65,7 +97,7 @@ class Pseudobulks:
         more = ((0, 0), (0, self.doses.shape[1] - others.doses.shape[1]))
         widened = {
             **others.to_plain(),
-            "codes": np.pad(others.codes, more, constant_values=Code.ABSENT),
+            "interventions": np.pad(others.interventions, more, constant_values=Code.ABSENT),
             "doses": np.pad(others.doses, more),
         }
         return Pseudobulks(**{name: np.concatenate([array, widened[name]]) for name, array in self.to_plain().items()})
@@ -86,9 +118,9 @@ def pseudobulks(
     Treatments of too few cells to tell a response, as if every cell has a dose of its own, are left out. Nothing is
     kept if there are too many groups.
     """
-    groups, group_of = distinct_groups(treatment_codes(conditions, specs))
+    groups, group_of = TreatedGroups.of_cells(conditions, specs).distinct()
     n_cells = np.bincount(group_of)
-    kept = in_frequent_treatments(groups, n_cells, MIN_CELLS)
+    kept = groups.in_frequent_treatments(n_cells, MIN_CELLS)
     n_kept = int(kept.sum())
     if n_kept * module.n_vars > LARGEST:
         return None
@@ -103,10 +135,5 @@ def pseudobulks(
         if module.denoiser.unaffected(given, len(there)).any():
             library = module.library(there)[:, None]
             expected.index_add_(0, rows, (library * module.expression(there, given)).double())
-    return Pseudobulks(
-        groups.codes[kept],
-        groups.doses[kept],
-        n_cells[kept],
-        counts[:-1].float().cpu().numpy(),
-        expected[:-1].float().cpu().numpy(),
-    )
+    totals = (sums[:-1].float().cpu().numpy() for sums in (counts, expected))
+    return Pseudobulks(*(array[kept] for array in (*groups, n_cells)), *totals)

@@ -13,8 +13,8 @@ from torch import Tensor
 from scdiffgen.conditions import Conditions, ConditionSpec
 
 from ._context_regression import LEAST_RATIO, POWER
-from ._transfer import PseudobulkResponse, ResponseTransfer
-from ._treatments import treatment_codes
+from ._pseudobulks import TreatedGroups
+from ._transfer import ResponseTransfer
 
 if TYPE_CHECKING:
     from scdiffgen.module import ThinningModule
@@ -52,28 +52,22 @@ class ResponseModel:
         With ``unmeasured_only`` the network is asked for what it has seen: contexts as they were measured, and
         untreated cells.
         """
-        before, after = (treatment_codes(conditions.numpy(), self.specs) for conditions in (source, target))
-        n_slots = before.doses.shape[1], after.doses.shape[1]
-        n_identity = before.identity.shape[1]
-        columns = (before.codes, after.slots, before.doses, after.doses)
-        groups, group_of = np.unique(np.hstack(columns), axis=0, return_inverse=True)
-        found: list[PseudobulkResponse | None] = []
-        for group in groups:
-            identity, *sets = np.split(group, n_identity + np.cumsum([0, *n_slots, n_slots[0]]))
-            had, wanted = (
-                {int(part): float(dose) for part, dose in zip(ids, doses, strict=True) if part >= 0}
-                for ids, doses in ((sets[0], sets[2]), (sets[1], sets[3]))
-            )
-            left_out = unmeasured_only and (not wanted or self.transfer.has_measured(identity, wanted))
-            found.append(None if left_out else self.transfer.response(identity, had, wanted))
+        before, after = (TreatedGroups.of_cells(conditions.numpy(), self.specs) for conditions in (source, target))
+        rows = np.hstack([before.identity, before.interventions, after.interventions, before.doses, after.doses])
+        _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         n_genes = self.transfer.bulks.n_genes
-        nothing = np.stack([np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes)])
-        tables = np.stack([nothing if response is None else np.stack(response[:3]) for response in found], axis=1)
-        sources = torch.tensor([SOURCES.index("network" if r is None else r.source) for r in found])
+        of_network = (np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes), "network")
+        found = []
+        for row in first:
+            identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
+            left_out = unmeasured_only and (not requested or self.transfer.has_measured(identity, requested))
+            found.append((None if left_out else self.transfer.response(identity, had, requested)) or of_network)
+        *arrays, origins = zip(*found, strict=True)
         device = source[self.specs[-1].name].given.device
-        rows = torch.from_numpy(group_of.ravel()).to(device)
-        change, roots, correction = (torch.from_numpy(table).float().to(device)[rows] for table in tables)
-        return TransferredResponse(change, roots, correction, sources.to(device)[rows])
+        group_of_cell = torch.from_numpy(group_of.ravel()).to(device)
+        tables = [torch.from_numpy(np.stack(array)).float() for array in arrays]
+        tables.append(torch.tensor([SOURCES.index(origin) for origin in origins]))
+        return TransferredResponse(*(table.to(device)[group_of_cell] for table in tables))
 
     @torch.no_grad()
     def apply(

@@ -39,14 +39,10 @@ Treatment = Mapping[int, float]
 class PseudobulkResponse(NamedTuple):
     """What a context is predicted to do."""
 
-    change: np.ndarray
-    """Of fourth roots of shares ``(genes,)``."""
-    before: np.ndarray
-    """Fourth roots of the shares of cells of the context as they were ``(genes,)``."""
-    log_correction: np.ndarray
-    """Of the log-expression that the network expects of untreated cells: what these really have ``(genes,)``."""
-    source: Source
-    """Whether the perturbation was measured, or others with feature vectors were."""
+    change: np.ndarray  # of fourth roots of shares (genes,)
+    before: np.ndarray  # fourth roots of the shares of cells of the context as they were (genes,)
+    log_correction: np.ndarray  # of the log-expression expected of untreated cells: what these really have (genes,)
+    source: Source  # whether the perturbation was measured, or others with feature vectors were
 
 
 @dataclass(frozen=True)
@@ -76,7 +72,7 @@ class ResponseTransfer:
         """Whether enough cells of a context were measured with exactly these interventions."""
         codes = np.asarray(identity)
         given = np.flatnonzero(codes != Code.MISSING)
-        here = (self.bulks.codes[:, given] == codes[given]).all(1) & self.bulks.have(treatment)
+        here = self.bulks.share(codes, given) & self.bulks.have(treatment)
         return bool(self.bulks.n_cells[here].sum() >= self.min_cells)
 
     def _computed(self, identity: np.ndarray, source: Treatment, target: Treatment) -> PseudobulkResponse | None:
@@ -113,7 +109,7 @@ class ResponseTransfer:
         if self.bulks.n_cells[treated].sum() < self.min_cells:
             return None
         for columns in backoff_levels(np.flatnonzero(identity != Code.MISSING)):
-            contexts, context_of = np.unique(self.bulks.codes[:, columns], axis=0, return_inverse=True)
+            contexts, context_of = np.unique(self.bulks.identity[:, columns], axis=0, return_inverse=True)
             n_of, totals = zip(
                 *(self.bulks.totals(context_of.ravel(), len(contexts), which) for which in (untreated, treated)),
                 strict=True,
@@ -125,9 +121,9 @@ class ResponseTransfer:
         return None
 
     def _between_doses(self, identity: np.ndarray, part: int, dose: float) -> Change | None:
-        slots = self.bulks.slots
-        alone = slots == part
-        alone &= ((slots >= 0).sum(1) == 1)[:, None]
+        """Of one perturbation, from those to doses that were measured; none if no dose, or an unknown one, is given."""
+        ids = self.bulks.interventions
+        alone = (ids == part) & ((ids >= 0).sum(1) == 1)[:, None]
         levels = np.unique(self.bulks.doses[alone])
         levels = levels[np.isfinite(levels)]
         found = {level: change for level in levels if (change := self._of_contexts(identity, {part: level}))}
@@ -145,7 +141,7 @@ class ResponseTransfer:
         key = (tuple(identity), dose)
         if key not in self._others:
             self._others.clear()  # they are many
-            parts = np.unique(self.bulks.slots[self.bulks.slots >= 0]).tolist()
+            parts = np.unique(self.bulks.interventions[self.bulks.interventions >= 0]).tolist()
             self._others[key] = {
                 other: change for other in parts if (change := self._change(identity, {other: dose})) is not None
             }
@@ -160,7 +156,7 @@ class ResponseTransfer:
         """Fourth roots of shares ``(genes,)`` of untreated cells, and log-ratio to what the network expects of them."""
         untreated = self.bulks.have({})
         for columns in backoff_levels(np.flatnonzero(identity != Code.MISSING)):
-            rows = untreated & (self.bulks.codes[:, columns] == identity[columns]).all(1)
+            rows = untreated & self.bulks.share(identity, columns)
             if self.bulks.n_cells[rows].sum() >= self.min_cells:
                 real, expected = self.bulks.counts[rows].sum(0), self.bulks.expected[rows].sum(0)
                 return ((real + 0.5) / (real + 0.5).sum()) ** POWER, np.log((real + 0.5) / (expected + 0.5))

@@ -9,13 +9,13 @@ import pandas as pd
 from anndata import AnnData
 from scipy import stats
 
+from scdiffgen._log_normalise import TARGET_SUM, log_normalise
 from scdiffgen._names import check_column
 from scdiffgen._stored_tokens import annotation_column
 
 if TYPE_CHECKING:
     from scdiffgen.model import TokenDiffusion
 
-PER_CELL = 1e4
 PSEUDOCOUNT = 0.1  # molecules per 10,000
 
 
@@ -87,8 +87,8 @@ def ablate_token(
 
 def _changes(counts: np.ndarray, without: np.ndarray, genes: pd.Index, group: str) -> pd.DataFrame:
     """Rows of one group of matched samples ``(cells, genes)``."""
-    mean, mean_without = (PER_CELL * part.sum(0) / max(part.sum(), 1) for part in (counts, without))
-    score, p_values = _paired_t(_log_normalised(without) - _log_normalised(counts))
+    mean, mean_without = (TARGET_SUM * part.sum(0) / max(part.sum(), 1) for part in (counts, without))
+    score, p_values = _paired_t(log_normalise(without) - log_normalise(counts))
     table = pd.DataFrame(
         {
             "group": group,
@@ -114,7 +114,3 @@ def _paired_t(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     score = np.divide(mean, error, out=same_for_all, where=error > 0)
     score[mean == 0] = 0
     return score, 2 * stats.t.sf(np.abs(score), n_cells - 1)
-
-
-def _log_normalised(counts: np.ndarray) -> np.ndarray:
-    return np.log1p(PER_CELL * counts / np.maximum(counts.sum(1, keepdims=True), 1))

@@ -7,12 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from anndata import AnnData
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy.sparse import issparse
 from sklearn.decomposition import PCA
 
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
-
-PER_CELL = 1e4
 
 
 class PathCoordinates(NamedTuple):
@@ -72,12 +71,6 @@ def path_coordinates(path: AnnData, adata: AnnData, layer: str | None = None, n_
         raise ValueError(f"`adata` lacks {len(missing)} genes of the path (first: {missing[0]!r}).")
     measured = adata[:, path.var_names]
     pca = PCA(n_components, svd_solver="randomized", random_state=0)
-    cells = pca.fit_transform(_log_normalised(measured.X if layer is None else measured.layers[layer]))
-    states = pca.transform(_log_normalised(path.layers["expected"]))
-    return PathCoordinates(cells, states, pca.explained_variance_ratio_)
-
-
-def _log_normalised(counts: np.ndarray | sparse.spmatrix) -> NDArray[np.float64]:
-    dense = counts.toarray() if isinstance(counts, sparse.spmatrix | sparse.sparray) else np.asarray(counts)
-    total = dense.sum(1, keepdims=True, dtype=np.float64)
-    return np.log1p(dense * (PER_CELL / np.maximum(total, 1e-12)))
+    counts, expected = measured.X if layer is None else measured.layers[layer], path.layers["expected"]
+    cells, states = (log_normalise(each.toarray() if issparse(each) else each) for each in (counts, expected))
+    return PathCoordinates(pca.fit_transform(cells), pca.transform(states), pca.explained_variance_ratio_)

@@ -3,12 +3,3 @@
 from ._block_loader import BlockLoader, cell_loader
 from ._data_splitter import SparseDataSplitter, StagedDataSplitter
 from ._plan import DiffusionTrainingPlan, TrainingPlanConfig
-
-__all__ = [
-    "BlockLoader",
-    "DiffusionTrainingPlan",
-    "SparseDataSplitter",
-    "StagedDataSplitter",
-    "TrainingPlanConfig",
-    "cell_loader",
-]

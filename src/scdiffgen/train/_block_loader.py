@@ -17,6 +17,7 @@ from scvi.data._utils import registry_key_to_default_dtype, scipy_to_torch_spars
 from scvi.dataloaders import AnnDataLoader
 from torch import Tensor
 
+from scdiffgen._arguments import check_whole_number
 from scdiffgen._registry_keys import REGISTRY_KEYS
 
 BLOCK_SIZE = 256
@@ -73,8 +74,7 @@ class BlockLoader:
         generator: torch.Generator | None = None,
     ) -> None:
         for name, value in {"block_size": block_size, "n_blocks": n_blocks}.items():
-            if value < 1:
-                raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least 1.")
+            check_whole_number(name, value)
         chosen = np.arange(manager.adata.n_obs) if indices is None else np.asarray(indices)
         self.indices = np.sort(np.flatnonzero(chosen) if chosen.dtype == bool else chosen)
         self.batch_size, self.shuffle, self.drop_last = batch_size, shuffle, drop_last

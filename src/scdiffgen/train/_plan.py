@@ -16,9 +16,8 @@ import lightning.pytorch as pl
 import torch
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from scvi.module.base import LossOutput
-from torch import Tensor
+from torch import Tensor, nn
 
-from scdiffgen.diffusion import update_ema
 from scdiffgen.module import DiffusionModule
 
 logger = logging.getLogger(__name__)
@@ -173,6 +172,16 @@ class DiffusionTrainingPlan(pl.LightningModule):
 
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+@torch.no_grad()
+def update_ema(average: nn.Module, network: nn.Module, decay: float) -> None:
+    """Move every weight of ``average`` to ``decay * average + (1 - decay) * network``."""
+    slow: list[Tensor] = list(average.parameters())
+    fast: list[Tensor] = list(network.parameters())
+    torch._foreach_lerp_(slow, fast, 1 - decay)
+    for mine, other in zip(average.buffers(), network.buffers(), strict=True):
+        mine.copy_(other)
 
 
 def stage_ends(shares: Sequence[float], n_epochs: int) -> list[int]:

@@ -1,10 +1,9 @@
-"""Categories in ``.obs``: one column, several as one field, or one of descriptions in words."""
+"""Categories (one column, several as one field, or one of descriptions in words) and numbers in ``.obs``."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -14,8 +13,8 @@ from scvi import settings
 
 from scdiffgen._messages import counted, did_you_mean, listed, plain
 from scdiffgen._text import TEXT_DIM, embed_texts
-from scdiffgen.conditions import Code, ConditionSpec
-from scdiffgen.data._columns_field import ColumnsField, State, obs_column, raise_if_missing, requested_column
+from scdiffgen.conditions import Code, ConditionSpec, NumberTransform
+from scdiffgen.data._columns_field import ColumnsField, State, numbers, obs_column, raise_if_missing, requested_column
 
 LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
 
@@ -28,18 +27,41 @@ class CategoricalCovariatesField(ColumnsField):
     """
 
     counted = "field_keys"
-    titles = ("Source location", "Categories", "Code")
     argument = "categorical_covariate_keys"
 
     def read(self, cells: AnnData | MuData) -> list[pd.Series]:
+        """The columns; containers, dates and intervals in them raise, as they could not be requested afterwards."""
         columns = [obs_column(cells, key, self.argument) for key in self.columns]
         for column in columns:
-            _raise_if_no_labels(column, self.argument)
+            place, name = f"`{self.argument}={column.name!r}`", f"adata.obs[{column.name!r}]"
+            way_out = "Give these cells a category of their own (for example 'unknown'), or leave them out."
+            raise_if_missing([column], place, way_out)
+            entries = column.cat.categories if isinstance(column.dtype, pd.CategoricalDtype) else column
+            odd = [entry for entry in entries if not isinstance(entry, LABEL_TYPES)]
+            if odd:
+                raise ValueError(
+                    f"{place}: {odd[0]!r} is a {type(odd[0]).__name__}, and categories are text, numbers or truth "
+                    f"values. Write them as text: `{name} = {name}.astype(str)`."
+                )
         return columns
 
     def fit(self, values: list[pd.Series]) -> State:
         """The categories that occur, in a column's own order if it is categorical and sorted otherwise."""
-        return self.pack([categories_of(column, self.argument) for column in values])
+        fitted = []
+        for column in values:
+            used = column.astype("category").cat.remove_unused_categories()
+            categories = used.cat.categories.to_numpy(copy=True)
+            singletons = categories[np.bincount(used.cat.codes, minlength=len(categories)) == 1]
+            if len(singletons) and len(column) > 1:
+                n_singletons = counted(len(singletons), "category", "categories")
+                warnings.warn(
+                    f"`{self.argument}={column.name!r}`: {n_singletons} with a single cell ({listed(singletons)}): "
+                    "hardly anything can be learned about a category from one cell.",
+                    UserWarning,
+                    stacklevel=settings.warnings_stacklevel,
+                )
+            fitted.append(categories)
+        return self.pack(fitted)
 
     def code(self, values: list[pd.Series], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
         codes, extended = [], []
@@ -68,12 +90,6 @@ class CategoricalCovariatesField(ColumnsField):
         mappings = state["mappings"]  # a list; data modules of scvi-tools write a dict
         each = mappings.values() if isinstance(mappings, Mapping) else mappings
         return {str(name): np.asarray(categories) for name, categories in zip(state["field_keys"], each, strict=True)}
-
-    @classmethod
-    def rows(cls, state: State) -> Iterable[Sequence[str]]:
-        for name, categories in cls.categories(state).items():
-            for code, category in enumerate(categories):
-                yield f"adata.obs[{name!r}]" if code == 0 else "", str(category), str(code)
 
     @classmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
@@ -113,8 +129,17 @@ class StrictCategoricalObsField(CategoricalCovariatesField):
             return [pd.Series(0, index=cells.obs_names, name=self.attr_key)]
         return super().read(cells)
 
+    def code(self, values: list[pd.Series], state: State, *, extend: bool) -> tuple[np.ndarray, State]:
+        registered = state["original_key"]
+        if self.columns == [self.attr_key] and registered != self.attr_key:
+            raise ValueError(
+                f"`{self.argument}=None`, but categories are registered, by `{self.argument}={registered!r}` "
+                f"({listed(state['categorical_mapping'])}). Name the column that holds them in these cells, "
+                f"`{self.argument}={registered!r}`, or register these cells anew, without `source_registry`."
+            )
+        return super().code(values, state, extend=extend)
+
     def pack(self, categories: Sequence[np.ndarray]) -> State:
-        """The state as scvi-tools keeps it."""
         return {"categorical_mapping": categories[0], "original_key": self.columns[0]}
 
     @classmethod
@@ -125,9 +150,6 @@ class StrictCategoricalObsField(CategoricalCovariatesField):
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
         return [] if state["original_key"] == f"_scvi_{key}" else super().specs(key, state)
 
-    def write(self, cells: AnnData | MuData, codes: np.ndarray) -> None:
-        cells.obs[self.attr_key] = codes[:, 0]
-
 
 class TextField(StrictCategoricalObsField):
     """One column of descriptions: categories, of which each is embedded once by a sentence encoder, and kept."""
@@ -137,60 +159,65 @@ class TextField(StrictCategoricalObsField):
         codes, coded = super().code(values, state, extend=extend)
         known = state.get("features", np.zeros((0, TEXT_DIM), dtype=np.float32))
         new = coded["categorical_mapping"][len(known) :]
-        return codes, {**coded, "features": np.concatenate([known, self._embed(new)])}
-
-    def _embed(self, texts: np.ndarray) -> np.ndarray:
-        others = [text for text in texts if not isinstance(text, str)]
+        others = [text for text in new if not isinstance(text, str)]
         if others:
             raise ValueError(
                 f"`{self.argument}={self.columns[0]!r}`: {plain(others[0])!r} is no text. Register such "
                 "columns as `categorical_covariate_keys` or `continuous_covariate_keys`."
             )
-        return embed_texts(texts)
+        return codes, {**coded, "features": np.concatenate([known, embed_texts(new)])}
 
 
-def categories_of(column: pd.Series, argument: str) -> np.ndarray:
-    """The categories that occur in a column; warn of singletons."""
-    values = _as_categorical(column)
-    categories = values.cat.categories.to_numpy(copy=True)
-    singletons = categories[np.bincount(values.cat.codes, minlength=len(categories)) == 1]
-    if len(singletons) and len(column) > 1:
-        warnings.warn(
-            f"`{argument}={column.name!r}`: {counted(len(singletons), 'category', 'categories')} with a single "
-            f"cell ({listed(singletons)}): hardly anything can be learned about a category from one cell.",
-            UserWarning,
-            stacklevel=settings.warnings_stacklevel,
-        )
-    return categories
+class ContinuousCovariatesField(ColumnsField):
+    """Columns of numbers; NaN is missing."""
+
+    counted = "columns"
+    argument = "continuous_covariate_keys"
+
+    def read(self, cells: AnnData | MuData) -> np.ndarray:
+        columns = [obs_column(cells, key, self.argument) for key in self.columns]
+        return np.stack([numbers(column, self.argument) for column in columns], axis=1)
+
+    def fit(self, values: np.ndarray) -> State:
+        """Columns, and what the transform of each needs (scvi-tools allows no list of dicts, and no dots in a key)."""
+        for key, known in zip(self.columns, ~np.isnan(values).all(axis=0), strict=True):
+            if not known:
+                raise ValueError(f"`{self.argument}`: column {key!r} has no number. Leave it out.")
+        fitted = [NumberTransform.fit(column, "standardise") for column in values.T]
+        means, scales = [each.mean for each in fitted], [each.scale for each in fitted]
+        return {"columns": list(self.columns), "means": means, "scales": scales}
+
+    def code(self, values: np.ndarray, state: State, *, extend: bool) -> tuple[np.ndarray, State]:
+        return values.astype(np.float32), state
+
+    @staticmethod
+    def transforms(state: State) -> dict[str, NumberTransform]:
+        """The transform of each column; data modules of scvi-tools register columns only."""
+        names = list(map(str, state["columns"]))
+        if "means" not in state:
+            return dict.fromkeys(names, NumberTransform())
+        fitted = zip(names, state["means"], state["scales"], strict=True)
+        return {name: NumberTransform("standardise", mean, scale) for name, mean, scale in fitted}
+
+    @classmethod
+    def specs(cls, key: str, state: State) -> list[ConditionSpec]:
+        return [
+            ConditionSpec(name, "number", registry_key=key, column=column, has_values=True, transform=transform)
+            for column, (name, transform) in enumerate(cls.transforms(state).items())
+        ]
+
+    @classmethod
+    def code_request(cls, table: pd.DataFrame, state: State) -> np.ndarray:
+        columns = [numbers(requested_column(table, name), "conditions") for name in state["columns"]]
+        return np.stack(columns, axis=1).astype(np.float32)
 
 
 def look_up(column: pd.Series, categories: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Positions ``(cells,)`` among the categories with the unseen ones appended, and the unseen ones."""
-    values = _as_categorical(column)
+    values = column.astype("category").cat.remove_unused_categories()
     own = values.cat.categories
     positions = pd.Index(categories).get_indexer(own)
     unseen = own[positions < 0].to_numpy()
     positions[positions < 0] = len(categories) + np.arange(len(unseen))
     with_missing = np.append(positions, Code.MISSING)  # pandas codes a missing entry -1, the last
     return with_missing[values.cat.codes.to_numpy()].astype(np.int64), unseen
-
-
-def _raise_if_no_labels(column: pd.Series, argument: str) -> None:
-    """Raise if entries are missing, or are containers, dates or intervals, which could not be requested afterwards."""
-    way_out = "Give these cells a category of their own (for example 'unknown'), or leave them out."
-    raise_if_missing([column], f"`{argument}={column.name!r}`", way_out)
-    categorical = isinstance(column.dtype, pd.CategoricalDtype)
-    entries = pd.Series(column.cat.categories) if categorical else column
-    dates = entries.dtype.kind in "mM"
-    plain_numbers = entries.dtype.kind in "biuf"
-    odd: list[Any] = [] if plain_numbers else [entry for entry in entries if not isinstance(entry, LABEL_TYPES)]
-    if dates or odd:
-        first = entries.iloc[0] if dates else odd[0]
-        raise ValueError(
-            f"`{argument}={column.name!r}`: {first!r} is a {type(first).__name__}, and categories are text, numbers or "
-            f"truth values. Write them as text: `adata.obs[{column.name!r}] = adata.obs[{column.name!r}].astype(str)`."
-        )
-
-
-def _as_categorical(column: pd.Series) -> pd.Series:
-    return column.astype("category").cat.remove_unused_categories()

@@ -10,17 +10,16 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
-from scipy import sparse
 
 from scdiffgen._names import check_column
+from scdiffgen.metrics._comparison import Cells, Settings
 from scdiffgen.metrics._input import labels_of, obs_column
 from scdiffgen.metrics._resampling import split_halves, subsample
-from scdiffgen.metrics._response import mean_expression
+from scdiffgen.metrics._response import Vector, mean_expression
 from scdiffgen.metrics._space import ExpressionSpace
-from scdiffgen.metrics.baselines import dose_shift, linear_shift, nearest_shift
+from scdiffgen.metrics.baselines import dose_shift, linear_shift
 
 ONE_CONTEXT = "all"
-Vector = NDArray[np.float64]  # (genes,)
 
 
 class Condition(NamedTuple):
@@ -86,30 +85,26 @@ class Keys(NamedTuple):
 
 
 class Controls(NamedTuple):
-    """Real control cells of a context: the mean of all, and the cells that baselines start from."""
+    """Real control cells of a context: the mean of all, and those that baselines start from."""
 
     mean: Vector
-    expression: sparse.csr_matrix  # of all, (cells, genes)
-    start: sparse.csr_matrix  # counts of some, over all genes, (cells, genes)
-    start_expression: sparse.csr_matrix
-    start_pcs: NDArray[np.float64]
+    cells: Cells
+    start: Cells
 
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Log expression of the two halves of every held-out condition, and the controls of every context."""
+    """Cells of the two halves of every held-out condition, and the controls of every context."""
 
-    references: Mapping[Condition, sparse.csr_matrix]  # the half that predictions are compared with, (cells, genes)
+    references: Mapping[Condition, Cells]  # the half that predictions are compared with
     means: Mapping[Condition, Vector]  # of that half
-    others: Mapping[Condition, sparse.csr_matrix]  # the other half, the ceiling
+    others: Mapping[Condition, Cells]  # the other half, the ceiling
     controls: Mapping[str, Controls]
 
     @classmethod
-    def fit(
-        cls, real: AnnData, control: AnnData, space: ExpressionSpace, keys: Keys, *, max_cells: int, seed: int
-    ) -> HeldOut:
+    def fit(cls, real: AnnData, control: AnnData, space: ExpressionSpace, keys: Keys, settings: Settings) -> HeldOut:
         """Halve the conditions and summarise the controls; control cells in ``real`` are left out."""
-        expression = space.expression(real, name="real")
+        perturbed = Cells.of(space, real, "real")
         conditions = {c: rows for c, rows in keys.conditions(real, "real").items() if c.parts}
         if not conditions:
             raise ValueError(
@@ -119,22 +114,21 @@ class HeldOut:
         lacking = sorted(set(wanted) - set(contexts))
         if lacking:
             raise ValueError(f"`control` has no cells in {', '.join(lacking)}, where `real` has perturbed cells.")
-        counts = space.counts(control, name="control")
-        references, others = {}, {}
+        references, others, controls = {}, {}, {}
         for condition, rows in conditions.items():
-            first, second = split_halves(np.zeros(len(rows)), seed=seed)
-            references[condition], others[condition] = expression[rows[first]], expression[rows[second]]
-        controls = {}
+            first, second = split_halves(np.zeros(len(rows)), seed=settings.seed)
+            references[condition], others[condition] = perturbed.take(rows[first]), perturbed.take(rows[second])
+        whole = Cells.of(space, control, "control")
         for context in wanted:
-            of_context = counts[contexts == context]
-            start, cells = subsample(of_context.shape[0], max_cells, seed), space.of_counts(of_context)
-            pcs = space.project(cells[start])
-            controls[context] = Controls(mean_expression(cells), cells, of_context[start], cells[start], pcs)
-        return cls(references, {c: mean_expression(cells) for c, cells in references.items()}, others, controls)
+            cells = whole.take(np.flatnonzero(contexts == context))
+            start = cells.take(subsample(len(cells.pcs), settings.max_cells, settings.seed))
+            controls[context] = Controls(mean_expression(cells.expression), cells, start)
+        means = {condition: mean_expression(cells.expression) for condition, cells in references.items()}
+        return cls(references, means, others, controls)
 
     def responses(self, condition: Condition) -> tuple[NDArray[np.float64], int]:
         """Changes of all conditions of the context, (conditions, genes), and which of them is this one."""
-        siblings = [c for c in self.references if c.context == condition.context and self.references[c].shape[0]]
+        siblings = [c for c, cells in self.references.items() if c.context == condition.context and len(cells.pcs)]
         control = self.controls[condition.context].mean
         changes = np.array([self.means[c] - control for c in siblings])
         return changes, siblings.index(condition) if condition in siblings else -1
@@ -185,7 +179,8 @@ class TrainingResponses:
         if elsewhere:
             known = [self.shift(c) for c in elsewhere]
             shifts["other_contexts"] = np.mean(known, axis=0)
-            shifts["nearest_context"] = nearest_shift(control, [self.controls[c.context] for c in elsewhere], known)
+            distances = [np.linalg.norm(self.controls[c.context] - control) for c in elsewhere]
+            shifts["nearest_context"] = known[int(np.argmin(distances))]
         singles = {c.perturbation: self.shift(c) for c in here if len(c.parts) == 1 and c.dose == target.dose}
         if len(target.parts) > 1 and set(target.parts) <= set(singles):
             shifts["additive"] = np.sum([singles[part] for part in target.parts], axis=0)

@@ -1,8 +1,12 @@
-"""What was done to each cell, or is requested: read from columns of names and doses, and coded."""
+"""What users write of perturbations: treatments in columns of names and doses, and feature vectors by name.
+
+By feature vectors (gene embeddings, drug fingerprints) also unseen perturbations are known.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -10,12 +14,15 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from mudata import MuData
+from sklearn.linear_model import orthogonal_mp
 
-from scdiffgen._messages import and_others, did_you_mean, listed
+from scdiffgen._messages import and_others, did_you_mean, listed, unknown_name
 from scdiffgen.conditions import Code, PerturbationSyntax, Treatment
 from scdiffgen.data._columns_field import State, entries_of, obs_column, raise_if_missing
 
 DOSE = "dose"  # also understood in a request where the registered column has another name
+N_ATOMS = 5  # known perturbations that a new one is made of, at most
+NEGLIGIBLE = 1e-6  # cosine, or coefficient of a vector of length 1, that is rounding: feature vectors are float32
 
 
 class Treatments(NamedTuple):
@@ -67,26 +74,22 @@ def read_treatments(
     raise_if_missing(entries, named(columns), f"If they are controls, write {syntax.control[0]!r} there.")
     doses = [obs_column(cells, column, "dose_key") for column in dose_columns]
     rows = list(zip(*(entries_of(column) for column in [*entries, *doses]), strict=True))
-    code_of_row: dict[tuple[object, ...], int] = {}
+    code_of_row = {row: code for code, row in enumerate(dict.fromkeys(rows))}
     distinct: list[Treatment] = []
-    codes = np.zeros(len(rows), dtype=np.int64)
-    for cell, row in enumerate(rows):
-        if row not in code_of_row:
-            names, dose_entries = row[: len(columns)], row[len(columns) :]
-            try:
-                treatment = _treatment(names, dose_entries or [None] * len(names), syntax) or {}
-                without = [name for name, dose in treatment.items() if math.isnan(dose)]
-                if dose_columns and without:
-                    raise ValueError(f"{without[0]!r} has no dose; give one (0 is a dose), or leave out `dose_key`")
-            except ValueError as error:
-                shown = " and ".join(map(repr, names))
-                at_dose = f" at dose {' and '.join(map(repr, dose_entries))}" if dose_entries else ""
-                where = f"in cell {cells.obs_names[cell]!r}{and_others(rows.count(row) - 1, 'cell')}"
-                raise ValueError(f"{named(columns)}: {shown}{at_dose} {where}: {error}.") from None
-            code_of_row[row] = len(distinct)
-            distinct.append(treatment)
-        codes[cell] = code_of_row[row]
-    return Treatments(distinct, codes)
+    for row in code_of_row:
+        names, dose_entries = row[: len(columns)], row[len(columns) :]
+        try:
+            treatment = _treatment(names, dose_entries or [None] * len(names), syntax) or {}
+            without = [name for name, dose in treatment.items() if math.isnan(dose)]
+            if dose_columns and without:
+                raise ValueError(f"{without[0]!r} has no dose; give one (0 is a dose), or leave out `dose_key`")
+        except ValueError as error:
+            shown = " and ".join(map(repr, names))
+            at_dose = f" at dose {' and '.join(map(repr, dose_entries))}" if dose_entries else ""
+            where = f"in cell {cells.obs_names[rows.index(row)]!r}{and_others(rows.count(row) - 1, 'cell')}"
+            raise ValueError(f"{named(columns)}: {shown}{at_dose} {where}: {error}.") from None
+        distinct.append(treatment)
+    return Treatments(distinct, np.array([code_of_row[row] for row in rows], dtype=np.int64))
 
 
 def names_by_column(cells: AnnData | MuData, columns: Sequence[str], syntax: PerturbationSyntax) -> list[set[str]]:
@@ -143,18 +146,17 @@ def named(columns: Sequence[str]) -> str:
 
 def _treatment(names: Sequence[Any], doses: Sequence[Any], syntax: PerturbationSyntax) -> Treatment | None:
     """The treatment of a row; None if it is missing."""
-    given = [dose for dose in doses if dose is not None]
-    if all(name is None for name in names):
-        if given:
-            raise ValueError(f"dose {given[0]!r} is given without a perturbation; name it, or leave the dose out.")
+    given_names = [name for name in names if name is not None]
+    given_doses = [dose for dose in doses if dose is not None]
+    if not given_names:
+        if given_doses:
+            raise ValueError(f"dose {given_doses[0]!r} is given without a perturbation; name it, or leave it out.")
         return None
-    if len(names) == 1:
-        several = len(given) > 1
-        return syntax.parse(names[0], syntax.separator.join(map(str, given)) if several else (given or [None])[0])
-    if len(doses) == len(names):
+    if len(doses) == len(names) > 1:
         return syntax.combine(names, doses)
-    together = syntax.separator.join(str(name) for name in names if name is not None)
-    return syntax.parse(together, doses[0] if doses else None)
+    text = syntax.separator.join(map(str, given_names))
+    dose = syntax.separator.join(map(str, given_doses)) if len(given_doses) > 1 else next(iter(given_doses), None)
+    return syntax.parse(text, dose)
 
 
 def _requested_rows(table: pd.DataFrame, name: str, state: State) -> list[tuple[list[Any], list[Any]]]:
@@ -192,3 +194,89 @@ def _check_part(name: str, dose: float, ids: Mapping[str, int], state: State) ->
             f"{name!r} has no dose. Give one in {DOSE!r}; "
             f"the registered doses of {whose} are {low:g} to {high:g}{unit}."
         )
+
+
+def read_features(uns: Mapping[str, Any], key: str, syntax: PerturbationSyntax, needed: Sequence[str]) -> pd.DataFrame:
+    """The feature vectors in ``adata.uns``, as :func:`feature_table`: the ``needed`` perturbations must have one."""
+    argument = "perturbation_features_key"
+    if key not in uns:
+        raise KeyError(f"`{argument}`: {unknown_name('key of `adata.uns`', key, list(uns))}")
+    features = feature_table(uns[key], f"`{argument}={key!r}`", syntax)
+    missing = [name for name in needed if name not in features.index]
+    if missing:
+        raise ValueError(
+            f"`{argument}={key!r}` has no vector of {missing[0]!r}{and_others(len(missing) - 1, 'perturbation')} "
+            f"({listed(missing)}).{did_you_mean(missing[0], features.index)} Every perturbation in the data needs one."
+        )
+    return features
+
+
+def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.DataFrame:
+    """A user's vectors ``(perturbations, features)`` float32 by name, those of controls left out.
+
+    They are given as a mapping from names to vectors or as a data frame; ``place`` says where, in messages.
+    """
+    if not isinstance(stored, pd.DataFrame | Mapping):
+        raise ValueError(
+            f"{place} must be a mapping from names to vectors or a DataFrame, and is of type {type(stored).__name__}."
+        )
+    rows = zip(stored.index, stored.to_numpy(), strict=True) if isinstance(stored, pd.DataFrame) else stored.items()
+    vectors: dict[str, np.ndarray] = {}
+    for name, vector in rows:
+        stripped = str(name).strip()
+        if stripped in vectors:
+            raise ValueError(f"{place} holds two vectors of {stripped!r}.")
+        vectors[stripped] = _vector(vector, f"{place}: the vector of {name!r}")
+    vectors = {name: vector for name, vector in vectors.items() if name not in syntax.control}
+    if not vectors:
+        raise ValueError(f"{place} holds no vector of a perturbation.")
+    combined = [name for name in vectors if syntax.separator in name]
+    if combined:
+        raise ValueError(
+            f"{place} holds vectors of combinations ({listed(combined)}). Give one for each part; "
+            "combinations are made of them."
+        )
+    first, *_ = vectors
+    for name, vector in vectors.items():
+        if len(vector) != len(vectors[first]) or not len(vector):
+            raise ValueError(
+                f"{place}: the vector of {name!r} has length {len(vector)}, that of {first!r} has "
+                f"{len(vectors[first])}. All must have the same length, of at least 1."
+            )
+        if not np.isfinite(vector).all():
+            raise ValueError(f"{place}: the vector of {name!r} holds values that are not finite.")
+    return pd.DataFrame(np.stack(list(vectors.values())), index=list(vectors))
+
+
+def sparse_combinations(new: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Coefficients ``(new, known)`` of few known vectors whose sum comes near each new one; all zero if none does.
+
+    Orthogonal matching pursuit: Pati, Rezaiifar & Krishnaprasad 1993, Asilomar Conference on Signals.
+    """
+    new, known = np.asarray(new, dtype=np.float64), np.asarray(known, dtype=np.float64)
+    lengths = np.linalg.norm(known, axis=1)
+    usable = np.flatnonzero(lengths)
+    coefficients = np.zeros((len(new), len(known)))
+    if not len(usable):
+        return coefficients
+    atoms = (known[usable] / lengths[usable, None]).T
+    for row, vector in enumerate(new):
+        length = np.linalg.norm(vector)
+        if not np.abs(atoms.T @ vector).max() > NEGLIGIBLE * length:
+            continue
+        with warnings.catch_warnings():  # of which one is given as soon as the sum is exact
+            warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
+            found = orthogonal_mp(atoms, vector / length, n_nonzero_coefs=min(N_ATOMS, *atoms.shape))
+        found[np.abs(found) < NEGLIGIBLE] = 0.0
+        coefficients[row, usable] = found * length / lengths[usable]
+    return coefficients
+
+
+def _vector(given: Any, whose: str) -> np.ndarray:
+    try:
+        values = np.asarray(given, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise ValueError(f"{whose} is not numeric.") from None
+    if values.ndim != 1:
+        raise ValueError(f"{whose} must have one dimension, got shape {values.shape}.")
+    return values

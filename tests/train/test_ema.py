@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from scdiffgen.diffusion import update_ema
+from scdiffgen.train._plan import update_ema
 
 
 def network(seed: int) -> nn.Module:

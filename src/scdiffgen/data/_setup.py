@@ -1,0 +1,287 @@
+"""Setting cells up: the arguments of ``setup_anndata`` and ``setup_mudata``, their fields, and what registers them.
+
+The manager is scvi-tools' with two faults mended, and for a MuData in which some cells may lack some modalities.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy, deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from anndata import AnnData
+from mudata import MuData
+from scipy import sparse
+from scvi.data import AnnDataManager
+from scvi.data.fields import BaseAnnDataField
+
+from scdiffgen._messages import counted, did_you_mean, listed, raise_if_not_unique
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import N_CELLS, PerturbationSyntax
+from scdiffgen.data import _covariate_fields as covariates
+from scdiffgen.data._columns_field import ColumnsField
+from scdiffgen.data._counts import CountsField, blocks
+from scdiffgen.data._hierarchy_field import HierarchyField
+from scdiffgen.data._perturbation_field import PerturbationField
+from scdiffgen.data._perturbation_input import DOSE
+from scdiffgen.data._registered import Registry, counts_keys, modality_names
+
+
+@dataclass(frozen=True)
+class SetupArguments:
+    """What is registered of the cells, in the words of ``setup_anndata``, where each argument is described."""
+
+    layer: str | None = None
+    labels_key: str | None = None
+    batch_key: str | None = None
+    perturbation_key: str | Sequence[str] | None = None
+    control: str | Sequence[str] = "control"
+    perturbation_sep: str = "+"
+    dose_key: str | Sequence[str] | None = None
+    dose_unit: str | None = None
+    hierarchy_keys: Sequence[str] | None = None
+    categorical_covariate_keys: Sequence[str] | None = None
+    continuous_covariate_keys: Sequence[str] | None = None
+    text_key: str | None = None
+    perturbation_features_key: str | None = None
+
+    def fields(self) -> list[BaseAnnDataField]:
+        """The fields of the counts and of the conditions."""
+        return [CountsField(REGISTRY_KEYS.X, self.layer), *self.condition_fields()]
+
+    def condition_fields(self) -> list[ColumnsField]:
+        """The fields of the conditions: labels and batch always (one category where no column is named)."""
+        for argument in ("layer", "labels_key", "batch_key", "text_key"):
+            name = getattr(self, argument)
+            if name is not None and not isinstance(name, str):
+                raise TypeError(f"`{argument}` is {name!r}: pass one name, as text.")
+        hierarchy = _names(self.hierarchy_keys, "hierarchy_keys")
+        categorical = _names(self.categorical_covariate_keys, "categorical_covariate_keys")
+        continuous = _names(self.continuous_covariate_keys, "continuous_covariate_keys")
+        perturbation = _names(self.perturbation_key, "perturbation_key", may_be_one=True)
+        doses = _names(self.dose_key, "dose_key", may_be_one=True)
+        self._raise_if_incomplete(perturbation, doses)
+        single = [key for key in (self.labels_key, self.batch_key, self.text_key) if key is not None]
+        reserved = {
+            N_CELLS: True,
+            "hierarchy": bool(hierarchy),
+            "perturbation": len(perturbation) > 1,
+            DOSE: bool(doses) and DOSE not in doses,
+        }
+        columns = [*single, *hierarchy, *categorical, *continuous, *perturbation, *doses]
+        _raise_if_repeated(columns, [name for name, is_reserved in reserved.items() if is_reserved])
+        fields: list[ColumnsField] = [
+            covariates.StrictCategoricalObsField(REGISTRY_KEYS.LABELS, self.labels_key, argument="labels_key"),
+            covariates.StrictCategoricalObsField(REGISTRY_KEYS.BATCH, self.batch_key, argument="batch_key"),
+            HierarchyField(REGISTRY_KEYS.HIERARCHY, hierarchy),
+            covariates.CategoricalCovariatesField(REGISTRY_KEYS.CATEGORICAL_COVARIATES, categorical),
+            covariates.ContinuousCovariatesField(REGISTRY_KEYS.CONTINUOUS_COVARIATES, continuous),
+        ]
+        if self.text_key is not None:
+            fields.append(covariates.TextField(REGISTRY_KEYS.TEXT, self.text_key, argument="text_key"))
+        if perturbation:
+            syntax = PerturbationSyntax(tuple(_names(self.control, "control", may_be_one=True)), self.perturbation_sep)
+            how = {"dose_unit": self.dose_unit, "features_key": self.perturbation_features_key}
+            fields.append(PerturbationField(REGISTRY_KEYS.PERTURBATION, perturbation, syntax, doses, **how))
+        return [field for field in fields if field.columns]
+
+    def _raise_if_incomplete(self, perturbation: list[str], doses: list[str]) -> None:
+        features_key = self.perturbation_features_key
+        for argument, value in (("dose_key", doses), ("perturbation_features_key", features_key)):
+            if value and not perturbation:
+                raise ValueError(f"`{argument}={value!r}` needs `perturbation_key`, the column of what was done.")
+        if self.dose_unit is not None and not doses:
+            raise ValueError(f"`dose_unit={self.dose_unit!r}` needs `dose_key`, the column of doses.")
+        if doses and len(doses) != len(perturbation):
+            n_columns = counted(len(doses), "column")
+            raise ValueError(
+                f"`dose_key` names {n_columns} ({listed(doses)}), `perturbation_key` {len(perturbation)} "
+                f"({listed(perturbation)}). Name a column of doses for each column of perturbations."
+            )
+
+
+def check_modalities(
+    mdata: MuData, modalities: Sequence[str] | None, layers: Mapping[str, str | None] | None, *, transfer: bool
+) -> list[str]:
+    """Modalities to register, of None all; in a ``transfer`` from other cells, these may lack some."""
+    if isinstance(modalities, str):
+        raise TypeError(f"`modalities={modalities!r}` must be a list: write `modalities=[{modalities!r}]`.")
+    if not (layers is None or isinstance(layers, Mapping)):
+        raise TypeError(f"`layers` is {layers!r}: pass a layer for each modality that has one, {{'rna': 'counts'}}.")
+    names = list(mdata.mod) if modalities is None else list(modalities)
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"`modalities` is {names}: name each modality once, of {listed(mdata.mod)}.")
+    missing = [name for name in names if name not in mdata.mod]
+    if len(missing) == len(names) or (missing and not transfer):
+        raise ValueError(
+            f"`modalities` names {missing[0]!r}, but `mdata.mod` has {listed(mdata.mod) or 'none'}."
+            f"{did_you_mean(missing[0], mdata.mod)}"
+        )
+    unknown = [name for name in layers or {} if name not in names]
+    if unknown:
+        raise ValueError(f"`layers` names {unknown[0]!r}, which is none of the modalities ({listed(names)}).")
+    if mdata.axis != 0:
+        raise ValueError(f"`mdata.axis` is {mdata.axis}: pass a MuData whose modalities share cells, `axis=0`.")
+    raise_if_not_unique(mdata.obs_names, "`mdata.obs_names`", "Rename these cells.")
+    return names
+
+
+def _names(keys: str | Sequence[str] | None, argument: str, *, may_be_one: bool = False) -> list[str]:
+    """Names of columns or controls, of which there may be none; a text is one name where the argument takes one."""
+    if isinstance(keys, str) and not may_be_one:
+        raise TypeError(f"`{argument}={keys!r}` must be a list of columns: write `{argument}=[{keys!r}]`.")
+    if keys is None or isinstance(keys, str):
+        return [] if keys is None else [keys]
+    names = list(keys) if isinstance(keys, Iterable) else [keys]
+    for name in names:
+        if not isinstance(name, str):
+            raise TypeError(f"`{argument}` is {keys!r}: {name!r} is no name. Pass names, as text.")
+    return names
+
+
+def _raise_if_repeated(columns: list[str], reserved: list[str]) -> None:
+    """Raise if a name stands for two things; those ``reserved`` are no column's name in a user's table."""
+    repeated = [name for name, n in Counter([*columns, *reserved]).items() if n > 1]
+    if repeated:
+        raise ValueError(
+            f"{listed(repeated)} would stand for more than one condition. Name each column once, and rename columns "
+            f"that are called {listed(reserved)}."
+        )
+
+
+class Manager(AnnDataManager):
+    """Registers the fields of a model on data.
+
+    Unlike its parent it leaves the data as they were when a field raises, and remembers through a transfer which setup
+    method was called (otherwise a model given new MuData saves a file that cannot be loaded). A cell of a MuData that
+    lacks a modality is one without a molecule of it; every cell has molecules of some modality.
+    """
+
+    def register_fields(
+        self, adata: AnnData | MuData, source_registry: dict[str, Any] | None = None, **transfer_kwargs: Any
+    ) -> None:
+        """Register all fields, or none of them if one raises or a cell has no molecule of any modality."""
+        for name in transfer_kwargs:
+            if name not in ("allow_missing_labels", "extend_categories"):
+                known = self._registry.get("setup_args", {})
+                setup = self._registry.get("setup_method_name", "setup_anndata")
+                raise TypeError(f"`{setup}` has no argument {name!r}.{did_you_mean(name, known)}")
+        with unchanged_on_error(adata):
+            super().register_fields(adata, source_registry, **transfer_kwargs)
+            if modality_names(self):
+                self._raise_if_cells_are_empty()
+
+    def transfer_fields(self, adata_target: AnnData | MuData, **kwargs: Any) -> Manager:
+        """Register other cells as these are; counts of cells without layers, as generated ones are, are in ``.X``."""
+        reading = copy(self)
+        reading.fields = [
+            field.where_counts_are(adata_target) if isinstance(field, CountsField) else field for field in self.fields
+        ]
+        return super(Manager, reading).transfer_fields(adata_target, **kwargs)
+
+    def with_registry(self, registry: Registry) -> Manager:
+        """Another manager of the same cells, with an extended registry in which known codes are the same."""
+        extended = copy(self)
+        extended._registry = registry
+        extended._source_registry = deepcopy(registry)  # what the cells are coded by when they are registered again
+        return extended
+
+    def get_from_registry(self, registry_key: str) -> Any:
+        """What was registered, a row a cell: also where a modality has cells in another order, or lacks some."""
+        modality = self.data_registry[registry_key].get("mod_key")
+        if modality is None:
+            return super().get_from_registry(registry_key)
+        cells = self.adata.obs_names
+        if modality not in self.adata.mod or not self.adata.mod[modality].n_obs:
+            return sparse.csr_matrix((len(cells), counts_keys(self)[registry_key]), dtype=np.float32)
+        rows = self.adata.mod[modality].obs_names.get_indexer(cells)  # -1 for a cell that lacks the modality
+        counts = super().get_from_registry(registry_key)
+        in_order = np.array_equal(rows, np.arange(counts.shape[0]))
+        in_memory = isinstance(counts, np.ndarray | sparse.csr_matrix)
+        if not in_memory and not (in_order and len(counts_keys(self)) == 1):
+            raise ValueError(
+                f"The counts of modality {modality!r} lie in a file, which is read for one modality of all cells only: "
+                "read them into memory, `mudata.read_h5mu(path)`."
+            )
+        return counts if in_order else _with_empty_rows(sparse.csr_matrix(counts), rows)
+
+    def _get_setup_method_args(self) -> dict[str, Any]:
+        kept = ("model_name", "setup_method_name", "setup_args")
+        return {key: self._registry[key] for key in kept if key in self._registry}
+
+    def _raise_if_cells_are_empty(self) -> None:
+        total = np.zeros(self.adata.n_obs)
+        for key in counts_keys(self):
+            for row, _, block in blocks(self.get_from_registry(key)):
+                total[row : row + block.shape[0]] += np.asarray(block.sum(axis=1)).ravel()
+        empty = self.adata.obs_names[total == 0]
+        if len(empty):
+            raise ValueError(
+                f"{counted(len(empty), 'cell')} without a molecule of any modality "
+                f"({listed(modality_names(self))}): {listed(empty)}. Keep the others, "
+                "`mdata = mdata[cells_with_molecules].copy()`."
+            )
+
+
+def forget_copied_setup(adata: AnnData | MuData, managers: Mapping[str, AnnDataManager]) -> None:
+    """Let a copy of registered data be registered as data of its own; ``managers`` are those known by identifier.
+
+    ``adata.copy()`` also copies the identifier by which scvi-tools finds the registration, and registering the copy
+    then invalidates the original.
+    """
+    manager = managers.get(adata.uns.get("_scvi_uuid"))
+    if manager is not None and manager.adata is not adata:
+        del adata.uns["_scvi_uuid"]
+
+
+@contextmanager
+def unchanged_on_error(data: AnnData | MuData) -> Iterator[None]:
+    """Leave what the fields write (annotation by scvi-tools' prefix, and matrices) as it was, if the block raises."""
+    parts = [data, *data.mod.values()] if isinstance(data, MuData) else [data]
+    parts = [part for part in parts if not part.is_view]  # views are refused before anything is written
+    before = [(part, _written(part.obs), _written(part.obsm), _matrices(part)) for part in parts]
+    try:
+        yield
+    except Exception:
+        for part, obs, obsm, matrices in before:
+            for current, kept in ((part.obs, obs), (part.obsm, obsm)):
+                for key in _written(current):
+                    del current[key]
+                for key, values in kept.items():
+                    current[key] = values
+            for layer, matrix in _matrices(part).items():
+                if matrix is matrices[layer]:
+                    continue
+                if layer is None:
+                    part.X = matrices[layer]
+                else:
+                    part.layers[layer] = matrices[layer]
+        raise
+
+
+def _written(annotation: Any) -> dict[str, Any]:
+    """The columns of ``.obs`` or entries of ``.obsm`` that fields wrote, which are replaced and never changed."""
+    return {key: annotation[key] for key in annotation if str(key).startswith("_scvi_")}
+
+
+def _matrices(data: AnnData | MuData) -> dict[str | None, Any]:
+    """The layers by name, and ``.X`` by None unless it is in a file; none of a MuData, whose modalities have them."""
+    if isinstance(data, MuData):
+        return {}
+    layers = {key: matrix for key, matrix in data.layers.items() if key is not None}
+    return layers if data.isbacked else {**layers, None: data.X}
+
+
+def _with_empty_rows(counts: sparse.csr_matrix, rows: np.ndarray) -> sparse.csr_matrix:
+    """Rows of a matrix in another order, -1 for an empty one; in the same order, values are shared and not copied."""
+    there = rows >= 0
+    if not np.array_equal(rows[there], np.arange(counts.shape[0])):
+        counts = counts[rows[there]]
+    n_stored = np.zeros(len(rows), dtype=counts.indptr.dtype)
+    n_stored[there] = np.diff(counts.indptr)
+    indptr = np.concatenate([np.zeros(1, dtype=n_stored.dtype), n_stored.cumsum(dtype=n_stored.dtype)])
+    return sparse.csr_matrix((counts.data, counts.indices, indptr), shape=(len(rows), counts.shape[1]))

@@ -1,0 +1,71 @@
+"""Library sizes of several modalities: their ranks go together, and those of one follow from the tokens of others."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import stats
+
+from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, library_from_tokens
+
+
+def sizes(n_cells: int, rng: np.random.Generator) -> np.ndarray:
+    """Library sizes of two kinds ``(cells, kinds)``, log-normal, correlated by 0.8."""
+    scores = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], n_cells)
+    return np.exp([6, 8] + scores * [0.5, 0.3]).round()
+
+
+def test_library_sizes_have_the_quantiles_and_the_ranks_of_real_ones() -> None:
+    rng = np.random.default_rng(0)
+    known = sizes(5_000, rng)
+    drawn = JointLibrarySizes(known, np.zeros((5_000, 1), dtype=int)).sample(np.zeros((5_000, 1), dtype=int), rng)
+    for kind in range(2):
+        assert stats.ks_2samp(known[:, kind], drawn[:, kind]).pvalue > 1e-3
+    real, found = (stats.spearmanr(values).statistic for values in (known, drawn))
+    assert abs(real - found) < 0.05
+
+
+def test_library_sizes_follow_the_conditions_and_cells_that_lack_a_kind() -> None:
+    """Kind 0 was measured in all cells, kind 1 in the second half of each group alone."""
+    rng = np.random.default_rng(1)
+    codes = np.repeat([[0], [1]], 1_000, axis=0)
+    known = sizes(2_000, rng) * np.where(codes == 1, 4, 1)
+    known[np.arange(2_000) % 1_000 < 500, 1] = 0
+    drawn = JointLibrarySizes(known, codes).sample(codes, rng)
+    assert (drawn >= 1).all()
+    for group in (0, 1):
+        rows = codes[:, 0] == group
+        for kind in range(2):
+            measured = known[rows & (known[:, kind] > 0), kind]
+            np.testing.assert_allclose(np.median(drawn[rows, kind]), np.median(measured), rtol=0.08)
+        assert stats.spearmanr(drawn[rows]).statistic > 0.7
+
+
+def test_without_complete_cells_kinds_are_independent() -> None:
+    rng = np.random.default_rng(2)
+    known = sizes(2_000, rng)
+    known[:1_000, 0] = known[1_000:, 1] = 0
+    drawn = JointLibrarySizes(known, np.zeros((2_000, 1), dtype=int)).sample(np.zeros((2_000, 1), dtype=int), rng)
+    assert abs(stats.spearmanr(drawn).statistic) < 0.1
+
+
+def test_equal_sizes_stay_equal() -> None:
+    known = np.full((50, 2), [100.0, 900.0])
+    drawn = JointLibrarySizes(known, np.zeros((50, 1), dtype=int)).sample(
+        np.zeros((10, 1), dtype=int), np.random.default_rng(0)
+    )
+    np.testing.assert_array_equal(drawn, known[:10])
+
+
+def test_library_sizes_from_tokens_find_a_linear_truth_and_its_noise() -> None:
+    rng = np.random.default_rng(0)
+    tokens = rng.normal(size=(3_000, 80)) @ rng.normal(size=(80, 80)) * 0.1
+    truth = rng.normal(size=(80, 1)) * 0.2
+    logs = 5 + tokens @ truth + rng.normal(0, 0.3, (3_000, 1))
+    model = LibraryFromTokens(*library_from_tokens(tokens[:2_000], np.exp(logs[:2_000])))
+    left = logs[2_000:, 0] - np.log(model.mean(tokens[2_000:]))[:, 0] + model.residual_sd[0] ** 2 / 2
+    assert left.std() < 0.6 * logs.std()  # some directions are not among the principal ones
+    np.testing.assert_allclose(model.residual_sd[0], left.std(), rtol=0.1)
+    drawn = model.sample(tokens[2_000:], rng)
+    assert (drawn == drawn.round()).all() and drawn.min() >= 1
+    np.testing.assert_allclose(drawn.mean(), model.mean(tokens[2_000:]).mean(), rtol=0.05)
+    np.testing.assert_allclose(np.log(drawn).std(), logs[2_000:].std(), rtol=0.1)
