@@ -72,8 +72,15 @@ def _minibatch(
     module = sampler.module
 
     def of_network() -> Tensor:
-        options = {"guidance_scale": sampler.guidance_scale, "n_steps": sampler.n_steps, "generator": generator}
-        return module.counterfactual(counts, source, target, keep=keep, **options)
+        return module.counterfactual(
+            counts,
+            source,
+            target,
+            keep=keep,
+            guidance_scale=sampler.guidance_scale,
+            n_steps=sampler.n_steps,
+            generator=generator,
+        )
 
     transferable = isinstance(module, ThinningModule) and measured and keep is None
     if sampler.responses is None or not transferable:

@@ -97,16 +97,20 @@ class Sampler:
 
     def minibatch(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one minibatch: dense counts ``(cells, genes)``."""
-        module, options = self.module, {"guidance_scale": self.guidance_scale, "n_steps": self.n_steps}
+        module = self.module
+
+        def by_network(given: Conditions[Tensor]) -> Tensor:
+            scale, n_steps = self.guidance_scale, self.n_steps
+            return module.generate(given, library, guidance_scale=scale, n_steps=n_steps, generator=generator)
+
         name = next((name for name in module.denoiser.effect_names if name in conditions), None)
         if self.responses is None or name is None or not isinstance(module, ThinningModule):
-            return module.generate(conditions, library, generator=generator, **options)
+            return by_network(conditions)
         treatment = conditions[name]
         untreated = conditions.replace({name: treatment._replace(mask=torch.zeros_like(treatment.mask))})
         response = self.responses.responses(untreated, conditions, unmeasured_only=True)
         mask = treatment.mask & ~response.known[:, None]
-        by_network = conditions.replace({name: treatment._replace(mask=mask)})
-        drawn = module.generate(by_network, library, generator=generator, **options)
+        drawn = by_network(conditions.replace({name: treatment._replace(mask=mask)}))
         if not response.known.any():
             return drawn
         scale = module.effect_scale(self.guidance_scale)
