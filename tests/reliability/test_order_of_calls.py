@@ -81,6 +81,7 @@ NOT_ASKED = {
     "setup_mudata",
     "train",
 }
+NOT_ASKED |= {"training_summary_"}  # arrays, no method
 NOT_ASKED |= {"save_for_hub"}  # writes what `save` writes, and `criticism` beside it
 
 

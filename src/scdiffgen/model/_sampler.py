@@ -100,9 +100,8 @@ class Sampler:
         module = self.module
 
         def by_network(given: Conditions[Tensor]) -> Tensor:
-            return module.generate(
-                given, library, guidance_scale=self.guidance_scale, n_steps=self.n_steps, generator=generator
-            )
+            scale, n_steps = self.guidance_scale, self.n_steps
+            return module.generate(given, library, guidance_scale=scale, n_steps=n_steps, generator=generator)
 
         name = next((name for name in module.denoiser.effect_names if name in conditions), None)
         if self.responses is None or name is None or not isinstance(module, ThinningModule):
