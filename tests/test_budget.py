@@ -19,8 +19,9 @@ SOURCE = Path(__file__).parents[1] / "src/scdiffgen"
 FILES = sorted(SOURCE.rglob("*.py"))
 LINES = {path: len(path.read_text().splitlines()) for path in FILES}
 PUBLIC = ("model", "metrics", "metrics.baselines", "tl", "pl", "datasets")
+BESIDE = {("scdiffgen.train._plan", "TrainingPlanConfig")}  # what `train(plan_config=...)` takes
 
-MOST_LINES, MOST_LINES_OF_A_FILE = 17_500, 350
+MOST_LINES, MOST_LINES_OF_A_FILE = 18_450, 350
 MOST_BASES, MOST_ARGUMENTS, MOST_METRICS = 8, 10, 32
 
 
@@ -108,7 +109,7 @@ def reachable() -> set[tuple[str, str]]:
                 found |= {
                     (each.__module__, f"{each.__qualname__}.{member}") for member in vars(each) if member[0] != "_"
                 }
-    return {(module, name) for module, name in found if module.startswith("scdiffgen.")}
+    return BESIDE | {(module, name) for module, name in found if module.startswith("scdiffgen.")}
 
 
 def documented(tree: ast.AST, inside: str = "") -> Iterator[str]:

@@ -12,11 +12,11 @@ from mudata import MuData
 from mudata_cells import paired
 from small_cells import QUIET, SMALL
 
-from scdiffgen.model import ReadoutOptions, TokenDiffusion
+from scdiffgen.model import NetworkOptions, ReadoutOptions, TokenDiffusion
 
 ASKED = {"sort_of_cell": "b", "guide": "A+B", "dose": "1.0+2.0", "age": 40.0}
 
-# each form once; what is left out is the default, which is a case of its own
+# arguments of NetworkOptions, each form once; what is left out is the default, which is a case of its own
 FORMS: dict[str, dict[str, Any]] = {
     "default": {},
     "encoder, linear": {"encoder": "linear"},
@@ -36,10 +36,9 @@ FORMS: dict[str, dict[str, Any]] = {
     "readout, cross_attention": {"readout": ReadoutOptions(kind="cross_attention")},
     "readout, logsumexp": {"readout": ReadoutOptions(pooling="logsumexp")},
     "readout, penalised": {"readout": ReadoutOptions(nonnegative=True, sparsity=0.01, orthogonality=0.01)},
-    "nested tokens": {"nested_tokens": True},
     "embedded interventions": {"intervention": "embedding"},
     "embedded interventions, mean": {"intervention": "embedding", "set_pooling": "mean"},
-    "sizes": {"preset": "small", "dropout": 0.2, "readout_dim": 3, "withhold_rate": 0.3},
+    "sizes": {"dropout": 0.2, "readout_dim": 3, "n_heads": 2},
 }
 
 
@@ -52,7 +51,14 @@ def cells() -> MuData:
     return mdata
 
 
-@pytest.mark.parametrize("form", FORMS)
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    **{name: {"network": NetworkOptions(**form)} for name, form in FORMS.items()},
+    "nested tokens": {"nested_tokens": True},
+    "preset and dropout of conditions": {"preset": "small", "withhold_rate": 0.3},
+}
+
+
+@pytest.mark.parametrize("form", ARGUMENTS)
 def test_it_trains_generates_and_is_the_same_after_loading(form: str, tmp_path: Path) -> None:
     mdata = cells()
     TokenDiffusion.setup_mudata(
@@ -64,7 +70,7 @@ def test_it_trains_generates_and_is_the_same_after_loading(form: str, tmp_path: 
         continuous_covariate_keys=["age"],
     )
     scvi.settings.seed = 0
-    model = TokenDiffusion(mdata, **{**SMALL, **FORMS[form]})
+    model = TokenDiffusion(mdata, **{**SMALL, **ARGUMENTS[form]})
     model.train(max_epochs=1, batch_size=16, **QUIET)
     assert np.isfinite(model.history["validation_loss"].to_numpy(float)).all()
     model.save(tmp_path / "model")

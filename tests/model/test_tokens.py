@@ -257,7 +257,7 @@ def test_states_of_a_path_only_grow_and_expect_the_full_library(trained: Example
         (lambda model: model.hold_tokens(["token_4"]), r"`levels` names \['token_4'\]"),
         (lambda model: model.hold_tokens({"token_1": float("nan")}), "`levels` holds nan"),
         (lambda model: model.get_token_attention(levels=[2.0]), r"`levels` is \[2.0\]"),
-        (lambda model: model.get_generation_path(n_cells=0), "`n_cells` is 0"),
+        (lambda model: model.get_generation_path(n_cells=0), "`n_cells` must be a positive integer, got 0"),
     ],
 )
 def test_errors_say_what_to_do(trained: Example, call, message: str) -> None:

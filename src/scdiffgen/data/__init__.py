@@ -21,31 +21,3 @@ from scdiffgen.data._registered import (
     write_conditions,
 )
 from scdiffgen.data._setup import Manager, SetupArguments, check_modalities, forget_copied_setup
-
-__all__ = [
-    "CountsField",
-    "Manager",
-    "ModalityCountsField",
-    "Registry",
-    "SetupArguments",
-    "add_perturbations",
-    "add_texts",
-    "categories_of_condition",
-    "check_modalities",
-    "condition_specs",
-    "counts_keys",
-    "encode_conditions",
-    "feature_names",
-    "feature_table",
-    "field_state",
-    "forget_copied_setup",
-    "modality_fields",
-    "modality_names",
-    "open_cells",
-    "registered_conditions",
-    "required_state",
-    "sparse_combinations",
-    "unseen_in_training",
-    "unseen_texts",
-    "write_conditions",
-]

@@ -3,14 +3,3 @@
 from . import _plain_data as plain_data
 from ._plain_data import MODEL_FILE, check_file, only_plain_data, read_plainly
 from ._whole_files import ChunkedFile, all_or_nothing, digest_of
-
-__all__ = [
-    "MODEL_FILE",
-    "ChunkedFile",
-    "all_or_nothing",
-    "check_file",
-    "digest_of",
-    "only_plain_data",
-    "plain_data",
-    "read_plainly",
-]

@@ -14,30 +14,6 @@ from ._thinning_module import ThinningModule
 from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis
 from ._token_readings import activation_gradient, attention_weights, contributions, encoder_weights
 
-__all__ = [
-    "PROCESSES",
-    "ConditionedDenoiser",
-    "Denoiser",
-    "DiffusionModule",
-    "GaussianModule",
-    "GaussianOptions",
-    "HiddenMoments",
-    "JointThinningModule",
-    "LatentModule",
-    "LatentOptions",
-    "Predictor",
-    "ThinningModule",
-    "TokenBasis",
-    "activation_gradient",
-    "attention_weights",
-    "contributions",
-    "encoder_weights",
-    "growth_path",
-    "loadings_in_group",
-    "process_module",
-    "token_basis",
-]
-
 PROCESSES: dict[str, type[DiffusionModule]] = {
     module.process_name: module for module in (ThinningModule, GaussianModule, LatentModule)
 }

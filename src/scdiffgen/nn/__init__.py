@@ -9,30 +9,3 @@ from ._network import ScoreNetwork, TokenNetwork, TokenTrunk
 from ._options import InputKind, NetworkOptions, NetworkSize, ReadoutOptions, check_choices
 from ._readouts import AdditiveReadout, GeneScores, PerceptronReadout, PriorLimit
 from ._transformer import Attention
-
-__all__ = [
-    "AdditiveReadout",
-    "Attention",
-    "ConditionEmbedder",
-    "CountEncoder",
-    "EffectNetwork",
-    "GeneAttentionEncoder",
-    "GeneScores",
-    "InputKind",
-    "LatentKind",
-    "LikelihoodKind",
-    "LinearEncoder",
-    "NetworkOptions",
-    "NetworkSize",
-    "PartEmbedding",
-    "PerceptronReadout",
-    "PriorLimit",
-    "ReadoutOptions",
-    "ScoreNetwork",
-    "TableEmbedding",
-    "TokenAutoencoder",
-    "TokenNetwork",
-    "TokenTrunk",
-    "UniversalCombination",
-    "check_choices",
-]
