@@ -37,6 +37,14 @@ def links(root: Path) -> Iterator[str]:
                 yield f"{page.relative_to(root)} points to {target}, which is not there. Give the path from the page."
 
 
+def files_of_the_house(root: Path) -> Iterator[str]:
+    """Files of the package that the developer guide names are there."""
+    for page in (root / "docs/developer_guide").glob("*.md"):
+        for name in dict.fromkeys(re.findall(r"`(?:src/scdiffgen/)?(\w+/\w+\.py)`", page.read_text())):
+            if not (root / "src/scdiffgen" / name).exists() and not (root / name).exists():
+                yield f"{page.relative_to(root)} names {name}, which is not there. Name the file as it is called now."
+
+
 def citations(root: Path) -> Iterator[str]:
     """What a docstring cites is in the bibliography; building the pages does not see private modules."""
     known = set(re.findall(r"@\w+\{([^,\s]+),", (root / "docs/references.bib").read_text()))
@@ -170,6 +178,7 @@ def version_parts(version: str) -> list[int]:
 
 
 CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
+    files_of_the_house,
     links,
     citations,
     pictures,
