@@ -6,6 +6,7 @@ Everything is compared in one `ExpressionSpace`, with held-out real cells, never
 from scdiffgen.metrics import baselines
 from scdiffgen.metrics._classifiers import classifier_auc, label_accuracy
 from scdiffgen.metrics._comparison import EVALUATION_METRICS
+from scdiffgen.metrics._dispersion import dispersion
 from scdiffgen.metrics._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
 from scdiffgen.metrics._evaluate import evaluate
 from scdiffgen.metrics._genes import gene_correlation_error, library_size_ks, multinomial_nll
@@ -22,6 +23,7 @@ __all__ = [
     "FewCellsWarning",
     "baselines",
     "classifier_auc",
+    "dispersion",
     "energy_distance",
     "evaluate",
     "gene_correlation_error",

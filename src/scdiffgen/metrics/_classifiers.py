@@ -12,13 +12,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._input import Matrix, Points, as_feature_pair, as_features, to_dense
-from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
+from scdiffgen.metrics._resampling import Seed, Weights, unresampled, weight_below
 
 ClassifierKind: TypeAlias = Literal["forest", "logistic"]
 Features: TypeAlias = Literal["pcs", "expression"]  # of cells, as classifiers see them
@@ -57,13 +56,15 @@ def classifier_auc(
     generated: Points,
     *,
     classifier: ClassifierKind = "forest",
+    real_labels: ArrayLike | None = None,
+    generated_labels: ArrayLike | None = None,
     n_trees: int = N_TREES,
     n_jobs: int = 1,
     seed: int = 0,
 ) -> float:
     """Classifier two-sample test (C2ST): cross-validated AUC of telling generated cells from real ones.
 
-    Five stratified folds; the AUC is computed within each test fold and averaged, so that scores of different fits are
+    Five shuffled folds, of the same composition of sides and labels; the AUC is computed within each test fold and averaged, so that scores of different fits are
     never compared. 0.5 is perfect; below 0.5 by chance only. Lopez-Paz & Oquab (2017, ICLR).
 
     Parameters
@@ -73,12 +74,19 @@ def classifier_auc(
     classifier
         ``"forest"``: random forest with leaves of five cells or more; ``"logistic"``: logistic regression on features
         scaled to unit variance, with L2 penalty ``C = 0.01``.
+    real_labels, generated_labels
+        Labels of the cells, which every fold has its share of; by default folds are drawn without regard to labels.
     {forests}
     {draws}
 
     Returns
     -------
     The AUC; NaN, with a warning, for fewer than five cells on a side.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many labels as cells.
 
     Examples
     --------
@@ -88,11 +96,15 @@ def classifier_auc(
     1.0
     """
 
+    x, y = as_feature_pair(real, generated)
+    sides = (x, real_labels, "real"), (y, generated_labels, "generated")
+    labels = tuple(np.zeros(p.shape[0]) if given is None else _labelled(p, given, name)[1] for p, given, name in sides)
+
     def score(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
-        folds = cross_validated_scores(x, y, classifier, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+        folds = cross_validated_scores(x, y, classifier, labels, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
         return auc_resampled(folds, wx, wy)
 
-    return unresampled("classifier_auc", N_FOLDS, score, *as_feature_pair(real, generated))
+    return unresampled("classifier_auc", N_FOLDS, score, x, y)
 
 
 @shared_docs
@@ -176,20 +188,39 @@ def _labelled(cells: Points, labels: ArrayLike, name: str) -> tuple[Matrix, NDAr
 
 
 def cross_validated_scores(
-    x: Matrix, y: Matrix, kind: ClassifierKind, *, n_trees: int = N_TREES, n_jobs: int = 1, seed: int = 0
+    x: Matrix,
+    y: Matrix,
+    kind: ClassifierKind,
+    labels: tuple[NDArray, NDArray] | None = None,
+    *,
+    n_trees: int = N_TREES,
+    n_jobs: int = 1,
+    seed: int = 0,
 ) -> list[FoldScores]:
-    """Scores of every cell by a classifier that was fitted without it."""
+    """Scores of every cell by a classifier that was fitted without it; folds share sides and labels out evenly."""
     features = sparse.vstack([x, y], format="csr") if sparse.issparse(x) else np.concatenate([x, y])
     if sparse.issparse(features) and kind == "forest" and np.prod(features.shape) <= DENSE_ENTRIES:
         features = to_dense(features)
     is_generated = np.repeat([0, 1], [x.shape[0], y.shape[0]])
     folds: list[FoldScores] = []
-    for train, test in StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(is_generated, is_generated):
+    strata = (np.zeros(x.shape[0]), np.zeros(y.shape[0])) if labels is None else labels
+    fold_of = np.concatenate([_folds(of_side, [seed, side]) for side, of_side in enumerate(strata)])
+    for fold in range(N_FOLDS):
+        train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
         forest = {"n_trees": n_trees, "n_jobs": n_jobs, "seed": seed}
         model = fit_classifier(kind, features[train], is_generated[train], **forest)
         scores = model.predict_proba(features[test])[:, 1]
         side = is_generated[test] == 1
         folds.append(FoldScores(test[~side], test[side] - x.shape[0], scores[~side], scores[side]))
+    return folds
+
+
+def _folds(labels: NDArray, seed: Seed) -> NDArray[np.intp]:
+    """Deal the cells out to the folds, shuffled within their labels, (cells,)."""
+    order = np.random.default_rng(seed).permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    folds = np.empty(len(labels), dtype=np.intp)
+    folds[order] = np.arange(len(labels)) % N_FOLDS
     return folds
 
 

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from scdiffgen._names import as_names
 from scdiffgen.metrics import _distances as points
 from scdiffgen.metrics import _genes as genes
+from scdiffgen.metrics import _spread as spread
 from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
 from scdiffgen.metrics._input import CountsLike, FewCellsWarning, Matrix
+from scdiffgen.metrics._label_contrasts import LabelContrasts, contrast_slope
 from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
 from scdiffgen.metrics._space import ExpressionSpace
 
@@ -25,7 +27,7 @@ CONFIDENCE = 1.96  # standard errors either way: 95 %
 TRANSPORT = "wasserstein"  # the metric that needs POT
 BALLS = points.N_NEIGHBOURS + 1  # cells that nearest-neighbour balls need
 OF_TRAIN = {"novelty", "too_close"}  # metrics that need training cells
-OF_LABELS = {"label_accuracy"}  # and groups
+OF_LABELS = {"label_accuracy", "label_fold_change_slope"}  # and groups
 EMPTY = np.empty(0)
 
 Rows: TypeAlias = NDArray[np.float64]  # the estimate, then its resamples
@@ -67,6 +69,7 @@ class Settings(NamedTuple):
     n_jobs: int = 1
     seed: int = 0
     genes: NDArray[np.intp] = np.arange(0)  # for the correlation of genes
+    contrasts: LabelContrasts | None = None  # between labels of the cells that the space is fitted on
 
     def space(self, train: CountsLike) -> ExpressionSpace:
         """Fit the space that everything is compared in."""
@@ -110,11 +113,24 @@ class Pair:
         sides = ((self.real.expression, self.real_weights), (self.generated.expression, self.generated_weights))
         return genes.statistics_resampled(*(genes.gene_moments(*side) for side in sides))
 
+    @cached_property
+    def gene_errors(self) -> dict[str, Rows]:
+        """Errors of mean and dispersion over the genes."""
+        sides = self.real.expression, self.generated.expression, self.real_weights, self.generated_weights
+        return genes.errors_resampled(*sides, float(np.median(genes.library_sizes(self.real.counts))))
+
+    @cached_property
+    def labels(self) -> tuple[NDArray, NDArray]:
+        """Groups of both sides."""
+        return self.real.labels, self.generated.labels
+
     def folds(self, name: str) -> list[FoldScores]:
         """Scores of the classifier behind a metric, which tells generated from real cells."""
         kind, features = CLASSIFIERS[name]
         options = {"n_trees": self.settings.n_trees, "n_jobs": self.settings.n_jobs, "seed": self.settings.seed}
-        return cross_validated_scores(getattr(self.real, features), getattr(self.generated, features), kind, **options)
+        x, y = (getattr(side, features) for side in (self.real, self.generated))
+        known = all(len(of_side) for of_side in self.labels)
+        return cross_validated_scores(x, y, kind, self.labels if known else None, **options)
 
 
 class Metric(NamedTuple):
@@ -141,6 +157,23 @@ def _library_size_ks(pair: Pair) -> Rows:
 def _gene_correlation(pair: Pair) -> Rows:
     x, y = (cells.expression[:, pair.settings.genes] for cells in (pair.real, pair.generated))
     return genes.correlation_error_resampled(x, y, pair.real_weights, pair.generated_weights)
+
+
+def _dispersion_error(pair: Pair) -> Rows:
+    return np.abs(spread.log_variance_ratios(*pair.pcs)).mean(axis=1) / np.log(2)
+
+
+def _least_dispersion(pair: Pair) -> Rows:
+    return spread.least_variance_ratio(*pair.pcs, pair.labels, pair.settings.seed)
+
+
+def _detected_spread(pair: Pair) -> Rows:
+    return spread.detected_spread_resampled(pair.real.counts, pair.generated.counts, *pair.pcs[2:])
+
+
+def _label_fold_change_slope(pair: Pair) -> Rows:
+    x, y = (cells.expression for cells in (pair.real, pair.generated))
+    return contrast_slope(pair.settings.contrasts, x, y, *pair.pcs[2:], pair.labels)
 
 
 def _novelty(pair: Pair) -> Rows:
@@ -187,6 +220,14 @@ METRICS: dict[str, Metric] = {
     **{name: _of_genes(name) for name in genes.STATISTICS},
     "library_size_ks": Metric("lower", "other_real", _library_size_ks, n_cells=1, highest=1.0),
     "gene_correlation": Metric("lower", "other_real", _gene_correlation, n_cells=3, highest=2.0),
+    **{
+        name: Metric("lower", "other_real", lambda pair, name=name: pair.gene_errors[name], n_cells=spread.FEWEST_CELLS)
+        for name in genes.ERRORS
+    },
+    "dispersion_error": Metric("lower", "other_real", _dispersion_error, n_cells=spread.FEWEST_CELLS),
+    "least_dispersion": Metric("closest to", 1.0, _least_dispersion, n_cells=2 * spread.FEWEST_CELLS),
+    "detected_spread": Metric("closest to", 1.0, _detected_spread, n_cells=spread.FEWEST_CELLS),
+    "label_fold_change_slope": Metric("closest to", 1.0, _label_fold_change_slope, lowest=-np.inf),
     "label_accuracy": Metric("closest to", "other_real", _label_accuracy, n_cells=1, highest=1.0),
     "novelty": Metric("closest to", 1.0, _novelty, n_cells=1),
     "too_close": Metric("closest to", 0.01, _too_close, n_cells=1, highest=1.0),

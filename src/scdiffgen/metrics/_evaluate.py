@@ -16,6 +16,7 @@ from scdiffgen.metrics._classifiers import fit_labels, label_hits
 from scdiffgen.metrics._comparison import METRICS, OF_LABELS, OF_TRAIN, Cells, Key, Pair, Settings, choose, compare
 from scdiffgen.metrics._distances import compare_novelty, nearest_distances
 from scdiffgen.metrics._input import CountsLike, labels_of
+from scdiffgen.metrics._label_contrasts import label_contrasts
 from scdiffgen.metrics._resampling import split_halves
 from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics.baselines import null_poisson, null_shuffled
@@ -111,12 +112,14 @@ def evaluate(
     chosen = {name: metric for name, metric in chosen.items() if name not in absent}
     settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_bootstrap, n_trees, n_jobs, seed)
     space, fitted, cells = prepare(real, generated, train, groupby, settings, other_real=other_real, sources=sources)
-    if OF_LABELS & set(chosen):
+    if "label_accuracy" in chosen:
         cells = _with_hits(cells, fitted, seed)
     if OF_TRAIN & set(chosen):
         cells = {name: side._replace(to_train=nearest_distances(fitted.pcs, side.pcs)) for name, side in cells.items()}
         if "generated" in sources and len(cells["generated"].pcs) and len(cells["reference"].pcs):
             compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
+    if "label_fold_change_slope" in chosen:
+        settings = settings._replace(contrasts=label_contrasts(fitted.expression, fitted.labels))
     settings = settings._replace(genes=space.most_variable_genes(N_CORRELATED_GENES))
     asked = [source for source in SOURCES if source in sources]
     in_words = partial(_groups_in_words, n_sources=len(asked))

@@ -19,6 +19,7 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.data import categories_of_condition, registered_conditions
 
 from ._cells import Cells
+from ._missed_axes import missed_axes
 from ._model_access import gene_names, registered
 from ._sampler import Sampler
 from ._training_summary import TrainingCells, training_indices, training_summary
@@ -37,6 +38,7 @@ class Criticism(NamedTuple):
 
     likelihood: pd.DataFrame
     scores: pd.DataFrame
+    dispersion: pd.DataFrame
     remarks: list[str]
 
 
@@ -50,7 +52,7 @@ def criticised(
     silent: bool,
 ) -> Criticism:
     """Compare held-out cells with matched samples, whose library sizes are drawn as ``generate`` does."""
-    from scdiffgen.metrics import FewCellsWarning, evaluate, multinomial_nll
+    from scdiffgen.metrics import FewCellsWarning, dispersion, evaluate, multinomial_nll
 
     seed = generator.initial_seed()
     indices = _held_out(model, adata, max_cells, seed)
@@ -72,7 +74,9 @@ def criticised(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewCellsWarning)  # the remarks say it
         scores = evaluate(real, generated, train, "label", metrics=METRICS, sources=SOURCES, n_bootstrap=0, seed=seed)
-    return Criticism(likelihood, scores, remarks_on(likelihood, scores, real.obs["label"].value_counts().to_dict()))
+        axes = dispersion(real, generated, train, "label", seed=seed)
+    n_cells = real.obs["label"].value_counts().to_dict()
+    return Criticism(likelihood, scores, axes, remarks_on(likelihood, scores, axes, n_cells))
 
 
 def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed: int) -> np.ndarray:
@@ -98,7 +102,9 @@ def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed
     return np.sort(np.random.default_rng(seed).permutation(indices)[:max_cells])
 
 
-def remarks_on(likelihood: pd.DataFrame, scores: pd.DataFrame, n_cells: Mapping[str, int]) -> list[str]:
+def remarks_on(
+    likelihood: pd.DataFrame, scores: pd.DataFrame, dispersion: pd.DataFrame, n_cells: Mapping[str, int]
+) -> list[str]:
     """Say what stands out, of ``n_cells`` held-out cells of each label."""
     found = []
     n_all = sum(n_cells.values())
@@ -123,6 +129,7 @@ def remarks_on(likelihood: pd.DataFrame, scores: pd.DataFrame, n_cells: Mapping[
                 f"{who} are told from real ones at AUC {auc:.2f}, other real cells at {ceiling[label]:.2f}: see "
                 f"`scores` for what is off{few}."
             )
+    found += missed_axes(dispersion)
     unjudged = [str(label) for label, auc in generated["c2st_auc_forest_genes"].items() if np.isnan(auc)]
     if unjudged:
         found.append(f"Too few cells were held out to judge these by themselves: {', '.join(unjudged)}.")

@@ -202,6 +202,8 @@ class Reading(BaseModelClass):
         scores
             :func:`scdiffgen.metrics.evaluate` of matched samples, generated under the held-out cells' conditions, and
             of other held-out cells: the real-versus-real ceiling.
+        dispersion
+            :func:`scdiffgen.metrics.dispersion` of the same cells: axes along which generated ones vary otherwise.
         remarks
             What stands out, in words, with what to do.
 
@@ -211,7 +213,7 @@ class Reading(BaseModelClass):
 
         Examples
         --------
-        >>> likelihood, scores, remarks = model.criticism(n_steps=4, silent=True)  # doctest: +SKIP
+        >>> likelihood, scores, dispersion, remarks = model.criticism(n_steps=4, silent=True)  # doctest: +SKIP
         """
         require_training(self)
         require_anndata(self, "criticism")

@@ -4,6 +4,7 @@ Nothing is computed here but where things are drawn: orders, colours and sizes.
 """
 
 from scdiffgen.pl._curves import dose_response, training_history
+from scdiffgen.pl._dispersion_panel import evaluation_dispersion
 from scdiffgen.pl._embeddings import evaluation_embedding, generation_path, token_embedding
 from scdiffgen.pl._evaluation_page import evaluation
 from scdiffgen.pl._evaluation_panels import (
@@ -25,6 +26,7 @@ __all__ = [
     "attention",
     "dose_response",
     "evaluation",
+    "evaluation_dispersion",
     "evaluation_embedding",
     "evaluation_gene_correlation",
     "evaluation_library_size",

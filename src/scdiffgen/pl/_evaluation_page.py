@@ -16,6 +16,7 @@ from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._summaries import gene_correlations, joint_embedding, relative_scores
 from scdiffgen.pl import _group_style as groups
+from scdiffgen.pl._dispersion_panel import dispersion_axes, dispersion_inches, draw_dispersion, drawable
 from scdiffgen.pl._embeddings import draw_embedding, group_names
 from scdiffgen.pl._evaluation_panels import (
     evaluation_library_size,
@@ -59,10 +60,10 @@ def evaluation(
     """Draw generated beside real cells on one page.
 
     The page has embeddings of both, by group if there are groups; mean and variance, and mean and zeros, of the genes;
-    library sizes; how well classifiers tell generated cells; correlations of genes; and scores by group. Each is a
-    function of its own, with more options: `evaluation_embedding`, `evaluation_mean_variance`,
-    `evaluation_mean_dropout`, `evaluation_library_size`, `evaluation_roc`, `evaluation_gene_correlation`,
-    `evaluation_scores`.
+    library sizes; how well classifiers tell generated cells; correlations of genes; variances along principal
+    components; and scores by group. Each is a function of its own, with more options: `evaluation_embedding`,
+    `evaluation_mean_variance`, `evaluation_mean_dropout`, `evaluation_library_size`, `evaluation_roc`,
+    `evaluation_gene_correlation`, `evaluation_dispersion`, `evaluation_scores`.
 
     Parameters
     ----------
@@ -82,8 +83,8 @@ def evaluation(
     Returns
     -------
     The axes by what they show: ``"umap"``, ``"pca"``, ``"mean_variance"``, ``"mean_dropout"``, ``"library_size"``,
-    ``"roc"``, ``"correlation_real"``, ``"correlation_generated"``, ``"scores"``; with groups also ``"umap_real"``,
-    ``"umap_generated"``, ``"pca_real"``, ``"pca_generated"``.
+    ``"roc"``, ``"correlation_real"``, ``"correlation_generated"``, ``"dispersion"``, ``"scores"``; with groups also
+    ``"umap_real"``, ``"umap_generated"``, ``"pca_real"``, ``"pca_generated"``, ``"dispersion_groups"``.
 
     Examples
     --------
@@ -96,7 +97,8 @@ def evaluation(
     relative_scores(scores)  # raises, before anything is drawn, if these are not scores that can be drawn
     places = {b: joint_embedding(real, generated, groupby, basis=b, layer=layer, seed=seed) for b in BASES}
     names = group_names(places["umap"])
-    axes = _page(names, scores_inches(scores))
+    axes_of_variation = drawable(_dispersion(real, generated, train, groupby, layer, seed))
+    axes = _page(names, axes_of_variation, scores_inches(scores))
     for basis in BASES:
         draw_embedding([axes[name] for name in axes if name.startswith(basis)], places[basis], names)
     correlations = gene_correlations(real, generated, N_GENES, layer=layer)
@@ -104,6 +106,7 @@ def evaluation(
     for name, panel in PANELS.items():
         panel(real, generated, layer=layer, ax=axes[name], show=False)
     evaluation_roc(real, generated, train, groupby, layer=layer, n_jobs=n_jobs, seed=seed, ax=axes["roc"], show=False)
+    draw_dispersion([axes[name] for name in axes if name.startswith("dispersion")], axes_of_variation)
     evaluation_scores(scores, ax=axes["scores"], show=False)
     finish(list(axes.values()), "evaluation", show, save)
     return axes
@@ -127,16 +130,26 @@ def _fast_scores(
         )
 
 
-def _page(names: Sequence[str], heatmap: tuple[float, float]) -> dict[str, Axes]:
+def _dispersion(
+    real: AnnData, generated: AnnData, train: AnnData | None, groupby: str | None, layer: str | None, seed: int
+) -> pd.DataFrame:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", metrics.FewCellsWarning)  # the figure leaves these groups out
+        return metrics.dispersion(real, generated, train, groupby, layer=layer, seed=seed)
+
+
+def _page(names: Sequence[str], dispersion: pd.DataFrame, heatmap: tuple[float, float]) -> dict[str, Axes]:
     """Empty axes by name, and the legend of the groups."""
     blocks = IN_GROUPS if names else ALONE
-    heights = [PANEL_INCHES[1] * len(rows) for rows in blocks] + [heatmap[1]]
-    width = max(PANEL_INCHES[0] * len(blocks[0][0]) + groups.legend_inches(names), heatmap[0])
+    below = [dispersion_inches(dispersion), heatmap]
+    heights = [PANEL_INCHES[1] * len(rows) for rows in blocks] + [height for _, height in below]
+    width = max(PANEL_INCHES[0] * len(blocks[0][0]) + groups.legend_inches(names), *(width for width, _ in below))
     figure = plt.figure(figsize=(width, sum(heights)), layout="constrained")
-    *parts, last = cast("np.ndarray", figure.subfigures(len(heights), 1, height_ratios=heights))
+    *parts, wide, last = cast("np.ndarray", figure.subfigures(len(heights), 1, height_ratios=heights))
     axes: dict[str, Axes] = {}
     for part, rows in zip(parts, blocks, strict=True):
         axes |= part.subplot_mosaic(rows)
     if names:
         groups.add_legend(parts[0], names)
+    axes |= dict(zip(("dispersion", "dispersion_groups"), dispersion_axes(wide, dispersion), strict=False))
     return axes | {"scores": last.subplots()}

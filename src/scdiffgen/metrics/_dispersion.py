@@ -1,0 +1,130 @@
+"""Axes of variation that generated cells miss: their variance along principal components, over that of real cells."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._comparison import CONFIDENCE, Pair, Settings
+from scdiffgen.metrics._evaluate import OVERALL, pairs, prepare
+from scdiffgen.metrics._input import CountsLike, FewCellsWarning
+from scdiffgen.metrics._resampling import unit_weights
+from scdiffgen.metrics._space import ExpressionSpace
+from scdiffgen.metrics._spread import FEWEST_CELLS, log_variance_ratios, variances
+
+WITHIN = "within"
+N_NAMED = 3  # genes of a component
+SIDES = {"generated": ("ratio", "low", "high"), "other_real": ("other_real", "other_real_low", "other_real_high")}
+COLUMNS = (*SIDES["generated"], *SIDES["other_real"], "apart", "share", "genes", "n")
+
+
+@shared_docs
+def dispersion(
+    real: CountsLike,
+    generated: CountsLike,
+    train: CountsLike | None = None,
+    groupby: str | None = None,
+    *,
+    other_real: CountsLike | None = None,
+    layer: str | None = None,
+    n_pcs: int = 30,
+    n_top_genes: int | None = None,
+    max_cells: int = 2000,
+    n_bootstrap: int = 200,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Find axes along which generated cells vary less, or more, than held-out real cells.
+
+    Cells are compared as `evaluate` does: equally many generated as real ones, beside other real cells, the
+    real-versus-real ceiling, along principal components of log expression that are fitted on ``train``. Within labels,
+    the variance is that of deviations from the mean of the label, pooled: what the label does not name, such as the
+    cell cycle.
+
+    Parameters
+    ----------
+    {sides}
+    {train}
+    groupby
+        Column of ``obs`` of all cells: also within its labels, and for each label; by default over all cells only.
+    other_real
+        Independent real cells of the same composition; the real cells are then not halved for them.
+    {layer}
+    {space}
+    {max_cells}
+    n_bootstrap
+        Resamples of the cells of both sides behind the intervals.
+    {draws}
+
+    Returns
+    -------
+    A row for each group and component, with index ``(group, component)``: the groups ``"overall"``, ``"within"`` and
+    each label, the components ``"PC1"`` and so on. Columns: ``ratio``, variance of the generated over that of the real
+    cells, and its 95 % interval ``low``, ``high``; ``other_real``, ``other_real_low``, ``other_real_high``, the same of
+    other real cells; ``apart``, whether the interval overlaps neither 1 nor that of other real cells; ``share``, the share of the variance of the real cells of the group, over all genes, that lies on
+    the component; ``genes``, the three that weigh most; and ``n``, cells compared of each side.
+
+    Raises
+    ------
+    ValueError
+        If a label is called ``"overall"`` or ``"within"``.
+
+    Warns
+    -----
+    FewCellsWarning
+        If there are fewer than ten cells of a group on a side; its ratios are NaN.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> real, generated = np.random.default_rng(0).poisson(1.0, size=(2, 200, 20))
+    >>> table = dispersion(real, generated, n_pcs=2)
+    >>> table.loc[("overall", "PC1"), "low"] < 1 < table.loc[("overall", "PC1"), "high"]
+    np.True_
+    """
+    settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_bootstrap, seed=seed)
+    space, _, cells = prepare(real, generated, train, groupby, settings, other_real=other_real)
+    if any(WITHIN in side.labels for side in cells.values()):
+        raise ValueError(f"obs[{groupby!r}] has a group {WITHIN!r}, the name of the rows within all. Rename it.")
+    genes = _leading_genes(space)
+    parts: dict[str, dict[str, Pair]] = {}
+    for key, pair in pairs(cells, list(SIDES), settings):
+        for group in [OVERALL, WITHIN] if groupby and key["group"] == OVERALL else [key["group"]]:
+            parts.setdefault(group, {})[key["source"]] = pair
+    tables = {group: _table(sides, genes, within=group == WITHIN) for group, sides in parts.items()}
+    few = [group for group, table in tables.items() if (table["n"] < FEWEST_CELLS).any()]
+    if few:
+        warnings.warn(f"NaN for want of {FEWEST_CELLS} cells: {', '.join(few)}.", FewCellsWarning, stacklevel=2)
+    return pd.concat(tables, names=["group", "component"])
+
+
+def _table(sides: Mapping[str, Pair], genes: list[str], *, within: bool) -> pd.DataFrame:
+    """Rows of one group."""
+    columns: dict[str, NDArray | list[str]] = dict.fromkeys(COLUMNS, np.full(len(genes), np.nan))
+    for source, pair in sides.items():
+        if len(pair.real.pcs) < FEWEST_CELLS:
+            continue
+        labels = pair.labels if within else (None, None)
+        rows = log_variance_ratios(*pair.pcs, labels)
+        margin = CONFIDENCE * rows[1:].std(axis=0, ddof=1) if len(rows) > 2 else np.full(len(genes), np.nan)
+        ends = rows[0], rows[0] - margin, rows[0] + margin
+        columns |= {name: np.exp(end) for name, end in zip(SIDES[source], ends, strict=True)}
+        of_pcs, of_genes = (
+            variances(form, unit_weights(form.shape[0]), labels[0])[0] for form in (pair.real.pcs, pair.real.expression)
+        )
+        columns["share"] = of_pcs / max(of_genes.sum(), 1e-12)
+    columns |= {"genes": genes, "n": np.full(len(genes), min(len(pair.real.pcs) for pair in sides.values()))}
+    table = pd.DataFrame(columns, index=[f"PC{i + 1}" for i in range(len(genes))])
+    less = table["high"] < table["other_real_low"].clip(upper=1)
+    return table.assign(apart=less | (table["low"] > table["other_real_high"].clip(lower=1)))
+
+
+def _leading_genes(space: ExpressionSpace) -> list[str]:
+    """Names of the genes that weigh most on each component; positions where genes have no names."""
+    names = np.arange(space.n_genes) if space.genes is None else np.asarray(space.genes)
+    order = np.argsort(-np.abs(space.components), axis=1, kind="stable")[:, :N_NAMED]
+    return [", ".join(str(name) for name in names[space.columns[top]]) for top in order]

@@ -1,0 +1,78 @@
+"""Log fold changes between labels: whether the differences of generated cells are as large as those of real ones."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from numpy.typing import NDArray
+from scipy import sparse
+
+from scdiffgen.metrics._input import Matrix, label_sums
+from scdiffgen.metrics._resampling import Weights
+from scdiffgen.metrics._response import SIGNIFICANT
+
+LABEL_CELLS = 10  # of a label that is contrasted
+
+
+class LabelContrasts(NamedTuple):
+    """Labels of the cells that spaces are fitted on, with which genes are chosen and slopes corrected."""
+
+    labels: NDArray[np.str_]
+    means: NDArray[np.float64]  # of log expression, (labels, genes)
+    n_cells: NDArray[np.int64]  # (labels,)
+    significant: NDArray[np.bool_]  # the label against the rest, (labels, genes)
+
+
+def label_contrasts(expression: Matrix, labels: NDArray) -> LabelContrasts:
+    """Means of the labels that have cells enough, and genes that Welch's t-test calls, by scanpy."""
+    import scanpy as sc
+
+    known, n_cells = np.unique(labels.astype(str), return_counts=True)
+    kept = np.isin(labels.astype(str), known[n_cells >= LABEL_CELLS])
+    if len(np.unique(labels[kept])) < 2:
+        return LabelContrasts(known[:0], np.empty((0, expression.shape[1])), n_cells[:0], np.empty((0, 0), dtype=bool))
+    cells = AnnData(sparse.csr_matrix(expression[kept]), obs=pd.DataFrame(index=np.arange(kept.sum()).astype(str)))
+    cells.obs["label"] = pd.Categorical(labels[kept].astype(str))
+    known, sums, n_cells = label_sums(cells.X, cells.obs["label"], "labels")
+    with np.errstate(divide="ignore", invalid="ignore"):  # genes that never vary
+        sc.tl.rank_genes_groups(cells, "label", method="t-test")
+    tests = sc.get.rank_genes_groups_df(cells, None).pivot(index="group", columns="names", values="pvals_adj")
+    significant = tests.reindex(index=known, columns=cells.var_names).to_numpy() < SIGNIFICANT
+    return LabelContrasts(known, sums / n_cells[:, None], n_cells, significant)
+
+
+def contrast_slope(
+    fitted: LabelContrasts, x: Matrix, y: Matrix, wx: Weights, wy: Weights, labels: tuple[NDArray, NDArray]
+) -> NDArray[np.float64]:
+    r"""Slope of the fold changes y of generated on x of real cells with those z of fitted cells as instrument, (rows,).
+
+    A fold change is the mean log expression of a label minus that of the rest, labels in the proportions of the fitted
+    cells. :math:`\sum z y / \sum z x` over the pairs of label and gene that are significant in the fitted cells: the
+    noise of x, which would attenuate :math:`\sum x y / \sum x^2`, is independent of z and of the choice of pairs.
+    """
+    n_cells = [[(side == label).sum() for label in fitted.labels] for side in labels]
+    there = np.min(n_cells, axis=0) >= LABEL_CELLS if len(fitted.labels) else np.zeros(0, dtype=bool)
+    if there.sum() < 2 or not fitted.significant[there].any():
+        return np.full(len(wx), np.nan)
+    known, share = fitted.labels[there], fitted.n_cells[there]
+    pairs = fitted.significant[there]
+    z = _changes(fitted.means[there], share)[pairs]
+    products = []
+    for points, weights, names in ((y, wy, labels[1]), (x, wx, labels[0])):
+        means = [_mean(points[names == label], weights[:, names == label]) for label in known]
+        products.append(_changes(np.stack(means, axis=1), share)[:, pairs] @ z)
+    return products[0] / products[1]
+
+
+def _mean(expression: Matrix, weights: Weights) -> NDArray[np.float64]:
+    return weights @ expression.astype(np.float64) / np.maximum(weights.sum(axis=1, keepdims=True), 1)
+
+
+def _changes(means: NDArray[np.float64], n_cells: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Each label minus the rest, from means (..., labels, genes)."""
+    sums = means * n_cells[:, None]
+    rest = (sums.sum(axis=-2, keepdims=True) - sums) / (n_cells.sum() - n_cells)[:, None]
+    return means - rest

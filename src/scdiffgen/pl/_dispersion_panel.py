@@ -1,0 +1,167 @@
+"""Along which axes generated cells vary too little or too much."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import LogNorm
+from matplotlib.figure import FigureBase
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.pl._figure import DIVERGING, GREY, ORANGE, Ax, Save, Show, colour_bar, finish, plain, shortened
+
+COMPONENT_INCHES, CURVE_INCHES, ROW_INCHES, LETTER_INCHES = 0.26, 3.0, 0.19, 0.07
+MOST_WIDE = 60  # components, before they move together
+N_NAMED = 4  # components with the names of their genes
+TICKS = (0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20)
+WIDEST, SMALLEST = 4.0, 1e-3  # ratio of the darkest colour, and the least that is drawn
+FAINT = 0.4  # colours of ratios whose interval holds 1
+NEEDED = {"ratio", "low", "high", "other_real", "other_real_low", "other_real_high", "apart", "genes", "n"}
+
+
+@shared_docs
+def evaluation_dispersion(
+    dispersion: pd.DataFrame, *, ax: Ax = None, show: Show = None, save: Save = None
+) -> list[Axes]:
+    """Draw how much generated cells vary along principal components, as a multiple of real cells.
+
+    Points are generated cells with their 95 % intervals, within labels where there are labels; filled where the
+    interval holds neither 1 nor overlaps with the grey one of other real cells (the ceiling). The worst of these axes
+    are named by the genes that weigh most. Below are the groups: blue axes vary too little, red ones too much, faint
+    are those whose interval holds 1, and dots are set as above. Groups with too few cells are left out.
+
+    Parameters
+    ----------
+    dispersion
+        From :func:`scdiffgen.metrics.dispersion`, or of :meth:`scdiffgen.model.TokenDiffusion.criticism`.
+    {shown}
+    ax
+        Where to draw the components; by default a new figure, with the groups below if there are any.
+
+    Returns
+    -------
+    The axes of the components, and of the groups if they are drawn.
+
+    Raises
+    ------
+    ValueError
+        If this is not such a table, or it has no intervals.
+
+    Examples
+    --------
+    >>> from scdiffgen.metrics import dispersion
+    >>> axes = evaluation_dispersion(dispersion(adata[::2], adata[1::2], layer="counts"))
+    >>> axes[0].get_ylabel()
+    'variance, generated / real'
+    """
+    table = drawable(dispersion)
+    axes = (
+        dispersion_axes(plt.figure(figsize=dispersion_inches(table), layout="constrained"), table)
+        if ax is None
+        else [ax]
+    )
+    draw_dispersion(axes, table)
+    return finish(axes, "evaluation_dispersion", show, save)
+
+
+def drawable(dispersion: pd.DataFrame) -> pd.DataFrame:
+    """The table, of groups with cells enough; raises if it is another one."""
+    if dispersion.index.names != ["group", "component"] or not NEEDED <= set(dispersion):
+        raise ValueError("`dispersion` is not what `metrics.dispersion` returns, with its index and its columns.")
+    enough = dispersion[["low", "other_real_low"]].notna().all(axis=1).groupby("group").transform("any")
+    if not enough.any():
+        raise ValueError(
+            "`dispersion` has no intervals: call `metrics.dispersion` with `n_bootstrap` above 1, of at least ten cells "
+            "of each side."
+        )
+    return dispersion[enough]
+
+
+def dispersion_inches(table: pd.DataFrame) -> tuple[float, float]:
+    """Size of a figure of its own."""
+    names = _rows(table)
+    width = 1.6 + COMPONENT_INCHES * min(len(table.index.unique("component")), MOST_WIDE)
+    return width + LETTER_INCHES * max(map(len, [*names, ""])), CURVE_INCHES + (0.3 + ROW_INCHES * len(names)) * bool(
+        names
+    )
+
+
+def dispersion_axes(figure: FigureBase, table: pd.DataFrame) -> list[Axes]:
+    """Empty axes of the components, and of the groups if there are any."""
+    names = _rows(table)
+    heights = [CURVE_INCHES, 0.3 + ROW_INCHES * len(names)] if names else [1.0]
+    return list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
+
+
+def draw_dispersion(axes: Sequence[Axes], table: pd.DataFrame) -> None:
+    """Draw the components, and the groups if there are axes for them."""
+    known = table.index.unique("group")
+    group = next(name for name in ("within", "overall", *known) if name in known)
+    _draw_components(axes[0], table.loc[group], group)
+    at = np.arange(len(table.loc[group]))
+    axes[-1].set_xticks(at, at + 1)
+    axes[-1].set_xlim(-0.6, len(at) - 0.4)
+    if len(axes) > 1:
+        axes[0].tick_params(axis="x", labelbottom=False)
+        _draw_groups(axes[1], table, _rows(table))
+    plain(axes[-1], "principal component", axes[-1].get_ylabel())
+    axes[-1].tick_params(axis="x", labelsize=7)
+
+
+def _rows(table: pd.DataFrame) -> list[str]:
+    """Groups below the components: none, or all and the labels."""
+    known = [str(group) for group in table.index.unique("group") if group != "within"]
+    return known if len(known) > 1 else []
+
+
+def _draw_components(axis: Axes, rows: pd.DataFrame, group: str) -> None:
+    """Generated cells of a group over the band of other real cells, and the genes of the worst components."""
+    at, apart = np.arange(len(rows)), rows["apart"].to_numpy(dtype=bool)
+    edges = np.repeat(at, 2) + np.tile([-0.5, 0.5], len(at))
+    band = (np.repeat(rows[name], 2) for name in ("other_real_low", "other_real_high"))
+    axis.fill_between(edges, *band, color="0.85", linewidth=0, label="other real cells")
+    axis.axhline(1, color=GREY, linewidth=0.8)
+    axis.vlines(at, rows["low"], rows["high"], color=ORANGE, linewidth=1.4, zorder=3)
+    label = "generated cells" + (", within labels" if group == "within" else "")
+    style = {"s": 22, "edgecolors": ORANGE, "linewidths": 1.4, "zorder": 4}
+    axis.scatter(at[~apart], rows["ratio"][~apart], c="white", label=label, **style)
+    axis.scatter(at[apart], rows["ratio"][apart], c=ORANGE, label="apart from real cells", **style)
+    off = np.log(rows["ratio"] / rows["other_real"]).abs().to_numpy()
+    for i in [i for i in np.argsort(-np.nan_to_num(off)) if apart[i]][:N_NAMED]:
+        axis.axvline(i, ymin=0, ymax=1, color=GREY, linewidth=0.6, linestyle=":", zorder=1)
+        slanted = {"rotation": 30, "ha": "left", "va": "bottom", "fontsize": 7.5, "fontstyle": "italic"}
+        axis.text(i - 0.2, 1.02, rows["genes"].iloc[i], transform=axis.get_xaxis_transform(), **slanted)
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(FixedLocator(TICKS))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_locator(NullLocator())
+    plain(axis, "", "variance, generated / real")
+    axis.legend(frameon=False, fontsize=8, loc="lower right", ncols=2, handlelength=1.2)
+
+
+def _draw_groups(axis: Axes, table: pd.DataFrame, names: Sequence[str]) -> None:
+    """Heat map of groups by components; dots on those that are apart from other real cells."""
+    order = table.index.unique("component")
+    ratios = table["ratio"].unstack("component").loc[names, order]
+    one_inside = ((table["low"] < 1) & (table["high"] > 1)).unstack("component").loc[names, order]
+    row, column = np.nonzero(table["apart"].unstack("component").loc[names, order].to_numpy(dtype=bool))
+    n_cells = table["n"].groupby("group").first()[names]
+    norm = LogNorm(1 / WIDEST, WIDEST)
+    colours = {"cmap": DIVERGING, "norm": norm, "alpha": np.where(one_inside, FAINT, 1.0)}
+    axis.imshow(ratios.clip(lower=SMALLEST), aspect="auto", interpolation="nearest", **colours)
+    axis.scatter(column, row, s=5, color="black", linewidths=0)
+    axis.set_yticks(range(len(names)), [f"{shortened(name)} ({n})" for name, n in n_cells.items()])
+    plain(axis, "", "")
+    axis.tick_params(length=0)
+    axis.spines[:].set_visible(False)
+    solid = ScalarMappable(norm, DIVERGING)
+    bar = colour_bar(solid, axis, extend="both", aspect=8, shrink=1.0)
+    bar.ax.yaxis.set_major_locator(FixedLocator([0.25, 0.5, 1, 2, 4]))
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    bar.ax.yaxis.set_minor_locator(NullLocator())
