@@ -12,6 +12,10 @@ CALLS = {
     "evaluation": """
         scdiffgen.pl.evaluation(real, generated, train, "cell_type", layer="counts")
     """,
+    "evaluation_dispersion": """
+        table = scdiffgen.metrics.dispersion(real, generated, train, "cell_type", layer="counts")
+        scdiffgen.pl.evaluation_dispersion(table)
+    """,
     "evaluation_embedding": """
         scdiffgen.pl.evaluation_embedding(real, generated, "cell_type", layer="counts")
     """,

@@ -52,6 +52,29 @@ def test_auc_is_the_mean_of_the_folds_by_scikit_learn(classifier) -> None:
     assert np.array_equal(np.sort(np.concatenate([f.generated for f in folds])), np.arange(41))
 
 
+def test_folds_share_out_the_labels_of_both_sides() -> None:
+    rng = np.random.default_rng(6)
+    x, y = rng.normal(size=(2, 83, 2))
+    labels = rng.choice(["a", "b", "c"], size=(2, 83), p=[0.7, 0.26, 0.04])
+    folds = cross_validated_scores(x, y, "logistic", (labels[0], labels[1]))
+    for label in "abc":
+        for side, of_folds in zip(labels, ([f.real for f in folds], [f.generated for f in folds]), strict=True):
+            assert np.ptp([(side[rows] == label).sum() for rows in of_folds]) <= 1
+
+
+def test_cells_in_the_order_of_their_labels_are_no_easier_to_tell() -> None:
+    """Training cells against others of the same labels: without shuffling, whole labels are left out of a fit."""
+    rng, labels = np.random.default_rng(7), np.repeat(np.arange(10), 30)
+    means = 5 * rng.normal(size=(10, 5))
+    aucs = []
+    for _ in range(4):
+        x, y = means[labels] + rng.normal(size=(2, 300, 5))
+        aucs.append(metrics.classifier_auc(x, y, real_labels=labels, generated_labels=labels, n_trees=30))
+    assert np.mean(aucs) == pytest.approx(0.5, abs=0.04)
+    with pytest.raises(ValueError, match="`generated_labels` has 299 labels for 300 cells"):
+        metrics.classifier_auc(x, y, generated_labels=labels[1:])
+
+
 def test_weighted_auc_agrees_with_scikit_learn() -> None:
     rng = np.random.default_rng(3)
     negative, positive = rng.integers(0, 8, size=30), rng.integers(2, 10, size=20)  # with ties

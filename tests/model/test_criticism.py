@@ -20,14 +20,24 @@ MANY = {"a": 300, "b": 20}
 
 
 def tables(
-    *, nats: float = 0.9, aucs: tuple[float, float, float] = (0.55, 0.5, 0.6), novelty: float = 1.0
-) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Likelihood and scores of a model, over all and of the labels a and b."""
+    *,
+    nats: float = 0.9,
+    aucs: tuple[float, float, float] = (0.55, 0.5, 0.6),
+    novelty: float = 1.0,
+    ratios: tuple[float, float, float] = (0.9, 0.9, 0.9),
+    share: float = 0.1,
+) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Likelihood, scores and dispersion of a model, over all and of the labels a and b."""
     groups = ["overall", "a", "b"]
     likelihood = pd.DataFrame({"model": nats, "multinomial": 1.0}, index=groups)
     scores = pd.DataFrame({"c2st_auc_forest_genes": aucs, "novelty": novelty}, index=groups)
     real = pd.DataFrame({"c2st_auc_forest_genes": [0.51, 0.52, 0.53]}, index=groups)
-    return likelihood, pd.concat({"generated": scores, "other_real": real}, names=["source", "group"]).swaplevel()
+    index = pd.MultiIndex.from_product([groups, ["PC1"]], names=["group", "component"])
+    axes = pd.DataFrame({"ratio": ratios, "other_real": 1.0, "genes": "G1, G2, G3", "n": [320, 300, 20]}, index)
+    axes = axes.assign(share=share, apart=axes["ratio"] < 0.8)
+    rest = axes.rename(index={"PC1": "PC2"}).assign(ratio=1.0, share=0.9, apart=False)
+    scores = pd.concat({"generated": scores, "other_real": real}, names=["source", "group"]).swaplevel()
+    return likelihood, scores, pd.concat([axes, rest])
 
 
 @pytest.mark.parametrize(
@@ -45,6 +55,13 @@ def tables(
             MANY,
             ["Generated b cells .* AUC 0.90, other real cells at 0.53.*; only 20 real cells in this group"],
         ),
+        (
+            {"ratios": (0.7, 0.5, 0.1)},  # of b there are 20 cells
+            MANY,
+            [r"Generated a cells vary 0.50 times as much as real ones along an axis of G1, G2, G3 .* cells 1.00\)"],
+        ),
+        ({"ratios": (0.7, 0.5, 0.1), "share": 0.001}, MANY, ["Nothing stands out"]),
+        ({"ratios": (0.79, 0.85, 0.85)}, MANY, ["Generated cells vary 0.79 times as much as real ones along"]),
         ({"aucs": (0.6, 0.5, np.nan)}, MANY, ["Too few cells were held out to judge these by themselves: b"]),
         ({"novelty": 0.5}, MANY, ["the model copies"]),
         ({}, {"a": 30, "b": 12}, ["Only 42 cells were held out, so much may go unseen: pass more as `adata`"]),
@@ -63,10 +80,11 @@ def test_few_held_out_cells_are_a_remark_and_no_warning(
     monkeypatch.setattr("scdiffgen.metrics.evaluate", partial(evaluate, n_trees=2))  # no forest is judged here
     with warnings.catch_warnings():
         warnings.simplefilter("error", FewCellsWarning)
-        likelihood, scores, remarks = small.criticism(other_cells, n_steps=4, silent=True)
+        likelihood, scores, axes, remarks = small.criticism(other_cells, n_steps=4, silent=True)
     assert remarks[0].startswith("Only 40 cells were held out")
     nll = small.get_nll(other_cells, seed=0, silent=True)["nll"]
     assert likelihood.loc["overall", "model"] == pytest.approx(nll.sum() / other_cells.X.sum())
+    assert set(axes.index.unique("group")) == {"overall", "within", *other_cells.obs["cell_type"]}
     assert set(scores.index.unique("source")) == {"generated", "other_real"}
     assert set(scores.index.unique("group")) == {"overall", *other_cells.obs["cell_type"]}
 

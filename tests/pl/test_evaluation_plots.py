@@ -304,6 +304,7 @@ def test_a_page_has_every_panel_in_one_figure(real, generated, scores, tmp_path:
     axes = pl.evaluation(real, generated, groupby="kind", scores=scores, save=tmp_path / "page.png")
     sides = ["", "_real", "_generated"]
     panels = ["mean_variance", "mean_dropout", "library_size", "roc", "correlation_real", "correlation_generated"]
+    panels += ["dispersion", "dispersion_groups"]
     assert set(axes) == {f"{b}{s}" for b in ("umap", "pca") for s in sides} | {*panels, "scores"}
     assert len({axis.get_figure().figure for axis in axes.values()}) == 1
     assert (tmp_path / "page.png").read_bytes().startswith(b"\x89PNG")
@@ -322,6 +323,45 @@ def test_a_page_without_groups_computes_its_scores(real, generated) -> None:
     assert {"umap", "pca", "scores"} < set(axes) and "umap_real" not in axes
     columns = [label.get_text() for label in axes["scores"].get_xticklabels()]
     assert "mmd ↓" in columns and not any("c2st" in column for column in columns)
+
+
+@pytest.fixture(scope="module")
+def dispersion(real: AnnData) -> pd.DataFrame:
+    """Ratios of cells without the programme of every other gene."""
+    without = simulate(360, 3)
+    without.X = sparse.csr_matrix(metrics.baselines.null_poisson(without, without.obs["kind"], without.obs["kind"]))
+    return metrics.dispersion(simulate(360, 4), without, simulate(360, 5), "kind", n_pcs=6)
+
+
+def test_variances_are_drawn_with_intervals_and_the_worst_named(dispersion) -> None:
+    axis, below = pl.evaluation_dispersion(dispersion)
+    rows = dispersion.loc["within"]
+    assert rows["apart"].any()
+    drawn = np.concatenate([found.get_xydata() for found in axis.lines if found.get_marker() == "o"])
+    np.testing.assert_allclose(drawn[np.argsort(drawn[:, 0])][:, 1], rows["ratio"])
+    bars = [path.vertices[:, 1] for lines in axis.collections[1:] for path in lines.get_paths()]
+    np.testing.assert_allclose(bars, rows[["low", "high"]])
+    off = np.log(rows["ratio"] / rows["other_real"])[rows["apart"]].abs().sort_values(ascending=False)
+    assert [text.get_text() for text in axis.texts] == rows["genes"].loc[off.index[:4]].tolist()
+    names = ["overall", *dispersion.index.unique("group")[2:]]
+    labels = [label.get_text() for label in below.get_yticklabels()]
+    assert [label.split(" (")[0][:10] for label in labels] == [name[:10] for name in names]
+    shades = below.images[0].get_array()
+    ratios = dispersion["ratio"].unstack("component").loc[names].to_numpy()
+    assert shades.shape[:2] == ratios.shape
+    redder = shades[..., 0] > shades[..., 2]
+    assert (redder == (ratios > 1)).all()
+
+
+def test_small_groups_are_left_out_and_a_table_without_intervals_is_refused(dispersion) -> None:
+    few = dispersion.copy()
+    few.loc[few.index.unique("group")[2], ["ratio", "low", "high"]] = np.nan
+    _, below = pl.evaluation_dispersion(few)
+    assert len(below.get_yticklabels()) == 3
+    assert len(pl.evaluation_dispersion(dispersion.loc[["overall"]])) == 1
+    for table, message in ((dispersion.reset_index(), "not what"), (dispersion.assign(low=np.nan), "has no intervals")):
+        with pytest.raises(ValueError, match=message):
+            pl.evaluation_dispersion(table)
 
 
 SINGLE = {

@@ -64,8 +64,9 @@ def classifier_auc(
 ) -> float:
     """Classifier two-sample test (C2ST): cross-validated AUC of telling generated cells from real ones.
 
-    Five shuffled folds, of the same composition of sides and labels; the AUC is computed within each test fold and averaged, so that scores of different fits are
-    never compared. 0.5 is perfect; below 0.5 by chance only. Lopez-Paz & Oquab (2017, ICLR).
+    Five shuffled folds, with a fifth of each side, and of its labels; the AUC is computed within each test fold and
+    averaged, so that scores of different fits are never compared. 0.5 is perfect; below 0.5 by chance only. Lopez-Paz &
+    Oquab (2017, ICLR).
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ def classifier_auc(
         ``"forest"``: random forest with leaves of five cells or more; ``"logistic"``: logistic regression on features
         scaled to unit variance, with L2 penalty ``C = 0.01``.
     real_labels, generated_labels
-        Labels of the cells, which every fold has its share of; by default folds are drawn without regard to labels.
+        Labels of the cells, by default none.
     {forests}
     {draws}
 
@@ -95,13 +96,14 @@ def classifier_auc(
     >>> classifier_auc(x, y + 10.0, n_trees=20)
     1.0
     """
-
     x, y = as_feature_pair(real, generated)
     sides = (x, real_labels, "real"), (y, generated_labels, "generated")
-    labels = tuple(np.zeros(p.shape[0]) if given is None else _labelled(p, given, name)[1] for p, given, name in sides)
+    first, second = (
+        np.zeros(side.shape[0]) if labels is None else _labelled(side, labels, name)[1] for side, labels, name in sides
+    )
 
     def score(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
-        folds = cross_validated_scores(x, y, classifier, labels, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+        folds = cross_validated_scores(x, y, classifier, (first, second), n_trees=n_trees, n_jobs=n_jobs, seed=seed)
         return auc_resampled(folds, wx, wy)
 
     return unresampled("classifier_auc", N_FOLDS, score, x, y)

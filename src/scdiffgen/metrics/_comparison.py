@@ -19,7 +19,7 @@ from scdiffgen.metrics import _genes as genes
 from scdiffgen.metrics import _spread as spread
 from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
 from scdiffgen.metrics._input import CountsLike, FewCellsWarning, Matrix
-from scdiffgen.metrics._label_contrasts import LabelContrasts, contrast_slope
+from scdiffgen.metrics._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
 from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
 from scdiffgen.metrics._space import ExpressionSpace
 
@@ -43,6 +43,7 @@ class Cells(NamedTuple):
     counts: Matrix = EMPTY  # (cells, genes)
     labels: NDArray = EMPTY  # groups, (cells,)
     hits: NDArray[np.float64] = EMPTY  # classified as its label, (cells,)
+    detected: NDArray[np.float64] = EMPTY  # log genes detected, less what is usual for the molecules, (cells,)
     to_train: NDArray[np.float64] = EMPTY  # distance to the nearest training cell, (cells,)
 
     @classmethod
@@ -69,7 +70,7 @@ class Settings(NamedTuple):
     n_jobs: int = 1
     seed: int = 0
     genes: NDArray[np.intp] = np.arange(0)  # for the correlation of genes
-    contrasts: LabelContrasts | None = None  # between labels of the cells that the space is fitted on
+    contrasts: LabelContrasts = NO_LABELS  # between labels of the cells that the space is fitted on
 
     def space(self, train: CountsLike) -> ExpressionSpace:
         """Fit the space that everything is compared in."""
@@ -168,7 +169,7 @@ def _least_dispersion(pair: Pair) -> Rows:
 
 
 def _detected_spread(pair: Pair) -> Rows:
-    return spread.detected_spread_resampled(pair.real.counts, pair.generated.counts, *pair.pcs[2:])
+    return spread.spread_ratio(pair.real.detected, pair.generated.detected, *pair.pcs[2:])
 
 
 def _label_fold_change_slope(pair: Pair) -> Rows:
@@ -206,6 +207,10 @@ def _of_genes(name: str) -> Metric:
     return Metric("higher", 1.0, lambda pair: pair.gene_statistics[name], lowest=-1.0, highest=1.0)
 
 
+def _of_errors(name: str) -> Metric:
+    return Metric("lower", "other_real", lambda pair: pair.gene_errors[name], n_cells=spread.FEWEST_CELLS)
+
+
 METRICS: dict[str, Metric] = {
     "mmd": Metric("lower", 0.0, lambda pair: points.mmd_resampled(*pair.pcs, seed=pair.settings.seed), lowest=-np.inf),
     "wasserstein": Metric("lower", "other_real", lambda pair: points.wasserstein_resampled(*pair.pcs), n_cells=1),
@@ -220,10 +225,7 @@ METRICS: dict[str, Metric] = {
     **{name: _of_genes(name) for name in genes.STATISTICS},
     "library_size_ks": Metric("lower", "other_real", _library_size_ks, n_cells=1, highest=1.0),
     "gene_correlation": Metric("lower", "other_real", _gene_correlation, n_cells=3, highest=2.0),
-    **{
-        name: Metric("lower", "other_real", lambda pair, name=name: pair.gene_errors[name], n_cells=spread.FEWEST_CELLS)
-        for name in genes.ERRORS
-    },
+    **{name: _of_errors(name) for name in genes.ERRORS},
     "dispersion_error": Metric("lower", "other_real", _dispersion_error, n_cells=spread.FEWEST_CELLS),
     "least_dispersion": Metric("closest to", 1.0, _least_dispersion, n_cells=2 * spread.FEWEST_CELLS),
     "detected_spread": Metric("closest to", 1.0, _detected_spread, n_cells=spread.FEWEST_CELLS),

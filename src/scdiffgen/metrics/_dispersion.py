@@ -65,8 +65,9 @@ def dispersion(
     A row for each group and component, with index ``(group, component)``: the groups ``"overall"``, ``"within"`` and
     each label, the components ``"PC1"`` and so on. Columns: ``ratio``, variance of the generated over that of the real
     cells, and its 95 % interval ``low``, ``high``; ``other_real``, ``other_real_low``, ``other_real_high``, the same of
-    other real cells; ``apart``, whether the interval overlaps neither 1 nor that of other real cells; ``share``, the share of the variance of the real cells of the group, over all genes, that lies on
-    the component; ``genes``, the three that weigh most; and ``n``, cells compared of each side.
+    other real cells; ``apart``, whether the interval lies on one side of 1 and of that of other real cells; ``share``
+    of the variance of all genes, in the real cells of the group, on the component; ``genes``, the three that weigh
+    most; ``n``, cells compared of each side.
 
     Raises
     ------
@@ -93,7 +94,8 @@ def dispersion(
     genes = _leading_genes(space)
     parts: dict[str, dict[str, Pair]] = {}
     for key, pair in pairs(cells, list(SIDES), settings):
-        for group in [OVERALL, WITHIN] if groupby and key["group"] == OVERALL else [key["group"]]:
+        is_all = groupby is not None and key["group"] == OVERALL
+        for group in [OVERALL, WITHIN] if is_all else [key["group"]]:
             parts.setdefault(group, {})[key["source"]] = pair
     tables = {group: _table(sides, genes, within=group == WITHIN) for group, sides in parts.items()}
     few = [group for group, table in tables.items() if (table["n"] < FEWEST_CELLS).any()]

@@ -19,6 +19,7 @@ from scdiffgen.metrics._input import CountsLike, labels_of
 from scdiffgen.metrics._label_contrasts import label_contrasts
 from scdiffgen.metrics._resampling import split_halves
 from scdiffgen.metrics._space import ExpressionSpace
+from scdiffgen.metrics._spread import detected_residuals
 from scdiffgen.metrics.baselines import null_poisson, null_shuffled
 
 Source: TypeAlias = Literal["generated", "other_real", "null_poisson", "null_shuffled"]
@@ -118,6 +119,9 @@ def evaluate(
         cells = {name: side._replace(to_train=nearest_distances(fitted.pcs, side.pcs)) for name, side in cells.items()}
         if "generated" in sources and len(cells["generated"].pcs) and len(cells["reference"].pcs):
             compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
+    if "detected_spread" in chosen:
+        residuals = detected_residuals(fitted.counts, *(side.counts for side in cells.values()))
+        cells = {n: side._replace(detected=off) for (n, side), off in zip(cells.items(), residuals, strict=True)}
     if "label_fold_change_slope" in chosen:
         settings = settings._replace(contrasts=label_contrasts(fitted.expression, fitted.labels))
     settings = settings._replace(genes=space.most_variable_genes(N_CORRELATED_GENES))

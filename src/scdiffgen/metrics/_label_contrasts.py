@@ -26,6 +26,9 @@ class LabelContrasts(NamedTuple):
     significant: NDArray[np.bool_]  # the label against the rest, (labels, genes)
 
 
+NO_LABELS = LabelContrasts(np.empty(0, dtype=str), np.empty((0, 0)), np.arange(0), np.empty((0, 0), dtype=bool))
+
+
 def label_contrasts(expression: Matrix, labels: NDArray) -> LabelContrasts:
     """Means of the labels that have cells enough, and genes that Welch's t-test calls, by scanpy."""
     import scanpy as sc
@@ -33,7 +36,7 @@ def label_contrasts(expression: Matrix, labels: NDArray) -> LabelContrasts:
     known, n_cells = np.unique(labels.astype(str), return_counts=True)
     kept = np.isin(labels.astype(str), known[n_cells >= LABEL_CELLS])
     if len(np.unique(labels[kept])) < 2:
-        return LabelContrasts(known[:0], np.empty((0, expression.shape[1])), n_cells[:0], np.empty((0, 0), dtype=bool))
+        return NO_LABELS
     cells = AnnData(sparse.csr_matrix(expression[kept]), obs=pd.DataFrame(index=np.arange(kept.sum()).astype(str)))
     cells.obs["label"] = pd.Categorical(labels[kept].astype(str))
     known, sums, n_cells = label_sums(cells.X, cells.obs["label"], "labels")
@@ -53,8 +56,8 @@ def contrast_slope(
     cells. :math:`\sum z y / \sum z x` over the pairs of label and gene that are significant in the fitted cells: the
     noise of x, which would attenuate :math:`\sum x y / \sum x^2`, is independent of z and of the choice of pairs.
     """
-    n_cells = [[(side == label).sum() for label in fitted.labels] for side in labels]
-    there = np.min(n_cells, axis=0) >= LABEL_CELLS if len(fitted.labels) else np.zeros(0, dtype=bool)
+    n_cells = [[(side == label).sum() for side in labels] for label in fitted.labels]
+    there = np.array([min(of_label) >= LABEL_CELLS for of_label in n_cells], dtype=bool)
     if there.sum() < 2 or not fitted.significant[there].any():
         return np.full(len(wx), np.nan)
     known, share = fitted.labels[there], fitted.n_cells[there]

@@ -13,7 +13,6 @@ from scdiffgen.metrics._resampling import Weights, split_halves
 FEWEST_CELLS = 10  # of which a variance says something
 SMALLEST = 1e-12  # variance
 N_SPLITS = 10  # into halves: to choose a dimension, and to score it
-CURVE_TERMS = 3  # of the parabola of log genes over log molecules
 
 
 def variances(points: Matrix, weights: Weights, labels: NDArray | None = None) -> NDArray[np.float64]:
@@ -53,21 +52,24 @@ def least_variance_ratio(
     return np.exp(np.mean(found, axis=0))
 
 
-def detected_spread_resampled(
-    real: sparse.csr_matrix, generated: sparse.csr_matrix, wx: Weights, wy: Weights
-) -> NDArray[np.float64]:
-    """Standard deviation of log genes detected given log molecules, of generated over real cells, (rows,).
+def detected_residuals(fitted: sparse.csr_matrix, *samples: sparse.csr_matrix) -> list[NDArray[np.float64]]:
+    """Log genes detected minus what cells of as many molecules show, of the cells of each sample.
 
-    Given is a parabola that is fitted once, to the real cells, and ends where they do. NaN if real cells lie on it.
+    That is a parabola in log molecules which is fitted to the first cells, and goes no further than they do.
     """
-    sizes, genes = zip(*(_sizes_and_genes(counts) for counts in (real, generated)), strict=True)
-    low, high, middle, scale = sizes[0].min(), sizes[0].max(), sizes[0].mean(), sizes[0].std() or 1.0
-    terms = [np.vander((np.clip(size, low, high) - middle) / scale, CURVE_TERMS) for size in sizes]
-    curve = np.linalg.lstsq(terms[0], genes[0], rcond=None)[0]
-    off = [(found - term @ curve)[:, None] for found, term in zip(genes, terms, strict=True)]
-    spread, expected = variances(off[1], wy)[:, 0], variances(off[0], wx)[:, 0]
-    expected *= (len(off[0]) - 1) / (len(off[0]) - CURVE_TERMS)
-    return np.sqrt(np.divide(spread, expected, out=np.full(len(spread), np.nan), where=expected > SMALLEST))
+    size, genes = _sizes_and_genes(fitted)
+    middle, scale = size.mean(), size.std() or 1.0
+
+    def terms(of: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.vander((np.clip(of, size.min(), size.max()) - middle) / scale, 3)
+
+    curve = np.linalg.lstsq(terms(size), genes, rcond=None)[0]
+    return [found - terms(of) @ curve for of, found in map(_sizes_and_genes, samples)]
+
+
+def spread_ratio(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
+    """Standard deviation of y over that of x, two samples of numbers, under each row of weights, (rows,)."""
+    return np.exp(log_variance_ratios(x[:, None], y[:, None], wx, wy)[:, 0] / 2)
 
 
 def _sizes_and_genes(counts: sparse.csr_matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

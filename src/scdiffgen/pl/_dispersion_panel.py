@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
@@ -19,7 +20,8 @@ from scdiffgen.pl._figure import DIVERGING, GREY, ORANGE, Ax, Save, Show, colour
 COMPONENT_INCHES, CURVE_INCHES, ROW_INCHES, LETTER_INCHES = 0.26, 3.0, 0.19, 0.07
 MOST_WIDE = 60  # components, before they move together
 N_NAMED = 4  # components with the names of their genes
-TICKS = (0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5, 10, 20)
+TICKS, FAR_TICKS = (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5), (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
+FAR = 8  # as many times lies the largest ratio above the smallest where ticks stand far apart
 WIDEST, SMALLEST = 4.0, 1e-3  # ratio of the darkest colour, and the least that is drawn
 FAINT = 0.4  # colours of ratios whose interval holds 1
 NEEDED = {"ratio", "low", "high", "other_real", "other_real_low", "other_real_high", "apart", "genes", "n"}
@@ -60,42 +62,40 @@ def evaluation_dispersion(
     >>> axes[0].get_ylabel()
     'variance, generated / real'
     """
-    table = drawable(dispersion)
-    axes = (
-        dispersion_axes(plt.figure(figsize=dispersion_inches(table), layout="constrained"), table)
-        if ax is None
-        else [ax]
-    )
+    if dispersion.index.names != ["group", "component"] or not NEEDED <= set(dispersion):
+        raise ValueError("`dispersion` is not what `metrics.dispersion` returns, with its index and its columns.")
+    table = of_enough_cells(dispersion)
+    if table["low"].isna().all():
+        raise ValueError(
+            "`dispersion` has no intervals: call `metrics.dispersion` with `n_bootstrap` above 1, and at least ten "
+            "cells of each side."
+        )
+    inches = dispersion_inches(table)
+    axes = [ax] if ax else dispersion_axes(plt.figure(figsize=inches, layout="constrained"), table)
     draw_dispersion(axes, table)
     return finish(axes, "evaluation_dispersion", show, save)
 
 
-def drawable(dispersion: pd.DataFrame) -> pd.DataFrame:
-    """The table, of groups with cells enough; raises if it is another one."""
-    if dispersion.index.names != ["group", "component"] or not NEEDED <= set(dispersion):
-        raise ValueError("`dispersion` is not what `metrics.dispersion` returns, with its index and its columns.")
+def of_enough_cells(dispersion: pd.DataFrame) -> pd.DataFrame:
+    """Rows of the groups that have intervals, and over all cells."""
     enough = dispersion[["low", "other_real_low"]].notna().all(axis=1).groupby("group").transform("any")
-    if not enough.any():
-        raise ValueError(
-            "`dispersion` has no intervals: call `metrics.dispersion` with `n_bootstrap` above 1, of at least ten cells "
-            "of each side."
-        )
-    return dispersion[enough]
+    return dispersion[enough | (dispersion.index.get_level_values("group") == "overall")]
 
 
 def dispersion_inches(table: pd.DataFrame) -> tuple[float, float]:
     """Size of a figure of its own."""
     names = _rows(table)
     width = 1.6 + COMPONENT_INCHES * min(len(table.index.unique("component")), MOST_WIDE)
-    return width + LETTER_INCHES * max(map(len, [*names, ""])), CURVE_INCHES + (0.3 + ROW_INCHES * len(names)) * bool(
-        names
-    )
+    return width + LETTER_INCHES * max(map(len, [*names, ""])), sum(_heights(names))
+
+
+def _heights(names: Sequence[str]) -> list[float]:
+    return [CURVE_INCHES] + [0.3 + ROW_INCHES * len(names)] * bool(names)
 
 
 def dispersion_axes(figure: FigureBase, table: pd.DataFrame) -> list[Axes]:
     """Empty axes of the components, and of the groups if there are any."""
-    names = _rows(table)
-    heights = [CURVE_INCHES, 0.3 + ROW_INCHES * len(names)] if names else [1.0]
+    heights = _heights(_rows(table))
     return list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
 
 
@@ -124,25 +124,26 @@ def _draw_components(axis: Axes, rows: pd.DataFrame, group: str) -> None:
     """Generated cells of a group over the band of other real cells, and the genes of the worst components."""
     at, apart = np.arange(len(rows)), rows["apart"].to_numpy(dtype=bool)
     edges = np.repeat(at, 2) + np.tile([-0.5, 0.5], len(at))
-    band = (np.repeat(rows[name], 2) for name in ("other_real_low", "other_real_high"))
-    axis.fill_between(edges, *band, color="0.85", linewidth=0, label="other real cells")
+    low, high = (np.repeat(rows[name].to_numpy(), 2) for name in ("other_real_low", "other_real_high"))
+    axis.fill_between(edges, low, high, color="0.85", linewidth=0, label="other real cells")
     axis.axhline(1, color=GREY, linewidth=0.8)
     axis.vlines(at, rows["low"], rows["high"], color=ORANGE, linewidth=1.4, zorder=3)
     label = "generated cells" + (", within labels" if group == "within" else "")
-    style = {"s": 22, "edgecolors": ORANGE, "linewidths": 1.4, "zorder": 4}
-    axis.scatter(at[~apart], rows["ratio"][~apart], c="white", label=label, **style)
-    axis.scatter(at[apart], rows["ratio"][apart], c=ORANGE, label="apart from real cells", **style)
+    for chosen, fill, text in ((~apart, "white", label), (apart, ORANGE, "apart from real cells")):
+        axis.plot(at[chosen], rows["ratio"][chosen], "o", color=ORANGE, mfc=fill, markersize=5, zorder=4, label=text)
     off = np.log(rows["ratio"] / rows["other_real"]).abs().to_numpy()
     for i in [i for i in np.argsort(-np.nan_to_num(off)) if apart[i]][:N_NAMED]:
         axis.axvline(i, ymin=0, ymax=1, color=GREY, linewidth=0.6, linestyle=":", zorder=1)
-        slanted = {"rotation": 30, "ha": "left", "va": "bottom", "fontsize": 7.5, "fontstyle": "italic"}
-        axis.text(i - 0.2, 1.02, rows["genes"].iloc[i], transform=axis.get_xaxis_transform(), **slanted)
+        name = axis.text(i - 0.2, 1.02, rows["genes"].iloc[i], transform=axis.get_xaxis_transform())
+        name.set(rotation=30, ha="left", va="bottom", fontsize=7.5, fontstyle="italic")
     axis.set_yscale("log")
-    axis.yaxis.set_major_locator(FixedLocator(TICKS))
+    axis.margins(y=0.12)
+    low, high = axis.get_ylim()
+    axis.yaxis.set_major_locator(FixedLocator(TICKS if high < FAR * low else FAR_TICKS))
     axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.yaxis.set_minor_locator(NullLocator())
     plain(axis, "", "variance, generated / real")
-    axis.legend(frameon=False, fontsize=8, loc="lower right", ncols=2, handlelength=1.2)
+    axis.legend(frameon=False, fontsize=8, loc="lower right", ncols=3, handlelength=1.2)
 
 
 def _draw_groups(axis: Axes, table: pd.DataFrame, names: Sequence[str]) -> None:
@@ -153,8 +154,9 @@ def _draw_groups(axis: Axes, table: pd.DataFrame, names: Sequence[str]) -> None:
     row, column = np.nonzero(table["apart"].unstack("component").loc[names, order].to_numpy(dtype=bool))
     n_cells = table["n"].groupby("group").first()[names]
     norm = LogNorm(1 / WIDEST, WIDEST)
-    colours = {"cmap": DIVERGING, "norm": norm, "alpha": np.where(one_inside, FAINT, 1.0)}
-    axis.imshow(ratios.clip(lower=SMALLEST), aspect="auto", interpolation="nearest", **colours)
+    shades = colormaps[DIVERGING](norm(ratios.clip(lower=SMALLEST).to_numpy()))
+    shades[..., 3] = np.where(one_inside, FAINT, 1.0)
+    axis.imshow(shades, aspect="auto", interpolation="nearest")
     axis.scatter(column, row, s=5, color="black", linewidths=0)
     axis.set_yticks(range(len(names)), [f"{shortened(name)} ({n})" for name, n in n_cells.items()])
     plain(axis, "", "")
@@ -162,6 +164,6 @@ def _draw_groups(axis: Axes, table: pd.DataFrame, names: Sequence[str]) -> None:
     axis.spines[:].set_visible(False)
     solid = ScalarMappable(norm, DIVERGING)
     bar = colour_bar(solid, axis, extend="both", aspect=8, shrink=1.0)
-    bar.ax.yaxis.set_major_locator(FixedLocator([0.25, 0.5, 1, 2, 4]))
+    bar.ax.yaxis.set_major_locator(FixedLocator([1 / WIDEST, 1, WIDEST]))
     bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     bar.ax.yaxis.set_minor_locator(NullLocator())

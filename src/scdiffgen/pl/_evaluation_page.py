@@ -16,7 +16,7 @@ from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._summaries import gene_correlations, joint_embedding, relative_scores
 from scdiffgen.pl import _group_style as groups
-from scdiffgen.pl._dispersion_panel import dispersion_axes, dispersion_inches, draw_dispersion, drawable
+from scdiffgen.pl._dispersion_panel import dispersion_axes, dispersion_inches, draw_dispersion, of_enough_cells
 from scdiffgen.pl._embeddings import draw_embedding, group_names
 from scdiffgen.pl._evaluation_panels import (
     evaluation_library_size,
@@ -97,8 +97,8 @@ def evaluation(
     relative_scores(scores)  # raises, before anything is drawn, if these are not scores that can be drawn
     places = {b: joint_embedding(real, generated, groupby, basis=b, layer=layer, seed=seed) for b in BASES}
     names = group_names(places["umap"])
-    axes_of_variation = drawable(_dispersion(real, generated, train, groupby, layer, seed))
-    axes = _page(names, axes_of_variation, scores_inches(scores))
+    ratios = of_enough_cells(_dispersion(real, generated, train, groupby, layer, seed))
+    axes = _page(names, ratios, scores_inches(scores))
     for basis in BASES:
         draw_embedding([axes[name] for name in axes if name.startswith(basis)], places[basis], names)
     correlations = gene_correlations(real, generated, N_GENES, layer=layer)
@@ -106,7 +106,7 @@ def evaluation(
     for name, panel in PANELS.items():
         panel(real, generated, layer=layer, ax=axes[name], show=False)
     evaluation_roc(real, generated, train, groupby, layer=layer, n_jobs=n_jobs, seed=seed, ax=axes["roc"], show=False)
-    draw_dispersion([axes[name] for name in axes if name.startswith("dispersion")], axes_of_variation)
+    draw_dispersion([axes[name] for name in axes if name.startswith("dispersion")], ratios)
     evaluation_scores(scores, ax=axes["scores"], show=False)
     finish(list(axes.values()), "evaluation", show, save)
     return axes
