@@ -82,10 +82,11 @@ def dispersion(
     Examples
     --------
     >>> import numpy as np
-    >>> real, generated = np.random.default_rng(0).poisson(1.0, size=(2, 200, 20))
-    >>> table = dispersion(real, generated, n_pcs=2)
-    >>> table.loc[("overall", "PC1"), "low"] < 1 < table.loc[("overall", "PC1"), "high"]
-    np.True_
+    >>> rng = np.random.default_rng(0)
+    >>> programme = np.exp(rng.normal(size=(400, 1)) * (np.arange(20) < 5))
+    >>> table = dispersion(rng.poisson(3 * programme), rng.poisson(3.0, size=(400, 20)), n_pcs=2)
+    >>> table["apart"].tolist()
+    [True, False]
     """
     settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_bootstrap, seed=seed)
     space, _, cells = prepare(real, generated, train, groupby, settings, other_real=other_real)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-FEW_CELLS = 50  # of a group
+FEW_CELLS = 50  # of a group, on each side
 SHARE = 0.01  # of the variance on all components
 CLEAR = 1.25  # as many times more or less than other real cells
 MOST_REMARKS = 5
