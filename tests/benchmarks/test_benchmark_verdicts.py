@@ -46,7 +46,7 @@ def generation_result(ours: list[float], other: list[float], bound: float = 1.0)
             for seed in (0, 1)
             for name, (kind, values) in scores.items()
         ],
-        "likelihood": [{"seed": seed, "scdiffgen": bound, "multinomial": 1.5} for seed in (0, 1)],
+        "likelihood": [{"seed": seed, "scdiffgen": bound, "mean": 1.5, "dispersed": 1.4} for seed in (0, 1)],
     }
 
 
@@ -62,8 +62,10 @@ def test_a_method_farther_from_real_cells_is_not_named_whichever_side_it_is_on()
 
 
 def test_a_better_likelihood_is_named() -> None:
-    (line,) = shortcomings(generation_result([2.1, 2.1], [9.0, 9.0], bound=1.75))
-    assert "multinomial" in line and numbers(line) == [1.75, 1.5]
+    lines = shortcomings(generation_result([2.1, 2.1], [9.0, 9.0], bound=1.75))
+    assert [numbers(line) for line in lines] == [[1.75, 1.5], [1.75, 1.4]]
+    (line,) = shortcomings(generation_result([2.1, 2.1], [9.0, 9.0], bound=1.45))
+    assert named(line, ["mean", "dispersed"]) == ["dispersed"]
 
 
 def test_a_score_that_is_missing_is_the_worst(tmp_path: Path) -> None:
