@@ -6,7 +6,7 @@ from scipy import sparse
 from sklearn.metrics import roc_auc_score
 
 from scdiffgen import metrics
-from scdiffgen.metrics._classifiers import LabelAccuracy, auc_resampled, cross_validated_scores, weighted_auc
+from scdiffgen.metrics._classifiers import LabelAccuracy, _strata, auc_resampled, cross_validated_scores, weighted_auc
 
 
 @pytest.mark.parametrize("classifier", ["forest", "logistic"])
@@ -118,3 +118,21 @@ def test_bad_arguments_are_named() -> None:
         metrics.label_accuracy(x, ["a"] * 10, x, ["a"] * 10, x, ["a"] * 10)
     with pytest.raises(ValueError, match="`train_labels` has 3 labels for 10 cells"):
         metrics.label_accuracy(x, ["a"] * 10, x, ["a"] * 10, x, ["a"] * 3)
+
+
+def test_folds_hold_equal_shares_of_every_label() -> None:
+    rng, sizes = np.random.default_rng(4), {"a": 40, "b": 25, "c": 6, "d": 3, "e": 1}
+    labels = np.repeat(list(sizes), list(sizes.values()))  # in the order of the labels, as generated cells often are
+    x, y = rng.normal(size=(2, len(labels), 3)) + (labels == "b")[:, None]
+    strata = _strata((labels, labels[::-1]), len(x), len(y))
+    folds = cross_validated_scores(x, y, "logistic", strata)
+    for label, n_cells in sizes.items():
+        for of_fold in ([labels[f.real] for f in folds], [labels[::-1][f.generated] for f in folds]):
+            n_in_fold = [(names == label).sum() for names in of_fold]
+            assert sum(n_in_fold) == n_cells
+            assert max(n_in_fold) - min(n_in_fold) <= 1 or label in "cde"  # c joins d and e, which are few
+    auc = metrics.classifier_auc(x, y, labels=(labels, labels[::-1]), classifier="logistic")
+    weights = np.ones((1, len(labels)))
+    assert auc == pytest.approx(auc_resampled(folds, weights, weights)[0], abs=1e-3)
+    with pytest.raises(ValueError, match="`labels` has shape"):
+        metrics.classifier_auc(x, y, labels=(labels[1:], labels))

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._input import Matrix, Points, as_feature_pair, as_features, to_dense
+from scdiffgen.metrics._input import Matrix, Points, as_feature_pair, as_features, label_codes, to_dense
 from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
 
 ClassifierKind: TypeAlias = Literal["forest", "logistic"]
@@ -56,6 +56,7 @@ def classifier_auc(
     real: Points,
     generated: Points,
     *,
+    labels: tuple[ArrayLike, ArrayLike] | None = None,
     classifier: ClassifierKind = "forest",
     n_trees: int = N_TREES,
     n_jobs: int = 1,
@@ -70,6 +71,8 @@ def classifier_auc(
     ----------
     real, generated
         Cells, (cells, features): principal components or expression, dense or sparse.
+    labels
+        Labels of the real and of the generated cells: folds then hold equal shares of each that has five cells.
     classifier
         ``"forest"``: random forest with leaves of five cells or more; ``"logistic"``: logistic regression on features
         scaled to unit variance, with L2 penalty ``C = 0.01``.
@@ -89,7 +92,8 @@ def classifier_auc(
     """
 
     def score(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
-        folds = cross_validated_scores(x, y, classifier, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+        strata = None if labels is None else _strata(labels, x.shape[0], y.shape[0])
+        folds = cross_validated_scores(x, y, classifier, strata, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
         return auc_resampled(folds, wx, wy)
 
     return unresampled("classifier_auc", N_FOLDS, score, *as_feature_pair(real, generated))
@@ -176,21 +180,42 @@ def _labelled(cells: Points, labels: ArrayLike, name: str) -> tuple[Matrix, NDAr
 
 
 def cross_validated_scores(
-    x: Matrix, y: Matrix, kind: ClassifierKind, *, n_trees: int = N_TREES, n_jobs: int = 1, seed: int = 0
+    x: Matrix,
+    y: Matrix,
+    kind: ClassifierKind,
+    strata: NDArray | None = None,
+    *,
+    n_trees: int = N_TREES,
+    n_jobs: int = 1,
+    seed: int = 0,
 ) -> list[FoldScores]:
-    """Scores of every cell by a classifier that was fitted without it."""
+    """Scores of every cell by a classifier that was fitted without it; folds share sides, or ``strata`` of these."""
     features = sparse.vstack([x, y], format="csr") if sparse.issparse(x) else np.concatenate([x, y])
     if sparse.issparse(features) and kind == "forest" and np.prod(features.shape) <= DENSE_ENTRIES:
         features = to_dense(features)
     is_generated = np.repeat([0, 1], [x.shape[0], y.shape[0]])
     folds: list[FoldScores] = []
-    for train, test in StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(is_generated, is_generated):
+    strata = is_generated if strata is None else strata
+    for train, test in StratifiedKFold(N_FOLDS, shuffle=True, random_state=seed).split(strata, strata):
         forest = {"n_trees": n_trees, "n_jobs": n_jobs, "seed": seed}
         model = fit_classifier(kind, features[train], is_generated[train], **forest)
         scores = model.predict_proba(features[test])[:, 1]
         side = is_generated[test] == 1
         folds.append(FoldScores(test[~side], test[side] - x.shape[0], scores[~side], scores[side]))
     return folds
+
+
+def _strata(labels: tuple[ArrayLike, ArrayLike], n_real: int, n_generated: int) -> NDArray[np.intp]:
+    """Side and label of every cell as one number (cells,); labels of fewer cells than folds count as one."""
+    of_side = []
+    for side, n in enumerate((n_real, n_generated)):
+        _, codes = label_codes(labels[side], n, "labels")
+        n_cells = np.bincount(codes)
+        few = n_cells < N_FOLDS
+        if 0 < n_cells[few].sum() < N_FOLDS:
+            few[np.argmin(np.where(few, n + 1, n_cells))] = True  # the least of the others joins them
+        of_side.append(2 * np.where(few[codes], -1, codes) + side)
+    return np.concatenate(of_side)
 
 
 def auc_resampled(folds: list[FoldScores], wx: Weights, wy: Weights) -> NDArray[np.float64]:

@@ -113,7 +113,11 @@ class Pair:
     def folds(self, name: str) -> list[FoldScores]:
         """Scores of the classifier behind a metric, which tells generated from real cells."""
         kind, features = CLASSIFIERS[name]
-        options = {"n_trees": self.settings.n_trees, "n_jobs": self.settings.n_jobs, "seed": self.settings.seed}
+        options: dict[str, Any] = {
+            "n_trees": self.settings.n_trees,
+            "n_jobs": self.settings.n_jobs,
+            "seed": self.settings.seed,
+        }
         return cross_validated_scores(getattr(self.real, features), getattr(self.generated, features), kind, **options)
 
 
