@@ -31,19 +31,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add_external_argument(parser)
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
-    there, tasks = available(), perturbation.available_tasks()
+    there, everything, tasks = available(), available(fewer=True), perturbation.available_tasks()
     needed = {name: data.file for name, data in DATASETS.items()} | {name: task.file for name, task in TASKS.items()}
     for name, file in needed.items():
-        if name not in (*there, *tasks):
+        if name not in (*everything, *tasks):
             print(f"{name} is left out: {file} is not in ../shared/data.")
     if options.quick:
-        there, tasks = ["pbmc68k"], ["dose"]
+        there, everything, tasks = ["pbmc68k"], ["pbmc68k"], ["dose"]
     main_data = MAIN_DATA if MAIN_DATA in there else "pbmc68k"
     common = ["--threads", str(options.threads), "--output", str(output_folder(options.output, quick=options.quick))]
     common += ["--quick"] * options.quick
     external = [f"{name}={folder}" for name, folder in options.external]
     external = ["--external", *external] if external else []
-    generation.main(["--data", *there, *external, *common])
+    generation.main(["--data", *everything, *external, *common])
     for networks in ([], ["--networks"]):
         processes.main(["--data", *there, *networks, *common])
     speed.main(["--data", main_data, *common])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ FOLDER = Path(__file__).parents[1] / "../shared/data"
 KANG, PBMC3K, PAUL15 = "kang2018_pbmc_ifnb.h5ad", "pbmc3k.h5ad", "paul15_myeloid.h5ad"
 LABEL = "label"
 HELD_OUT_SHARE, HELD_OUT_CELLS = 0.15, 2000
+FEW_TRAINING_CELLS, LEAST_OF_LABEL = 700, 8
 
 
 class MissingData(FileNotFoundError):
@@ -28,12 +29,16 @@ class MissingData(FileNotFoundError):
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set: what it is, how it is loaded, its file unless the package brings it, and how many genes are taken."""
+    """A data set: what it is, how it is loaded, its file unless the package brings it.
+
+    ``n_top_genes`` and ``n_train`` are how many genes and training cells are taken, by default all.
+    """
 
     description: str
     load: Callable[[], AnnData]
     file: str | None = None
     n_top_genes: int | None = None
+    n_train: int | None = None
 
 
 @dataclass(frozen=True)
@@ -61,12 +66,13 @@ def load_split(name: str, seed: int) -> Split:
         If the file is not there.
     """
     dataset = DATASETS[name]
-    return split(dataset.load(), name, seed, dataset.n_top_genes)
+    return split(dataset.load(), name, seed, dataset.n_top_genes, dataset.n_train)
 
 
-def split(adata: AnnData, name: str, seed: int, n_top_genes: int | None = None) -> Split:
+def split(adata: AnnData, name: str, seed: int, n_top_genes: int | None = None, n_train: int | None = None) -> Split:
     """Hold out 15 % of the cells of each label, at most 2,000 in all, and as many other real cells; train on the rest.
 
+    Of the rest at most ``n_train`` are kept, as many of each label as its share, but at least 8 where there are.
     Variable genes are chosen on the training cells. Cells without molecules in them are dropped.
     """
     rng = np.random.default_rng(seed)
@@ -76,11 +82,20 @@ def split(adata: AnnData, name: str, seed: int, n_top_genes: int | None = None) 
         shuffled, n = rng.permutation(positions), round(share * len(positions))
         for part, chosen in zip(rows, (shuffled[2 * n :], shuffled[:n], shuffled[n : 2 * n]), strict=True):
             part.append(chosen)
+    if n_train is not None:
+        rows = ([_fewer(rows[0], n_train)], *rows[1:])
     train, held_out, other = (adata[np.sort(np.concatenate(part))].copy() for part in rows)
     if n_top_genes is not None and n_top_genes < adata.n_vars:
         genes = variable_genes(train, n_top_genes)
         train, held_out, other = (_without_empty(part[:, genes]) for part in (train, held_out, other))
     return Split(name, seed, train, held_out, other)
+
+
+def _fewer(of_labels: Sequence[NDArray], n: int) -> NDArray:
+    """The first cells of every label, in all ``n``, as many of each as its share, but at least 8 where there are."""
+    ranks = [np.arange(len(cells)) for cells in of_labels]
+    places = [np.where(rank < LEAST_OF_LABEL, -1.0, (rank + 0.5) / max(len(rank), 1)) for rank in ranks]
+    return np.concatenate(of_labels)[np.argsort(np.concatenate(places), kind="stable")[:n]]
 
 
 def described(split: Split) -> dict[str, Any]:
@@ -103,9 +118,10 @@ def variable_genes(adata: AnnData, n_top_genes: int) -> NDArray[np.bool_]:
     return normalised.var["highly_variable"].to_numpy()
 
 
-def available() -> list[str]:
-    """Names of the data sets that are there."""
-    return [name for name, dataset in DATASETS.items() if dataset.file is None or (FOLDER / dataset.file).exists()]
+def available(*, fewer: bool = False) -> list[str]:
+    """Names of the data sets that are there; with ``fewer``, also of those cut to fewer training cells."""
+    there = {name: data for name, data in DATASETS.items() if data.file is None or (FOLDER / data.file).exists()}
+    return [name for name, data in there.items() if fewer or data.n_train is None]
 
 
 def load_kang() -> AnnData:
@@ -139,6 +155,12 @@ DATASETS = {
     "kang": Dataset("PBMC with and without interferon beta (Kang et al. 2018), 8 types x 2", load_kang, KANG, 2000),
     "pbmc3k": Dataset("PBMC of 10x Genomics, genes seen in at least 30 cells", load_pbmc3k, PBMC3K),
     "paul15": Dataset("myeloid progenitors (Paul et al. 2015)", load_paul15, PAUL15),
+    "kang700": Dataset(
+        "the same PBMC (Kang et al. 2018), 700 training cells", load_kang, KANG, 2000, FEW_TRAINING_CELLS
+    ),
+    "paul700": Dataset(
+        "the same progenitors (Paul et al. 2015), 700 training cells", load_paul15, PAUL15, None, FEW_TRAINING_CELLS
+    ),
     "pbmc68k": Dataset("the 700 PBMC that the package brings along", load_pbmc68k),
 }
 

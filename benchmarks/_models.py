@@ -19,7 +19,7 @@ from scdiffgen.model import TokenDiffusion
 
 Labels = NDArray[np.str_]
 Sampler = Callable[[Labels, int], sparse.csr_matrix]  # labels of the cells to draw, seed -> counts
-Kind = Literal["ours", "limit", "null", "other", "redrawn"]
+Kind = Literal["ours", "limit", "null", "other", "redrawn", "copies"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Method:
     """A way to draw cells.
 
     ``kind`` is ``"limit"`` for real cells, ``"null"`` for cells without a model, ``"redrawn"`` for a method that needs
-    a real cell for each cell that it draws.
+    a real cell for each cell that it draws, ``"copies"`` for training cells.
     """
 
     name: str
@@ -60,6 +60,12 @@ def scdiffgen_methods(model: TokenDiffusion, steps: list[int]) -> list[Method]:
 def real_cells(split: Split) -> Method:
     """Other real cells, each once."""
     return Method("other real cells", "limit", _from_pool(split.other.X, split.other.obs[LABEL].to_numpy(dtype=str)))
+
+
+def copies(split: Split) -> Method:
+    """Training cells as they are, drawn with replacement: the distribution of real cells, and nothing new."""
+    labels = split.train.obs[LABEL].to_numpy(dtype=str)
+    return Method("training cells, redrawn", "copies", _from_pool(split.train.X, labels, replace=True))
 
 
 def null_methods(split: Split) -> list[Method]:
@@ -96,14 +102,16 @@ def external_method(name: str, path: Path, split: Split) -> Method:
     return Method(name, "other", _from_pool(cells.X, cells.obs[LABEL].to_numpy(dtype=str)))
 
 
-def _from_pool(counts: sparse.csr_matrix, pool: Labels) -> Sampler:
+def _from_pool(counts: sparse.csr_matrix, pool: Labels, *, replace: bool = False) -> Sampler:
+    """Draw cells of each label, each once unless there are too few, or with replacement."""
+
     def draw(labels: Labels, seed: int) -> sparse.csr_matrix:
         rng = np.random.default_rng(seed)
         rows = np.empty(len(labels), dtype=int)
         for label in np.unique(labels):
             places = np.flatnonzero(labels == label)
             there = np.flatnonzero(pool == label)
-            rows[places] = rng.choice(there, len(places), replace=len(there) < len(places))
+            rows[places] = rng.choice(there, len(places), replace=replace or len(there) < len(places))
         return counts[rows]
 
     return draw

@@ -85,6 +85,7 @@ def _ancestral(result: Mapping[str, Any]) -> list[int]:
 
 def _missing(found: Mapping[str, Mapping[str, Any]]) -> str:
     """Which data a comparison was not run on."""
-    missing = {kind: [name for name in DATASETS if f"{kind}-{name}" not in found] for kind in FIGURES}
+    whole = [name for name, data in DATASETS.items() if data.n_train is None]
+    missing = {kind: [name for name in whole if f"{kind}-{name}" not in found] for kind in FIGURES}
     listed = [f"{kind} on {', '.join(names)}" for kind, names in missing.items() if names]
     return f"Not measured yet: {'; '.join(listed)}.\n" if listed else ""

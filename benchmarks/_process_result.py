@@ -19,13 +19,14 @@ REFERENCE = 32
 
 
 def gather(title: str, split: Split, parts: Sequence[ProcessPart]) -> dict[str, Any]:
-    """Put the parts of a data set together."""
+    """Put the parts of a data set together; metrics are those that all parts have."""
+    scored = set.intersection(*(set(row["scores"]) for part in parts for row in part.rows))
     return {
         "benchmark": title,
         "data": described(split),
         "settings": dict(parts[0].settings),
-        "metrics": {key: asdict(metric) for key, metric in METRICS.items()},
-        "environments": distinct_environments(part.environment for part in parts),
+        "metrics": {key: asdict(metric) for key, metric in METRICS.items() if key in scored},
+        "environments": distinct_environments((part.environment, part.seed) for part in parts),
         "parts": [
             {key: value for key, value in vars(part).items() if key not in ("settings", "environment")}
             for part in parts

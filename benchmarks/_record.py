@@ -62,9 +62,13 @@ def environment(threads: int, seeds: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def distinct_environments(environments: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One for each commit and command, the last of each."""
-    return list({(made["commit"], made["command"]): made for made in environments}.values())
+def distinct_environments(runs: Iterable[tuple[dict[str, Any], int]]) -> list[dict[str, Any]]:
+    """One for each commit and command, the last of each, with the seeds that were run, from those of every run."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for made, seed in runs:
+        key = made["commit"], made["command"]
+        found[key] = made | {"seeds": sorted({seed, *(found[key]["seeds"] if key in found else [])})}
+    return list(found.values())
 
 
 def git_commit() -> str:

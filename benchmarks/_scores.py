@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,14 +13,18 @@ from scipy import sparse
 from benchmarks._data import LABEL, Split
 from benchmarks._models import Labels
 from scdiffgen.metrics import (
+    CopyWarning,
     ExpressionSpace,
     classifier_auc,
+    dirichlet_multinomial_nll,
     gene_correlation_error,
     label_accuracy,
     mmd,
     multinomial_nll,
+    novelty,
     wasserstein,
 )
+from scdiffgen.metrics._distances import one_nn_hits, overlap_resampled
 from scdiffgen.model import TokenDiffusion
 
 N_CORRELATED_GENES = 200
@@ -27,11 +32,12 @@ N_CORRELATED_GENES = 200
 
 @dataclass(frozen=True)
 class Metric:
-    """A column of the table. ``ideal`` is the best value; ``"limit"`` is what other real cells score."""
+    """A column of a table. ``ideal`` is the best value; ``"limit"`` is what other real cells score."""
 
     title: str
     ideal: float | Literal["limit"]
     n_digits: int = 3
+    table: Literal["distribution", "spread"] = "distribution"  # or what is new, and how cells vary
 
 
 METRICS = {
@@ -44,6 +50,14 @@ METRICS = {
     "zero_fraction_error": Metric("zero fraction error", "limit", 4),
     "gene_correlation_error": Metric("gene correlation error", "limit", 4),
     "label_accuracy": Metric("label accuracy", "limit"),
+    "novelty": Metric("novelty", 1.0, 2, "spread"),
+    "one_nn": Metric("1-NN accuracy", 0.5, 3, "spread"),
+    "precision": Metric("precision", "limit", 3, "spread"),
+    "recall": Metric("recall", "limit", 3, "spread"),
+    "coverage": Metric("coverage", "limit", 3, "spread"),
+    "least_variance_ratio": Metric("least variance ratio", 1.0, 2, "spread"),
+    "largest_variance_ratio": Metric("largest variance ratio", 1.0, 2, "spread"),
+    "variance_error": Metric("mean absolute log2 ratio", 0.0, 2, "spread"),
 }
 
 
@@ -65,7 +79,8 @@ class Scorer:
         """Score cells on every metric."""
         real, labels = self.split.held_out.X, self.split.labels
         pcs, genes = [(to_space(real), to_space(counts)) for to_space in (self.space.pcs, self.space.expression)]
-        forest = {"n_trees": self.n_trees, "n_jobs": self.n_jobs}
+        of_label = {"real_labels": labels, "generated_labels": labels}
+        forest = {"n_trees": self.n_trees, "n_jobs": self.n_jobs, **of_label}
         known = self.space.pcs(self.split.train.X), self.split.train.obs[LABEL]
         return {
             "mmd_x1000": 1000 * mmd(*pcs),
@@ -73,13 +88,31 @@ class Scorer:
             "wasserstein_by_label": wasserstein_by_label(*pcs, labels),
             "auc_forest_pcs": classifier_auc(*pcs, **forest),
             "auc_forest_genes": classifier_auc(*genes, **forest),
-            "auc_logistic_genes": classifier_auc(*genes, classifier="logistic"),
+            "auc_logistic_genes": classifier_auc(*genes, classifier="logistic", **of_label),
             "zero_fraction_error": zero_fraction_error(real, counts),
             "gene_correlation_error": gene_correlation_error(
                 *genes, genes=self.space.most_variable_genes(N_CORRELATED_GENES)
             ),
             "label_accuracy": label_accuracy(pcs[0], labels, pcs[1], labels, *known).generated,
+            **spread(*pcs, known[0]),
         }
+
+
+def spread(real: NDArray, generated: NDArray, train: NDArray) -> dict[str, float]:
+    """How new generated cells are, whether they lie where real ones do, and how much they vary, by component."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CopyWarning)  # the table says it
+        ratio = novelty(real, generated, train).ratio
+    overlap = overlap_resampled(real, generated, np.ones((1, len(real))), np.ones((1, len(generated))))
+    variance_ratios = generated.var(axis=0) / real.var(axis=0)
+    return {
+        "novelty": ratio,
+        "one_nn": float(one_nn_hits(real, generated).mean()),
+        **{name: float(overlap[name][0]) for name in ("precision", "recall", "coverage")},
+        "least_variance_ratio": float(variance_ratios.min()),
+        "largest_variance_ratio": float(variance_ratios.max()),
+        "variance_error": float(np.abs(np.log2(variance_ratios)).mean()),
+    }
 
 
 def wasserstein_by_label(real: NDArray, generated: NDArray, labels: Labels) -> float:
@@ -96,8 +129,10 @@ def zero_fraction_error(real: sparse.csr_matrix, generated: sparse.csr_matrix) -
 
 
 def likelihoods(model: TokenDiffusion, split: Split, *, seed: int) -> dict[str, float]:
-    """Held-out nats per molecule: bound of the model, and multinomial at the mean of the label."""
+    """Held-out nats per molecule: bound of the model, and of what knows the mean of the label, and how cells vary."""
     n_molecules = float(split.held_out.X.sum())
     bound = model.get_nll(split.held_out.copy(), seed=seed, silent=True)["nll"].sum()
-    multinomial = multinomial_nll(split.held_out.X, split.labels, split.train.X, split.train.obs[LABEL]).cells.sum()
-    return {"scdiffgen": float(bound / n_molecules), "multinomial at the label mean": float(multinomial / n_molecules)}
+    cells = split.held_out.X, split.labels, split.train.X, split.train.obs[LABEL]
+    opponents = {"multinomial": multinomial_nll, "Dirichlet-multinomial": dirichlet_multinomial_nll}
+    known = {f"{name} at the label mean": nll(*cells).cells.sum() / n_molecules for name, nll in opponents.items()}
+    return {"scdiffgen": float(bound / n_molecules), **known}

@@ -11,16 +11,51 @@ OURS = "scdiffgen, 32 steps"  # the default
 
 
 def generation_table(result: Mapping[str, Any]) -> str:
-    """Scores of every method: a row a method, a column a metric."""
-    metrics = result["metrics"]
-    scores = scores_by_method(result)
-    return markdown(
-        ["", *(metric["title"] for metric in metrics.values())],
-        [
-            [method, *(summary(of_method[key], metric["n_digits"]) for key, metric in metrics.items())]
-            for method, of_method in scores.items()
-        ],
-    )
+    """Scores of every method, and in how many it wins: a row a method, a column a metric; or a table each kind."""
+    scores, won = scores_by_method(result), wins(result)
+    tables = []
+    for name in dict.fromkeys(metric.get("table") for metric in result["metrics"].values()):
+        metrics = {key: metric for key, metric in result["metrics"].items() if metric.get("table") == name}
+        rows = []
+        for method, of_method in scores.items():
+            n_won = str(len(won[method] & set(metrics))) if method in won else ""
+            rows.append([method, *(summary(of_method[key], of["n_digits"]) for key, of in metrics.items()), n_won])
+        tables.append(markdown(["", *(metric["title"] for metric in metrics.values()), "wins"], rows))
+    return "\n\n".join(tables)
+
+
+def wins(result: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Metrics in which no other program is nearer to the best value, medians, of each program that generates cells."""
+    rivals = [primary(result), *methods_of_kind(result, "other")]
+    won: dict[str, set[str]] = {name: set() for name in rivals}
+    for key in result["metrics"]:
+        distances = {name: np.median(distance_from_ideal(result, key)[name]) for name in rivals}
+        for name in rivals:
+            if distances[name] == min(distances.values()) < np.inf:
+                won[name].add(key)
+    return won
+
+
+def distance_from_ideal(result: Mapping[str, Any], metric: str) -> dict[str, list[float]]:
+    """How far every method is from the ideal of a metric, over seeds; NaN is infinitely far."""
+    scores, ideal = scores_by_method(result), result["metrics"][metric]["ideal"]
+    if ideal == "limit":
+        (limit,) = methods_of_kind(result, "limit")
+        ideal = np.median(scores[limit][metric])
+    return {
+        name: [float(np.nan_to_num(abs(value - ideal), nan=np.inf)) for value in of_method[metric]]
+        for name, of_method in scores.items()
+    }
+
+
+def fewer_seeds(result: Mapping[str, Any]) -> str:
+    """Sentence on the methods that were not run for all seeds; empty if there are none."""
+    seeds: dict[str, list[int]] = {}
+    for row in result["rows"]:
+        seeds.setdefault(row["method"], []).append(row["seed"])
+    short = [name for name, of_method in seeds.items() if len(of_method) < max(map(len, seeds.values()))]
+    listed = "; ".join(f"{name}: {', '.join(map(str, seeds[name]))}" for name in short)
+    return f"Of fewer seeds: {listed}." if short else ""
 
 
 def likelihood_table(result: Mapping[str, Any]) -> str:

@@ -51,7 +51,7 @@ def gather(split: Split, parts: Sequence[Part]) -> dict[str, Any]:
         "benchmark": "tokens",
         "data": described(split),
         "settings": {part.kind: dict(part.settings) for part in parts},
-        "environments": distinct_environments(part.environment for part in parts),
+        "environments": distinct_environments((part.environment, part.seed) for part in parts),
         "rows": rows,
     }
 

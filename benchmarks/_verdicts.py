@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks._tables import methods_of_kind, pearson_by_method, primary, scores_by_method
+from benchmarks._tables import distance_from_ideal, methods_of_kind, pearson_by_method, primary, scores_by_method
 
 LEAST_RATE = 0.8  # of training from disk, over that from memory
 MOST_MEMORY = 4000  # MB, whatever the number of cells on disk
+LEAST_NOVELTY = 0.8
 FLAT = 0.02  # share by which memory may grow and still be called flat
 
 
@@ -20,19 +21,7 @@ def shortcomings(result: Mapping[str, Any]) -> list[str]:
     A score is as good as its median over seeds is near to the ideal of the metric. Against real cells, only what no
     seed reaches counts: the best seed of the package is farther from the ideal than the worst of other real cells.
     """
-    return [*_lost(result), *_short_of_real_cells(result), *_likelihood(result)]
-
-
-def distance_from_ideal(result: Mapping[str, Any], metric: str) -> dict[str, list[float]]:
-    """How far every method is from the ideal of a metric, over seeds; NaN is infinitely far."""
-    scores, ideal = scores_by_method(result), result["metrics"][metric]["ideal"]
-    if ideal == "limit":
-        (limit,) = methods_of_kind(result, "limit")
-        ideal = np.median(scores[limit][metric])
-    return {
-        name: [float(np.nan_to_num(abs(value - ideal), nan=np.inf)) for value in of_method[metric]]
-        for name, of_method in scores.items()
-    }
+    return [*_lost(result), *_short_of_real_cells(result), *_likelihood(result), *_copied(result)]
 
 
 def soak_shortcomings(result: Mapping[str, Any]) -> list[str]:
@@ -146,6 +135,14 @@ def _short_of_real_cells(result: Mapping[str, Any]) -> list[str]:
         if min(distances[ours]) > max(distances[limit]):
             titles.append(metric["title"])
     return [f"In no seed as good as other real cells: {'; '.join(titles)}."] if titles else []
+
+
+def _copied(result: Mapping[str, Any]) -> list[str]:
+    """Where generated cells are clearly nearer to training cells than held-out ones are."""
+    scores = scores_by_method(result)[primary(result)].get("novelty")
+    if scores is None or np.median(scores) >= LEAST_NOVELTY:
+        return []
+    return [f"Generated cells are nearer to training cells than held-out cells are: novelty {np.median(scores):.2f}."]
 
 
 def _likelihood(result: Mapping[str, Any]) -> list[str]:

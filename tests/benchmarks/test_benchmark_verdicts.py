@@ -9,11 +9,10 @@ from benchmarks import render
 from benchmarks._perturbation_figure import perturbation_figure
 from benchmarks._perturbation_verdicts import kinds_of, response_shortcomings
 from benchmarks._perturbation_verdicts import primary as response_primary
-from benchmarks._record import read_result, write_result
-from benchmarks._tables import primary, scores_by_method, summary
+from benchmarks._record import distinct_environments, read_result, write_result
+from benchmarks._tables import distance_from_ideal, fewer_seeds, generation_table, primary, scores_by_method, summary
 from benchmarks._verdicts import (
     augmentation_shortcomings,
-    distance_from_ideal,
     shortcomings,
     speed_shortcomings,
 )
@@ -46,7 +45,7 @@ def generation_result(ours: list[float], other: list[float], bound: float = 1.0)
             for seed in (0, 1)
             for name, (kind, values) in scores.items()
         ],
-        "likelihood": [{"seed": seed, "scdiffgen": bound, "multinomial": 1.5} for seed in (0, 1)],
+        "likelihood": [{"seed": seed, "scdiffgen": bound, "mean": 1.5, "dispersed": 1.4} for seed in (0, 1)],
     }
 
 
@@ -62,8 +61,10 @@ def test_a_method_farther_from_real_cells_is_not_named_whichever_side_it_is_on()
 
 
 def test_a_better_likelihood_is_named() -> None:
-    (line,) = shortcomings(generation_result([2.1, 2.1], [9.0, 9.0], bound=1.75))
-    assert "multinomial" in line and numbers(line) == [1.75, 1.5]
+    lines = shortcomings(generation_result([2.1, 2.1], [9.0, 9.0], bound=1.75))
+    assert [numbers(line) for line in lines] == [[1.75, 1.5], [1.75, 1.4]]
+    (line,) = shortcomings(generation_result([2.1, 2.1], [9.0, 9.0], bound=1.45))
+    assert named(line, ["mean", "dispersed"]) == ["dispersed"]
 
 
 def test_a_score_that_is_missing_is_the_worst(tmp_path: Path) -> None:
@@ -97,6 +98,30 @@ def test_scores_are_gathered_by_method_over_seeds() -> None:
         "scdiffgen, 32 steps": [2.1, 2.3],
         "VAE": [9.0, 9.0],
     }
+
+
+def test_wins_are_of_the_default_and_other_programs() -> None:
+    result = generation_result([2.1, 2.3], [9.0, 9.0])  # an AUC of 0.5 is won by both
+    table = generation_table(result).splitlines()
+    assert [line.split("|")[-2].strip() for line in table] == ["wins", "---:", "", "2", "1"]
+    result["metrics"]["w2"]["table"] = "spread"
+    tables = [part.splitlines() for part in generation_table(result).split("\n\n")]
+    assert [numbers(line.split("|")[-2]) for lines in tables for line in lines[2:]] == [[], [1], [0], [], [1], [1]]
+
+
+def test_methods_of_fewer_seeds_are_named() -> None:
+    result = generation_result([2.1, 2.3], [9.0, 9.0])
+    assert fewer_seeds(result) == ""
+    result["rows"] = [row for row in result["rows"] if (row["method"], row["seed"]) != ("VAE", 0)]
+    line = fewer_seeds(result)
+    assert named(line, ["real", "VAE"]) == ["VAE"] and numbers(line) == [1]
+
+
+def test_seeds_of_an_environment_are_those_that_were_run() -> None:
+    made = {**ENVIRONMENT, "seeds": [0, 1, 2, 3]}
+    other = {**made, "commit": "def5678"}
+    found = distinct_environments([(made, 2), (made, 0), (other, 1), (made, 2)])
+    assert [(of["commit"], of["seeds"]) for of in found] == [("abc1234", [0, 2]), ("def5678", [1])]
 
 
 def speed_result(ours: float, other: float) -> dict[str, Any]:

@@ -10,9 +10,17 @@ import pytest
 from anndata import AnnData
 from benchmarks import _data, generation, render
 from benchmarks._data import LABEL, Dataset, Split, split
-from benchmarks._models import Method, external_methods, fit_scdiffgen, null_methods, real_cells, scdiffgen_methods
+from benchmarks._models import (
+    Method,
+    copies,
+    external_methods,
+    fit_scdiffgen,
+    null_methods,
+    real_cells,
+    scdiffgen_methods,
+)
 from benchmarks._record import read_result
-from benchmarks._scores import METRICS, Scorer, likelihoods, wasserstein_by_label, zero_fraction_error
+from benchmarks._scores import METRICS, Scorer, likelihoods, spread, wasserstein_by_label, zero_fraction_error
 from benchmarks._scvi import fit_scvi, scvi_methods
 from scipy import sparse, stats
 
@@ -48,7 +56,13 @@ def scorer(parts: Split) -> Scorer:
 @pytest.fixture(scope="module")
 def methods(parts: Split) -> dict[str, Method]:
     ours, other = fit_scdiffgen(parts, max_epochs=1), fit_scvi(parts, max_epochs=1)
-    every = [real_cells(parts), *null_methods(parts), *scdiffgen_methods(ours, [2, 4]), *scvi_methods(other)]
+    every = [
+        real_cells(parts),
+        copies(parts),
+        *null_methods(parts),
+        *scdiffgen_methods(ours, [2, 4]),
+        *scvi_methods(other),
+    ]
     return {method.name: method for method in every}
 
 
@@ -87,7 +101,7 @@ def test_genes_are_chosen_without_the_held_out_cells(parts: Split) -> None:
 
 def test_methods_without_training_draw_cells_of_the_labels_asked_for(methods: dict[str, Method], parts: Split) -> None:
     asked = parts.labels[::-1]
-    for name in ("other real cells", "independent Poisson", "shuffled genes"):
+    for name in ("other real cells", "training cells, redrawn", "independent Poisson", "shuffled genes"):
         np.testing.assert_array_equal(labels_said_by(methods[name].sample(asked, 0)), asked)
 
 
@@ -102,6 +116,46 @@ def test_every_method_draws_counts_and_repeats_itself(methods: dict[str, Method]
 def test_other_real_cells_come_once_each(methods: dict[str, Method], parts: Split) -> None:
     drawn = methods["other real cells"].sample(parts.labels, 0).toarray()
     np.testing.assert_array_equal(np.unique(drawn, axis=0), np.unique(parts.other.X.toarray(), axis=0))
+
+
+def test_copies_are_training_cells_and_scored_as_such(methods, scorer: Scorer, parts: Split) -> None:
+    drawn = methods["training cells, redrawn"].sample(parts.labels, 0)
+    known = {row.tobytes() for row in parts.train.X.toarray()}
+    assert all(row.tobytes() in known for row in drawn.toarray())
+    scores, of_real = scorer.score(drawn), scorer.score(methods["other real cells"].sample(parts.labels, 0))
+    assert scores["novelty"] == 0.0 and of_real["novelty"] == pytest.approx(1.0, abs=0.3)
+    assert scores["mmd_x1000"] < 50
+
+
+def test_variance_ratios_are_those_of_generated_over_real_cells() -> None:
+    rng = np.random.default_rng(0)
+    real, train = rng.normal(size=(2, 400, 3))
+    scores = spread(real, real * [0.5, 1.0, 2.0], train)
+    assert scores["least_variance_ratio"] == pytest.approx(0.25)
+    assert scores["largest_variance_ratio"] == pytest.approx(4.0)
+    assert scores["variance_error"] == pytest.approx(4 / 3)
+    collapsed = spread(real, np.repeat(real[:40], 10, axis=0) + rng.normal(0, 1e-3, (400, 3)), train)
+    assert collapsed["precision"] == 1.0 > 0.6 > collapsed["coverage"] and collapsed["recall"] < 0.2
+    copied = spread(real, train[rng.integers(400, size=400)], train)
+    assert copied["novelty"] == 0.0 and copied["coverage"] > 0.7
+
+
+def test_fewer_training_cells_are_of_the_same_split_and_keep_rare_labels() -> None:
+    whole, cut = (split(synthetic(), "synthetic", 0, n_train=n) for n in (None, 35))
+    for part in ("held_out", "other"):
+        assert list(getattr(whole, part).obs_names) == list(getattr(cut, part).obs_names)
+    assert set(cut.train.obs_names) < set(whole.train.obs_names)
+    assert cut.train.obs[LABEL].value_counts().to_dict() == {"a": 10, "b": 17, "c": 8}  # the share of c would be 7
+
+
+def test_variable_genes_are_chosen_on_the_fewer_training_cells() -> None:
+    adata = synthetic()
+    unused = ~adata.obs_names.isin(split(adata, "synthetic", 0, n_train=35).train.obs_names)
+    changed = adata.copy()
+    noise = np.random.default_rng(1).poisson(9, adata.shape)
+    changed.X = sparse.csr_matrix(np.where(unused[:, None], noise, adata.X.toarray()), dtype=np.float32)
+    genes = [list(split(cells, "synthetic", 0, 5, 35).train.var_names) for cells in (adata, changed)]
+    assert genes[0] == genes[1]
 
 
 def test_scvi_draws_library_sizes_of_training_cells_of_the_label(parts: Split) -> None:
@@ -177,6 +231,8 @@ def test_the_likelihood_of_the_label_mean_is_scipys(parts: Split) -> None:
     found = likelihoods(fit_scdiffgen(parts, max_epochs=1), parts, seed=0)
     assert found["multinomial at the label mean"] == pytest.approx(expected / counts.sum(), rel=1e-5)
     assert np.isfinite(found["scdiffgen"])
+    # molecules of these cells are Poisson, so that cells of a label do not vary beyond it
+    assert found["Dirichlet-multinomial at the label mean"] == pytest.approx(expected / counts.sum(), rel=1e-2)
 
 
 @pytest.fixture
@@ -193,8 +249,9 @@ def test_a_whole_run_is_written_and_rendered(synthetic_data: None, tmp_path: Pat
     generation.run("synthetic", settings, tmp_path / "results")
     result = read_result(tmp_path / "results" / "generation-synthetic.json")
     kinds = [row["kind"] for row in result["rows"]]
-    assert kinds == ["limit", "null", "null", "other", "ours", "other", "other", "redrawn"]
+    assert kinds == ["limit", "copies", "null", "null", "other", "ours", "other", "other", "redrawn"]
     assert result["data"]["n_held_out"] == 30
+    assert result["environment"]["seeds"] == [0]
     assert {row["method"] for row in result["training"]} == {"scdiffgen", "scVI"}
     page = render.render(tmp_path / "results", tmp_path / "docs").read_text()
     assert "| theirs |" in page

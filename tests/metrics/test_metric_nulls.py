@@ -1,9 +1,10 @@
-"""Null generators and the multinomial likelihood against scipy and the data they come from."""
+"""Null generators and the likelihoods at the label mean against scipy and the data they come from."""
 
 import numpy as np
 import pytest
 from scipy import sparse
-from scipy.stats import multinomial
+from scipy.optimize import minimize_scalar
+from scipy.stats import dirichlet_multinomial, multinomial
 
 from scdiffgen import metrics
 
@@ -80,13 +81,57 @@ def test_multinomial_likelihood_is_that_of_scipy(labelled) -> None:
     assert nll.per_molecule == pytest.approx(surprise / counts[held_out].sum())
 
 
-def test_multinomial_likelihood_aligns_genes_and_names_what_is_wrong(labelled) -> None:
+def test_dirichlet_multinomial_likelihood_is_that_of_scipy(labelled) -> None:
+    plain, labels = labelled
+    rng, train, held_out = np.random.default_rng(3), np.arange(70) % 2 == 0, np.arange(70) % 2 == 1
+    concentration = {"a": 3.0, "b": 30.0}
+    shares = [rng.dirichlet(concentration[c] * np.linspace(0.5, 1.5, 15) / 15) for c in labels]
+    counts = np.array([rng.multinomial(n, share) for n, share in zip(plain.sum(1), shares, strict=True)])
+    arguments = counts[held_out], labels[held_out], counts[train], labels[train]
+    nll = metrics.dirichlet_multinomial_nll(*arguments)
+    expected = np.empty(held_out.sum())
+    for label in "ab":
+        known, new = (counts[side & (labels == label)] for side in (train, held_out))
+        mean = (known.sum(0) + 1.0) / (known.sum(0) + 1.0).sum()
+
+        def cost(log_total: float, known=known, mean=mean) -> float:
+            return -dirichlet_multinomial.logpmf(known, np.exp(log_total) * mean, known.sum(1)).sum()
+
+        total = np.exp(minimize_scalar(cost, bracket=(1.0, 5.0)).x)
+        expected[labels[held_out] == label] = -dirichlet_multinomial.logpmf(new, total * mean, new.sum(1))
+    np.testing.assert_allclose(nll.cells, expected, rtol=1e-3)
+    assert nll.per_cell == pytest.approx(np.mean(expected), rel=1e-4)
+    other = metrics.multinomial_nll(*arguments)  # has the same coefficients
+    gain = (other.cells - nll.cells).sum() / counts[held_out].sum()
+    assert nll.per_molecule == pytest.approx(other.per_molecule - gain)
+
+
+def test_the_concentration_of_simulated_cells_is_found() -> None:
+    rng, mean = np.random.default_rng(2), np.random.default_rng(1).dirichlet(np.full(30, 3.0))
+    sizes = rng.integers(200, 800, 600)
+    for total in (20.0, 500.0, np.inf):
+        shares = rng.dirichlet(total * mean, 600) if np.isfinite(total) else np.tile(mean, (600, 1))
+        counts = np.array([rng.multinomial(n, share) for n, share in zip(sizes, shares, strict=True)])
+        train, new = counts[:500], counts[500:]
+        nll = metrics.dirichlet_multinomial_nll(new, ["a"] * 100, train, ["a"] * 500)
+        truth = multinomial.logpmf(new, new.sum(1), mean)
+        if np.isfinite(total):
+            truth = dirichlet_multinomial.logpmf(new, total * mean, new.sum(1))
+        assert nll.per_cell == pytest.approx(-truth.mean(), rel=2e-3)
+
+
+def test_labels_of_one_cell_or_of_cells_without_molecules_have_a_likelihood() -> None:
+    train, labels = np.array([[3, 1, 0], [0, 0, 0], [0, 0, 1]]), ["one", "empty", "single"]
+    nll = metrics.dirichlet_multinomial_nll(np.array([[2, 2, 1]] * 3), labels, train, labels)
+    assert np.isfinite(nll.cells).all() and (nll.cells > 0).all()
+
+
+@pytest.mark.parametrize("likelihood", [metrics.multinomial_nll, metrics.dirichlet_multinomial_nll])
+def test_likelihoods_align_genes_and_name_what_is_wrong(labelled, likelihood) -> None:
     ad = pytest.importorskip("anndata")
     counts, labels = labelled
     adata = ad.AnnData(sparse.csr_matrix(counts.astype(np.float32)))
-    plain = metrics.multinomial_nll(adata, labels, adata, labels)
-    assert metrics.multinomial_nll(adata[:, ::-1].copy(), labels, adata, labels).per_cell == pytest.approx(
-        plain.per_cell
-    )
+    plain = likelihood(adata, labels, adata, labels)
+    assert likelihood(adata[:, ::-1].copy(), labels, adata, labels).per_cell == pytest.approx(plain.per_cell)
     with pytest.raises(ValueError, match="without training cells: b"):
-        metrics.multinomial_nll(counts, labels, counts[labels == "a"], labels[labels == "a"])
+        likelihood(counts, labels, counts[labels == "a"], labels[labels == "a"])

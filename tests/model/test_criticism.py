@@ -22,6 +22,7 @@ MANY = {"a": 300, "b": 20}
 def tables(
     *,
     nats: float = 0.9,
+    dispersed: float = 0.95,
     aucs: tuple[float, float, float] = (0.55, 0.5, 0.6),
     novelty: float = 1.0,
     ratios: tuple[float, float, float] = (0.9, 0.9, 0.9),
@@ -29,7 +30,7 @@ def tables(
 ) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     """Likelihood, scores and dispersion of a model, over all and of the labels a and b."""
     groups = ["overall", "a", "b"]
-    likelihood = pd.DataFrame({"model": nats, "multinomial": 1.0}, index=groups)
+    likelihood = pd.DataFrame({"model": nats, "multinomial": 1.0, "dirichlet_multinomial": dispersed}, index=groups)
     scores = pd.DataFrame({"c2st_auc_forest_genes": aucs, "novelty": novelty}, index=groups)
     real = pd.DataFrame({"c2st_auc_forest_genes": [0.51, 0.52, 0.53]}, index=groups)
     index = pd.MultiIndex.from_product([groups, ["PC1"]], names=["group", "component"])
@@ -44,7 +45,9 @@ def tables(
     ("changes", "n_cells", "expected"),
     [
         ({}, MANY, ["Nothing stands out"]),
-        ({"nats": 1.1}, MANY, ["less likely under the model than under a multinomial"]),
+        ({"nats": 1.1}, MANY, [r"under the model \(1.100 .* under a Dirichlet-multinomial .* \(0.950\)"]),
+        ({"nats": 0.97}, MANY, [r"under the model \(0.970 .* under a Dirichlet-multinomial .* \(0.950\)"]),
+        ({"nats": 1.01, "dispersed": 1.1}, MANY, [r"under the model \(1.010 .* under a multinomial .* \(1.000\)"]),
         (
             {"aucs": (0.8, 0.5, 0.6)},
             MANY,
@@ -85,6 +88,7 @@ def test_few_held_out_cells_are_a_remark_and_no_warning(
     nll = small.get_nll(other_cells, seed=0, silent=True)["nll"]
     assert likelihood.loc["overall", "model"] == pytest.approx(nll.sum() / other_cells.X.sum())
     assert set(axes.index.unique("group")) == {"overall", "within", *other_cells.obs["cell_type"]}
+    assert list(likelihood) == ["model", "multinomial", "dirichlet_multinomial"]
     assert set(scores.index.unique("source")) == {"generated", "other_real"}
     assert set(scores.index.unique("group")) == {"overall", *other_cells.obs["cell_type"]}
 

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
+import pytest
+import torch
+from anndata import AnnData
+from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._training_runs import continued
@@ -35,3 +42,54 @@ def test_epochs_of_a_second_training_follow_those_of_the_first() -> None:
     history = {"train_loss": pd.DataFrame({"train_loss": range(10)}).rename_axis("epoch"), "validation_loss": first}
     joined = {"validation_loss": pd.concat([first, second])}
     assert continued(history, joined, {"validation_loss": second})["validation_loss"].index.tolist() == [9, 13]
+
+
+SIZES = {  # untreated and treated cells of each type
+    "a": (30, 20),
+    "b": (30, 19),
+    "c": (30, 5),
+    "d": (30, 1),
+    "e": (5, 40),
+    "f": (1, 0),
+}
+
+
+def arrays_in(saved: object) -> Iterator[np.ndarray]:
+    """Every array in a file, whatever it is in."""
+    if isinstance(saved, dict):
+        saved = list(saved.values())
+    if isinstance(saved, list | tuple):
+        for part in saved:
+            yield from arrays_in(part)
+    elif isinstance(saved, np.ndarray | torch.Tensor):
+        yield np.asarray(saved)
+
+
+def test_a_file_holds_no_sum_of_few_cells_and_predicts_their_responses(tmp_path: Path) -> None:
+    treated = [
+        (kind, guide)
+        for kind, both in SIZES.items()
+        for guide, n in zip(("ctrl", "A"), both, strict=True)
+        for _ in range(n)
+    ]
+    cells = simulated_cells(len(treated), n_genes=12)
+    adata = AnnData(cells.X, obs=pd.DataFrame(treated, columns=["cell_type", "guide"], index=cells.obs_names))
+    with pytest.warns(UserWarning, match="with a single cell"):
+        TokenDiffusion.setup_anndata(adata, labels_key="cell_type", perturbation_key="guide", control="ctrl")
+    model = TokenDiffusion(adata, **SMALL)
+    model.train(max_epochs=1, **QUIET)
+    model.save(tmp_path / "model")
+    saved = torch.load(tmp_path / "model/model.pt", weights_only=False)
+    bulks = saved["attr_dict"]["training_summary_"]["pseudobulks"]
+    assert sorted(bulks["n_cells"]) == [20, 25, 30, 30, 30, 30, 40]  # b, c and d as treated are together 25
+    rows = np.concatenate([a.reshape(-1, 12) for a in arrays_in(saved) if a.ndim and a.shape[-1] == 12])
+    seen = np.concatenate([rows, (bulks["counts"][:, None] - bulks["counts"][None]).reshape(-1, 12)])
+    sums = pd.DataFrame(np.asarray(adata.X)).groupby([adata.obs[key].to_numpy() for key in ("cell_type", "guide")])
+    for group, total in sums.sum().iterrows():
+        n_cells = SIZES[group[0]][int(group[1] == "A")]
+        assert (seen == total.to_numpy()).all(1).any() == (n_cells >= 20), group
+    assert not (seen[:, None] == np.asarray(adata.X)[None]).all(2).any()
+    start = adata[adata.obs["guide"] == "ctrl"].copy()
+    predicted = model.predict_perturbation(start, {"guide": "A"}, seed=0, silent=True)
+    responses = predicted.obs["response"].astype(str).groupby(start.obs["cell_type"].to_numpy()).unique()
+    assert {kind: list(names) for kind, names in responses.items()} == dict.fromkeys("abcdef", ["measured"])

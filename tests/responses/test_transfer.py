@@ -10,6 +10,7 @@ from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import LeaveOneOut, cross_val_predict
 
+from scdiffgen.conditions import Code
 from scdiffgen.metrics.baselines import dose_shift
 from scdiffgen.responses import Pseudobulks, ResponseTransfer, TreatedGroups
 from scdiffgen.responses._feature_regression import PENALTIES
@@ -123,12 +124,39 @@ def test_groups_do_not_depend_on_the_order_of_interventions() -> None:
     assert groups.interventions[of_cells[2]].tolist() == [6, 5] and groups.doses[of_cells[2]].tolist() == [1.0, 2.0]
 
 
-def test_treatments_of_few_cells_are_told_from_others() -> None:
-    codes = np.array([[0, NONE, NONE], [1, NONE, NONE], [0, 5, NONE], [1, 5, NONE], [1, 5, NONE], [0, 6, 5]])
-    doses = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [2.0, 0.0], [1.0, 1.0]])
-    n_cells = np.array([1, 1, 12, 8, 19, 20])
-    frequent = TreatedGroups(codes[:, :1], codes[:, 1:], doses).in_frequent_treatments(n_cells, least=20)
-    assert frequent.tolist() == [True, True, True, True, False, True]
+@given(seed=st.integers(0, 2**32 - 1), n_rows=st.integers(0, 40), n_columns=st.integers(0, 3))
+@settings(max_examples=50, deadline=None)
+def test_groups_of_few_cells_are_pooled_with_the_same_treatment(seed: int, n_rows: int, n_columns: int) -> None:
+    rng = np.random.default_rng(seed)
+    identity, doses = rng.integers(0, 3, (n_rows, n_columns)), rng.integers(1, 3, (n_rows, 1)).astype(float)
+    interventions, n_cells = rng.choice([NONE, TREATED], (n_rows, 1)), rng.choice([1, 5, 19, 20, 50], n_rows)
+    doses[interventions == NONE] = 0
+    groups, pool_of = TreatedGroups(identity, interventions, doses).pooled(n_cells, least=20)
+    inside = pool_of >= 0
+    assert np.array_equal(np.unique(pool_of[inside]), np.arange(len(groups.identity)))
+    assert (np.bincount(pool_of[inside], n_cells[inside]) >= 20).all() and inside[n_cells >= 20].all()
+    for array, pooled in ((interventions, groups.interventions), (doses, groups.doses)):
+        np.testing.assert_array_equal(pooled[pool_of[inside]], array[inside])
+    of_pool = groups.identity[pool_of[inside]]
+    assert ((of_pool == identity[inside]) | (of_pool == Code.MISSING)).all()
+    for treatment in {(*row,) for row in np.hstack([interventions, doses])}:  # what is left could not be pooled
+        assert n_cells[~inside & (np.hstack([interventions, doses]) == treatment).all(1)].sum() < 20
+
+
+def test_identities_are_pooled_from_the_last_condition_on() -> None:
+    codes = np.array([[0, 0, NONE], [0, 1, NONE], [1, 0, NONE], [1, 1, NONE], [2, 1, NONE], [2, 1, TREATED]])
+    n_cells = np.array([10, 10, 30, 5, 15, 19])
+    groups, pool_of = TreatedGroups(codes[:, :2], codes[:, 2:], np.zeros((6, 1))).pooled(n_cells, least=20)
+    assert groups.identity[pool_of[:5]].tolist() == [[0, -1], [0, -1], [1, 0], [-1, -1], [-1, -1]]
+    assert pool_of[0] == pool_of[1] and pool_of[3] == pool_of[4] and pool_of[5] == -1
+
+
+def test_pooled_cells_are_no_context_to_learn_from() -> None:
+    rng = np.random.default_rng(4)
+    groups = {(0, NONE): shares(rng), (0, TREATED): shares(rng), (1, NONE): shares(rng)}
+    pooled = groups | {(Code.MISSING, NONE): groups[1, NONE], (Code.MISSING, TREATED): shares(rng)}
+    changes = [measured(known).response([1], {}, of(TREATED)).change for known in (groups, pooled)]
+    np.testing.assert_array_equal(*changes)
 
 
 def test_chance_makes_hardly_a_response() -> None:

@@ -9,7 +9,7 @@ from scdiffgen.metrics._comparison import EVALUATION_METRICS
 from scdiffgen.metrics._dispersion import dispersion
 from scdiffgen.metrics._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
 from scdiffgen.metrics._evaluate import evaluate
-from scdiffgen.metrics._genes import gene_correlation_error, library_size_ks, multinomial_nll
+from scdiffgen.metrics._genes import dirichlet_multinomial_nll, gene_correlation_error, library_size_ks, multinomial_nll
 from scdiffgen.metrics._input import FewCellsWarning
 from scdiffgen.metrics._perturbation_report import perturbation_report
 from scdiffgen.metrics._resampling import split_halves
@@ -23,6 +23,7 @@ __all__ = [
     "FewCellsWarning",
     "baselines",
     "classifier_auc",
+    "dirichlet_multinomial_nll",
     "dispersion",
     "energy_distance",
     "evaluate",

@@ -1,4 +1,4 @@
-"""Statistics over genes, pairs of genes and library sizes, and the likelihood of the simplest model."""
+"""Statistics over genes, pairs of genes and library sizes, and the likelihoods of the simplest models."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from scdiffgen._log_normalise import TARGET_SUM
@@ -19,11 +20,12 @@ STATISTICS = tuple(f"{moment}_{kind}" for moment in MOMENTS for kind in ("slope"
 ERRORS = ("mean_expression_error", "gene_dispersion_error")
 DETECTED = 0.05  # share of the real cells with a gene that errors are averaged over
 SMOOTHING = 1.0  # molecules added to every gene of every label, so that no gene is impossible
+LOG_CONCENTRATIONS = (-5.0, 20.0)  # beyond, cells are of one gene each, or multinomial
 GeneMoments: TypeAlias = dict[str, NDArray[np.float64]]  # one (rows, genes) array a statistic
 
 
-class MultinomialNLL(NamedTuple):
-    """Negative log-likelihood of held-out cells; see `multinomial_nll`."""
+class HeldOutNLL(NamedTuple):
+    """Negative log-likelihood of held-out cells; see `multinomial_nll` and `dirichlet_multinomial_nll`."""
 
     per_molecule: float
     per_cell: float
@@ -85,7 +87,7 @@ def library_size_ks(real: CountsLike, generated: CountsLike, *, layer: str | Non
 @shared_docs
 def multinomial_nll(
     real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, *, layer: str | None = None
-) -> MultinomialNLL:
+) -> HeldOutNLL:
     r"""Negative log-likelihood of held-out cells under a multinomial at the mean of their label, the simplest model.
 
     The distribution over genes of label c is :math:`\pi_{cg} = (N_{cg} + s) / \sum_h (N_{ch} + s)`, with the molecules
@@ -121,19 +123,112 @@ def multinomial_nll(
     >>> bool(np.isclose(nll.per_molecule, np.log(2))), bool(np.isclose(nll.per_cell, np.log(2)))
     (True, True)
     """
-    fitted, held_out = as_count_pair(train, real, layer=layer, names=("train", "real"))
+    cells = _at_label_means(real, real_labels, train, train_labels, layer)
+    rows, genes = cells.held_out.nonzero()
+    surprise = -cells.held_out.data * np.log(cells.shares[cells.which[rows], genes])
+    return _held_out_nll(cells.held_out, np.bincount(rows, surprise, minlength=len(cells.which)))
+
+
+@shared_docs
+def dirichlet_multinomial_nll(
+    real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, *, layer: str | None = None
+) -> HeldOutNLL:
+    r"""Negative log-likelihood of held-out cells under a Dirichlet-multinomial at the mean of their label.
+
+    Beside the mean :math:`\pi_c` of `multinomial_nll` it has one number for each label, the concentration :math:`A_c`
+    that is most likely for its training cells. So it knows how much the cells of a label vary, and not in what; a model
+    that has learned the latter is better than this:
+
+    .. math:: p(x | L, c) = \frac{L!\, \Gamma(A_c)}{\Gamma(A_c + L)}
+              \prod_g \frac{\Gamma(A_c \pi_{cg} + x_g)}{\Gamma(A_c \pi_{cg})\, x_g!}
+
+    Parameters
+    ----------
+    real, real_labels
+        Held-out counts, (cells, genes), and their labels.
+    train, train_labels
+        Training counts over the same genes, and their labels. The concentration of a label of few cells is too high,
+        as its mean was fitted to the same cells.
+    {layer}
+
+    Returns
+    -------
+    per_molecule
+        Mean surprise of a molecule, in nats, after those before it, over all cells: without the coefficient.
+    per_cell
+        Mean over cells of :math:`-\log p(x | L, c)`, with the multinomial coefficient: compares with a model's bound.
+    cells
+        :math:`-\log p(x | L, c)` of every cell, (cells,).
+
+    Raises
+    ------
+    ValueError
+        If a label has no training cells.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> train = np.array([[6, 0], [0, 6], [3, 3]])
+    >>> nll = dirichlet_multinomial_nll(train, list("aaa"), train, list("aaa"))
+    >>> nll.per_cell < multinomial_nll(train, list("aaa"), train, list("aaa")).per_cell
+    True
+    """
+    cells = _at_label_means(real, real_labels, train, train_labels, layer)
+    fits = [
+        _concentration(cells.train[cells.train_which == label], shares) for label, shares in enumerate(cells.shares)
+    ]
+    total = np.array(fits)[cells.which]
+    rows, genes = cells.held_out.nonzero()
+    alpha = total[rows] * cells.shares[cells.which[rows], genes]
+    rising = np.bincount(rows, gammaln(alpha + cells.held_out.data) - gammaln(alpha), minlength=len(total))
+    return _held_out_nll(cells.held_out, gammaln(total + library_sizes(cells.held_out)) - gammaln(total) - rising)
+
+
+class _AtLabelMeans(NamedTuple):
+    """Counts without stored zeros and labels of held-out and training cells, and the mean of each label."""
+
+    held_out: sparse.csr_matrix
+    which: NDArray[np.intp]  # label of each held-out cell
+    train: sparse.csr_matrix
+    train_which: NDArray[np.intp]
+    shares: NDArray[np.float64]  # (labels, genes)
+
+
+def _at_label_means(
+    real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, layer: str | None
+) -> _AtLabelMeans:
+    fitted, held_out = (
+        side.astype(np.float64) for side in as_count_pair(train, real, layer=layer, names=("train", "real"))
+    )
+    for side in (fitted, held_out):
+        side.eliminate_zeros()
     known, sums, _ = label_sums(fitted, train_labels, "train_labels")
     smoothed = sums + SMOOTHING
-    log_pi = np.log(smoothed) - np.log(smoothed.sum(axis=1, keepdims=True))
     _, which = label_codes(real_labels, held_out.shape[0], "real_labels", known)
-    rows = np.repeat(np.arange(held_out.shape[0]), np.diff(held_out.indptr))
-    molecules = held_out.data.astype(np.float64)
-    surprise = -molecules * log_pi[which[rows], held_out.indices]
-    cross_entropy = np.bincount(rows, surprise, minlength=len(which))
-    log_factorials = np.bincount(rows, gammaln(molecules + 1), minlength=len(which))
-    library = library_sizes(held_out)
-    cells = cross_entropy + log_factorials - gammaln(library + 1)
-    return MultinomialNLL(float(cross_entropy.sum() / library.sum()), float(cells.mean()), cells)
+    _, train_which = label_codes(train_labels, fitted.shape[0], "train_labels", known)
+    return _AtLabelMeans(held_out, which, fitted, train_which, smoothed / smoothed.sum(axis=1, keepdims=True))
+
+
+def _held_out_nll(counts: sparse.csr_matrix, of_sequences: NDArray) -> HeldOutNLL:
+    """From the negative log-likelihood of the molecules of every cell in some order, (cells,)."""
+    library, log_factorials = library_sizes(counts), counts.copy()
+    log_factorials.data = gammaln(counts.data + 1)
+    cells = of_sequences + library_sizes(log_factorials) - gammaln(library + 1)
+    return HeldOutNLL(float(of_sequences.sum() / library.sum()), float(cells.mean()), cells)
+
+
+def _concentration(counts: sparse.csr_matrix, shares: NDArray[np.float64]) -> float:
+    """The most likely concentration of a Dirichlet-multinomial whose mean is known."""
+    pairs, n_of_pair = np.unique(np.stack([counts.indices, counts.data]), axis=1, return_counts=True)
+    sizes, n_of_size = np.unique(library_sizes(counts), return_counts=True)
+    mean, molecules = shares[pairs[0].astype(int)], pairs[1]  # of a gene and its count, which many cells share
+
+    def nll(log_total: float) -> float:
+        total = np.exp(log_total)
+        rising = gammaln(total * mean + molecules) - gammaln(total * mean)
+        return float(n_of_size @ (gammaln(total + sizes) - gammaln(total)) - n_of_pair @ rising)
+
+    return float(np.exp(minimize_scalar(nll, bounds=LOG_CONCENTRATIONS, method="bounded").x))
 
 
 def library_sizes(counts: sparse.csr_matrix) -> NDArray[np.float64]:

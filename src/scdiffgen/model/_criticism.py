@@ -28,6 +28,7 @@ FEW_CELLS = 50  # of a label
 ENOUGH_CELLS = 100  # of all: half of them against half of the generated leaves the AUC uncertain by .06
 SEPARABLE = 0.7
 NOT_NEW = 0.8
+OPPONENTS = {"multinomial": "multinomial", "dirichlet_multinomial": "Dirichlet-multinomial"}  # in words
 METRICS = ("mmd", "c2st_auc_forest_pcs", "c2st_auc_forest_genes", "c2st_auc_logistic_genes", "novelty")
 # negative controls, which are there to compare models by, would double the time
 SOURCES: tuple[Literal["generated", "other_real"], ...] = ("generated", "other_real")
@@ -52,7 +53,7 @@ def criticised(
     silent: bool,
 ) -> Criticism:
     """Compare held-out cells with matched samples, whose library sizes are drawn as ``generate`` does."""
-    from scdiffgen.metrics import FewCellsWarning, dispersion, evaluate, multinomial_nll
+    from scdiffgen.metrics import FewCellsWarning, dirichlet_multinomial_nll, dispersion, evaluate, multinomial_nll
 
     seed = generator.initial_seed()
     indices = _held_out(model, adata, max_cells, seed)
@@ -66,11 +67,13 @@ def criticised(
 
     generated = AnnData(sampler.matched(cells, generator, library), obs=real.obs.copy(), var=real.var.copy())
     nll = model.get_nll(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"].to_numpy()
-    baseline = multinomial_nll(real.X, real.obs["label"], train.X, train.obs["label"]).cells
-    sums = pd.DataFrame({"model": nll, "multinomial": baseline, "molecules": np.asarray(real.X.sum(1)).ravel()})
+    sums = pd.DataFrame({"model": nll, "molecules": np.asarray(real.X.sum(1)).ravel()})
+    for opponent in (multinomial_nll, dirichlet_multinomial_nll):
+        name = opponent.__name__.removesuffix("_nll")
+        sums[name] = opponent(real.X, real.obs["label"], train.X, train.obs["label"]).cells
     sums["label"] = real.obs["label"].astype(str).to_numpy()
     grouped = pd.concat([sums.assign(label="overall"), sums]).groupby("label", sort=False).sum()
-    likelihood = grouped[["model", "multinomial"]].div(grouped["molecules"], axis=0)
+    likelihood = grouped.div(grouped.pop("molecules"), axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewCellsWarning)  # the remarks say it
         scores = evaluate(real, generated, train, "label", metrics=METRICS, sources=SOURCES, n_bootstrap=0, seed=seed)
@@ -113,10 +116,13 @@ def remarks_on(
             f"Only {n_all} cells were held out, so much may go unseen: pass more as `adata`, or train with a larger "
             "`validation_size`."
         )
-    if likelihood.loc["overall", "model"] > likelihood.loc["overall", "multinomial"]:
+    nats = likelihood.loc["overall"]
+    opponent = nats.drop("model").idxmin()
+    if nats["model"] > nats[opponent]:
         found.append(
-            "Held-out cells are less likely under the model than under a multinomial at the mean of their label: "
-            "train longer, or with more cells."
+            f"Held-out cells are less likely under the model ({nats['model']:.3f} nats per molecule) than under a "
+            f"{OPPONENTS[opponent]} at the mean of their label ({nats[opponent]:.3f}), which knows labels alone: train "
+            "longer, or with more cells."
         )
     generated, ceiling = (scores.xs(source, level="source") for source in ("generated", "other_real"))
     ceiling = ceiling["c2st_auc_forest_genes"]

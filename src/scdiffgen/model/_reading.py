@@ -51,7 +51,9 @@ class Reading(BaseModelClass):
         r"""Bound on the negative log-likelihood of each cell given its library size and conditions.
 
         The any-order autoregressive bound :cite:p:`hoogeboom2022autoregressive`: an unbiased estimate of an upper bound
-        on :math:`-\log p(x \mid L, c)`, comparable between models of counts.
+        on :math:`-\log p(x \mid L, c)`, comparable between models of counts. What labels alone explain is
+        :func:`scdiffgen.metrics.dirichlet_multinomial_nll`: a model that is no better on held-out cells has learned
+        nothing of how the cells of a label vary.
 
         Parameters
         ----------
@@ -197,8 +199,9 @@ class Reading(BaseModelClass):
         Returns
         -------
         likelihood
-            A row a label: nats per molecule of held-out cells under the model (``model``, a bound, so at most this) and
-            under a multinomial at the mean of the label's training cells (``multinomial``).
+            A row a label: nats per molecule of held-out cells under the model (``model``, a bound, so at most this),
+            and at the mean of the label's training cells under a multinomial and a Dirichlet-multinomial
+            (``multinomial``, ``dirichlet_multinomial``: :func:`scdiffgen.metrics.dirichlet_multinomial_nll`).
         scores
             :func:`scdiffgen.metrics.evaluate` of matched samples, generated under the held-out cells' conditions, and
             of other held-out cells: the real-versus-real ceiling.

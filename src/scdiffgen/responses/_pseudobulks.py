@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scdiffgen.conditions import Code, Conditions, ConditionSpec, have_exactly
+from scdiffgen.conditions import Code, Conditions, ConditionSpec, backoff_levels, have_exactly
 
 if TYPE_CHECKING:
     from scdiffgen.module import ThinningModule
 
-MIN_CELLS = 20  # from which a response is read, treated and untreated each
+MIN_CELLS = 20  # from which counts are summed and a response is read, treated and untreated each
 LARGEST = 200_000_000  # groups of cells times genes above which pseudobulks are not kept
 NO_DOSE = 1.0  # of an intervention where doses were not registered
 
@@ -49,18 +49,29 @@ class TreatedGroups(NamedTuple):
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         return TreatedGroups(self.identity[first], interventions[first], doses[first]), group_of.ravel()
 
-    def in_frequent_treatments(self, n_cells: np.ndarray, least: int) -> np.ndarray:
-        """Which rows ``(rows,)`` are untreated, or had a treatment that at least so many of the ``n_cells`` had."""
-        _, treatment = np.unique(np.hstack(self[1:]), axis=0, return_inverse=True)
-        n_treated = np.bincount(treatment.ravel(), n_cells)[treatment.ravel()]
-        return (n_treated >= least) | ~(self.interventions >= 0).any(1)
+    def pooled(self, n_cells: np.ndarray, least: int) -> tuple[TreatedGroups, np.ndarray]:
+        """Disjoint groups of at least so many cells, and which of them each row is in ``(rows,)``, or -1.
+
+        Rows of fewer are pooled with others of the same treatment, down the back-off levels of their identity.
+        """
+        pool_of, pools = np.full(len(n_cells), -1), [TreatedGroups(*(array[:0] for array in self))]
+        for columns in backoff_levels(np.arange(self.identity.shape[1])):
+            left = np.flatnonzero(pool_of < 0)
+            coarser = np.full_like(self.identity[left], Code.MISSING)
+            coarser[:, columns] = self.identity[left][:, columns]
+            groups, which = TreatedGroups(coarser, self.interventions[left], self.doses[left]).distinct()
+            large = np.bincount(which, n_cells[left]) >= least
+            first = sum(len(pool.identity) for pool in pools)
+            pool_of[left] = np.where(large, first + large.cumsum() - 1, -1)[which]
+            pools.append(TreatedGroups(*(array[large] for array in groups)))
+        return TreatedGroups(*map(np.concatenate, zip(*pools, strict=True))), pool_of
 
 
 @dataclass(frozen=True)
 class Pseudobulks:
-    """Total counts of every group of cells that share their conditions; plain arrays, saved with the model."""
+    """Total counts of groups of cells that share their conditions; plain arrays, saved with the model."""
 
-    identity: np.ndarray  # (groups, columns), these three as of TreatedGroups
+    identity: np.ndarray  # (groups, columns), these three as of TreatedGroups; Code.MISSING where identities are pooled
     interventions: np.ndarray  # (groups, slots)
     doses: np.ndarray  # (groups, slots)
     n_cells: np.ndarray  # (groups,)
@@ -115,25 +126,25 @@ def pseudobulks(
 ) -> Pseudobulks | None:
     """Sum the counts of cells in ``batches``, whose ``conditions`` are known, by group.
 
-    Treatments of too few cells to tell a response, as if every cell has a dose of its own, are left out. Nothing is
-    kept if there are too many groups.
+    Groups are disjoint and of 20 cells or more, so that neither a sum nor a difference of sums shows single cells;
+    cells that cannot be pooled to so many, as if every cell has a dose of its own, are left out. Nothing is kept if
+    there are too many groups.
     """
-    groups, group_of = TreatedGroups.of_cells(conditions, specs).distinct()
-    n_cells = np.bincount(group_of)
-    kept = groups.in_frequent_treatments(n_cells, MIN_CELLS)
-    n_kept = int(kept.sum())
-    if n_kept * module.n_vars > LARGEST:
+    distinct, group_of = TreatedGroups.of_cells(conditions, specs).distinct()
+    groups, pool_of = distinct.pooled(np.bincount(group_of), MIN_CELLS)
+    row_of = pool_of[group_of]
+    n_groups = len(groups.identity)
+    if n_groups * module.n_vars > LARGEST:
         return None
-    row_of = np.where(kept, kept.cumsum() - 1, n_kept)  # the last row is of all that are not kept
-    counts = torch.zeros(n_kept + 1, module.n_vars, device=module.device, dtype=torch.float64)
+    counts = torch.zeros(n_groups + 1, module.n_vars, device=module.device, dtype=torch.float64)
     expected = torch.zeros_like(counts)
     first = 0
     for there, given in batches:
-        rows = torch.from_numpy(row_of[group_of[first : first + len(there)]]).to(module.device)
+        rows = torch.from_numpy(row_of[first : first + len(there)] % (n_groups + 1)).to(module.device)
         first += len(there)
         counts.index_add_(0, rows, there.to_dense().double())
         if module.denoiser.unaffected(given, len(there)).any():
             library = module.library(there)[:, None]
             expected.index_add_(0, rows, (library * module.expression(there, given)).double())
     totals = (sums[:-1].float().cpu().numpy() for sums in (counts, expected))
-    return Pseudobulks(*(array[kept] for array in (*groups, n_cells)), *totals)
+    return Pseudobulks(*groups, np.bincount(row_of[row_of >= 0], minlength=n_groups), *totals)

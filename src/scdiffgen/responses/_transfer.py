@@ -104,7 +104,10 @@ class ResponseTransfer:
         return measured
 
     def _of_contexts(self, identity: np.ndarray, treatment: Treatment) -> Change | None:
-        """Contexts differ in the conditions that are given, down the back-off levels until some context serves."""
+        """Contexts differ in the conditions that are given, down the back-off levels until some context serves.
+
+        Where one of these is missing, cells of several contexts are pooled, other ones before treatment than after.
+        """
         treated, untreated = self.bulks.have(treatment), self.bulks.have({})
         if self.bulks.n_cells[treated].sum() < self.min_cells:
             return None
@@ -115,7 +118,7 @@ class ResponseTransfer:
                 strict=True,
             )
             here = np.flatnonzero((contexts == identity[columns]).all(1) & (n_of[0] >= self.min_cells))
-            both = np.flatnonzero(np.minimum(*n_of) >= self.min_cells)
+            both = np.flatnonzero((contexts != Code.MISSING).all(1) & (np.minimum(*n_of) >= self.min_cells))
             if len(here) and len(both):
                 return context_regression(totals[0], totals[1], here[0], both)
         return None
