@@ -28,5 +28,5 @@ from ._schedules import (
     time_grid,
     time_of_signal,
 )
-from ._sparse import column_sums, row_sums, side_by_side, with_values
+from ._sparse import column_sums, row_sums, side_by_side, to_scipy, with_values
 from ._thinning import Thinned, UrnPrediction, likelihood_bound, molecule_loss, thin, thin_to, thinning_levels

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Sequence
 
 import torch
+from scipy import sparse
 from torch import Tensor
 
 with warnings.catch_warnings():  # torch says once a process that CSR tensors are young; it need not say so to users
@@ -27,6 +28,12 @@ def row_sums(counts: Tensor, values: Tensor) -> Tensor:
 def with_values(counts: Tensor, values: Tensor) -> Tensor:
     """Return the CSR tensor with other stored values."""
     return torch.sparse_csr_tensor(counts.crow_indices(), counts.col_indices(), values, counts.shape)
+
+
+def to_scipy(counts: Tensor) -> sparse.csr_matrix:
+    """The same as a SciPy matrix."""
+    parts = (part.cpu().numpy() for part in (counts.values(), counts.col_indices(), counts.crow_indices()))
+    return sparse.csr_matrix(tuple(parts), shape=tuple(counts.shape))
 
 
 def column_sums(counts: Tensor) -> Tensor:

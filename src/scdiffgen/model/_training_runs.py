@@ -20,16 +20,18 @@ from scvi.train._config import merge_kwargs
 from scdiffgen._arguments import check_whole_number
 from scdiffgen.data import CountsField, ModalityCountsField
 
-from ._cells import Cells
+from ._cells import Cells, evenly_spread
 from ._checks import check_accelerator, check_early_stopping, check_split
 from ._training_summary import remember_training
 
 STEPS_PER_VALIDATION = 100
+LINEAR_CELLS = 20_000  # of which a linear model is fitted
+SMALL_BATCH = 64  # cells that are far apart on disk, where all between them are read
 
 
 def default_max_epochs(n_train: int, batch_size: int) -> int:
-    """Epochs that make ``2.5 * n_train ** 0.8`` steps: 400 for 560 cells, 4,600 for 12,000, 25,000 for 100,000."""
-    return max(1, round(2.5 * n_train**0.8 / math.ceil(n_train / batch_size)))
+    """Epochs that make ``2.5 * n_train ** 0.8`` steps, at least 1,000: 4,600 for 12,000 cells, 25,000 for 100,000."""
+    return max(1, round(max(1000, 2.5 * n_train**0.8) / math.ceil(n_train / batch_size)))
 
 
 def check_training(
@@ -86,8 +88,6 @@ def run_training(
     for field in model.adata_manager.fields:
         if isinstance(field, CountsField | ModalityCountsField):
             field.check_the_rest(model.adata)
-    if not model.is_trained_:
-        model.module.initialise(Cells(model))
     history = dict(model.history_) if model.is_trained_ and isinstance(model.history_, dict) else {}
     model.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
     splitter = model._data_splitter_cls(
@@ -96,6 +96,12 @@ def run_training(
         distributed_sampler=use_distributed_sampler(trainer.get("strategy")),
         **split,
     )
+    if not model.is_trained_:
+        splitter.setup()
+        train = np.sort(splitter.train_idx)
+        model.module.initialise(Cells(model, None, train))
+        sample = evenly_spread(train, LINEAR_CELLS)
+        model.module.start_linearly(Cells(model, None, sample, SMALL_BATCH))
     training_plan = model._training_plan_cls(model.module, **plan)
     TrainRunner(model, training_plan=training_plan, data_splitter=splitter, early_stopping=False, **trainer)()
     if history:

@@ -102,6 +102,19 @@ class DiffusionModule(BaseModuleClass):
     def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
         """Tokens ``(cells, tokens, dim)`` of whole cells."""
 
+    # What a process may have.
+
+    def start_linearly(self, sample: Iterable[tuple[Any, Given]]) -> None:
+        """Start from a linear model of some of the training cells, CSR counts and conditions."""
+
+    def linear_weights(self) -> Sequence[Tensor]:
+        """Weights of the denoiser that start as the linear model, and are trained more slowly."""
+        return ()
+
+    def regularisation(self, n_cells: int) -> tuple[float, float]:
+        """Weight decay, and share of the learning rate of :meth:`linear_weights`, for so many training cells."""
+        return 0.01, 1.0
+
     # Reading tokens.
 
     @torch.no_grad()

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
+from scipy import sparse
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen.diffusion import MoleculePredictor, Thinned, row_sums
+from scdiffgen.diffusion import MoleculePredictor, Thinned, row_sums, to_scipy
 
 from ._denoiser import Denoiser
 from ._diffusion_module import DiffusionModule, gene_frequencies, loss_output
+from ._linear_start import linear_model, linear_weights, start_linearly
 from ._processes import Given, Predictor, Rng, Thinning
 
 N_READINGS, N_READ = 8, 4
 """How often, and with how many molecules on average, a cell is read to tell its response."""
+
+ENOUGH_CELLS = 100  # for a linear model
+PRIOR_CELLS, LARGEST_DECAY = 5000, 5.0  # cells that the prior of the weights counts for
+FREE_CELLS, LEAST_SHARE = 10_000, 0.1  # cells with which the linear model is as free to change as anything else
 
 
 class ThinningModule(DiffusionModule):
@@ -43,6 +49,22 @@ class ThinningModule(DiffusionModule):
         )
         for denoiser in self.denoisers:
             denoiser.network.readout.initialise_bias(frequencies)
+
+    def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
+        """Start from a linear model of cells to which nothing was done, or of all where these are few."""
+        batches = [(to_scipy(counts), self.denoiser.unaffected(given, len(counts)).cpu()) for counts, given in sample]
+        cells = sparse.vstack([counts for counts, _ in batches], format="csr")
+        unaffected = torch.cat([rows for _, rows in batches]).numpy()
+        chosen = cells[unaffected] if unaffected.sum() >= ENOUGH_CELLS else cells
+        linear = linear_model(chosen, self.size.n_tokens * self.size.readout_dim)
+        for denoiser in self.denoisers:
+            start_linearly(denoiser.network, linear)
+
+    def linear_weights(self) -> Sequence[Tensor]:
+        return linear_weights(self.denoiser.network)
+
+    def regularisation(self, n_cells: int) -> tuple[float, float]:
+        return min(PRIOR_CELLS / n_cells, LARGEST_DECAY), min(max(n_cells / FREE_CELLS, LEAST_SHARE), 1.0)
 
     # Training.
 

@@ -21,6 +21,11 @@ class SparseDataSplitter(DataSplitter):
 
     data_loader_cls = staticmethod(cell_loader)
 
+    def setup(self, stage: str | None = None) -> None:
+        """Split the cells, once: the network starts from the training cells before Lightning asks for them."""
+        if not hasattr(self, "train_idx"):
+            super().setup(stage)
+
     def val_dataloader(self) -> AnnDataLoader | BlockLoader | list:
         """Held-out minibatches; an empty list where no cell is held out."""
         loader = super().val_dataloader()

@@ -1,0 +1,108 @@
+"""A linear model of the training cells, from which the network starts: components that return in other cells."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.decomposition import PCA
+from torch import nn
+
+from scdiffgen._log_normalise import log_normalise
+from scdiffgen.nn import AdditiveReadout, CountEncoder, ScoreNetwork
+
+LEAST_RETURN = 0.3  # part of the standard deviation along a component that must return in other cells
+N_TURNS, LEAST_GAIN = 100, 1e-6  # of the rotation
+
+
+class LinearModel(NamedTuple):
+    """Principal components of log-normalised expression, largest first."""
+
+    axes: NDArray[np.float64]  # (components, genes), orthonormal
+    spread: NDArray[np.float64]  # (components,), standard deviation along them
+
+
+def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
+    """Components of cells ``(cells, genes)`` that return in other cells, at most so many.
+
+    What returns is a standard deviation without sampling noise: components of one half of the cells are looked at in
+    the other half, whose molecules are halved as well, and the covariance of these two halves is that of what they have
+    in common :cite:p:`batson2019molecular`. It is the spread; components of which it is less than a part of the whole
+    standard deviation are left out, and all that come after them.
+    """
+    n_components = min(n_components, counts.shape[0] // 2 - 1, counts.shape[1] - 1)
+    if n_components < 1:
+        return LinearModel(np.zeros((0, counts.shape[1])), np.zeros(0))
+    rng = np.random.default_rng(0)
+    pca = _pca(counts, n_components)
+    half, variance = rng.permutation(counts.shape[0]) < counts.shape[0] // 2, np.zeros(n_components)
+    for fitted in (half, ~half):
+        axes, other = _pca(counts[fitted], n_components).components_.T, counts[~fitted]
+        first, second = other.copy(), other.copy()
+        first.data = rng.binomial(other.data.astype(np.int64), 0.5).astype(other.dtype)
+        second.data = other.data - first.data
+        one, two = (np.asarray(log_normalise(part) @ axes) for part in (first, second))
+        variance += ((one - one.mean(0)) * (two - two.mean(0))).mean(0).clip(min=0) / 2
+    spread = np.sqrt(np.minimum(variance, pca.explained_variance_))
+    returns = spread >= LEAST_RETURN * np.sqrt(pca.explained_variance_)
+    n_kept = n_components if returns.all() else int(np.argmin(returns))
+    return LinearModel(pca.components_[:n_kept].copy(), spread[:n_kept])
+
+
+def varimax(loadings: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rotate loadings ``(factors, genes)`` so that each gene is on few; the heavier tail of each is positive.
+
+    The rotation of Kaiser (1958), by singular vectors.
+    """
+    columns, rotation, before = loadings.T, np.eye(len(loadings)), 0.0
+    for _ in range(N_TURNS):
+        rotated = columns @ rotation
+        gradient = columns.T @ (rotated**3 - rotated * (rotated**2).mean(0))
+        left, singular, right = np.linalg.svd(gradient)
+        rotation = left @ right
+        if singular.sum() < before * (1 + LEAST_GAIN):
+            break
+        before = singular.sum()
+    rotated = (columns @ rotation).T
+    return rotated * np.where((rotated**3).sum(1, keepdims=True) < 0, -1, 1)
+
+
+def linear_weights(network: ScoreNetwork) -> list[nn.Parameter]:
+    """Weights of the genes in read-out and encoder, of those forms that can start as components."""
+    readout, encoder = network.readout, network.trunk.encoder
+    weights = []
+    if isinstance(readout, AdditiveReadout) and readout.options.pooling == "sum" and not readout.options.nonnegative:
+        weights.append(readout.gene_weights)
+    if isinstance(encoder, CountEncoder):
+        weights.append(encoder.weight)
+    return weights
+
+
+@torch.no_grad()
+def start_linearly(network: ScoreNetwork, model: LinearModel) -> None:
+    """Set the weights of the genes to the components.
+
+    In the read-out the leading ones, as many as there are tokens, are rotated by varimax, one for each token, and the
+    others go round; what is left stays small and random, and no token contributes at first. In the encoder components
+    have both signs, and the other sums begin with nothing.
+    """
+    readout, encoder, weights = network.readout, network.trunk.encoder, linear_weights(network)
+    if len(model.axes) and isinstance(readout, AdditiveReadout) and any(w is readout.gene_weights for w in weights):
+        n_tokens = len(readout.heads)
+        loadings = model.axes * model.spread[:, None]
+        loadings[:n_tokens] = varimax(loadings[:n_tokens])
+        rows = readout.gene_weights.unflatten(0, (n_tokens, -1))
+        for component, loading in enumerate(loadings[: len(readout.gene_weights)]):
+            rows[component % n_tokens, component // n_tokens] = torch.from_numpy(loading)
+        readout.heads.zero_()
+    if len(model.axes) and isinstance(encoder, CountEncoder):
+        axes = torch.from_numpy(model.axes[: encoder.weight.shape[1] // 2].T).to(encoder.weight)
+        encoder.weight.zero_()
+        encoder.weight[:, : 2 * axes.shape[1]] = torch.cat([axes, -axes], dim=1)
+
+
+def _pca(counts: sparse.csr_matrix, n_components: int) -> PCA:
+    return PCA(n_components, svd_solver="arpack", random_state=0).fit(log_normalise(counts))
