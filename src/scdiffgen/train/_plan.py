@@ -50,8 +50,8 @@ class TrainingPlanConfig:
     max_grad_norm
         Gradients are scaled down to this norm.
     max_validation_rise
-        Training stops when the validation loss is higher than its best by more than this share. At the end the weights
-        of the best validation loss are restored; an infinite share keeps the last ones.
+        Training stops when the validation loss is higher than its best by more than this share. The weights of the best
+        are restored if the last validation loss is higher by more than a quarter of the share.
     """
 
     lr: float = 2e-3
@@ -88,7 +88,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         self.module = module
         self.config = TrainingPlanConfig(**settings)
         self.n_obs_training = self.n_obs_validation = 0  # set by scvi's TrainRunner
-        self._best_loss = math.inf
+        self._best_loss = self._last_loss = math.inf
         self._best: list[dict[str, Tensor]] = []  # weights of the denoiser and of its average
         self._n_skipped = 0
         self._norms: deque[float] = deque(maxlen=N_USUAL)
@@ -158,13 +158,19 @@ class DiffusionTrainingPlan(pl.LightningModule):
         last_stage = self._stage + 1 == len(self._stage_ends)
         if not last_stage or self.trainer.sanity_checking or math.isinf(self.config.max_validation_rise):
             return
+        self._last_loss = loss
         if loss < self._best_loss:
             self._best_loss, self._best = loss, [deepcopy(part.state_dict()) for part in self.module.denoisers]
         elif loss > self._best_loss * (1 + self.config.max_validation_rise):
             self.trainer.should_stop = True
 
     def on_train_end(self) -> None:
-        """Restore the weights of the best validation loss."""
+        """Restore the weights of the best validation loss, unless the last is nearly as good.
+
+        In small sets the best is often a matter of chance, before the learning rate has come down.
+        """
+        if self._last_loss <= self._best_loss * (1 + self.config.max_validation_rise / 4):
+            return
         for part, weights in zip(self.module.denoisers, self._best, strict=False):
             part.load_state_dict(weights)
 
