@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks._best_prior import best_prior
+
 OURS = "scdiffgen, 32 steps"  # the default
 
 
 def generation_table(result: Mapping[str, Any]) -> str:
     """Scores of every method, and in how many it wins: a row a method, a column a metric; or a table each kind."""
-    scores, won = scores_by_method(result), wins(result)
+    scores, won = best_prior(scores_by_method(result)), wins(result)
     tables = []
     for name in dict.fromkeys(metric.get("table") for metric in result["metrics"].values()):
         metrics = {key: metric for key, metric in result["metrics"].items() if metric.get("table") == name}

@@ -70,7 +70,7 @@ def test_speed_has_a_rate_for_each_epoch_after_the_first_and_each_repeat(parts: 
     assert {row["model"]: len(row["cells_per_second"]) for row in rates["training"]} == {"scdiffgen": 2, "scVI": 2}
     assert {row["model"]: len(row["cells_per_second"]) for row in rates["generating"]} == {
         "scdiffgen, 2 steps": 3,
-        "scVI, prior": 3,
+        "scVI, Gaussian of the label": 3,
     }
 
 
