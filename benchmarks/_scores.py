@@ -25,6 +25,7 @@ from scdiffgen.metrics import (
     wasserstein,
 )
 from scdiffgen.metrics._distances import one_nn_hits, overlap_resampled
+from scdiffgen.metrics._label_contrasts import LabelContrasts, contrast_slope, label_contrasts
 from scdiffgen.model import TokenDiffusion
 
 N_CORRELATED_GENES = 200
@@ -58,6 +59,7 @@ METRICS = {
     "least_variance_ratio": Metric("least variance ratio", 1.0, 2, "spread"),
     "largest_variance_ratio": Metric("largest variance ratio", 1.0, 2, "spread"),
     "variance_error": Metric("mean absolute log2 ratio", 0.0, 2, "spread"),
+    "label_fold_change_slope": Metric("slope of label fold changes", 1.0, 3, "spread"),
 }
 
 
@@ -67,18 +69,22 @@ class Scorer:
 
     split: Split
     space: ExpressionSpace
+    contrasts: LabelContrasts
     n_trees: int = 200
     n_jobs: int = 1
 
     @classmethod
     def fit(cls, split: Split, *, n_trees: int = 200, n_jobs: int = 1) -> Scorer:
         """Fit the space on the training cells."""
-        return cls(split, ExpressionSpace.fit(split.train.X), n_trees, n_jobs)
+        space = ExpressionSpace.fit(split.train.X)
+        contrasts = label_contrasts(space.expression(split.train.X), split.train.obs[LABEL].to_numpy(dtype=str))
+        return cls(split, space, contrasts, n_trees, n_jobs)
 
     def score(self, counts: sparse.csr_matrix) -> dict[str, float]:
         """Score cells on every metric."""
         real, labels = self.split.held_out.X, self.split.labels
         pcs, genes = [(to_space(real), to_space(counts)) for to_space in (self.space.pcs, self.space.expression)]
+        once = np.ones((1, real.shape[0])), np.ones((1, counts.shape[0]))
         of_label = {"real_labels": labels, "generated_labels": labels}
         forest = {"n_trees": self.n_trees, "n_jobs": self.n_jobs, **of_label}
         known = self.space.pcs(self.split.train.X), self.split.train.obs[LABEL]
@@ -95,6 +101,7 @@ class Scorer:
             ),
             "label_accuracy": label_accuracy(pcs[0], labels, pcs[1], labels, *known).generated,
             **spread(*pcs, known[0]),
+            "label_fold_change_slope": float(contrast_slope(self.contrasts, *genes, *once, (labels, labels))[0]),
         }
 
 
