@@ -33,7 +33,6 @@ from scdiffgen.metrics._spread import log_variance_ratios
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.train import DiffusionTrainingPlan
 
-MOST_HELD_OUT = 1500
 SCORES = "auc_forest_pcs auc_forest_genes variance_error least_variance_ratio largest_variance_ratio novelty".split()
 COLUMNS = {  # of the table: title and digits
     "seconds": ("training, s", 0),
@@ -87,8 +86,8 @@ VARIANTS = {
 
 
 def inner_split(split: Split) -> Split:
-    """Split the training cells alone: a part of each label is held out; there are no other cells."""
-    cells, share = split.train, min(0.25, MOST_HELD_OUT / split.train.n_obs)
+    """Split the training cells alone: of each label a quarter is held out, of all at most 1,500; no cells are left."""
+    cells, share = split.train, min(0.25, 1500 / split.train.n_obs)
     labels = cells.obs[LABEL].reset_index(drop=True)
     chosen = labels.index.isin(labels.groupby(labels, observed=True).sample(frac=share, random_state=split.seed).index)
     return Split(split.name, split.seed, cells[~chosen].copy(), cells[chosen].copy(), cells[:0].copy())
