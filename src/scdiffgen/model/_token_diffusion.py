@@ -255,7 +255,8 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         Parameters
         ----------
         max_epochs
-            Passes over the training cells; by default so many that about ``2.5 * n_train ** 0.8`` steps are made.
+            Passes over the training cells; by default so many that about ``2.5 * n_train ** 0.8`` steps are made, at
+            least 1,000.
         accelerator, devices
             As in Lightning; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
         train_size, validation_size
@@ -263,7 +264,8 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         shuffle_set_split, batch_size
             Whether cells are shuffled before they are split; cells a step.
         early_stopping
-            Stop when the validation loss has risen by 1 % over its best (``plan_kwargs={"max_validation_rise": ...}``).
+            Stop when the validation loss has risen by 1 % over its best (``plan_kwargs={"max_validation_rise": ...}``);
+            restore the weights of the best if the last is higher by more than a quarter of that.
         check_val_every_n_epoch
             Epochs between validations; by default about 100 steps.
         datasplitter_kwargs

@@ -55,7 +55,7 @@ def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
 def varimax(loadings: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rotate loadings ``(factors, genes)`` so that each gene is on few; the heavier tail of each is positive.
 
-    The rotation of Kaiser (1958), by singular vectors.
+    The rotation of :cite:t:`kaiser1958varimax`, by singular vectors.
     """
     columns, rotation, before = loadings.T, np.eye(len(loadings)), 0.0
     for _ in range(N_TURNS):

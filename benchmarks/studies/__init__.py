@@ -1,0 +1,1 @@
+"""Studies behind single decisions, on parts of the training cells: by hand, not by ``python -m benchmarks``."""
