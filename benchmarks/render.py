@@ -82,7 +82,7 @@ method draws cells with the labels of the held-out cells, and these are compared
 | coverage | share of real cells with a generated one nearer than their fifth real neighbour | as other real cells |
 | least, largest variance ratio | generated over held-out cells, of 30 principal components | 1 |
 | mean absolute log2 ratio | of the variances, over the 30 components | 0 |
-| slope of label fold changes | of log fold changes between labels, of genes that differ between labels of the training cells, against those of held-out cells; below 1 they are attenuated | 1 |
+| slope of label fold changes | of generated on held-out fold changes between labels; below 1 is attenuated | 1 |
 | wins | scores of the table by which no other program is nearer to the best value, medians | high |
 | nats per molecule | negative log-likelihood of held-out cells given label and library size; ours is a bound | low |
 

@@ -19,7 +19,6 @@ from ._processes import Given, Predictor, Rng, Thinning
 N_READINGS, N_READ = 8, 4
 """How often, and with how many molecules on average, a cell is read to tell its response."""
 
-ENOUGH_CELLS = 100  # for a linear model
 PRIOR_CELLS, LARGEST_DECAY = 5000, 5.0  # cells that the prior of the weights counts for
 FREE_CELLS, LEAST_SHARE = 10_000, 0.1  # cells with which the linear model is as free to change as anything else
 
@@ -51,19 +50,21 @@ class ThinningModule(DiffusionModule):
             denoiser.network.readout.initialise_bias(frequencies)
 
     def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
-        """Start from a linear model of cells to which nothing was done, or of all where these are few."""
-        batches = [(to_scipy(counts), self.denoiser.unaffected(given, len(counts)).cpu()) for counts, given in sample]
-        cells = sparse.vstack([counts for counts, _ in batches], format="csr")
-        unaffected = torch.cat([rows for _, rows in batches]).numpy()
-        chosen = cells[unaffected] if unaffected.sum() >= ENOUGH_CELLS else cells
-        linear = linear_model(chosen, self.size.n_tokens * self.size.readout_dim)
+        """Start from a linear model of some of the training cells, unless interventions have effects."""
+        if not self.linear_weights():
+            return
+        cells = sparse.vstack([to_scipy(counts) for counts, _ in sample], format="csr")
+        linear = linear_model(cells, self.size.n_tokens * self.size.readout_dim)
         for denoiser in self.denoisers:
             start_linearly(denoiser.network, linear)
 
     def linear_weights(self) -> Sequence[Tensor]:
-        return linear_weights(self.denoiser.network)
+        """Weights of the genes; where effects are learned beside them, these came out worse and there are none."""
+        return () if self.denoiser.effect_names else linear_weights(self.denoiser.network)
 
     def regularisation(self, n_cells: int) -> tuple[float, float]:
+        if self.denoiser.effect_names:
+            return super().regularisation(n_cells)
         return min(PRIOR_CELLS / n_cells, LARGEST_DECAY), min(max(n_cells / FREE_CELLS, LEAST_SHARE), 1.0)
 
     # Training.

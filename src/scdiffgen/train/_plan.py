@@ -40,9 +40,9 @@ class TrainingPlanConfig:
         Share of the learning rate for the weights that start as a linear model of the training cells. ``None``: one for
         10,000 cells and less for fewer, but a tenth at least.
     weight_decay
-        Decoupled weight decay of matrices; biases, scales, tables of one number a gene and effects of interventions
-        are spared. ``None``: where one modality is thinned as a prior that counts for 5,000 cells, ``5000 / n_train``,
-        but 5 at most; otherwise .01.
+        Decoupled weight decay of the matrices; biases, scales and tables of one number a gene are spared. ``None``: as
+        a prior that counts for 5,000 cells, ``5000 / n_train`` but 5 at most, where one modality is thinned and nothing
+        has an effect on it; otherwise .01.
     n_warmup_steps
         Steps over which the learning rate rises from 0 to ``lr``, at most a tenth of all; it falls to 0 on a cosine.
     ema_decay
@@ -180,14 +180,11 @@ class DiffusionTrainingPlan(pl.LightningModule):
         decay, share = self.module.regularisation(max(self.n_obs_training, 1))
         decay = decay if config.weight_decay is None else config.weight_decay
         share = share if config.linear_lr is None else config.linear_lr
-        slow, effects = (
-            {id(weight) for weight in weights} for weights in (linear, self.module.denoiser.effects.parameters())
-        )
+        slow = {id(weight) for weight in linear}
         rest = [p for p in self.module.denoiser.parameters() if id(p) not in slow]
-        decays = [p.ndim > 1 and id(p) not in effects for p in rest]
         groups = [
-            {"params": [p for p, yes in zip(rest, decays, strict=True) if yes], "weight_decay": decay},
-            {"params": [p for p, yes in zip(rest, decays, strict=True) if not yes], "weight_decay": 0.0},
+            {"params": [p for p in rest if p.ndim > 1], "weight_decay": decay},
+            {"params": [p for p in rest if p.ndim <= 1], "weight_decay": 0.0},
             {"params": linear, "weight_decay": decay, "lr": config.lr * share},
         ]
         optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=config.lr, fused=True)
