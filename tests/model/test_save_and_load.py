@@ -91,7 +91,8 @@ def test_both_copies_of_the_network_are_saved(small: TokenDiffusion, saved: Path
 
 def test_nothing_lies_beside_scvi_tools_own_file(small: TokenDiffusion, saved: Path, tmp_path: Path) -> None:
     assert [path.name for path in saved.iterdir()] == ["model.pt"]
-    small.save(tmp_path / "with_cells", save_anndata=True)
+    with_cells = load(saved, simulated_cells(120))  # AnnData turns strings of the cells that it writes into categories
+    with_cells.save(tmp_path / "with_cells", save_anndata=True)
     assert sorted(path.name for path in (tmp_path / "with_cells").iterdir()) == ["adata.h5ad", "model.pt"]
     assert_same(small, load(tmp_path / "with_cells", adata=None))
 

@@ -11,9 +11,11 @@ import pytest
 import scvi
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
+from mudata_cells import paired
 from scvi.module.base import LossOutput
-from small_cells import QUIET, simulated_cells, small_model
+from small_cells import QUIET, SMALL, simulated_cells, small_model
 from torch import Tensor
+from treated_cells import SETUP, treated_cells
 
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.module import ThinningModule
@@ -88,17 +90,60 @@ def test_gradients_are_scaled_down_to_the_largest_norm() -> None:
     assert min(free) > 1e-2
 
 
+def groups_of(model: TokenDiffusion, n_cells: int = 100, **settings: Any) -> list[dict[str, Any]]:
+    """Groups of weights that the optimiser gets for so many training cells."""
+    plan = DiffusionTrainingPlan(model.module, **settings)
+    plan.n_obs_training = n_cells
+    plan.trainer = type("FakeTrainer", (), {"estimated_stepping_batches": 10, "num_training_batches": 10})()
+    return plan.configure_optimizers()["optimizer"].param_groups
+
+
 def test_weights_decay_where_they_are_matrices() -> None:
     model = small_model()
-    plan = DiffusionTrainingPlan(model.module, weight_decay=0.3)
-    plan.trainer = type("FakeTrainer", (), {"estimated_stepping_batches": 10, "num_training_batches": 10})()
-    groups = plan.configure_optimizers()["optimizer"].param_groups
+    groups = groups_of(model, weight_decay=0.3)
     assert [group["weight_decay"] for group in groups] == [0.3, 0.0, 0.3]
     assert all(weight.ndim > 1 for weight in groups[0]["params"]) and all(w.ndim <= 1 for w in groups[1]["params"])
     n_genes = model.adata.n_vars
     assert groups[2]["lr"] < groups[0]["lr"] and all(n_genes in weight.shape for weight in groups[2]["params"])
     trained = {id(weight) for group in groups for weight in group["params"]}
     assert trained == {id(weight) for weight in model.module.denoiser.parameters()}
+
+
+@pytest.mark.parametrize(
+    ("n_cells", "decay", "share"), [(100, 5.0, 0.1), (1_000, 5.0, 0.1), (5_000, 1.0, 0.5), (100_000, 0.05, 1.0)]
+)
+def test_few_cells_are_regularised_more(n_cells: int, decay: float, share: float) -> None:
+    matrices, others, linear = groups_of(small_model(), n_cells)
+    assert (matrices["weight_decay"], others["weight_decay"], linear["weight_decay"]) == (decay, 0.0, decay)
+    assert others["initial_lr"] == matrices["initial_lr"] and linear["initial_lr"] == share * matrices["initial_lr"]
+    matrices, _, linear = groups_of(small_model(), n_cells, weight_decay=0.2, linear_lr=0.7)
+    assert matrices["weight_decay"] == linear["weight_decay"] == 0.2
+    assert linear["initial_lr"] == 0.7 * matrices["initial_lr"]
+
+
+def test_effects_of_interventions_do_not_decay() -> None:
+    cells = treated_cells()
+    TokenDiffusion.setup_anndata(cells, **SETUP)
+    model = TokenDiffusion(cells, **SMALL)
+    decaying = {id(w) for group in groups_of(model) if group["weight_decay"] for w in group["params"]}
+    effects = list(model.module.denoiser.effects.parameters())
+    assert any(weight.ndim > 1 for weight in effects) and not decaying & {id(weight) for weight in effects}
+
+
+@pytest.mark.parametrize("process", ["gaussian", "latent", "joint"])
+@pytest.mark.parametrize("n_cells", [100, 100_000])
+def test_other_processes_decay_alike_for_any_number_of_cells(process: str, n_cells: int) -> None:
+    if process == "joint":
+        cells: Any = paired()
+        TokenDiffusion.setup_mudata(cells, labels_key="sort_of_cell")
+        model = TokenDiffusion(cells, **SMALL)
+    else:
+        cells = simulated_cells()
+        TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
+        model = TokenDiffusion(cells, process=process, **SMALL)
+    groups = groups_of(model, n_cells)
+    assert [group["weight_decay"] for group in groups] == [0.01, 0.0]
+    assert {group["initial_lr"] for group in groups} == {2e-3}
 
 
 def test_a_rate_of_zero_changes_nothing_and_validation_repeats_itself() -> None:
@@ -132,6 +177,28 @@ def test_training_stops_when_the_validation_loss_has_risen_over_its_best(
     model, _ = fit(max_epochs=7, check_val_every_n_epoch=1, **arguments)
     np.testing.assert_allclose(model.history["validation_loss"].to_numpy(float).ravel(), LOSSES[:n_epochs])
     assert model.is_trained_
+
+
+@pytest.mark.parametrize(
+    ("losses", "arguments", "best"),
+    [
+        ([2.0, 1.0, 1.005], {}, 1),  # worse by more than a quarter of a hundredth
+        ([2.0, 1.0, 1.002], {}, 2),
+        ([2.0, 1.0, 0.9], {}, 2),
+        ([2.0, 1.0, 1.5, 0.1], {}, 1),  # stopped
+        ([2.0, 1.0, np.nan], {}, 1),
+        ([2.0, 1.0, 1.005], {"plan_kwargs": {"max_validation_rise": 0.04}}, 2),
+        ([2.0, 1.0, 1.5], {"early_stopping": False}, 2),
+    ],
+)
+def test_the_best_weights_are_restored_where_the_last_are_clearly_worse(
+    losses: list[float], arguments: dict[str, Any], best: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, losses)
+    model, recorder = fit(max_epochs=len(losses), check_val_every_n_epoch=1, **arguments)
+    bias, step = "network.readout.bias", 3 * best + 2  # of which the order of the tokens is no part
+    assert torch.equal(model.module.denoiser.network.readout.bias, recorder.after[step][bias])
+    assert torch.equal(model.module.ema_denoiser.network.readout.bias, recorder.averages[step + 1][bias])
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, steps: range, factor: float = torch.nan) -> None:

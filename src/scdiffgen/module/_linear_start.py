@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import ArpackError
 from sklearn.decomposition import PCA
 from torch import nn
 
@@ -34,8 +36,13 @@ def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
     standard deviation are left out, and all that come after them.
     """
     n_components = min(n_components, counts.shape[0] // 2 - 1, counts.shape[1] - 1)
-    if n_components < 1:
-        return LinearModel(np.zeros((0, counts.shape[1])), np.zeros(0))
+    if n_components > 0:
+        with suppress(ArpackError):  # of cells that are all alike
+            return _returning(counts, n_components)
+    return LinearModel(np.zeros((0, counts.shape[1])), np.zeros(0))
+
+
+def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
     rng = np.random.default_rng(0)
     pca = _pca(counts, n_components)
     half, variance = rng.permutation(counts.shape[0]) < counts.shape[0] // 2, np.zeros(n_components)

@@ -1,0 +1,310 @@
+"""The linear model from which training starts, against simulated truth, scikit-learn and closed properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import scanpy as sc
+import scvi
+import torch
+from anndata import AnnData
+from csr import csr
+from module_parts import SIZE, SPECS
+from mudata_cells import paired
+from parts import chosen, unconditional
+from scipy import sparse, stats
+from sklearn.decomposition import PCA
+from sklearn.decomposition._factor_analysis import _ortho_rotation
+from small_cells import QUIET, SMALL, simulated_cells, small_model
+from torch import Tensor
+
+from scdiffgen.conditions import Conditions
+from scdiffgen.model import NetworkOptions, ReadoutOptions, TokenDiffusion
+from scdiffgen.module import ThinningModule
+from scdiffgen.module._linear_start import LinearModel, linear_model, start_linearly, varimax
+
+Make = Callable[..., ThinningModule]
+N_GENES = 40
+
+
+def shares_along_two_axes(n_cells: int, seed: int = 0) -> np.ndarray:
+    """Shares of the genes ``(cells, genes)`` whose logarithms move along two directions, each of half of the genes.
+
+    The last gene has most of the molecules and takes up what the others change in the total.
+    """
+    random = np.random.default_rng(seed)
+    directions = random.normal(size=(2, N_GENES - 1)) * (np.arange(N_GENES - 1) % 2 == [[0], [1]])
+    rates = np.exp(random.normal(size=(n_cells, 2)).clip(-2, 2) * [0.5, 0.3] @ directions)
+    rates /= 3 * rates.sum(1).mean()
+    return np.column_stack([rates, 1 - rates.sum(1)])
+
+
+def counts_of(shares: np.ndarray, depth: int = 3000, seed: int = 1) -> np.ndarray:
+    return np.random.default_rng(seed).multinomial(depth, shares)
+
+
+def log_normalised(counts: np.ndarray) -> np.ndarray:
+    cells = AnnData(counts.astype(np.float64))
+    sc.pp.normalize_total(cells, target_sum=1e4)
+    sc.pp.log1p(cells)
+    return cells.X
+
+
+def fitted(counts: np.ndarray, n_components: int = 8) -> LinearModel:
+    return linear_model(sparse.csr_matrix(counts.astype(np.float32)), n_components)
+
+
+# Components.
+
+
+def test_the_two_axes_of_the_truth_are_found_and_kept() -> None:
+    shares = shares_along_two_axes(2000)
+    counts = counts_of(shares)
+    found = fitted(counts)
+    expected = PCA(2, svd_solver="full").fit(log_normalised(counts))
+    assert found.axes.shape == (2, N_GENES)
+    np.testing.assert_allclose(np.abs((found.axes * expected.components_).sum(1)), 1, atol=1e-6)
+    # The spread is that of the expression behind the counts; the cells' own also has the noise of sampling.
+    truth = (np.log1p(1e4 * shares) @ found.axes.T).std(0)
+    np.testing.assert_allclose(found.spread, truth, rtol=0.05)
+    assert (found.spread <= expected.explained_variance_**0.5 * 1.0001).all()
+
+
+def test_the_spread_of_shallow_cells_is_less_than_that_of_their_counts() -> None:
+    """Where sampling noise is as large as what cells have in common, only the latter counts."""
+    counts = counts_of(shares_along_two_axes(3000), depth=60)
+    found = fitted(counts)
+    whole = PCA(2, svd_solver="full").fit(log_normalised(counts)).explained_variance_ ** 0.5
+    assert 1 <= len(found.spread) <= 2 and (found.spread < 0.9 * whole[: len(found.spread)]).all()
+
+
+def test_noise_has_no_components() -> None:
+    assert fitted(counts_of(np.full((2000, N_GENES), 1 / N_GENES))).axes.shape == (0, N_GENES)
+
+
+@pytest.mark.parametrize("n_cells", [1, 2, 3, 5, 20])
+@pytest.mark.parametrize("n_genes", [1, 2, 12])
+def test_few_cells_have_few_components(n_cells: int, n_genes: int) -> None:
+    found = fitted(np.random.default_rng(0).poisson(3, (n_cells, n_genes)) + 1)
+    assert found.axes.shape == (len(found.spread), n_genes) and len(found.spread) <= max(n_cells // 2 - 1, 0)
+
+
+@pytest.mark.parametrize("n_odd", [0, 1])
+@pytest.mark.parametrize("molecules", [0, 3])
+def test_cells_that_are_alike_have_no_components(n_odd: int, molecules: int) -> None:
+    counts = np.full((50, 12), molecules)
+    counts[:n_odd, 0] += 2
+    assert len(fitted(counts).axes) == 0
+
+
+# Rotation.
+
+
+def test_varimax_is_that_of_scikit_learn() -> None:
+    loadings = np.random.default_rng(0).laplace(size=(4, 200)) * [[4.0], [3.0], [2.0], [1.0]]
+    found, expected = varimax(loadings), _ortho_rotation(loadings.T, method="varimax", tol=1e-10, max_iter=1000)
+    overlap = np.abs(np.corrcoef(found, expected)[:4, 4:])
+    np.testing.assert_allclose(np.sort(overlap.max(1)), 1, atol=1e-3)
+    assert ((found**3).sum(1) > 0).all()
+    np.testing.assert_allclose(found.T @ found, loadings.T @ loadings, atol=1e-8)  # it is a rotation
+
+
+def test_no_turn_in_a_plane_improves_on_varimax() -> None:
+    def criterion(loadings: np.ndarray) -> float:
+        return float((loadings**2).var(1).sum())
+
+    found = varimax(np.random.default_rng(1).normal(size=(3, 100)) ** 3)
+    for plane in [(0, 1), (0, 2), (1, 2)]:
+        for angle in np.linspace(-np.pi / 4, np.pi / 4, 41):
+            turned = found.copy()
+            cosine, sine = np.cos(angle), np.sin(angle)
+            turned[list(plane)] = np.array([[cosine, -sine], [sine, cosine]]) @ found[list(plane)]
+            assert criterion(turned) <= criterion(found) * (1 + 1e-4)
+
+
+def test_varimax_finds_loadings_of_disjoint_genes() -> None:
+    simple = np.kron(np.eye(3), np.random.default_rng(0).uniform(1, 2, 10))
+    found = varimax(stats.ortho_group.rvs(3, random_state=0) @ simple)
+    np.testing.assert_allclose(found[np.argsort(found.argmax(1))], simple, atol=1e-3)
+
+
+# The network at its start.
+
+
+def weights_of(module: torch.nn.Module) -> dict[str, Tensor]:
+    return {name: weight.detach().clone() for name, weight in module.state_dict().items()}
+
+
+def changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> set[str]:
+    return {name for name, weight in after.items() if not torch.equal(weight, before[name])}
+
+
+def test_training_starts_at_the_average_cell_and_looks_along_the_axes(make_module: Make) -> None:
+    counts = counts_of(shares_along_two_axes(1000))
+    axes = PCA(2, svd_solver="full").fit(log_normalised(counts)).components_
+    module, sample = make_module(N_GENES, (), fresh=True), [(csr(counts), unconditional(1000))]
+    random = module.gene_weights().clone()
+    module.initialise(sample)
+    module.start_linearly(sample)
+    # What tokens say of whole cells, before their own molecules count: the shares of all molecules, half of one added.
+    prediction = module.predictor(unconditional(1000), 1000)(csr(counts), module.library(csr(counts)))
+    average = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * N_GENES)
+    shares = prediction.log_prob(torch.zeros(1000, N_GENES)).exp().detach()
+    np.testing.assert_allclose(shares, np.tile(average, (1000, 1)), rtol=1e-4)
+    for denoiser in module.denoisers:
+        encoder = denoiser.network.trunk.encoder.weight.detach().numpy()
+        np.testing.assert_allclose(np.abs((encoder[:, :2] * axes.T).sum(0)), 1, atol=1e-5)
+        np.testing.assert_array_equal(encoder[:, 2:4], -encoder[:, :2])
+        assert not encoder[:, 4:].any()
+    # The first row of each of the two tokens has its rotated axis, of the length of the spread; the others stay.
+    found, rows = fitted(counts), module.gene_weights()
+    first = rows[:, 0].numpy()
+    np.testing.assert_allclose(first.T @ first, found.axes.T * found.spread**2 @ found.axes, atol=1e-5)
+    assert torch.equal(rows[:, 1:], random[:, 1:])
+
+
+def test_more_components_than_tokens_go_round(make_module: Make) -> None:
+    """The leading ones, one a token, are rotated among each other; the fifth is the third of the first token."""
+    axes = np.eye(5, N_GENES)
+    module = make_module(N_GENES, (), fresh=True)
+    start_linearly(module.denoiser.network, LinearModel(axes, np.array([5.0, 4.0, 3.0, 2.0, 1.0])))
+    rows = module.denoiser.network.readout.loadings().detach().numpy()
+    np.testing.assert_allclose(np.linalg.svd(rows[:, 0])[1], [5, 4], rtol=1e-6)
+    for component, (token, row) in {2: (0, 1), 3: (1, 1), 4: (0, 2)}.items():
+        np.testing.assert_allclose(rows[token, row], axes[component] * (5 - component), atol=1e-6)
+
+
+ADDITIVE, ENCODER = {"denoiser.network.readout.gene_weights", "denoiser.network.readout.heads"}, "trunk.encoder.weight"
+
+
+@pytest.mark.parametrize(
+    ("options", "readout", "encoder"),
+    [
+        (NetworkOptions(), True, True),
+        (NetworkOptions(encoder="linear"), True, False),
+        (NetworkOptions(encoder="cross_attention"), True, False),
+        (NetworkOptions(readout=ReadoutOptions(kind="mlp")), False, True),
+        (NetworkOptions(readout=ReadoutOptions(kind="cross_attention"), encoder="linear"), False, False),
+        (NetworkOptions(readout=ReadoutOptions(pooling="logsumexp")), False, True),
+        (NetworkOptions(readout=ReadoutOptions(nonnegative=True)), False, True),
+    ],
+)
+def test_only_forms_that_can_be_components_start_as_such(options: NetworkOptions, readout: bool, encoder: bool) -> None:
+    torch.manual_seed(0)
+    module = ThinningModule(N_GENES, (), replace(SIZE, options=options))
+    before = weights_of(module)
+    module.start_linearly([(csr(counts_of(shares_along_two_axes(200))), unconditional(200))])
+    of_one = {name for name in changed(before, weights_of(module)) if name.startswith("denoiser.")}
+    expected = (ADDITIVE if readout else set()) | ({f"denoiser.network.{ENCODER}"} if encoder else set())
+    assert of_one == expected and len(module.linear_weights()) == readout + encoder
+
+
+def test_without_components_nothing_changes(make_module: Make) -> None:
+    module = make_module(N_GENES, (), fresh=True)
+    before = weights_of(module)
+    module.start_linearly([(csr(counts_of(np.full((2000, N_GENES), 1 / N_GENES))), unconditional(2000))])
+    assert changed(before, weights_of(module)) == set()
+
+
+# Whose components.
+
+
+def started(make_module: Make, counts: np.ndarray, n_treated: int) -> np.ndarray:
+    """Weights of the encoder, of cells the first of which are treated, in two minibatches."""
+    module = make_module(N_GENES, SPECS, fresh=True)
+    drugs = [[1]] * n_treated + [[]] * (len(counts) - n_treated)
+    half = len(counts) // 2
+    parts = [slice(0, half), slice(half, None)]
+    sample = [(csr(counts[p]), Conditions({"drug": chosen(drugs[p], drugs[p])}, len(counts[p]))) for p in parts]
+    module.start_linearly(sample)
+    weight = module.denoiser.network.trunk.encoder.weight.detach().numpy()
+    assert np.linalg.norm(weight, axis=0).round(5).tolist()[:2] == [1, 1]
+    return weight
+
+
+@pytest.mark.parametrize(("n_untreated", "enter"), [(150, False), (80, True)])
+def test_treated_cells_enter_only_where_few_are_untreated(n_untreated: int, enter: bool, make_module: Make) -> None:
+    counts = counts_of(shares_along_two_axes(100 + n_untreated))
+    other = counts.copy()
+    other[:100] = other[:100, ::-1]
+    one, another = (started(make_module, cells, 100) for cells in (counts, other))
+    assert np.array_equal(one, another) != enter
+
+
+def start_of(model: TokenDiffusion, **arguments: Any) -> dict[str, Tensor]:
+    """Weights that training starts from: it learns nothing."""
+    scvi.settings.seed = 0
+    model.train(max_epochs=1, plan_kwargs={"lr": 0.0}, **QUIET, **arguments)
+    return {name: weight for name, weight in weights_of(model.module).items() if "encoder.weight" in name}
+
+
+def two_axes(n_cells: int = 300) -> AnnData:
+    cells = AnnData(counts_of(shares_along_two_axes(n_cells)).astype(np.float32))
+    cells.obs["cell_type"] = "a"
+    return cells
+
+
+def test_held_out_cells_do_not_enter() -> None:
+    split = {"external_indexing": [np.arange(200), np.arange(200, 250), np.arange(250, 300)]}
+    cells, other = two_axes(), two_axes()
+    other.X[200:] = other.X[200:, ::-1]
+    training = two_axes()
+    training.X[:200] = training.X[:200, ::-1]
+    one, same, changed = (start_of(small_model(a), datasplitter_kwargs=split) for a in (cells, other, training))
+    assert len(one) == 2 and all(weight[:, 4:].count_nonzero() == 0 for weight in one.values())
+    for name, weight in one.items():
+        assert torch.equal(weight, same[name]) and not torch.equal(weight, changed[name])
+
+
+@pytest.mark.parametrize("n_cells", [5, 20])
+@pytest.mark.parametrize("alike", [False, True])
+def test_few_cells_and_cells_that_are_alike_train(n_cells: int, alike: bool) -> None:
+    cells = simulated_cells(n_cells)
+    if alike:
+        cells.X[:] = cells.X[0]
+    model = small_model(cells)
+    model.train(max_epochs=2, **QUIET)
+    assert all(torch.isfinite(weight).all() for weight in model.module.parameters())
+    assert model.generate(n_cells=3, n_steps=2, silent=True).n_obs == 3
+
+
+def test_the_start_is_better_than_a_random_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a few steps, in held-out cells."""
+    losses = []
+    for linearly in (True, False):
+        if not linearly:
+            monkeypatch.setattr(ThinningModule, "start_linearly", lambda *_: None)
+        scvi.settings.seed = 0
+        model = small_model(two_axes())
+        model.train(max_epochs=4, batch_size=32, early_stopping=False, **QUIET)
+        losses.append(float(model.history["validation_loss"].iloc[-1].item()))
+    assert losses[0] < losses[1]
+
+
+# Other processes.
+
+
+@pytest.mark.parametrize("process", ["gaussian", "latent"])
+def test_other_processes_start_at_random(process: str) -> None:
+    cells = two_axes()
+    TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
+    assert_starts_at_random(TokenDiffusion(cells, process=process, **SMALL), csr(cells.X))
+
+
+def test_several_modalities_start_at_random() -> None:
+    mdata = paired(200)
+    TokenDiffusion.setup_mudata(mdata, labels_key="sort_of_cell")
+    counts = np.concatenate([mdata[name].X.toarray() for name in ("rna", "prot")], axis=1)
+    assert_starts_at_random(TokenDiffusion(mdata, **SMALL), csr(counts))
+
+
+def assert_starts_at_random(model: TokenDiffusion, counts: Tensor) -> None:
+    before = weights_of(model.module)
+    model.module.start_linearly([(counts, unconditional(len(counts)))])
+    assert changed(before, weights_of(model.module)) == set()
+    assert list(model.module.linear_weights()) == []
+    assert {model.module.regularisation(n_cells) for n_cells in (10, 1_000_000)} == {(0.01, 1.0)}
