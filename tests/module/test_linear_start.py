@@ -213,26 +213,13 @@ def test_without_components_nothing_changes(make_module: Make) -> None:
 # Whose components.
 
 
-def started(make_module: Make, counts: np.ndarray, n_treated: int) -> np.ndarray:
-    """Weights of the encoder, of cells the first of which are treated, in two minibatches."""
+def test_a_network_beside_effects_starts_at_random(make_module: Make) -> None:
     module = make_module(N_GENES, SPECS, fresh=True)
-    drugs = [[1]] * n_treated + [[]] * (len(counts) - n_treated)
-    half = len(counts) // 2
-    parts = [slice(0, half), slice(half, None)]
-    sample = [(csr(counts[p]), Conditions({"drug": chosen(drugs[p], drugs[p])}, len(counts[p]))) for p in parts]
-    module.start_linearly(sample)
-    weight = module.denoiser.network.trunk.encoder.weight.detach().numpy()
-    assert np.linalg.norm(weight, axis=0).round(5).tolist()[:2] == [1, 1]
-    return weight
-
-
-@pytest.mark.parametrize(("n_untreated", "enter"), [(150, False), (80, True)])
-def test_treated_cells_enter_only_where_few_are_untreated(n_untreated: int, enter: bool, make_module: Make) -> None:
-    counts = counts_of(shares_along_two_axes(100 + n_untreated))
-    other = counts.copy()
-    other[:100] = other[:100, ::-1]
-    one, another = (started(make_module, cells, 100) for cells in (counts, other))
-    assert np.array_equal(one, another) != enter
+    before = weights_of(module)
+    nothing = Conditions({"drug": chosen([[]] * 200, [[]] * 200)}, 200)
+    module.start_linearly([(csr(counts_of(shares_along_two_axes(200))), nothing)])
+    assert changed(before, weights_of(module)) == set()
+    assert not len(module.linear_weights()) and module.regularisation(100) == (0.01, 1.0)
 
 
 def start_of(model: TokenDiffusion, **arguments: Any) -> dict[str, Tensor]:

@@ -112,4 +112,5 @@ def start_linearly(network: ScoreNetwork, model: LinearModel) -> None:
 
 
 def _pca(counts: sparse.csr_matrix, n_components: int) -> PCA:
-    return PCA(n_components, svd_solver="arpack", random_state=0).fit(log_normalise(counts))
+    with np.errstate(invalid="ignore"):  # of cells that are all alike
+        return PCA(n_components, svd_solver="arpack", random_state=0).fit(log_normalise(counts))
