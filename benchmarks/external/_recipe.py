@@ -54,7 +54,7 @@ def read_job(description: str | None) -> Job:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+    set_threads(options.threads)
     sys.path.insert(0, str(options.source.resolve()))
     wanted = pd.read_csv(options.labels, index_col=0)["n_cells"]
     seed_everything(options.seed)
@@ -67,6 +67,18 @@ def read_job(description: str | None) -> Job:
         seconds=None if options.full else 60 * options.minutes,
         out=options.out.resolve(),
     )
+
+
+def set_threads(n_threads: int) -> None:
+    """Set the threads of torch and of numba; numba, which scanpy calls, listens only before it is imported."""
+    threads = {
+        "OMP_NUM_THREADS": str(n_threads),
+        "MKL_NUM_THREADS": str(n_threads),
+        "NUMBA_NUM_THREADS": str(n_threads),
+    }
+    if not threads.items() <= os.environ.items():
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | threads)
+    torch.set_num_threads(n_threads)
 
 
 def seed_everything(seed: int) -> None:
