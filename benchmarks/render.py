@@ -67,7 +67,8 @@ method draws cells with the labels of the held-out cells, and these are compared
   or from the posterior of a real training cell of the label. The last is no generation: it draws new counts for a given
   cell.
 - *CFGen*, *scDiffusion* and *scLDM* are run from their own sources by `benchmarks/external`, with one seed, for two
-  minutes of one core (scLDM one on the bundled set), about as long as our training takes on Paul 2015. Of the lengths
+  minutes of one core, about as long as our training takes on Paul 2015 (scLDM one on the bundled set, scDiffusion
+  six on two threads on Paul 2015, by an earlier form of its recipe). Of the lengths
   that they recommend this is 17 %, .1 % and 3 % on Paul 2015, and 141 %, .1 % and 11 % on the bundled set: what they do
   in that time, not what they can do. Counts of scDiffusion are rounded from its expression.
 
