@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +256,7 @@ class Contest:
         begin = self.clock()
         counts = method.sample(split.labels, split.seed)
         seconds = self.clock() - begin
-        scorer = self.scorer if split is self.split else Scorer(split, self.scorer.space, self.scorer.n_trees)
+        scorer = self.scorer if split is self.split else replace(self.scorer, split=split)
         n_cells = len(split.labels)
         return {"n_cells": n_cells, "cells_per_second": n_cells / seconds, "scores": scorer.score(counts)}
 

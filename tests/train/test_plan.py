@@ -113,12 +113,16 @@ def test_weights_decay_where_they_are_matrices() -> None:
     ("n_cells", "decay", "share"), [(100, 5.0, 0.1), (1_000, 5.0, 0.1), (5_000, 1.0, 0.5), (100_000, 0.05, 1.0)]
 )
 def test_few_cells_are_regularised_more(n_cells: int, decay: float, share: float) -> None:
-    matrices, others, linear = groups_of(small_model(), n_cells)
+    model = small_model()
+    model.module.n_vars = 2000
+    matrices, others, linear = groups_of(model, n_cells)
     assert (matrices["weight_decay"], others["weight_decay"], linear["weight_decay"]) == (decay, 0.0, decay)
     assert others["initial_lr"] == matrices["initial_lr"] and linear["initial_lr"] == share * matrices["initial_lr"]
     matrices, _, linear = groups_of(small_model(), n_cells, weight_decay=0.2, linear_lr=0.7)
     assert matrices["weight_decay"] == linear["weight_decay"] == 0.2
     assert linear["initial_lr"] == 0.7 * matrices["initial_lr"]
+    model.module.n_vars = 75
+    assert groups_of(model, n_cells)[0]["weight_decay"] == pytest.approx(decay / 10)
 
 
 def test_models_with_effects_decay_alike_for_any_number_of_cells() -> None:

@@ -20,6 +20,7 @@ N_READINGS, N_READ = 8, 4
 """How often, and with how many molecules on average, a cell is read to tell its response."""
 
 PRIOR_CELLS, LARGEST_DECAY = 5000, 5.0  # cells that the prior of the weights counts for
+MANY_GENES = 750  # of which, and of more, the prior has its whole strength
 FREE_CELLS, LEAST_SHARE = 10_000, 0.1  # cells with which the linear model is as free to change as anything else
 
 
@@ -65,7 +66,8 @@ class ThinningModule(DiffusionModule):
     def regularisation(self, n_cells: int) -> tuple[float, float]:
         if self.denoiser.effect_names:
             return super().regularisation(n_cells)
-        return min(PRIOR_CELLS / n_cells, LARGEST_DECAY), min(max(n_cells / FREE_CELLS, LEAST_SHARE), 1.0)
+        panel = min(self.n_vars / MANY_GENES, 1.0)  # few genes have few weights
+        return panel * min(PRIOR_CELLS / n_cells, LARGEST_DECAY), min(max(n_cells / FREE_CELLS, LEAST_SHARE), 1.0)
 
     # Training.
 

@@ -42,7 +42,7 @@ class TrainingPlanConfig:
     weight_decay
         Decoupled weight decay of the matrices; biases, scales and tables of one number a gene are spared. ``None``: as
         a prior that counts for 5,000 cells, ``5000 / n_train`` but 5 at most, where one modality is thinned and nothing
-        has an effect on it; otherwise .01.
+        has an effect on it, in proportion less for fewer than 750 genes; otherwise .01.
     n_warmup_steps
         Steps over which the learning rate rises from 0 to ``lr``, at most a tenth of all; it falls to 0 on a cosine.
     ema_decay
