@@ -187,7 +187,9 @@ def primary(result: Mapping[str, Any]) -> str:
 
 
 def summary(values: Sequence[float], n_digits: int) -> str:
-    """Median and range, as ``0.58 (0.55 to 0.61)``."""
+    """Median and range, as ``0.58 (0.55 to 0.61)``; - where nothing could be measured."""
+    if not np.isfinite(np.asarray(values, dtype=float)).any():
+        return "-"
     median, low, high = (f"{f(values):.{n_digits}f}" for f in (np.nanmedian, np.nanmin, np.nanmax))
     return median if low == high else f"{median} ({low} to {high})"
 

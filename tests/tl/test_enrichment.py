@@ -92,3 +92,15 @@ def test_without_the_extra_the_error_names_it(cells: AnnData, gene_sets: dict, m
     monkeypatch.setattr("scdiffgen.tl._gene_set_tests.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"scdiffgen\[enrichment\]"):
         tl.enrich_tokens(cells, "KEGG")
+
+
+def test_a_token_that_contributes_nothing_is_enriched_in_nothing() -> None:
+    pytest.importorskip("decoupler", reason="needs the extra `enrichment`")
+    genes = [f"G{i}" for i in range(30)]
+    loadings = pd.DataFrame({"Token 1": np.r_[np.ones(10), np.zeros(20)], "Token 2": 0.0}, index=genes)
+    found = tl.enrich_tokens(loadings, {"first": genes[:10], "last": genes[15:]}, min_genes=5)
+    silent = found[found["token"] == "Token 2"]
+    assert (silent["score"] == 0).all() and (silent["fdr"] == 1).all()
+    assert found.iloc[0]["gene_set"] == "first" and found.iloc[0]["fdr"] < 1e-6
+    with pytest.raises(ValueError, match="no token whose loadings differ"):
+        tl.enrich_tokens(loadings[["Token 2"]], {"first": genes[:10]}, min_genes=5)

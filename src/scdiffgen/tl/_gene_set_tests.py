@@ -61,7 +61,7 @@ def enrich_tokens(
     ImportError
         If decoupler, or for the shipped sets blitzgsea, is not installed.
     ValueError
-        If no set has enough genes of the model.
+        If no set has enough genes of the model, or no token contributes anything.
 
     Examples
     --------
@@ -80,7 +80,11 @@ def enrich_tokens(
     if n_genes.empty:
         raise ValueError(f"`gene_sets` has no set with {min_genes} to {max_genes} genes of the model: check the names.")
     table = table[table["source"].isin(n_genes.index)]
-    scores, fdr = _decoupler().mt.ulm(data=loadings.T.astype(float), net=table, tmin=min_genes, empty=False)
+    varying = loadings.loc[:, loadings.nunique() > 1].astype(float)  # a token may contribute nothing
+    if varying.empty:
+        raise ValueError("`tokens` has no token whose loadings differ between genes: train the model for longer.")
+    scores, fdr = _decoupler().mt.ulm(data=varying.T, net=table, tmin=min_genes, empty=False)
+    scores, fdr = scores.reindex(loadings.columns, fill_value=0.0), fdr.reindex(loadings.columns, fill_value=1.0)
     result = scores.stack().rename_axis(["token", "gene_set"]).rename("score").reset_index()
     result = result.assign(fdr=fdr[scores.columns].to_numpy().ravel(), n_genes=result["gene_set"].map(n_genes))
     result["token"] = pd.Categorical(result["token"], categories=loadings.columns)
