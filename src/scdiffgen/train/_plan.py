@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 MAX_SKIPPED = 10  # steps in a row that may be skipped for their gradients
 SPIKE = 20  # times the usual norm that a gradient may have; the largest in a sound training has two or three times
 N_USUAL = 100  # steps whose median norm is the usual one
+EMBEDDING_DECAY = 0.01  # at most: more would draw categories of few cells to those of many
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,10 @@ class TrainingPlanConfig:
         Share of the learning rate for the weights that start as a linear model of the training cells. ``None``: one for
         10,000 cells and less for fewer, but a tenth at least.
     weight_decay
-        Decoupled weight decay of the matrices; biases, scales and tables of one number a gene are spared. ``None``: as
-        a prior that counts for 5,000 cells, ``5000 / n_train`` but 5 at most, where one modality is thinned and nothing
-        has an effect on it, in proportion less for fewer than 750 genes; otherwise .01.
+        Decoupled weight decay of the matrices, of embedded conditions .01 at most; biases, scales and tables of one
+        number a gene are spared. ``None``: as a prior that counts for 5,000 cells, ``5000 / n_train`` but 5 at most,
+        where one modality is thinned and nothing has an effect on it, in proportion less for fewer than 750 genes;
+        otherwise .01.
     n_warmup_steps
         Steps over which the learning rate rises from 0 to ``lr``, at most a tenth of all; it falls to 0 on a cosine.
     ema_decay
@@ -180,11 +182,13 @@ class DiffusionTrainingPlan(pl.LightningModule):
         decay, share = self.module.regularisation(max(self.n_obs_training, 1))
         decay = decay if config.weight_decay is None else config.weight_decay
         share = share if config.linear_lr is None else config.linear_lr
-        slow = {id(weight) for weight in linear}
-        rest = [p for p in self.module.denoiser.parameters() if id(p) not in slow]
+        embeddings = [p for p in self.module.denoiser.embed.parameters() if p.ndim > 1]
+        apart = {id(weight) for weight in [*linear, *embeddings]}
+        rest = [p for p in self.module.denoiser.parameters() if id(p) not in apart]
         groups = [
             {"params": [p for p in rest if p.ndim > 1], "weight_decay": decay},
             {"params": [p for p in rest if p.ndim <= 1], "weight_decay": 0.0},
+            {"params": embeddings, "weight_decay": min(decay, EMBEDDING_DECAY)},
             {"params": linear, "weight_decay": decay, "lr": config.lr * share},
         ]
         optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=config.lr, fused=True)
