@@ -10,12 +10,13 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anndata
 import numpy as np
@@ -187,3 +188,48 @@ def write_cells(
     for name, part in (("training cells", job.train), ("generated cells", cells)):
         sizes, zeros = np.asarray(part.X.sum(axis=1)).ravel(), 1 - (part.X != 0).mean()
         print(f"{name}: {part.n_obs}, median library size {np.median(sizes):.0f}, zero fraction {zeros:.3f}")
+
+
+class Program(Protocol):
+    """What a recipe drives: it has a method for each stage, which trains it for so many steps or epochs."""
+
+    full: Mapping[str, int]  # recommended length of each stage
+    settings: Mapping[str, Any]  # to be noted beside the cells
+
+    def generate(self) -> tuple[np.ndarray, np.ndarray]:
+        """Draw the cells of the job: expression and labels."""
+
+
+def drive(
+    description: str | None,
+    make: Callable[[Job, Path], Program],
+    few: int = 1,
+    files: Callable[[Job, np.ndarray, np.ndarray], Mapping[Path, np.ndarray]] | None = None,
+) -> None:
+    """Do what the command line says: time the stages, train, generate, and write counts, a file each.
+
+    Parameters
+    ----------
+    description
+        Of the command line.
+    make
+        Makes the program of the job, with a folder for what it writes.
+    few
+        Length to time the stages with, in steps or epochs.
+    files
+        Makes the counts of each file of the job, the cells and their labels; by default cells are counts, of one file.
+    """
+    job = read_job(description)
+    with tempfile.TemporaryDirectory() as folder, quietly(job.out.with_suffix(".log")):
+        program = make(job, Path(folder))
+        stages = Stages(job.seconds, program.full)
+        for stage in program.full:
+            stages.time(stage, getattr(program, stage), few)
+        seed_everything(job.seed)
+        for stage in program.full:
+            stages.run(stage, getattr(program, stage))
+        begin = time.perf_counter()
+        cells, labels = program.generate()
+        seconds = time.perf_counter() - begin
+    for out, counts in (files(job, cells, labels) if files else {job.out: cells}).items():
+        write_cells(job, out, counts, labels, stages, {**program.settings, "sampling_seconds": seconds})

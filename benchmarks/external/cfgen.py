@@ -5,8 +5,6 @@ Run from the repository, in an environment with the requirements of CFGen: ``pyt
 
 from __future__ import annotations
 
-import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,32 +12,17 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader
 
-from benchmarks.external._recipe import LABEL, Job, Stages, quietly, read_job, seed_everything, write_cells
+from benchmarks.external._recipe import LABEL, Job, drive
 
 FULL = {"autoencoder": 300, "flow": 1500}  # epochs, of configs/*/trainer/default.yaml
 SMALL = 5000  # training cells; up to here as the program's scripts train on pbmc3k, beyond as on the dentate gyrus
 CELLS_AT_A_TIME, GUIDANCE = 1000, 1.0  # of configs/configs_sccfm/dataset/*.yaml
 
 
-def main() -> None:
-    job = read_job(__doc__)
-    stages = Stages(job.seconds, FULL)
-    with tempfile.TemporaryDirectory() as folder, quietly(job.out.with_suffix(".log")):
-        program = Program(job, Path(folder))
-        stages.time("autoencoder", program.autoencoder, 1)
-        stages.time("flow", program.flow, 1)
-        seed_everything(job.seed)
-        stages.run("autoencoder", program.autoencoder)
-        flow = stages.run("flow", program.flow)
-        begin = time.perf_counter()
-        counts, labels = generate(flow, job.labels)
-        seconds = time.perf_counter() - begin
-    settings = {"small": program.small, "guidance": GUIDANCE, "sampling_seconds": seconds}
-    write_cells(job, job.out, counts, labels, stages, settings)
-
-
 class Program:
     """The two estimators of CFGen, on its own configuration files."""
+
+    full = FULL
 
     def __init__(self, job: Job, folder: Path) -> None:
         from cfgen.estimator import cfgen_estimator, encoder_estimator
@@ -51,14 +34,15 @@ class Program:
         self.estimators = encoder_estimator.EncoderEstimator, cfgen_estimator.CfgenEstimator
         self.job, self.checkpoint = job, folder / "autoencoder.ckpt"
         self.small = job.train.n_obs <= SMALL
+        self.settings = {"small": self.small, "guidance": GUIDANCE}
 
-    def autoencoder(self, n_epochs: int) -> Any:
+    def autoencoder(self, n_epochs: int) -> None:
         """Train the autoencoder; its weights go where the second stage looks for them."""
         args = self._settings("configs_encoder", n_epochs, "dataset", "encoder", "training_config", "trainer")
         estimator = self._trained(self.estimators[0](args))
         torch.save({"state_dict": estimator.encoder_model.state_dict()}, self.checkpoint)
 
-    def flow(self, n_epochs: int) -> Any:
+    def flow(self, n_epochs: int) -> None:
         """Train the flow on the latents of the autoencoder, which stays as it is."""
         groups = ("dataset", "encoder", "training_config", "trainer", "denoising_module", "generative_model")
         args = self._settings("configs_sccfm", n_epochs, *groups)
@@ -69,8 +53,23 @@ class Program:
             args.training_config.batch_size = 64
         else:
             args.denoising_module.embed_size_factor = True
-        estimator = self._trained(self.estimators[1](args))
-        return estimator.generative_model.eval()
+        self.model = self._trained(self.estimators[1](args)).generative_model.eval()
+
+    def generate(self) -> tuple[np.ndarray, np.ndarray]:
+        """Draw cells of the labels: library sizes from the program's log-normal distribution of each label."""
+        codes = np.unique(self.job.labels, return_inverse=True)[1]
+        drawn = []
+        for part in np.array_split(codes, -(-len(codes) // CELLS_AT_A_TIME)):
+            cells = self.model.sample(
+                len(part),
+                n_sample_steps=2,
+                theta_covariate=LABEL,
+                size_factor_covariate=LABEL,
+                conditioning_covariates=[LABEL],
+                covariate_indices={LABEL: torch.as_tensor(part)},
+            )
+            drawn.append(cells["rna"].numpy())
+        return np.concatenate(drawn), self.job.labels
 
     def _settings(self, configs: str, n_epochs: int, *groups: str) -> Any:
         """Merge files of settings, and point them at the exported cells and the processor."""
@@ -97,22 +96,5 @@ class Program:
         return estimator
 
 
-def generate(flow: Any, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Draw cells of the labels: library sizes from the program's log-normal distribution of each label."""
-    codes = np.unique(labels, return_inverse=True)[1]
-    drawn = []
-    for part in np.array_split(codes, -(-len(codes) // CELLS_AT_A_TIME)):
-        cells = flow.sample(
-            len(part),
-            n_sample_steps=2,
-            theta_covariate=LABEL,
-            size_factor_covariate=LABEL,
-            conditioning_covariates=[LABEL],
-            covariate_indices={LABEL: torch.as_tensor(part)},
-        )
-        drawn.append(cells["rna"].numpy())
-    return np.concatenate(drawn), labels
-
-
 if __name__ == "__main__":
-    main()
+    drive(__doc__, Program)

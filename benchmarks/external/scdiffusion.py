@@ -8,44 +8,25 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scanpy as sc
 import torch
 
-from benchmarks.external._recipe import LABEL, Job, Stages, quietly, read_job, seed_everything, write_cells
+from benchmarks.external._recipe import LABEL, Job, drive
 
 FULL = {"autoencoder": 200_000, "diffusion": 800_000, "classifier": 400_000}  # steps, of the program's README
 
 
-def main() -> None:
-    job = read_job(__doc__)
-    stages = Stages(job.seconds, FULL)
-    with tempfile.TemporaryDirectory() as folder, quietly(job.out.with_suffix(".log")):
-        program = Program(job, Path(folder))
-        stages.time("autoencoder", program.autoencoder, 20)
-        stages.time("diffusion", program.diffusion, 20)
-        stages.time("classifier", program.classifier, 20)
-        seed_everything(job.seed)
-        for stage in FULL:
-            stages.run(stage, getattr(program, stage))
-        begin = time.perf_counter()
-        expression, labels = program.generate(stages.lengths)
-        seconds = time.perf_counter() - begin
-    settings = {"guidance": "classifier, scale 2, last 500 of 1000 steps", "sampling_seconds": seconds}
-    drawn = job.out.parent.with_name(f"{job.out.parent.name}-drawn") / job.out.name
-    for out, counts in zip((job.out, drawn), as_counts(expression, labels, job), strict=True):
-        write_cells(job, out, counts, labels, stages, settings)
-
-
 class Program:
     """The scripts of scDiffusion, one after the other, as its README has them."""
+
+    full = FULL
+    settings: ClassVar = {"guidance": "classifier, scale 2, last 500 of 1000 steps"}
 
     def __init__(self, job: Job, folder: Path) -> None:
         self.job, self.folder = job, folder
@@ -74,13 +55,15 @@ class Program:
         """Train the diffusion of the latents; its learning rate falls to zero over the steps."""
         arguments = {"lr_anneal_steps": n_steps, "model_name": "diffusion", "save_dir": "."}
         self._script("cell_train", {**self._data(), **arguments})
+        self.model_path = f"diffusion/model{n_steps:06d}.pt"
 
     def classifier(self, n_steps: int) -> None:
         """Train the classifier of noised latents."""
         arguments = {"iterations": n_steps, "num_class": len(self.kinds), "model_path": "classifier"}
         self._script("classifier_train", {**self._data(), **arguments})
+        self.classifier_path = f"classifier/model{n_steps - 1:06d}.pt"
 
-    def generate(self, lengths: dict[str, int]) -> tuple[np.ndarray, np.ndarray]:
+    def generate(self) -> tuple[np.ndarray, np.ndarray]:
         """Draw latents of one label after the other, and decode all together, as batch normalisation wants it."""
         latents, labels = [], []
         for code, kind in enumerate(self.kinds):
@@ -88,8 +71,8 @@ class Program:
             if not n_cells:
                 continue
             paths = {
-                "model_path": f"diffusion/model{lengths['diffusion']:06d}.pt",
-                "classifier_path": f"classifier/model{lengths['classifier'] - 1:06d}.pt",
+                "model_path": self.model_path,
+                "classifier_path": self.classifier_path,
                 "sample_dir": "latents",
             }
             sizes = {"num_samples": n_cells, "batch_size": n_cells, "num_class": len(self.kinds)}
@@ -145,5 +128,11 @@ def as_counts(expression: np.ndarray, labels: np.ndarray, job: Job) -> tuple[np.
     return np.rint(shares * library[:, None]), rng.multinomial(library, shares)
 
 
+def files(job: Job, expression: np.ndarray, labels: np.ndarray) -> dict[Path, np.ndarray]:
+    """Counts made in both ways; those that are drawn go to a folder beside."""
+    drawn = job.out.parent.with_name(f"{job.out.parent.name}-drawn") / job.out.name
+    return dict(zip((job.out, drawn), as_counts(expression, labels, job), strict=True))
+
+
 if __name__ == "__main__":
-    main()
+    drive(__doc__, Program, few=20, files=files)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import sys
-import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,34 +16,18 @@ import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.external._recipe import LABEL, Job, Stages, quietly, read_job, seed_everything, write_cells
+from benchmarks.external._recipe import LABEL, Job, drive
 
 EPOCHS, BATCH, GUIDANCE = 100, 128, 1.0  # of experiments/configs
-
-
-def main() -> None:
-    job = read_job(__doc__)
-    steps = EPOCHS * (job.train.n_obs // BATCH)
-    stages = Stages(job.seconds, {"autoencoder": steps, "diffusion": steps})
-    with tempfile.TemporaryDirectory() as folder, quietly(job.out.with_suffix(".log")):
-        program = Program(job, Path(folder))
-        stages.time("autoencoder", program.autoencoder, 1)
-        stages.time("diffusion", program.diffusion, 1)
-        seed_everything(job.seed)
-        stages.run("autoencoder", program.autoencoder)
-        stages.run("diffusion", program.diffusion)
-        begin = time.perf_counter()
-        counts = program.generate(job.labels)
-        seconds = time.perf_counter() - begin
-    settings = {"guidance": GUIDANCE, "sampling_seconds": seconds}
-    write_cells(job, job.out, counts, job.labels, stages, settings)
 
 
 class Program:
     """The two modules of scLDM, on its own configuration files and the exported cells."""
 
     def __init__(self, job: Job, folder: Path) -> None:
-        self.folder, self.configs = folder, job.source / "experiments/configs"
+        steps = EPOCHS * (job.train.n_obs // BATCH)
+        self.full, self.settings = {"autoencoder": steps, "diffusion": steps}, {"guidance": GUIDANCE}
+        self.labels, self.folder, self.configs = job.labels, folder, job.source / "experiments/configs"
         import_program(job.source)
         counts = torch.as_tensor(job.train.X.toarray(), dtype=torch.float32)
         self.kinds, codes = np.unique(job.train.obs[LABEL].to_numpy(dtype=str), return_inverse=True)
@@ -66,18 +48,18 @@ class Program:
         self.module = self._trained(module, n_steps)
 
     @torch.no_grad()
-    def generate(self, labels: np.ndarray) -> np.ndarray:
+    def generate(self) -> tuple[np.ndarray, np.ndarray]:
         """Draw cells of the labels: library sizes from a log-normal distribution of each label, as the program has."""
         module, drawn = self.module.eval(), []
         mean, spread = (torch.stack(values) for values in zip(*self.log_sizes, strict=True))
         module._sample_log_size_factors = lambda condition, _: torch.normal(
             mean[condition[LABEL]], spread[condition[LABEL]]
         )
-        codes = torch.as_tensor(np.searchsorted(self.kinds, labels))
+        codes = torch.as_tensor(np.searchsorted(self.kinds, self.labels))
         for part in codes.split(BATCH):
             counts, _ = module.sample({LABEL: part}, {LABEL: GUIDANCE}, len(part), self._genes(len(part)))
             drawn.append(counts[len(part) :].numpy())  # the first half is unconditional
-        return np.concatenate(drawn)
+        return np.concatenate(drawn), self.labels
 
     def _module(self, name: str, n_steps: int) -> Any:
         """Build a module from the configuration files, for these genes, labels and steps."""
@@ -140,4 +122,4 @@ def import_program(source: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    drive(__doc__, Program)

@@ -150,7 +150,7 @@ raises_untrained = RuntimeError
     If the model is not trained.
 """
 
-_METRICS = """
+_METRICS = r"""
 points_real = real
     Real cells, ``(cells, dimensions)``, such as principal components.
 points_generated = generated
@@ -175,6 +175,18 @@ labels
     Label of each of these cells.
 labels_out
     Label of every cell to draw.
+held_out = real, real_labels
+    Held-out counts, (cells, genes), and their labels.
+fitted = train, train_labels
+    Training counts over the same genes, and their labels.
+per_molecule
+    Mean surprise of a molecule, in nats, after those before it, over all cells: without the multinomial coefficient.
+per_cell
+    Mean over cells of :math:`-\log p(x | L, c)`, with the multinomial coefficient: compares with a model's bound.
+of_cells = cells
+    :math:`-\log p(x | L, c)` of every cell, (cells,).
+raises_unseen = ValueError
+    If a label has no training cells.
 raises_pot = ImportError
     If ``"wasserstein"`` is asked for by name, and POT is not installed.
 warns_pot = UserWarning
@@ -192,19 +204,21 @@ _TOGETHER = {
     "forests": "n_trees n_jobs",
     "warns": "warns_pot warns_few",
     "null": "counts labels labels_out layer draws",
+    "nll": "per_molecule per_cell of_cells",
 }
 
 _RAISES = {
     "raises_setup": "raises_uncountable raises_keys raises_kwargs raises_encoder",
     "raises_load": "raises_missing raises_file",
     "raises_request": "raises_asked raises_untrained",
+    "raises_labels": "raises_unseen",
     "raises_cells": "raises_read raises_columns raises_type raises_untrained",
 }
 
 
 def _read(text: str) -> dict[str, str]:
     """Entries by their placeholders."""
-    found = re.findall(r"^(\w+)(?: = (\w+))?\n((?: {4}.+\n)+)", text, re.MULTILINE)
+    found = re.findall(r"^(\w+)(?: = ([\w, ]+))?\n((?: {4}.+\n)+)", text, re.MULTILINE)
     return {placeholder: f"{name or placeholder}\n{meaning.rstrip()}" for placeholder, name, meaning in found}
 
 

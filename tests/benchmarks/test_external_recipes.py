@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
 from benchmarks._external import read_external
 from benchmarks.external import _recipe, scdiffusion
-from benchmarks.external._recipe import Job, Stages, write_cells
+from benchmarks.external._recipe import Job, Stages, drive, write_cells
 from scipy import sparse
 
 FULL = {"first": 300, "second": 1500}
@@ -69,6 +71,38 @@ def test_what_is_written_is_read_as_external_cells(job: Job, stages: Stages) -> 
     cells = read_external(job.out, job.train.var_names, ["label"])
     np.testing.assert_array_equal(cells.X.toarray(), counts)
     np.testing.assert_array_equal(cells.obs["label"], job.labels)
+
+
+@pytest.mark.parametrize("seconds", [0.01, None])
+def test_a_program_is_driven_through_its_stages_and_its_cells_are_written(
+    job: Job, seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cells follow from the seed and the lengths, however often stages were timed."""
+    trained: list[tuple[str, int]] = []
+
+    class Toy:
+        full, settings = {"first": 3, "second": 5}, {"guidance": 1.0}
+
+        def first(self, n_steps: int) -> None:
+            trained.append(("first", n_steps))
+            np.dot(np.ones((10 * n_steps, 200)), np.ones((200, 200)))
+
+        def second(self, n_steps: int) -> None:
+            trained.append(("second", n_steps))
+            np.dot(np.ones((10 * n_steps, 200)), np.ones((200, 200)))
+
+        def generate(self) -> tuple[np.ndarray, np.ndarray]:
+            return np.random.poisson(2, size=(60, 5)), job.labels
+
+    monkeypatch.setattr(_recipe, "read_job", lambda _: replace(job, seconds=seconds))
+    beside = job.out.with_name("twice.h5ad")
+    drive(None, lambda *_: Toy(), 2, lambda job, counts, _: {job.out: counts, beside: 2 * counts})
+    one, two = (read_external(out, job.train.var_names, ["label"]) for out in (job.out, beside))
+    np.testing.assert_array_equal(one.X.toarray(), np.random.RandomState(job.seed).poisson(2, size=(60, 5)))
+    np.testing.assert_array_equal(two.X.toarray(), 2 * one.X.toarray())
+    recipe = ad.read_h5ad(job.out).uns["recipe"]
+    assert trained[-2:] == [*recipe["lengths"].items()] and recipe["guidance"] == 1.0
+    assert (trained == [("first", 3), ("second", 5)]) == (seconds is None) and trained[0][1] == (2 if seconds else 3)
 
 
 def test_log_normalised_expression_becomes_counts_of_the_library_sizes_of_the_label(job: Job) -> None:

@@ -261,6 +261,7 @@ def compare(
     space: ExpressionSpace,
     settings: Settings,
     in_words: Callable[[list[Key]], str],
+    stacklevel: int = 3,
 ) -> pd.DataFrame:
     """Score all pairs, a row each, and describe it in ``.attrs``; warns once of keys that lack cells, ``in_words``."""
     rows: list[Key] = []
@@ -274,7 +275,7 @@ def compare(
             short.setdefault(lacking, []).append(key)
     if short:
         listed = "; ".join(f"{', '.join(names)} of {in_words(keys)}" for names, keys in short.items())
-        warnings.warn(f"NaN for want of cells: {listed}.", FewCellsWarning, stacklevel=3)
+        warnings.warn(f"NaN for want of cells: {listed}.", FewCellsWarning, stacklevel)
     bounds = [f"{name}_{end}" for name in metrics for end in ("low", "high")] if settings.n_bootstrap > 0 else []
     table = pd.DataFrame(rows, columns=[*columns, *metrics, *bounds])
     sizes = {"n_genes": len(space.columns), "n_pcs": len(space.components)}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._comparison import CONFIDENCE, Pair, Settings
-from scdiffgen.metrics._evaluate import OVERALL, pairs, prepare
+from scdiffgen.metrics._evaluate import OVERALL, Prepared, pairs, prepare
 from scdiffgen.metrics._input import CountsLike, FewCellsWarning
 from scdiffgen.metrics._resampling import unit_weights
 from scdiffgen.metrics._space import ExpressionSpace
@@ -89,19 +89,23 @@ def dispersion(
     [True, False]
     """
     settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_bootstrap, seed=seed)
-    space, _, cells = prepare(real, generated, train, groupby, settings, other_real=other_real)
-    if any(WITHIN in side.labels for side in cells.values()):
+    return disperse(prepare(real, generated, train, groupby, settings, other_real=other_real), groupby, settings)
+
+
+def disperse(prepared: Prepared, groupby: str | None, settings: Settings) -> pd.DataFrame:
+    """The table of `dispersion`; a warning points to the line that called the caller."""
+    if any(WITHIN in side.labels for side in prepared.cells.values()):
         raise ValueError(f"obs[{groupby!r}] has a group {WITHIN!r}, the name of the rows within all. Rename it.")
-    genes = _leading_genes(space)
+    genes = _leading_genes(prepared.space)
     parts: dict[str, dict[str, Pair]] = {}
-    for key, pair in pairs(cells, list(SIDES), settings):
+    for key, pair in pairs(prepared.cells, list(SIDES), settings):
         is_all = groupby is not None and key["group"] == OVERALL
         for group in [OVERALL, WITHIN] if is_all else [key["group"]]:
             parts.setdefault(group, {})[key["source"]] = pair
     tables = {group: _table(sides, genes, within=group == WITHIN) for group, sides in parts.items()}
     few = [group for group, table in tables.items() if (table["n"] < FEWEST_CELLS).any()]
     if few:
-        warnings.warn(f"NaN for want of {FEWEST_CELLS} cells: {', '.join(few)}.", FewCellsWarning, stacklevel=2)
+        warnings.warn(f"NaN for want of {FEWEST_CELLS} cells: {', '.join(few)}.", FewCellsWarning, stacklevel=3)
     return pd.concat(tables, names=["group", "component"])
 
 

@@ -261,7 +261,7 @@ def _moments(points: NDArray, weights: NDArray) -> tuple[NDArray, NDArray]:
     return mean, (centred * weights[:, None]).T @ centred / (weights.sum() - 1)
 
 
-def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
+def compare_novelty(found: NDArray, expected: NDArray, stacklevel: int = 3) -> Novelty:
     """Compare nearest-neighbour distances of generated cells with those of held-out cells; warns of copies."""
     median = float(np.median(expected))
     ratio = float(np.median(found)) / median if median > 0 else float("nan")
@@ -274,7 +274,7 @@ def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
             f" and {too_close:.0%} are closer to a training cell than 99 % of held-out cells are (1 % expected). The "
             "generator may have memorised: train it for less long, on more cells, or with fewer parameters.",
             CopyWarning,
-            stacklevel=3,
+            stacklevel,
         )
     return Novelty(ratio, too_close, copies)
 

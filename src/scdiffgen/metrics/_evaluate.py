@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,15 @@ SOURCES: tuple[Source, ...] = ("generated", "other_real", "null_poisson", "null_
 CONTROLS = {"null_poisson": null_poisson, "null_shuffled": null_shuffled}
 OVERALL = "overall"
 N_CORRELATED_GENES = 200
+
+
+class Prepared(NamedTuple):
+    """What is compared, and where: cells by source, beside ``"reference"``, in one space."""
+
+    space: ExpressionSpace
+    fitted: Cells  # that the space is fitted on
+    fitted_on: str
+    cells: dict[str, Cells]
 
 
 @shared_docs
@@ -110,26 +119,34 @@ def evaluate(
     sources = as_names(sources)
     chosen = choose(metrics, METRICS, sources, SOURCES, "sources")
     absent = (set() if train is not None else OF_TRAIN) | (set() if groupby is not None else OF_LABELS)
-    chosen = {name: metric for name, metric in chosen.items() if name not in absent}
     settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_bootstrap, n_trees, n_jobs, seed)
-    space, fitted, cells = prepare(real, generated, train, groupby, settings, other_real=other_real, sources=sources)
-    if "label_accuracy" in chosen:
-        cells = _with_hits(cells, fitted, seed)
-    if OF_TRAIN & set(chosen):
+    prepared = prepare(real, generated, train, groupby, settings, other_real=other_real, sources=sources)
+    return score(prepared, [name for name in chosen if name not in absent], sources, settings)
+
+
+def score(prepared: Prepared, metrics: Sequence[str], sources: Sequence[str], settings: Settings) -> pd.DataFrame:
+    """The table of `evaluate`; warnings point to the line that called the caller."""
+    space, fitted, fitted_on, cells = prepared
+    if "label_accuracy" in metrics:
+        cells = _with_hits(cells, fitted, settings.seed)
+    if OF_TRAIN & set(metrics):
         cells = {name: side._replace(to_train=nearest_distances(fitted.pcs, side.pcs)) for name, side in cells.items()}
         if "generated" in sources and len(cells["generated"].pcs) and len(cells["reference"].pcs):
-            compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
-    if "detected_spread" in chosen:
+            compare_novelty(cells["generated"].to_train, cells["reference"].to_train, stacklevel=4)
+    if "detected_spread" in metrics:
         residuals = detected_residuals(fitted.counts, *(side.counts for side in cells.values()))
         cells = {n: side._replace(detected=off) for (n, side), off in zip(cells.items(), residuals, strict=True)}
-    if "label_fold_change_slope" in chosen:
+    if "label_fold_change_slope" in metrics:
         settings = settings._replace(contrasts=label_contrasts(fitted.expression, fitted.labels))
     settings = settings._replace(genes=space.most_variable_genes(N_CORRELATED_GENES))
     asked = [source for source in SOURCES if source in sources]
     in_words = partial(_groups_in_words, n_sources=len(asked))
-    scores = compare(pairs(cells, asked, settings), chosen, ["group", "source", "n"], space, settings, in_words)
+    chosen = {name: METRICS[name] for name in metrics}
+    scores = compare(
+        pairs(cells, asked, settings), chosen, ["group", "source", "n"], space, settings, in_words, stacklevel=4
+    )
     scores = scores.set_index(["group", "source"])
-    scores.attrs["settings"] |= {"fitted_on": "real" if train is None else "train", "n_bootstrap": n_bootstrap}
+    scores.attrs["settings"] |= {"fitted_on": fitted_on, "n_bootstrap": settings.n_bootstrap}
     scores.attrs["n_cells"] = {name: len(side.labels) for name, side in {"fitted": fitted, **cells}.items()}
     return scores
 
@@ -143,11 +160,11 @@ def prepare(
     *,
     other_real: CountsLike | None = None,
     sources: Sequence[Source] = (),
-) -> tuple[ExpressionSpace, Cells, dict[str, Cells]]:
+) -> Prepared:
     """Fit the space on training or half of the real cells, halve the rest unless other cells are given, add sources.
 
-    Returns the space, the cells that it was fitted on, and ``"reference"``, the first two sources, and the negative
-    controls asked for: these are made of other real cells, for the groups of the reference.
+    The cells are ``"reference"``, the first two sources, and the negative controls among ``sources``: these are made of
+    other real cells, for the groups of the reference.
     """
     seed, labels = settings.seed, _groups(real, groupby, "real")
     half, rest = (np.arange(0), np.arange(len(labels))) if train is not None else split_halves(labels, seed=seed)
@@ -167,7 +184,7 @@ def prepare(
     drawn = cells["reference"].labels[np.isin(cells["reference"].labels, other.labels)]
     for name in (name for name in sources if name in CONTROLS):
         cells[name] = Cells.of(space, CONTROLS[name](other.counts, other.labels, drawn, seed=seed), name, drawn)
-    return space, fitted, cells
+    return Prepared(space, fitted, "real" if train is None else "train", cells)
 
 
 def _groups(cells: CountsLike, groupby: str | None, name: str) -> NDArray:

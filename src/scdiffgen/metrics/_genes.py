@@ -92,29 +92,20 @@ def multinomial_nll(
 
     The distribution over genes of label c is :math:`\pi_{cg} = (N_{cg} + s) / \sum_h (N_{ch} + s)`, with the molecules
     :math:`N_{cg}` of gene g over the training cells of the label and s = 1 molecule more. A cell x of L molecules has
-    :math:`-\log p(x | L, c) = -\sum_g x_g \log \pi_{cg} - \log (L! / \prod_g x_g!)`.
+    :math:`-\log p(x | L, c) = -\sum_g x_g \log \pi_{cg} - \log (L! / \prod_g x_g!)`. Its molecules are independent, so
+    the surprise of each compares with the cross-entropy of a missing molecule.
 
     Parameters
     ----------
-    real, real_labels
-        Held-out counts, (cells, genes), and their labels.
-    train, train_labels
-        Training counts over the same genes, and their labels.
+    {held_out}
+    {fitted}
     {layer}
 
     Returns
     -------
-    per_molecule
-        Cross-entropy per molecule, in nats, over all cells: compares with the cross-entropy of a missing molecule.
-    per_cell
-        Mean over cells of :math:`-\log p(x | L, c)`, with the multinomial coefficient: compares with a model's bound.
-    cells
-        :math:`-\log p(x | L, c)` of every cell, (cells,).
+    {nll}
 
-    Raises
-    ------
-    ValueError
-        If a label has no training cells.
+    {raises_labels}
 
     Examples
     --------
@@ -136,34 +127,23 @@ def dirichlet_multinomial_nll(
     r"""Negative log-likelihood of held-out cells under a Dirichlet-multinomial at the mean of their label.
 
     Beside the mean :math:`\pi_c` of `multinomial_nll` it has one number for each label, the concentration :math:`A_c`
-    that is most likely for its training cells. So it knows how much the cells of a label vary, and not in what; a model
-    that has learned the latter is better than this:
+    that is most likely for its training cells; of few cells it is too high, as the mean was fitted to them too. So it
+    knows how much the cells of a label vary, and not in what; a model that has learned the latter is better than this:
 
     .. math:: p(x | L, c) = \frac{L!\, \Gamma(A_c)}{\Gamma(A_c + L)}
               \prod_g \frac{\Gamma(A_c \pi_{cg} + x_g)}{\Gamma(A_c \pi_{cg})\, x_g!}
 
     Parameters
     ----------
-    real, real_labels
-        Held-out counts, (cells, genes), and their labels.
-    train, train_labels
-        Training counts over the same genes, and their labels. The concentration of a label of few cells is too high,
-        as its mean was fitted to the same cells.
+    {held_out}
+    {fitted}
     {layer}
 
     Returns
     -------
-    per_molecule
-        Mean surprise of a molecule, in nats, after those before it, over all cells: without the coefficient.
-    per_cell
-        Mean over cells of :math:`-\log p(x | L, c)`, with the multinomial coefficient: compares with a model's bound.
-    cells
-        :math:`-\log p(x | L, c)` of every cell, (cells,).
+    {nll}
 
-    Raises
-    ------
-    ValueError
-        If a label has no training cells.
+    {raises_labels}
 
     Examples
     --------

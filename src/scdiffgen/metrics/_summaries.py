@@ -159,7 +159,7 @@ def classifier_curves(
     real: CountsLike, generated: CountsLike, train: CountsLike | None, groupby: str | None, settings: Settings
 ) -> dict[str, ClassifierRoc]:
     """ROC of the classifiers of `evaluate`, by the name of the metric, over all cells, with the same areas."""
-    _, _, cells = prepare(real, generated, train, groupby, settings)
+    cells = prepare(real, generated, train, groupby, settings).cells
     n_real = min(len(cells["reference"].pcs), len(cells["other_real"].pcs))
     for name, n_cells in (("real", n_real), ("generated", len(cells["generated"].pcs))):
         if n_cells < N_FOLDS:

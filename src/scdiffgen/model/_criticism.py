@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,8 +30,8 @@ SEPARABLE = 0.7
 NOT_NEW = 0.8
 OPPONENTS = {"multinomial": "multinomial", "dirichlet_multinomial": "Dirichlet-multinomial"}  # in words
 METRICS = ("mmd", "c2st_auc_forest_pcs", "c2st_auc_forest_genes", "c2st_auc_logistic_genes", "novelty")
-# negative controls, which are there to compare models by, would double the time
-SOURCES: tuple[Literal["generated", "other_real"], ...] = ("generated", "other_real")
+N_BOOTSTRAP = 200  # resamples behind the intervals of `dispersion`
+SOURCES = ("generated", "other_real")  # negative controls, there to compare models by, would double the time
 
 
 class Criticism(NamedTuple):
@@ -53,7 +53,10 @@ def criticised(
     silent: bool,
 ) -> Criticism:
     """Compare held-out cells with matched samples, whose library sizes are drawn as ``generate`` does."""
-    from scdiffgen.metrics import FewCellsWarning, dirichlet_multinomial_nll, dispersion, evaluate, multinomial_nll
+    from scdiffgen.metrics import FewCellsWarning, dirichlet_multinomial_nll, multinomial_nll
+    from scdiffgen.metrics._comparison import Settings
+    from scdiffgen.metrics._dispersion import disperse
+    from scdiffgen.metrics._evaluate import prepare, score
 
     seed = generator.initial_seed()
     indices = _held_out(model, adata, max_cells, seed)
@@ -76,8 +79,10 @@ def criticised(
     likelihood = grouped.div(grouped.pop("molecules"), axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewCellsWarning)  # the remarks say it
-        scores = evaluate(real, generated, train, "label", metrics=METRICS, sources=SOURCES, n_bootstrap=0, seed=seed)
-        axes = dispersion(real, generated, train, "label", seed=seed)
+        settings = Settings(seed=seed)
+        prepared = prepare(real, generated, train, "label", settings)
+        scores = score(prepared, METRICS, SOURCES, settings)
+        axes = disperse(prepared, "label", settings._replace(n_bootstrap=N_BOOTSTRAP))
     n_cells = real.obs["label"].value_counts().to_dict()
     return Criticism(likelihood, scores, axes, remarks_on(likelihood, scores, axes, n_cells))
 

@@ -18,7 +18,6 @@ from scdiffgen.diffusion import BlockPrediction, Blocks, Thinned, with_values, w
 from scdiffgen.nn import GeneScores, NetworkSize, PriorLimit
 
 from ._denoiser import Denoiser
-from ._diffusion_module import DiffusionModule
 from ._processes import BlockThinning, Given
 from ._thinning_module import ThinningModule
 
@@ -52,6 +51,7 @@ class JointDenoiser(Denoiser):
 class JointThinningModule(ThinningModule):
     """Token diffusion on counts of several modalities; ``n_vars`` by the key of their counts in a minibatch."""
 
+    starts_linearly = False  # one linear model of all modalities would be that of the deepest
     process: BlockThinning
     denoiser: JointDenoiser
     ema_denoiser: JointDenoiser
@@ -81,15 +81,6 @@ class JointThinningModule(ThinningModule):
         deep = (n_molecules >= DEEP * n_cells * torch.tensor(self.blocks.sizes)) & (n_cells > 0)
         for denoiser in self.denoisers:
             denoiser.limit.limited.copy_(deep)
-
-    def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
-        """Start at random: one linear model of all modalities would be that of the deepest."""
-
-    def linear_weights(self) -> Sequence[Tensor]:
-        return ()
-
-    def regularisation(self, n_cells: int) -> tuple[float, float]:
-        return DiffusionModule.regularisation(self, n_cells)
 
     def corrupt(self, counts: Tensor) -> Thinned:
         """Corrupt training cells, after modality dropout: at the rate of condition dropout, each is as if missing."""

@@ -77,14 +77,14 @@ def varimax(loadings: NDArray[np.float64]) -> NDArray[np.float64]:
     return rotated * np.where((rotated**3).sum(1, keepdims=True) < 0, -1, 1)
 
 
-def linear_weights(network: ScoreNetwork) -> list[nn.Parameter]:
-    """Weights of the genes in read-out and encoder, of those forms that can start as components."""
+def linear_weights(network: ScoreNetwork) -> dict[str, nn.Parameter]:
+    """Weights of the genes in ``"readout"`` and ``"encoder"``, of those forms that can start as components."""
     readout, encoder = network.readout, network.trunk.encoder
-    weights = []
+    weights = {}
     if isinstance(readout, AdditiveReadout) and readout.options.pooling == "sum" and not readout.options.nonnegative:
-        weights.append(readout.gene_weights)
+        weights["readout"] = readout.gene_weights
     if isinstance(encoder, CountEncoder):
-        weights.append(encoder.weight)
+        weights["encoder"] = encoder.weight
     return weights
 
 
@@ -96,19 +96,21 @@ def start_linearly(network: ScoreNetwork, model: LinearModel) -> None:
     others go round; what is left stays small and random, and no token contributes at first. In the encoder components
     have both signs, and the other sums begin with nothing.
     """
-    readout, encoder, weights = network.readout, network.trunk.encoder, linear_weights(network)
-    if len(model.axes) and isinstance(readout, AdditiveReadout) and any(w is readout.gene_weights for w in weights):
-        n_tokens = len(readout.heads)
+    weights = linear_weights(network) if len(model.axes) else {}
+    if "readout" in weights:
+        heads, loaded = network.additive_readout.heads, weights["readout"]
+        n_tokens = len(heads)
         loadings = model.axes * model.spread[:, None]
         loadings[:n_tokens] = varimax(loadings[:n_tokens])
-        rows = readout.gene_weights.unflatten(0, (n_tokens, -1))
-        for component, loading in enumerate(loadings[: len(readout.gene_weights)]):
+        rows = loaded.unflatten(0, (n_tokens, -1))
+        for component, loading in enumerate(loadings[: len(loaded)]):
             rows[component % n_tokens, component // n_tokens] = torch.from_numpy(loading)
-        readout.heads.zero_()
-    if len(model.axes) and isinstance(encoder, CountEncoder):
-        axes = torch.from_numpy(model.axes[: encoder.weight.shape[1] // 2].T).to(encoder.weight)
-        encoder.weight.zero_()
-        encoder.weight[:, : 2 * axes.shape[1]] = torch.cat([axes, -axes], dim=1)
+        heads.zero_()
+    if "encoder" in weights:
+        weight = weights["encoder"]
+        axes = torch.from_numpy(model.axes[: weight.shape[1] // 2].T).to(weight)
+        weight.zero_()
+        weight[:, : 2 * axes.shape[1]] = torch.cat([axes, -axes], dim=1)
 
 
 def _pca(counts: sparse.csr_matrix, n_components: int) -> PCA:

@@ -50,8 +50,12 @@ class ThinningModule(DiffusionModule):
         for denoiser in self.denoisers:
             denoiser.network.readout.initialise_bias(frequencies)
 
+    @property
+    def starts_linearly(self) -> bool:
+        """Whether there is a linear start; where effects are learned beside the weights, these came out worse."""
+        return not self.denoiser.effect_names
+
     def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
-        """Start from a linear model of some of the training cells, unless interventions have effects."""
         if not self.linear_weights():
             return
         cells = sparse.vstack([to_scipy(counts) for counts, _ in sample], format="csr")
@@ -60,11 +64,10 @@ class ThinningModule(DiffusionModule):
             start_linearly(denoiser.network, linear)
 
     def linear_weights(self) -> Sequence[Tensor]:
-        """Weights of the genes; where effects are learned beside them, these came out worse and there are none."""
-        return () if self.denoiser.effect_names else linear_weights(self.denoiser.network)
+        return [*linear_weights(self.denoiser.network).values()] if self.starts_linearly else []
 
     def regularisation(self, n_cells: int) -> tuple[float, float]:
-        if self.denoiser.effect_names:
+        if not self.starts_linearly:
             return super().regularisation(n_cells)
         panel = min(self.n_vars / MANY_GENES, 1.0)  # few genes have few weights
         return panel * min(PRIOR_CELLS / n_cells, LARGEST_DECAY), min(max(n_cells / FREE_CELLS, LEAST_SHARE), 1.0)
