@@ -19,7 +19,7 @@ def small() -> TokenDiffusion:
     TokenDiffusion.setup_anndata(adata, **SETUP)
     scvi.settings.seed = 0
     model = TokenDiffusion(adata, **SMALL)
-    model.train(max_epochs=8, batch_size=32, **QUIET)
+    model.train(max_epochs=8, batch_size=32, plan_kwargs={"lr": 1e-2}, **QUIET)
     return model
 
 

@@ -81,7 +81,7 @@ def test_cells_can_be_seen_as_another_batch(small: TokenDiffusion) -> None:
     own, seen = (small.get_normalized_expression(transform_batch=batch, silent=True) for batch in (None, "x"))
     in_batch = (small.adata.obs["batch"] == "x").to_numpy()
     np.testing.assert_allclose(seen[in_batch], own[in_batch], rtol=1e-4)
-    assert np.abs(seen[~in_batch] - own[~in_batch]).to_numpy().max() > 1e-6
+    assert np.abs(seen[~in_batch] - own[~in_batch]).to_numpy().max() > 1e-5
     moved = simulated_cells(120)
     moved.obs["batch"] = "x"
     np.testing.assert_allclose(seen, small.get_normalized_expression(moved, silent=True), rtol=1e-4)

@@ -120,7 +120,7 @@ def test_contributions_go_with_their_tokens(kind: str, conditions: Conditions[Te
     one, other = (contributions(each.ema_denoiser, COUNTS, conditions, genes) for each in (made, permuted))
     torch.testing.assert_close(other.tokens, one.tokens[:, ORDER], rtol=1e-3, atol=1e-4)
     torch.testing.assert_close(other.total, one.total, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(other.effects, one.effects, rtol=1e-3, atol=1e-4)
+    torch.testing.assert_close(other.conditions, one.conditions, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(("kind", "form"), CASES)

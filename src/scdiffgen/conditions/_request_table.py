@@ -36,8 +36,8 @@ def _as_frame(conditions: Request) -> pd.DataFrame:
         for name, value in conditions.items():
             if isinstance(value, list | tuple | set | np.ndarray | pd.Series):
                 raise ValueError(
-                    f"`conditions[{name!r}]` holds several values: {listed(value)}. Give one, or a DataFrame with a row "
-                    "each."
+                    f"`conditions[{name!r}]` holds several values: {listed(value)}. "
+                    "Give one, or a DataFrame with a row each."
                 )
         return pd.DataFrame({name: pd.Series([value]) for name, value in conditions.items()}, index=range(1))
     if not isinstance(conditions, pd.DataFrame):

@@ -77,7 +77,7 @@ class TokenReader:
         return (np.sum(sums, axis=0) / len(cells.indices)).T
 
     def contributions(self, cells: Cells, columns: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Log-rates ``X`` of some genes, what each token and effect adds ``(cells, genes)``; and the baseline."""
+        """Log-rates ``X`` of some genes, what tokens and conditions add ``(cells, genes)``; and the baseline."""
         denoiser, chosen = self.module.ema_denoiser, torch.from_numpy(columns).to(self.module.device)
         centred = self.weights - self.weights.mean(2, keepdims=True)
         mean = np.einsum("trg,tr->tg", centred[:, :, columns], self.basis.mean)
@@ -88,8 +88,8 @@ class TokenReader:
             of_tokens = found.tokens.cpu().numpy() - mean
             for name, added in zip(self.names, of_tokens.swapaxes(0, 1), strict=True):
                 rows[name].append(added.astype(np.float32))
-            for name in denoiser.effect_names:
-                rows[name].append(found.effects.get(name, torch.zeros_like(found.total)).cpu().numpy())
+            for name in dict.fromkeys([*denoiser.effect_names, *found.conditions]):
+                rows[name].append(found.conditions.get(name, torch.zeros_like(found.total)).cpu().numpy())
         terms = {name: cells.in_order(parts) for name, parts in rows.items()}
         return terms, found.constant.cpu().numpy() + mean.sum(0)
 

@@ -157,8 +157,9 @@ class TokenReading(BaseModelClass):
 
         Returns
         -------
-        Cells by genes: in ``.X`` the log-rates, centred over all genes; a layer a token, and one for each perturbation
-        that is an effect; ``.var["baseline"]``, the log-rates of the average training cell. Layers and baseline add up
+        Cells by genes: in ``.X`` the log-rates, centred over all genes; a layer a token, one for each perturbation that
+        is an effect, and one for the labels if some of them have so few cells that they have offsets of their own
+        (:meth:`train`); ``.var["baseline"]``, the log-rates of the average training cell. Layers and baseline add up
         to ``.X``, whose softmax over all genes is the predicted expression.
 
         {raises_cells}

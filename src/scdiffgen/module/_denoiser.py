@@ -9,6 +9,7 @@ from typing import Any, ClassVar, cast
 import torch
 from torch import Tensor, nn
 
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import MoleculePrediction, MoleculePredictor, UrnPrediction, row_sums
 from scdiffgen.nn import (
@@ -16,6 +17,7 @@ from scdiffgen.nn import (
     EffectNetwork,
     GeneScores,
     InputKind,
+    LabelOffsets,
     NetworkSize,
     TokenNetwork,
     UniversalCombination,
@@ -23,6 +25,8 @@ from scdiffgen.nn import (
 
 from ._processes import Given, Predictor
 from ._token_order import TOKEN_AXES, permute_weights
+
+LARGEST_TABLE = 20_000_000  # labels times genes above which labels have no offsets
 
 
 class ConditionedDenoiser(nn.Module):
@@ -133,23 +137,38 @@ class Denoiser(ConditionedDenoiser):
     """Predict the missing molecules of thinned cells."""
 
     network: TokenNetwork
+    label_offsets: LabelOffsets | None
+
+    def __init__(
+        self, n_vars: int, specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
+    ) -> None:
+        super().__init__(n_vars, specs, size, features)
+        label = next((spec for spec in specs if spec.registry_key == REGISTRY_KEYS.LABELS), None)
+        has_table = label is not None and label.n_categories * n_vars <= LARGEST_TABLE
+        self.label_offsets = LabelOffsets(label, n_vars) if label is not None and has_table else None
 
     def make_network(self, n_vars: int, size: NetworkSize) -> TokenNetwork:
         return TokenNetwork(n_vars, size)
+
+    def label_scores(self, conditions: Given) -> dict[str, Tensor]:
+        """Fixed scores ``(cells, genes)`` of rare labels, by the name of the labels, if any has some."""
+        offsets = self.label_offsets
+        return {offsets.name: offsets(conditions)} if offsets is not None and bool(offsets.table.any()) else {}
 
     def bind(
         self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
     ) -> MoleculePredictor:
         """Fix the conditions: the predictor takes the molecules there, dense or CSR, and the library sizes."""
         embedded = self.embed_conditions(conditions, conditions.n_cells)
+        of_labels = self.label_scores(conditions)
 
         def predict(state: Tensor, library: Tensor) -> MoleculePrediction:
             there = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
             n_molecules = self.library(there)
             scores: GeneScores = self.network(there, n_molecules, library, embedded)
             added = self.effect_scores(there, n_molecules, library, conditions, trains_effects)
-            for score in added.values():
-                scores = scores._replace(logits=scores.logits + effect_scale * score)
+            for score in [*(effect_scale * effect for effect in added.values()), *of_labels.values()]:
+                scores = scores._replace(logits=scores.logits + score)
             return self.prediction(scores)
 
         return predict

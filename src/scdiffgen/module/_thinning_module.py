@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import torch
 from scipy import sparse
@@ -15,6 +15,7 @@ from ._denoiser import Denoiser
 from ._diffusion_module import DiffusionModule, gene_frequencies, loss_output
 from ._linear_start import linear_model, linear_weights, start_linearly
 from ._processes import Given, Predictor, Rng, Thinning
+from ._rare_labels import LabelSums
 
 N_READINGS, N_READ = 8, 4
 """How often, and with how many molecules on average, a cell is read to tell its response."""
@@ -42,13 +43,22 @@ class ThinningModule(DiffusionModule):
         """Start from the average cell to which nothing was done.
 
         What effects add starts at zero: if the base began with the genes of treated cells, it would have to unlearn
-        them where they are rare, and the effects would come out too weak.
+        them where they are rare, and the effects would come out too weak. Labels of few cells get their offsets.
         """
-        frequencies = gene_frequencies(
-            ((counts, self.denoiser.unaffected(given, len(counts))) for counts, given in batches), self.n_vars
-        )
+        offsets = self.denoiser.label_offsets if self.starts_linearly else None
+        of_labels = None if offsets is None else LabelSums(offsets)
+
+        def untreated() -> Iterator[tuple[Tensor, Tensor]]:
+            for counts, given in batches:
+                if of_labels is not None:
+                    of_labels.add(counts, given)
+                yield counts, self.denoiser.unaffected(given, len(counts))
+
+        frequencies = gene_frequencies(untreated(), self.n_vars)
         for denoiser in self.denoisers:
             denoiser.network.readout.initialise_bias(frequencies)
+            if of_labels is not None:
+                denoiser.label_offsets.table.copy_(of_labels.offsets(frequencies))
 
     @property
     def starts_linearly(self) -> bool:

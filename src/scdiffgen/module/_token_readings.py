@@ -19,7 +19,7 @@ class Contributions(NamedTuple):
 
     total: Tensor  # (cells, genes)
     tokens: Tensor  # (cells, tokens, genes)
-    effects: dict[str, Tensor]  # (cells, genes), what interventions add
+    conditions: dict[str, Tensor]  # (cells, genes), what interventions add, and labels of few cells
     constant: Tensor  # (genes,)
 
 
@@ -32,12 +32,12 @@ def contributions(denoiser: Denoiser, counts: Tensor, conditions: Given, genes: 
     weights = readout.loadings()
     weights = (weights - weights.mean(2, keepdim=True))[:, :, genes]
     hidden = readout.hidden(denoiser.network.tokens(counts, library, library, embedded))
-    added = denoiser.effect_scores(counts, library, library, conditions)
+    added = denoiser.effect_scores(counts, library, library, conditions) | denoiser.label_scores(conditions)
     prediction = cast("UrnPrediction", denoiser.bind(conditions)(counts, library))
     return Contributions(
         total=_centred(prediction.log_rates)[:, genes],
         tokens=torch.einsum("ctr,trg->ctg", hidden, weights),
-        effects={name: _centred(scores)[:, genes] for name, scores in added.items()},
+        conditions={name: _centred(scores)[:, genes] for name, scores in added.items()},
         constant=_centred(readout.bias[None])[0, genes],
     )
 
