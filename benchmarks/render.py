@@ -101,7 +101,7 @@ they vary, by one number a label.
 Responses are held out as a whole: those of a cell type, to a combination, a gene or a guide, at a time or a dose.
 Predictions start from control cells, never from treated ones, and are compared with one half of the held-out cells; the
 other half, *real_half*, is the real-versus-real ceiling. Changes are differences of mean expression against real
-controls.
+controls. Our place in a published benchmark comes first.
 
 | score | what it is | best |
 | --- | --- | --- |

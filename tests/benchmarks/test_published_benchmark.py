@@ -272,11 +272,7 @@ def made_up_result(ours: list[float]) -> dict[str, Any]:
     rows = [
         {"seed": seed, "left_out": context, "prediction": prediction, **dict.fromkeys(names, value)}
         for seed in (0, 1)
-        for prediction, values in (
-            ("scdiffgen", ours),
-            ("controls", [9, 9]),
-            ("one real half against the other", [0, 0]),
-        )
+        for prediction, values in made_up_predictions(ours).items()
         for context, value in zip("ab", values, strict=True)
     ]
     return {
@@ -308,6 +304,15 @@ def made_up_result(ours: list[float]) -> dict[str, Any]:
     }
 
 
+def made_up_predictions(ours: list[float]) -> dict[str, list[float]]:
+    return {
+        "scdiffgen": ours,
+        "controls": [9.0, 9.0],
+        "controls + change of the nearest": [4.0, 4.0],
+        "one real half against the other": [0.0, 0.0],
+    }
+
+
 def published_names() -> list[str]:
     return [
         f"{metric}_{n}"
@@ -327,20 +332,20 @@ def test_places_are_of_means_and_firsts_of_what_was_left_out() -> None:
 def test_better_published_methods_are_named_in_the_page_and_not_in_their_stead_real_cells(tmp_path: Path) -> None:
     lines = published_shortcomings(made_up_result([1.0, 3.0]))
     (line,) = (line for line in lines if line.startswith("energy distance, 5,000"))
-    assert named(line, ["first", "second", "controls", "half"]) == ["first"] and numbers(line)[-2:] == [2, 1.5]
+    assert named(line, ["first", "second", "nearest"]) == ["first"] and numbers(line)[-3:] == [2, 0, 1.5]
     (line,) = (line for line in lines if line.startswith("Pearson of changes, 100 "))
-    assert named(line, ["first", "second", "half"]) == ["second"]
+    assert named(line, ["first", "second"]) == ["second"]
     page = published_section("published-kang-types", made_up_result([1.0, 3.0]), tmp_path)
     assert "| **scdiffgen** |" in page and "2 (first in 1 of 2)" in page
     assert not [line for line in published_shortcomings(made_up_result([0.5, 0.5])) if line.startswith("energy")]
 
 
 def test_the_headline_has_our_score_its_place_and_the_best_published_one() -> None:
-    ours, place, best, half = published_summary([made_up_result([1.0, 3.0])]).splitlines()[2:]
+    ours, place, best, simple, half = published_summary([made_up_result([1.0, 3.0])]).splitlines()[2:]
     assert numbers(ours)[:2] == [2, 2]
     assert "2 (1 of 2)" in place
     assert "second (3.000)" in best and "first (1.50)" in best
-    assert numbers(half) == [0] * 6
+    assert numbers(simple) == [4] * 6 and numbers(half) == [0] * 6
 
 
 def test_results_are_on_the_page(tmp_path: Path) -> None:
