@@ -53,7 +53,8 @@ def transferred_sentence(result: Mapping[str, Any]) -> str:
     low, high = t.interval(0.95, len(shares) - 1, shares.mean(), shares.sem())
     return (
         f"Of the mean change in the other contexts, `{primary(result)}` transfers {shares.mean():.2f} (95 % interval "
-        f"{low:.2f} to {high:.2f}, t, over {len(shares)} held-out responses): the slope of the predicted change on it."
+        f"{low:.2f} to {high:.2f}, t, over {len(shares)} held-out responses, of which those of one context share its "
+        "controls): the slope of the predicted change on it."
     )
 
 

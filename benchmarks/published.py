@@ -27,7 +27,7 @@ from benchmarks._record import add_common_arguments, environment, output_folder,
 from benchmarks.perturbation import resumed
 
 UNTREATED = "baseControl"
-COMPARED = {"mse": 0.0, "edistance": 0.0, "sym_kldiv": 0.0, "wasserstein": 2e-3}  # relative deviations allowed
+COMPARED = {"mse": 0.0, "edistance": 0.0, "sym_kldiv": 0.0, "wasserstein": 5e-4}  # relative deviations allowed
 DIGITS = 2e-4  # absolute deviation allowed: published values are of single precision, and have four digits
 
 
