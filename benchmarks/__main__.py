@@ -13,6 +13,7 @@ from benchmarks import (
     multimodal,
     perturbation,
     processes,
+    published,
     render,
     soak,
     speed,
@@ -51,6 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     multimodal.main(common)
     for task in tasks:
         perturbation.main(["--task", task, *(external if task in TASKS else []), *common])
+    for task in [] if options.quick else published.available_tasks():
+        published.main(["--task", task, *common])
     tokens.main(common)
     many_conditions.main(common)
     soak.main(common)

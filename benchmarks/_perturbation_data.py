@@ -23,6 +23,8 @@ from benchmarks._data import KANG, MissingData, variable_genes
 
 RESPONSE, CONTEXT, CONTROL = "response", "context", "control"
 NORMAN, PAPALEXI = "norman2019_perturbench_500g.h5ad", "papalexi2021_eccite_299g.h5ad"
+ZHAO, MCFALINE = "zhao2021_gbm_panobinostat_300g.h5ad", "mcfaline2023_gbm_crispri.h5ad"
+OTHER_GENES = "other genes"
 N_TOP_GENES = 2000
 N_LOADINGS = 20
 FEATURES_KEY = "perturbation_features"
@@ -93,6 +95,56 @@ def kang_fold(adata: AnnData, types: Sequence[str]) -> Fold:
     targets = [Target("stim", name, {"cell_type": name, "condition": "stim"}) for name in types]
     setup = {"labels_key": "cell_type", "perturbation_key": "condition", "control": "ctrl"}
     return split(", ".join(types), adata, held_out, targets, setup, n_top_genes=N_TOP_GENES)
+
+
+def kang_donors(folder: Path, donors: Sequence[str] | None = None) -> Iterator[Fold]:
+    """The response of the blood of each donor to interferon, learned from the other donors (Kang et al. 2018)."""
+    adata = kang_cells(folder)
+    adata = adata[adata.obs["donor"] != "unassigned"].copy()
+    adata.obs[CONTEXT] = adata.obs["donor"].astype(str)
+    setup = {"labels_key": "cell_type", "batch_key": "donor", "perturbation_key": "condition", "control": "ctrl"}
+    yield from each_context(adata, donors, "donor", "condition", setup, N_TOP_GENES)
+
+
+def zhao(folder: Path, donors: Sequence[str] | None = None) -> Iterator[Fold]:
+    """The response of the tumour of each donor to panobinostat, learned from the other donors (Zhao et al. 2021)."""
+    adata = read(folder, ZHAO)
+    _describe(adata, adata.obs["condition"].astype(str).replace({"ctrl": CONTROL}), adata.obs["donor"])
+    setup = {"labels_key": "donor", "perturbation_key": "condition", "control": "ctrl"}
+    yield from each_context(adata, donors, "donor", "condition", setup)
+
+
+def mcfaline(folder: Path, lines: Sequence[str] | None = None) -> Iterator[Fold]:
+    """Responses of each cell line to knock-downs, learned from the other lines (McFaline-Figueroa et al. 2024).
+
+    The genes of the file are a choice: a last column has the molecules of all others, so that a cell sums to its size.
+    """
+    panel = read(folder, MCFALINE)
+    rest = panel.obs["library_size"].to_numpy() - np.asarray(panel.X.sum(1)).ravel()
+    var = pd.DataFrame(index=[*panel.var_names, OTHER_GENES])
+    adata = AnnData(sparse.hstack([panel.X, rest[:, None]], format="csr", dtype=np.float32), obs=panel.obs, var=var)
+    _describe(adata, adata.obs["perturbation"], adata.obs["cell_line"])
+    setup = {"labels_key": "cell_line", "perturbation_key": "perturbation"}
+    yield from each_context(adata, lines, "cell_line", "perturbation", setup)
+
+
+def each_context(
+    adata: AnnData,
+    names: Sequence[str] | None,
+    context_key: str,
+    perturbation_key: str,
+    setup: Mapping[str, Any],
+    n_top_genes: int | None = None,
+) -> Iterator[Fold]:
+    """Hold out the treated cells of each context in turn."""
+    treated = adata.obs[RESPONSE] != CONTROL
+    for name in names or sorted(adata.obs[CONTEXT].unique()):
+        held_out = (treated & (adata.obs[CONTEXT] == name)).to_numpy()
+        responses = sorted(adata.obs.loc[held_out, RESPONSE].unique())
+        if not responses:
+            raise ValueError(f"No treated cells of {name!r} are there to hold out.")
+        targets = [Target(response, name, {context_key: name, perturbation_key: response}) for response in responses]
+        yield split(name, adata, held_out, targets, setup, n_top_genes)
 
 
 def norman(folder: Path, doubles: Sequence[str] | None = None) -> Iterator[Fold]:

@@ -31,6 +31,9 @@ SCORES = {
 }
 TASK_TITLES = {
     "kang": "interferon in a cell type that was never treated (Kang et al. 2018)",
+    "kang-donors": "interferon in a donor whose treated cells were never seen (Kang et al. 2018)",
+    "zhao": "panobinostat in the tumour of a donor that was never treated (Zhao et al. 2021)",
+    "mcfaline": "knock-downs in a cell line, nearly without effect (McFaline-Figueroa et al. 2024)",
     "norman": "two genes activated at once (Norman et al. 2019)",
     "papalexi": "knock-outs of genes never knocked out, by features (Papalexi et al. 2021)",
     "papalexi-random": "knock-outs of genes never knocked out, by random features (Papalexi et al. 2021)",

@@ -17,19 +17,25 @@ from benchmarks._dose_task import NUMBER_KINDS
 from benchmarks._perturbation_data import (
     CONTEXT,
     CONTROL,
+    MCFALINE,
     NORMAN,
     PAPALEXI,
     RESPONSE,
+    ZHAO,
     Fold,
     kang,
+    kang_donors,
+    mcfaline,
     norman,
     papalexi,
     papalexi_guides,
+    zhao,
 )
 from benchmarks._perturbation_models import KEEP, response_predictions, seen_cells, trained_model
 from benchmarks._perturbation_scvi import scvi_prediction
 from benchmarks._perturbation_settings import Settings
 from benchmarks._perturbation_time import PACKER, packer, time_predictions
+from benchmarks._perturbation_transfer import transferred_shares
 from scdiffgen.metrics import perturbation_report
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
@@ -62,6 +68,9 @@ class Task:
 
 TASKS = {
     "kang": Task(KANG, kang, INTERVENTIONS),
+    "kang-donors": Task(KANG, kang_donors, INTERVENTIONS),
+    "zhao": Task(ZHAO, zhao, INTERVENTIONS),
+    "mcfaline": Task(MCFALINE, mcfaline, INTERVENTIONS),
     "norman": Task(NORMAN, norman, INTERVENTIONS),
     "papalexi": Task(PAPALEXI, papalexi, INTERVENTIONS),
     "papalexi-random": Task(PAPALEXI, partial(papalexi, random_features=True), {"effect": {}}),
@@ -119,7 +128,8 @@ def run_fold(
         predictions["latent_scvi"] = scvi_prediction(fold, seed, settings.max_epochs, settings.max_cells)
     predictions["other_guides"] = seen_cells(fold, settings.max_cells, seed)
     defined = {name: cells for name, cells in predictions.items() if cells is not None} | dict(external)
-    return score(fold, defined, None, settings, seed)
+    scores = score(fold, defined, None, settings, seed)
+    return scores.merge(transferred_shares(fold, predictions, settings.max_cells, seed), how="left")
 
 
 def all_predictions(

@@ -4,6 +4,9 @@
 task                held out
 =================== ==================================================================================================
 kang                the response of a cell type to interferon; the types are left out in turn
+kang-donors         the response of a donor to interferon; the donors are left out in turn
+zhao                the response of the tumour of a donor to panobinostat; the donors are left out in turn
+mcfaline            responses of a cell line to knock-downs, nearly none; the lines are left out in turn
 norman              two genes activated at once, each of which was alone in training
 papalexi            knock-outs of genes never knocked out, by their loadings in a PCA; the genes are left out in turn
 papalexi-random     the same with random feature vectors
@@ -71,7 +74,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--task", choices=[*TASKS, "dose"], required=True)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument(
-        "--types", nargs="+", help="what to hold out: cell types, pairs, genes, guides or windows (all)"
+        "--types", nargs="+", help="what to hold out: cell types, donors, lines, pairs, genes, guides or windows (all)"
     )
     parser.add_argument("--models", nargs="+", help="variants of the model (all)")
     parser.add_argument("--max-epochs", type=int, help="epochs of every model (the default of each)")

@@ -16,8 +16,11 @@ from benchmarks import _perturbation_table
 from benchmarks._figures import augmentation_figure, generation_figure, scale_figure, soak_figure, speed_figure
 from benchmarks._page import bullets, figure, measured_with, section
 from benchmarks._perturbation_figure import perturbation_figure
+from benchmarks._perturbation_transfer import transferred_sentence
 from benchmarks._perturbation_verdicts import primary, response_shortcomings
 from benchmarks._process_page import render_processes
+from benchmarks._published_page import published_section
+from benchmarks._published_table import published_summary
 from benchmarks._readme import generation_summary, response_summary, write_summary
 from benchmarks._record import RESULTS, ROOT, read_result
 from benchmarks._tables import (
@@ -98,7 +101,7 @@ they vary, by one number a label.
 Responses are held out as a whole: those of a cell type, to a combination, a gene or a guide, at a time or a dose.
 Predictions start from control cells, never from treated ones, and are compared with one half of the held-out cells; the
 other half, *real_half*, is the real-versus-real ceiling. Changes are differences of mean expression against real
-controls.
+controls. Our place in a published benchmark comes first.
 
 | score | what it is | best |
 | --- | --- | --- |
@@ -155,6 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for result in results_of(options.results, "perturbation"):
         if result["task"] == "kang":
             write_summary(options.readme, "responses", response_summary(result))
+    if published := results_of(options.results, "published"):
+        write_summary(options.readme, "published", published_summary(published[::-1]))
 
 
 def render(results: Path, docs: Path) -> Path:
@@ -273,7 +278,7 @@ def perturbation_section(name: str, result: Mapping[str, Any], docs: Path) -> st
     table = _perturbation_table.summary_of(pd.DataFrame(result["rows"]))
     return section(
         f"Held-out responses: {_perturbation_table.TASK_TITLES[result['task']]}",
-        f"`{primary(result)}` is the default of the package.",
+        f"`{primary(result)}` is the default of the package. {transferred_sentence(result)}".rstrip(),
         figure(perturbation_figure(result), name, docs),
         _perturbation_table.markdown(table),
         bullets("Where it falls short", response_shortcomings(result)),
@@ -314,6 +319,7 @@ def multimodal_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
 KINDS = {"ours": "Our models", "other": "other networks"}
 SECTIONS: dict[str, Callable[[str, Mapping[str, Any], Path], str]] = {
     "generation": generation_section,
+    "published": published_section,
     "perturbation": perturbation_section,
     "tokens": tokens_section,
     "augmentation": augmentation_section,

@@ -12,13 +12,28 @@ import pytest
 from anndata import AnnData
 from benchmarks import _perturbation_data, _perturbation_tasks, perturbation
 from benchmarks._data import KANG, MissingData
-from benchmarks._perturbation_data import CONTEXT, CONTROL, FEATURES_KEY, NORMAN, PAPALEXI, RESPONSE, Fold, Target
+from benchmarks._perturbation_data import (
+    CONTEXT,
+    CONTROL,
+    FEATURES_KEY,
+    MCFALINE,
+    NORMAN,
+    OTHER_GENES,
+    PAPALEXI,
+    RESPONSE,
+    ZHAO,
+    Fold,
+    Target,
+    predicted_cells,
+)
 from benchmarks._perturbation_models import seen_cells, start_cells
 from benchmarks._perturbation_settings import QUICK
 from benchmarks._perturbation_table import summary_of
 from benchmarks._perturbation_tasks import TASKS
 from benchmarks._perturbation_time import PACKER, cells_of_both_sides, nearest_cells, time_predictions
-from scipy import sparse
+from benchmarks._perturbation_transfer import TRANSFERRED, transferred_sentence, transferred_shares
+from scipy import sparse, stats
+from verdicts import numbers
 
 N_GENES, CELLS_A_GROUP = 30, 30
 GENES = [f"G{i}" for i in range(N_GENES)]
@@ -37,7 +52,13 @@ def write_cells(path: Path, obs: pd.DataFrame, seed: int = 0) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     types = pd.DataFrame({"cell_type": ["T", "T", "B", "B", "M", "M", "D", "D"], "condition": ["ctrl", "stim"] * 4})
-    write_cells(folder / KANG, types)
+    write_cells(folder / KANG, types.assign(donor=["1", "1", "2", "2", "1", "1", "2", "2"]))
+    tumours = pd.DataFrame({"donor": [*"112233"], "condition": ["ctrl", "panobinostat"] * 3})
+    write_cells(folder / ZHAO, tumours)
+    lines = pd.DataFrame(
+        {"cell_line": [*"AAABBBCC"], "perturbation": ["control", *"XY", "control", *"XY", "control", "X"]}
+    )
+    write_cells(folder / MCFALINE, lines.assign(library_size=2000))
     write_cells(folder / NORMAN, pd.DataFrame({"perturbation": ["control", "G1", "G2", "G3", "G1+G2", "G1+G9"]}))
     guides = pd.DataFrame({"guide": ["NT", "G1g1", "G1g2", "G2g1", "G3g1", "X1g1", "unassigned"]})
     guides["perturbation"] = ["control", "G1", "G1", "G2", "G3", "X1", "unassigned"]
@@ -50,6 +71,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 FOLDS: dict[str, tuple[Callable[..., Iterator[Fold]], list[str], str]] = {
     "kang": (_perturbation_data.kang, ["B", "T"], KANG),
+    "kang-donors": (_perturbation_data.kang_donors, ["1", "2"], KANG),
+    "zhao": (_perturbation_data.zhao, ["1", "3"], ZHAO),
+    "mcfaline": (_perturbation_data.mcfaline, ["A", "C"], MCFALINE),
     "norman": (_perturbation_data.norman, ["G1+G2"], NORMAN),
     "papalexi": (_perturbation_data.papalexi, ["G1", "G3"], PAPALEXI),
     "papalexi-guides": (_perturbation_data.papalexi_guides, ["G1g2"], PAPALEXI),
@@ -81,7 +105,16 @@ def test_no_held_out_cell_is_trained_on(folder: Path, task: str) -> None:
 
 @pytest.mark.parametrize(
     ("task_", "n_train", "n_real"),
-    [("kang", 7, 1), ("norman", 5, 1), ("papalexi", 3, 2), ("papalexi-guides", 5, 1), ("packer", 6, 2)],
+    [
+        ("kang", 7, 1),
+        ("kang-donors", 6, 2),
+        ("zhao", 5, 1),
+        ("mcfaline", 6, 2),
+        ("norman", 5, 1),
+        ("papalexi", 3, 2),
+        ("papalexi-guides", 5, 1),
+        ("packer", 6, 2),
+    ],
 )
 def test_folds_have_the_groups_that_they_should(folder: Path, task_: str, n_train: int, n_real: int) -> None:
     make, held_out, _ = FOLDS[task_]
@@ -124,6 +157,54 @@ def test_what_is_not_there_is_named(folder: Path, tmp_path: Path) -> None:
         next(_perturbation_data.kang(folder, ["NK"]))
     with pytest.raises(MissingData, match="norman2019"):
         next(_perturbation_data.norman(tmp_path))
+
+
+def test_cells_of_a_panel_sum_to_their_library_size(folder: Path) -> None:
+    fold = next(_perturbation_data.mcfaline(folder, ["A"]))
+    assert fold.train.var_names[-1] == OTHER_GENES and fold.train.n_vars == N_GENES + 1
+    for cells in (fold.train, fold.real):
+        assert (np.asarray(cells.X.sum(1)).ravel() == cells.obs["library_size"]).all()
+    assert [target.conditions for target in fold.targets] == [{"cell_line": "A", "perturbation": name} for name in "XY"]
+
+
+def test_a_context_without_treated_cells_is_named(folder: Path) -> None:
+    with pytest.raises(ValueError, match="No treated cells of '4'"):
+        next(_perturbation_data.zhao(folder, ["4"]))
+
+
+def test_the_share_that_is_transferred_is_known_for_simple_predictions(folder: Path) -> None:
+    fold = next(_perturbation_data.zhao(folder, ["1"]))
+    (target,) = fold.targets
+    counts = fold.train.X.toarray()
+    logs = np.log1p(1e4 * counts / counts.sum(1, keepdims=True))
+    is_of = {
+        (c, r): ((fold.train.obs[CONTEXT] == c) & (fold.train.obs[RESPONSE] == r)).to_numpy()
+        for c in "123"
+        for r in (CONTROL, target.response)
+    }
+    known = np.mean([logs[is_of[c, target.response]].mean(0) - logs[is_of[c, CONTROL]].mean(0) for c in "23"], axis=0)
+    other = logs[is_of["2", CONTROL]].mean(0) - logs[is_of["1", CONTROL]].mean(0)
+    cells = {
+        "unchanged": predicted_cells(fold, [fold.train.X[is_of["1", CONTROL]]]),
+        "another": predicted_cells(fold, [fold.train.X[is_of["2", CONTROL]]]),
+        "none": None,
+    }
+    shares = transferred_shares(fold, cells, 100, seed=0).set_index("prediction")[TRANSFERRED]
+    assert shares["unchanged"] == pytest.approx(0, abs=1e-6)
+    assert shares["another"] == pytest.approx(np.linalg.lstsq(known[:, None], other, rcond=None)[0].item(), rel=1e-4)
+    assert "none" not in shares
+
+
+def test_the_interval_of_the_share_is_that_of_the_mean_over_what_was_held_out() -> None:
+    rows = [
+        {"context": c, "perturbation": "x", "prediction": name, TRANSFERRED: value}
+        for name, values in (("effect: coupled", (0.1, 0.2, 0.6)), ("effect: generate", (5.0, 5.0, 5.0)))
+        for c, value in zip("abc", values, strict=True)
+    ]
+    sentence = transferred_sentence({"rows": rows, "settings": {"models": ["effect"]}})
+    interval = stats.ttest_1samp([0.1, 0.2, 0.6], 0).confidence_interval(0.95)
+    assert numbers(sentence)[:4] == pytest.approx([0.3, 95, *interval], abs=0.005)
+    assert transferred_sentence({"rows": [{"prediction": "a"}], "settings": {"models": []}}) == ""
 
 
 def test_all_pairs_with_both_singles_are_held_out(folder: Path) -> None:
@@ -226,6 +307,18 @@ def test_a_run_writes_all_predictions_and_can_be_resumed(tmp_path: Path, monkeyp
     perturbation.main([*arguments, "--types", "B", "--models", "effect", "--resume"])
     with pytest.raises(ValueError, match="was run with other models"):
         perturbation.main([*arguments, "--types", "B", "--resume"])
+
+
+@pytest.mark.usefixtures("_tiny")
+@pytest.mark.parametrize(("task_", "name"), [("zhao", "1"), ("kang-donors", "1"), ("mcfaline", "A")])
+def test_runs_that_leave_a_context_out_say_what_is_transferred(tmp_path: Path, task_: str, name: str) -> None:
+    arguments = ["--task", task_, "--types", name, "--quick", "--threads", "1", "--output", str(tmp_path), "--no-scvi"]
+    perturbation.main([*arguments, "--seeds", "0", "--models", "effect"])
+    rows = pd.DataFrame(json.loads((tmp_path / f"perturbation-{task_}.json").read_text())["rows"])
+    rows = rows.set_index("prediction")
+    assert {"effect: coupled", "other_contexts", "nearest_context", "real_half"} < set(rows.index)
+    assert rows.loc[["effect: coupled"], TRANSFERRED].notna().all()
+    assert np.isnan(rows.loc[["real_half"], TRANSFERRED].astype(float)).all()
 
 
 @pytest.mark.usefixtures("_tiny")

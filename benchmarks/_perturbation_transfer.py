@@ -1,0 +1,77 @@
+"""How much of the response of other contexts a prediction transfers: 1 is all of it, 0 nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import scanpy as sc
+from anndata import AnnData
+from numpy.typing import NDArray
+from scipy.stats import t
+
+from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold
+from benchmarks._perturbation_models import start_cells
+from benchmarks._perturbation_verdicts import primary
+
+TRANSFERRED = "transferred"
+
+
+def transferred_shares(
+    fold: Fold, predictions: Mapping[str, AnnData | None], max_cells: int, seed: int
+) -> pd.DataFrame:
+    """Slope, through 0, of the predicted change on the mean change in the other contexts, of each target.
+
+    The predicted change is that from the very cells that predictions start from, so that a cell that is left as it was
+    adds no noise.
+    """
+    means, obs, rows = _Means(fold.train), fold.train.obs, []
+    for target in fold.targets:
+        elsewhere = obs.loc[(obs[RESPONSE] == target.response), CONTEXT].unique()
+        if not len(elsewhere):
+            continue
+        before = means.of(start_cells(fold, target, max_cells, seed))
+        known = np.mean([means.change(target.response, context) for context in elsewhere], axis=0)
+        for name, cells in predictions.items():
+            if cells is not None:
+                own = (cells.obs[RESPONSE] == target.response) & (cells.obs[CONTEXT] == target.context)
+                change = _Means(cells).of(np.flatnonzero(own)) - before
+                key = {"context": target.context, "perturbation": target.response, "prediction": name}
+                rows.append({**key, TRANSFERRED: float(change @ known / (known @ known))})
+    return pd.DataFrame(rows, columns=["context", "perturbation", "prediction", TRANSFERRED])
+
+
+def transferred_sentence(result: Mapping[str, Any]) -> str:
+    """What the default transfers, with a 95 % interval over what was held out; empty if it was not measured."""
+    rows = pd.DataFrame(result["rows"])
+    if TRANSFERRED not in rows or rows[TRANSFERRED].isna().all():
+        return ""
+    ours = rows[rows["prediction"] == primary(result)]
+    shares = ours.groupby(["context", "perturbation"])[TRANSFERRED].median().dropna()
+    low, high = t.interval(0.95, len(shares) - 1, shares.mean(), shares.sem())
+    return (
+        f"Of the mean change in the other contexts, `{primary(result)}` transfers {shares.mean():.2f} (95 % interval "
+        f"{low:.2f} to {high:.2f}, t, over {len(shares)} held-out responses, of which those of one context share its "
+        "controls): the slope of the predicted change on it."
+    )
+
+
+class _Means:
+    """Mean log expression of cells."""
+
+    def __init__(self, cells: AnnData) -> None:
+        expression = AnnData(cells.X.astype(np.float32), obs=cells.obs[[RESPONSE, CONTEXT]])
+        sc.pp.normalize_total(expression, target_sum=1e4)
+        sc.pp.log1p(expression)
+        self.obs, self.expression = expression.obs, expression.X
+
+    def of(self, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+        return np.asarray(self.expression[rows].mean(0), dtype=np.float64).ravel()
+
+    def change(self, response: str, context: str) -> NDArray[np.float64]:
+        """Change of the mean of a context."""
+        here = self.obs[CONTEXT] == context
+        treated, control = (np.flatnonzero(here & (self.obs[RESPONSE] == name)) for name in (response, CONTROL))
+        return self.of(treated) - self.of(control)

@@ -1,0 +1,149 @@
+"""Results of the published benchmark of responses as tables: median over seeds, then mean over what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pandas as pd
+
+from benchmarks._published_predictions import HALF, NEAREST, OURS
+from benchmarks._tables import markdown
+
+TITLES = {
+    "pearson_delta": "Pearson of changes",
+    "edistance": "energy distance",
+    "mse": "MSE",
+    "sym_kldiv": "symmetric KL",
+    "wasserstein": "W, regularised",
+    "common_degs": "common DEGs",
+}
+DIGITS = {"pearson_delta": 3, "edistance": 2, "mse": 4, "sym_kldiv": 1, "wasserstein": 1, "common_degs": 2}
+HIGHER = ("pearson_delta", "common_degs")  # is better
+N_GENES = (5000, 100, 50, 20)
+SHOWN = (5000, 100)  # numbers of genes with a table of their own
+HEADLINE = tuple(f"{score}_{n}" for n in SHOWN for score in ("pearson_delta", "edistance", "mse"))
+LEFT_OUT = {"types": "type", "donors": "donor"}
+
+
+def by_context(result: Mapping[str, Any]) -> pd.DataFrame:
+    """Median over seeds: a row a prediction and what was left out, a column a score."""
+    rows = pd.DataFrame(result["rows"]).drop(columns="seed")
+    return rows.groupby(["prediction", "left_out"], sort=False).median()
+
+
+def means(result: Mapping[str, Any]) -> pd.DataFrame:
+    """Means over what was left out, of our predictions and of the published ones."""
+    ours = by_context(result).groupby(level="prediction", sort=False).mean()
+    return pd.concat([ours, pd.DataFrame(result["published"]["means"]).T])
+
+
+def rank(result: Mapping[str, Any], score: str) -> int:
+    """Place of our mean among those of the published methods, 1 the best."""
+    values = means(result).loc[[OURS, *result["published"]["means"]], score]
+    ours = values.pop(OURS)
+    return 1 + int((values > ours).sum() if _higher(score) else (values < ours).sum())
+
+
+def firsts(result: Mapping[str, Any], score: str) -> int:
+    """Of how many left out no published method is better."""
+    ours, best = by_context(result).loc[OURS, score], result["published"]["best"]
+    sign = 1 if _higher(score) else -1
+    return sum(sign * (value - best[context][score][1]) >= 0 for context, value in ours.items())
+
+
+def score_table(result: Mapping[str, Any], n_genes: int) -> str:
+    """Means of every prediction at a number of genes, the published ones by their energy distance."""
+    names = [f"{score}_{n_genes}" for score in TITLES]
+    table = means(result)
+    names = [name for name in names if name in table]
+    published = table.loc[[*result["published"]["means"]]].sort_values(f"edistance_{n_genes}").index
+    ours = [name for name in table.index if name not in published]
+    ours = sorted(ours, key=lambda name: (not name.startswith(OURS), name == HALF))
+    rows = [[f"**{name}**" if name == OURS else name, *_shown(table.loc[name, names])] for name in [*ours, *published]]
+    return markdown([f"{n_genes:,} genes", *(_title(name) for name in names)], rows)
+
+
+def rank_table(result: Mapping[str, Any]) -> str:
+    """Our place, and in how many we are first: a row a score, a column a number of genes."""
+    table, n_left_out = means(result), by_context(result).loc[OURS].shape[0]
+    rows = []
+    for score, title in TITLES.items():
+        names = [f"{score}_{n}" for n in N_GENES]
+        rows.append(
+            [
+                title,
+                *(
+                    f"{rank(result, name)} (first in {firsts(result, name)} of {n_left_out})" if name in table else "-"
+                    for name in names
+                ),
+            ]
+        )
+    return markdown([f"place among {len(result['published']['means']) + 1}", *(f"{n:,} genes" for n in N_GENES)], rows)
+
+
+def context_table(result: Mapping[str, Any]) -> str:
+    """Of each left out, our score and the best published one."""
+    ours, best = by_context(result).loc[OURS], result["published"]["best"]
+    rows = []
+    for context, scores in ours.iterrows():
+        cells = [f"{_number(name, scores[name])}; {_named(name, *best[context][name])}" for name in HEADLINE]
+        rows.append([str(context), *cells])
+    return markdown([f"{LEFT_OUT[result['task']]}: ours; best published", *map(_full_title, HEADLINE)], rows)
+
+
+def published_shortcomings(result: Mapping[str, Any]) -> list[str]:
+    """Sentences on scores in which the mean of a published method, or of a simple prediction, is better than ours."""
+    table, lines = means(result), []
+    for name in (f"{score}_{n}" for n in N_GENES for score in TITLES):
+        if name not in table:
+            continue
+        ours, values = table.at[OURS, name], table[name].drop(HALF).sort_values(ascending=not _higher(name))
+        better = values[values > ours] if _higher(name) else values[values < ours]
+        if len(better):
+            listed = ", ".join(_named(name, *item) for item in better.items())
+            half = f"real halves {_number(name, table.at[HALF, name])}"
+            lines.append(f"{_full_title(name)} ({_number(name, ours)}, {half}): better is {listed}.")
+    return lines
+
+
+def published_summary(results: Sequence[Mapping[str, Any]]) -> str:
+    """The headline of the README: our score and its place, the best published one, a simple prediction, real cells."""
+    rows = []
+    for result in results:
+        table, left_out = means(result), f"a {LEFT_OUT[result['task']]} left out"
+        theirs = table.loc[[*result["published"]["means"]]]
+        best = {name: theirs[name].idxmax() if _higher(name) else theirs[name].idxmin() for name in HEADLINE}
+        n = by_context(result).loc[OURS].shape[0]
+        places = [f"{rank(result, name)} ({firsts(result, name)} of {n})" for name in HEADLINE]
+        rows += [
+            [f"{left_out}: scdiffgen", *_shown(table.loc[OURS, [*HEADLINE]])],
+            [f"place among {len(theirs) + 1} (first in)", *places],
+            ["best published mean", *(_named(name, best[name], theirs.at[best[name], name]) for name in HEADLINE)],
+            *([name, *_shown(table.loc[name, [*HEADLINE]])] for name in (NEAREST, HALF)),
+        ]
+    return markdown(["", *map(_full_title, HEADLINE)], rows)
+
+
+def _shown(values: pd.Series) -> list[str]:
+    return [_number(str(name), value) for name, value in values.items()]
+
+
+def _number(name: str, value: float) -> str:
+    return "-" if pd.isna(value) else f"{value:.{DIGITS[name.rpartition('_')[0]]}f}"
+
+
+def _named(name: str, method: str, value: float) -> str:
+    return f"{method} ({_number(name, value)})"
+
+
+def _title(name: str) -> str:
+    return TITLES[name.rpartition("_")[0]]
+
+
+def _full_title(name: str) -> str:
+    return f"{_title(name)}, {int(name.rpartition('_')[2]):,} genes"
+
+
+def _higher(name: str) -> bool:
+    return name.startswith(HIGHER)

@@ -1,0 +1,148 @@
+"""Our predictions in a published benchmark of responses, beside its 14 methods.
+
+``python -m benchmarks.published --task types --seeds 0 1 2 --threads 1``
+
+The benchmark is that of Wei et al. (2025, scPerturBench) on the cells of Kang et al. (2018): the response to interferon
+of a cell type (``types``) or a donor (``donors``), each left out in turn. Cells are prepared and scored as there. The
+scores of the untreated cells are computed first, and have to be those that were published.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from time import process_time
+from typing import Any
+
+import pandas as pd
+
+from benchmarks._data import FOLDER, KANG
+from benchmarks._perturbation_settings import QUICK, Settings
+from benchmarks._published_cells import DATASETS, EXCLUDED, PREPARE, TABLE, Prepared, published
+from benchmarks._published_predictions import CONTROLS, OURS, cells_of, predictions
+from benchmarks._published_scores import all_scores
+from benchmarks._published_table import HIGHER, rank_table
+from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks.perturbation import resumed
+
+UNTREATED = "baseControl"
+COMPARED = {"mse": 0.0, "edistance": 0.0, "sym_kldiv": 0.0, "wasserstein": 5e-4}  # relative deviations allowed
+DIGITS = 2e-4  # absolute deviation allowed: published values are of single precision, and have four digits
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = parse(arguments)
+    start(options.threads)
+    folder = output_folder(options.output, quick=options.quick)
+    prepared = PREPARE[options.task](FOLDER)
+    contexts = options.left_out or prepared.contexts
+    theirs = published(FOLDER, options.task).loc[pd.IndexSlice[:, contexts], :]
+    untreated = {context: untreated_scores(prepared, context) for context in contexts}
+    proof = proved(untreated, theirs)
+    print(f"{proof['n_values']} scores of untreated cells are those that were published.", flush=True)
+    result = new_result(options, prepared, theirs) | {"proof": proof}
+    name = f"published-kang-{options.task}"
+    if options.resume and (folder / f"{name}.json").exists():
+        result["rows"] = resumed(folder / f"{name}.json", result["settings"])
+    for seed in options.seeds:
+        done = {row["left_out"] for row in result["rows"] if row["seed"] == seed}
+        for context in [context for context in contexts if context not in done]:
+            began, (control, _) = process_time(), cells_of(prepared, context)
+            rows = [{"prediction": CONTROLS, **untreated[context]}]
+            for prediction, cells, real in predictions(prepared, options.task, context, settings_of(options), seed):
+                rows.append({"prediction": prediction, **all_scores(cells, real, control)})
+            result["rows"] += [{"seed": seed, "left_out": context, **row} for row in rows]
+            write_result(folder, name, result)
+            print(f"{options.task}, seed {seed}: {context}, {process_time() - began:.0f} s", flush=True)
+    print(f"\n## {options.task}: {OURS} among {len(result['published']['means']) + 1}\n\n{rank_table(result)}")
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.published",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--task", choices=PREPARE, required=True)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--left-out", nargs="+", help="cell types or donors to leave out (all)")
+    parser.add_argument("--max-epochs", type=int, help="epochs of the model (its default)")
+    parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
+    add_common_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def available_tasks() -> list[str]:
+    """Tasks whose data are there."""
+    return list(PREPARE) if all((FOLDER / file).exists() for file in (KANG, TABLE, EXCLUDED)) else []
+
+
+def settings_of(options: argparse.Namespace) -> Settings:
+    settings = QUICK if options.quick else Settings()
+    return settings if options.max_epochs is None else replace(settings, max_epochs=options.max_epochs)
+
+
+def new_result(options: argparse.Namespace, prepared: Prepared, theirs: pd.DataFrame) -> dict[str, Any]:
+    """What is written besides the rows; of the published scores, what the page needs."""
+    settings = asdict(settings_of(options))
+    counts = prepared.counts
+    return {
+        "benchmark": "published",
+        "task": options.task,
+        "data": {"name": DATASETS[options.task], "n_cells": counts.n_obs, "n_genes": counts.n_vars},
+        "settings": {name: settings[name] for name in ("max_epochs", "size")},
+        "environment": environment(options.threads, options.seeds),
+        "published": {
+            "means": theirs.groupby(level="method").mean().to_dict("index"),
+            "best": {str(name): best_of(of.droplevel(1)) for name, of in theirs.groupby(level="left_out")},
+        },
+        "rows": [],
+    }
+
+
+def best_of(scores: pd.DataFrame) -> dict[str, list[Any]]:
+    """The best method and its value, for each score."""
+    at = {name: scores[name].idxmax() if name.startswith(HIGHER) else scores[name].idxmin() for name in scores}
+    return {name: [method, scores.at[method, name]] for name, method in at.items()}
+
+
+def untreated_scores(prepared: Prepared, context: str) -> dict[str, float]:
+    """Scores of the control cells as a prediction."""
+    control, real = cells_of(prepared, context)
+    return all_scores(control, real, control)
+
+
+def proved(untreated: dict[str, dict[str, float]], theirs: pd.DataFrame) -> dict[str, float]:
+    """How many scores of untreated cells were compared with published ones, and the largest differences.
+
+    Raises
+    ------
+    RuntimeError
+        If one is another.
+    """
+    expected = theirs.loc[UNTREATED]
+    names = [name for name in expected if name.rpartition("_")[0] in COMPARED]
+    ours = pd.DataFrame(untreated).T[names]
+    expected = expected.loc[ours.index, names]
+    allowed = expected * [COMPARED[name.rpartition("_")[0]] for name in names] + DIGITS
+    wrong = ~((ours - expected).abs() <= allowed)
+    if wrong.to_numpy().any():
+        context, name = wrong.stack()[lambda found: found].index[0]
+        raise RuntimeError(
+            f"{int(wrong.to_numpy().sum())} of {wrong.size} scores of untreated cells are not those published "
+            f"(first: {name} of {context}, {ours.at[context, name]:.6g} and not {expected.at[context, name]:.6g}). "
+            "Nothing is measured: the cells, or their preparation, are others than in the benchmark."
+        )
+    off = (ours - expected).abs()
+    exact = [name for name in names if not COMPARED[name.rpartition("_")[0]]]
+    others = [name for name in names if name not in exact]
+    return {
+        "n_values": int(ours.size),
+        "largest_difference": float(off[exact].to_numpy().max()),
+        "largest_relative_difference_of_wasserstein": float((off[others] / expected[others]).to_numpy().max()),
+    }
+
+
+if __name__ == "__main__":
+    main()

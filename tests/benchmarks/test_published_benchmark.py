@@ -1,0 +1,354 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ot
+import pandas as pd
+import pytest
+from anndata import AnnData
+from benchmarks import _published_predictions, published, render
+from benchmarks._data import FOLDER, KANG, MissingData
+from benchmarks._published_cells import DATASETS, EXCLUDED, PREPARE, TABLE, Prepared, of_donors, of_types
+from benchmarks._published_page import published_section
+from benchmarks._published_scores import (
+    all_scores,
+    edistance,
+    mse,
+    pearson_delta,
+    ranked_genes,
+    subsampled,
+    sym_kldiv,
+    wasserstein,
+)
+from benchmarks._published_table import firsts, means, published_shortcomings, published_summary, rank
+from benchmarks._record import read_result
+from scipy import sparse, stats
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+from scipy.special import logsumexp, softmax
+from verdicts import named, numbers
+
+N_GENES = 5030  # more than are scored
+TYPES = ["B", "CD14 Mono", "CD16 Mono", "Mk"]
+DONORS = ["101", "1015", "unassigned"]
+needs_data = pytest.mark.skipif(
+    not all((FOLDER / file).exists() for file in (KANG, TABLE, EXCLUDED)), reason="the real cells are not there"
+)
+
+
+@pytest.fixture
+def groups() -> list[np.ndarray]:
+    """Predicted, real and control cells, of different numbers."""
+    rng = np.random.default_rng(0)
+    return [rng.gamma(2, scale, (n, 12)) for n, scale in ((30, 1.1), (40, 1.0), (50, 0.6))]
+
+
+# Scores, against closed forms and SciPy.
+
+
+def test_means_are_scored_by_squared_difference_and_correlation_of_changes(groups: list[np.ndarray]) -> None:
+    p, s, c = (cells.mean(0) for cells in groups)
+    assert mse(*groups[:2]) == pytest.approx(np.linalg.norm(p - s) ** 2 / 12)
+    assert pearson_delta(*groups) == pytest.approx(stats.pearsonr(p - c, s - c).statistic)
+    assert np.isnan(pearson_delta(groups[2], groups[1], groups[2]))
+
+
+def test_the_energy_distance_is_that_of_scipy_in_one_dimension(groups: list[np.ndarray]) -> None:
+    first, second = (cells[:, :1] for cells in groups[:2])
+    assert edistance(first, second) == pytest.approx(stats.energy_distance(first[:, 0], second[:, 0]) ** 2)
+
+
+def test_the_energy_distance_is_euclidean_over_all_pairs(groups: list[np.ndarray]) -> None:
+    p, s = groups[:2]
+    assert edistance(p, s) == pytest.approx(2 * cdist(p, s).mean() - cdist(p, p).mean() - cdist(s, s).mean())
+    assert edistance(p, p) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_divergence_is_that_of_gaussians() -> None:
+    rng, x = np.random.default_rng(0), np.linspace(-30, 30, 200_001)
+    p, s = rng.normal(1, 2, (30, 2)), rng.normal(0, 1, (40, 2))
+    total = []
+    for a, b in ((p, s), (s, p)):
+        for gene in range(2):
+            log_p, log_q = (stats.norm(cells[:, gene].mean(), cells[:, gene].std()).logpdf(x) for cells in (a, b))
+            total.append(np.trapezoid(np.exp(log_p) * (log_p - log_q), x))
+    assert sym_kldiv(p, s) == pytest.approx(np.log2(1 + sum(total) / 2), rel=1e-5)
+    assert sym_kldiv(p, p) == 0
+
+
+def test_the_transport_cost_is_between_the_exact_one_and_that_of_independence(groups: list[np.ndarray]) -> None:
+    p, s = groups[:2]
+    cost = cdist(p, s, "sqeuclidean")
+    value = wasserstein(p, s)
+    assert ot.emd2([], [], cost) < value < cost.mean()
+    strength = 0.05 * cost.mean()
+
+    def semidual(potential: np.ndarray) -> tuple[float, np.ndarray]:
+        """Of the regularised problem, negated, and its gradient: its largest value is the cost."""
+        scaled = (potential - cost) / strength
+        value = potential.mean() - strength * logsumexp(scaled, b=1 / 40, axis=1).mean()
+        return -value, softmax(scaled, axis=1).mean(0) - 1 / 40
+
+    dual = -minimize(semidual, np.zeros(40), jac=True, method="L-BFGS-B", tol=1e-12).fun
+    assert value == pytest.approx(dual, rel=1e-4)
+
+
+def test_genes_are_ranked_by_welchs_t(groups: list[np.ndarray]) -> None:
+    statistic = stats.ttest_ind(groups[1], groups[2], equal_var=False).statistic
+    assert ranked_genes(*groups[1:]).tolist() == np.argsort(-np.abs(statistic)).tolist()
+
+
+def test_large_groups_are_subsampled_one_after_the_other() -> None:
+    first, second = (np.arange(n)[:, None] for n in (2500, 2100))
+    np.random.seed(42)  # as the benchmark does
+    expected = [np.random.choice(n, 2000, replace=False) for n in (2500, 2100)]
+    drawn = subsampled(first, np.arange(3)[:, None], second)
+    assert [cells[:, 0].tolist() for cells in drawn] == [expected[0].tolist(), [0, 1, 2], expected[1].tolist()]
+
+
+def test_all_scores_are_of_the_genes_that_respond() -> None:
+    rng = np.random.default_rng(0)
+    control, real = rng.gamma(2, 1, (60, 300)), rng.gamma(2, 1, (50, 300))
+    real[:, 100:200] += 4
+    scores = all_scores(real + 0.5, real, control)
+    assert scores["mse_300"] == pytest.approx(0.25)
+    assert [scores["mse_100"], scores["mse_20"]] == pytest.approx([0.25, 0.25])
+    assert scores["common_degs_100"] == pytest.approx(1, abs=0.1)
+    assert scores["edistance_100"] == pytest.approx(edistance((real + 0.5)[:, 100:200], real[:, 100:200]))
+    assert {name for name in scores if name.startswith("wasserstein")} == {f"wasserstein_{n}" for n in (20, 50, 100)}
+
+
+# Cells.
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("published")
+    rng = np.random.default_rng(0)
+    obs = pd.DataFrame(
+        [(t, c, d) for t in TYPES for c in ("ctrl", "stim") for d in DONORS for _ in range(12)],
+        columns=["cell_type_seurat", "condition", "donor"],
+    )
+    obs.index = [f"cell_{i}" for i in range(len(obs))]
+    obs["cell_type"] = "as the file names it"
+    rates = rng.lognormal(0.5, 0.3, N_GENES)[None] * np.where(obs["condition"] == "stim", 1.5, 1.0)[:, None] ** (
+        np.arange(N_GENES) < 200
+    )
+    counts = rng.poisson(rates)
+    counts[:, -3:] = 0
+    counts[:9, -3:] = 1  # genes of nine cells, too few
+    AnnData(sparse.csr_matrix(counts, dtype=np.float32), obs=obs.astype("category")).write(folder / KANG)
+    excluded = obs.index[obs["donor"] == "unassigned"].tolist() + ["cell_0"]
+    pd.DataFrame({"cell": excluded}).to_csv(folder / EXCLUDED, index=False)
+    pd.concat([made_up_table(PREPARE[task](folder), task) for task in PREPARE]).to_csv(folder / TABLE, index=False)
+    return folder
+
+
+def made_up_table(prepared: Prepared, task: str) -> pd.DataFrame:
+    """Scores of the untreated cells, and of a method that is half as far away."""
+    rows = []
+    for context in prepared.contexts:
+        for name, value in published.untreated_scores(prepared, context).items():
+            metric, _, n_genes = name.rpartition("_")
+            row = {"dataset": DATASETS[task], "left_out": context, "n_genes": int(n_genes), "metric": metric}
+            value = 0.5 if np.isnan(value) else value
+            rows += [{**row, "method": "baseControl", "value": value}, {**row, "method": "halfway", "value": value / 2}]
+    return pd.DataFrame(rows)
+
+
+def test_cells_are_those_of_the_types_and_donors(folder: Path) -> None:
+    types, donors = of_types(folder), of_donors(folder)
+    assert types.contexts == ["B", "CD14_Mono", "CD16_Mono"]
+    assert donors.contexts == ["Pat101", "Pat1015"]
+    assert (types.counts.n_obs, donors.counts.n_obs) == (3 * 2 * 3 * 12, 3 * 2 * 2 * 12 - 1)
+    for prepared in (types, donors):
+        assert prepared.counts.n_vars == N_GENES - 3
+        assert prepared.scored.sum() == 5000
+
+
+def test_expression_is_normalised_over_all_genes_before_the_choice(folder: Path) -> None:
+    prepared = of_types(folder)
+    counts = prepared.counts.X.toarray()
+    expected = np.log1p(1e4 * counts / counts.sum(1, keepdims=True))[:, prepared.scored]
+    np.testing.assert_allclose(prepared.expression(prepared.counts), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_only_the_stimulated_cells_of_the_context_are_kept_from_training(folder: Path) -> None:
+    prepared = of_donors(folder)
+    train = prepared.without("Pat101")
+    left_out = prepared.counts[~prepared.counts.obs_names.isin(train.obs_names)].obs
+    assert set(zip(left_out["context"], left_out["condition"], strict=True)) == {("Pat101", "stim")}
+    assert not ((train.obs["context"] == "Pat101") & (train.obs["condition"] == "stim")).any()
+
+
+def test_simple_predictions_do_not_see_the_left_out_cells(folder: Path) -> None:
+    prepared = of_types(folder)
+    before = _published_predictions.changes(prepared, without="B")
+    counts = prepared.counts.copy()
+    others = ~np.isin(np.arange(counts.n_obs), prepared.rows("B", "stim"))
+    counts.X = sparse.csr_matrix(np.where(others[:, None], counts.X.toarray(), 3.0))
+    after = _published_predictions.changes(Prepared(counts, prepared.scored), without="B")
+    assert set(before) == {"CD14_Mono", "CD16_Mono"}
+    for name in before:
+        np.testing.assert_array_equal(before[name][1], after[name][1])
+
+
+def test_a_file_that_is_not_there_is_named(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for where, tasks in ((tmp_path, []), (folder, ["types", "donors"])):
+        monkeypatch.setattr(published, "FOLDER", where)
+        assert published.available_tasks() == tasks
+    with pytest.raises(MissingData, match=KANG):
+        of_types(tmp_path)
+
+
+# Runs.
+
+
+@pytest.fixture
+def _made_up(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "FOLDER", folder)
+
+
+@pytest.mark.usefixtures("_made_up")
+@pytest.mark.parametrize(("task", "left_out"), [("types", "B"), ("donors", "Pat101")])
+def test_a_run_scores_every_prediction_and_can_be_resumed(
+    task: str, left_out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ["--task", task, "--seeds", "0", "--left-out", left_out, "--max-epochs", "1", "--quick"]
+    arguments += ["--threads", "1", "--output", str(tmp_path)]
+    published.main(arguments)
+    result = read_result(tmp_path / f"published-kang-{task}.json")
+    rows = pd.DataFrame(result["rows"]).set_index("prediction")
+    names = [*_published_predictions.SETUPS[task], "controls", "one real half against the other"]
+    assert set(names) < set(rows.index)
+    assert rows["edistance_5000"].notna().all()
+    assert rows.loc["one real half against the other", "mse_100"] < rows.loc["controls", "mse_100"]
+    assert set(result["published"]["best"]) == {left_out}
+    assert result["settings"]["max_epochs"] == 1
+    assert str(FOLDER) not in json.dumps(result)
+
+    monkeypatch.setattr(published, "predictions", lambda *_: pytest.fail("it was done before"))
+    published.main([*arguments, "--resume"])
+
+
+@pytest.mark.usefixtures("_made_up")
+def test_a_run_refuses_other_scores_of_untreated_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = published.published
+
+    def other(folder: Path, task: str) -> pd.DataFrame:
+        return theirs(folder, task) + 0.001
+
+    monkeypatch.setattr(published, "published", other)
+    with pytest.raises(RuntimeError, match="scores of untreated cells are not those published"):
+        published.main(["--task", "types", "--quick", "--threads", "1", "--output", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+    assert "place among" not in capsys.readouterr().out
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("task", "context", "n_cells", "n_genes"), [("types", "DC", 13576, 12481), ("donors", "Pat107", 13093, 12417)]
+)
+def test_real_untreated_cells_have_the_published_scores(task: str, context: str, n_cells: int, n_genes: int) -> None:
+    prepared = PREPARE[task](FOLDER)
+    assert prepared.counts.shape == (n_cells, n_genes)
+    theirs = published.published(FOLDER, task)
+    assert len(theirs) == 14 * 8
+    proof = published.proved({context: published.untreated_scores(prepared, context)}, theirs)
+    assert proof["n_values"] == 15
+
+
+# The page.
+
+
+def made_up_result(ours: list[float]) -> dict[str, Any]:
+    """Two types and two methods: energy distances of 1 and 3, and of 2 and 2; ours of one seed, and one seed more."""
+    names = [*published_names()]
+    rows = [
+        {"seed": seed, "left_out": context, "prediction": prediction, **dict.fromkeys(names, value)}
+        for seed in (0, 1)
+        for prediction, values in made_up_predictions(ours).items()
+        for context, value in zip("ab", values, strict=True)
+    ]
+    return {
+        "benchmark": "published",
+        "task": "types",
+        "data": {"name": "kangCrossCell", "n_cells": 7, "n_genes": 5},
+        "proof": {
+            "n_values": 3,
+            "largest_difference": 0.0,
+            "largest_relative_difference_of_wasserstein": 0.0,
+        },
+        "environment": {
+            "commit": "abc1234",
+            "command": "python",
+            "python": "3.11",
+            "packages": {},
+            "device": "CPU",
+            "threads": 1,
+            "seeds": [0, 1],
+        },
+        "published": {
+            "means": {"first": dict.fromkeys(names, 1.5), "second": dict.fromkeys(names, 3.0)},
+            "best": {
+                "a": {name: ["first", 1.0] for name in names},
+                "b": {name: ["second" if name.startswith("pearson") else "first", 2.0] for name in names},
+            },
+        },
+        "rows": rows,
+    }
+
+
+def made_up_predictions(ours: list[float]) -> dict[str, list[float]]:
+    return {
+        "scdiffgen": ours,
+        "controls": [9.0, 9.0],
+        "controls + change of the nearest": [4.0, 4.0],
+        "one real half against the other": [0.0, 0.0],
+    }
+
+
+def published_names() -> list[str]:
+    return [
+        f"{metric}_{n}"
+        for n in (20, 50, 100, 5000)
+        for metric in ("mse", "pearson_delta", "edistance", "sym_kldiv", "wasserstein", "common_degs")
+        if (metric, n) != ("wasserstein", 5000) and (metric != "common_degs" or n == 100)
+    ]
+
+
+def test_places_are_of_means_and_firsts_of_what_was_left_out() -> None:
+    result = made_up_result([1.0, 3.0])
+    assert means(result).loc["scdiffgen", "edistance_5000"] == 2
+    assert (rank(result, "edistance_5000"), firsts(result, "edistance_5000")) == (2, 1)
+    assert (rank(result, "pearson_delta_20"), firsts(result, "pearson_delta_20")) == (2, 2)
+
+
+def test_better_published_methods_are_named_in_the_page_and_not_in_their_stead_real_cells(tmp_path: Path) -> None:
+    lines = published_shortcomings(made_up_result([1.0, 3.0]))
+    (line,) = (line for line in lines if line.startswith("energy distance, 5,000"))
+    assert named(line, ["first", "second", "nearest"]) == ["first"] and numbers(line)[-3:] == [2, 0, 1.5]
+    (line,) = (line for line in lines if line.startswith("Pearson of changes, 100 "))
+    assert named(line, ["first", "second"]) == ["second"]
+    page = published_section("published-kang-types", made_up_result([1.0, 3.0]), tmp_path)
+    assert "| **scdiffgen** |" in page and "2 (first in 1 of 2)" in page
+    assert not [line for line in published_shortcomings(made_up_result([0.5, 0.5])) if line.startswith("energy")]
+
+
+def test_the_headline_has_our_score_its_place_and_the_best_published_one() -> None:
+    ours, place, best, simple, half = published_summary([made_up_result([1.0, 3.0])]).splitlines()[2:]
+    assert numbers(ours)[:2] == [2, 2]
+    assert "2 (1 of 2)" in place
+    assert "second (3.000)" in best and "first (1.50)" in best
+    assert numbers(simple) == [4] * 6 and numbers(half) == [0] * 6
+
+
+def test_results_are_on_the_page(tmp_path: Path) -> None:
+    (tmp_path / "published-kang-types.json").write_text(json.dumps(made_up_result([1.0, 3.0])))
+    page = render.render(tmp_path, tmp_path).read_text()
+    assert "## A published benchmark of responses: a cell type left out" in page
