@@ -23,6 +23,7 @@ from benchmarks._data import KANG, MissingData, variable_genes
 
 RESPONSE, CONTEXT, CONTROL = "response", "context", "control"
 NORMAN, PAPALEXI = "norman2019_perturbench_500g.h5ad", "papalexi2021_eccite_299g.h5ad"
+ZHAO = "zhao2021_gbm_panobinostat_300g.h5ad"
 N_TOP_GENES = 2000
 N_LOADINGS = 20
 FEATURES_KEY = "perturbation_features"
@@ -93,6 +94,17 @@ def kang_fold(adata: AnnData, types: Sequence[str]) -> Fold:
     targets = [Target("stim", name, {"cell_type": name, "condition": "stim"}) for name in types]
     setup = {"labels_key": "cell_type", "perturbation_key": "condition", "control": "ctrl"}
     return split(", ".join(types), adata, held_out, targets, setup, n_top_genes=N_TOP_GENES)
+
+
+def zhao(folder: Path, donors: Sequence[str] | None = None) -> Iterator[Fold]:
+    """The response of the tumour of each donor to a drug, learned from the others (Zhao et al. 2021)."""
+    adata = read(folder, ZHAO)
+    _describe(adata, adata.obs["condition"].astype(str).replace({"ctrl": CONTROL}), adata.obs["donor"])
+    setup = {"labels_key": "donor", "perturbation_key": "condition", "control": "ctrl"}
+    for donor in donors or sorted(adata.obs[CONTEXT].unique()):
+        held_out = ((adata.obs[CONTEXT] == donor) & (adata.obs[RESPONSE] != CONTROL)).to_numpy()
+        target = Target("panobinostat", donor, {"donor": donor, "condition": "panobinostat"})
+        yield split(donor, adata, held_out, [target], setup)
 
 
 def norman(folder: Path, doubles: Sequence[str] | None = None) -> Iterator[Fold]:

@@ -31,6 +31,7 @@ SCORES = {
 }
 TASK_TITLES = {
     "kang": "interferon in a cell type that was never treated (Kang et al. 2018)",
+    "zhao": "a drug in the tumour of another donor (Zhao et al. 2021)",
     "norman": "two genes activated at once (Norman et al. 2019)",
     "papalexi": "knock-outs of genes never knocked out, by features (Papalexi et al. 2021)",
     "papalexi-random": "knock-outs of genes never knocked out, by random features (Papalexi et al. 2021)",

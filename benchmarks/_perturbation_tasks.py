@@ -20,11 +20,13 @@ from benchmarks._perturbation_data import (
     NORMAN,
     PAPALEXI,
     RESPONSE,
+    ZHAO,
     Fold,
     kang,
     norman,
     papalexi,
     papalexi_guides,
+    zhao,
 )
 from benchmarks._perturbation_models import KEEP, response_predictions, seen_cells, trained_model
 from benchmarks._perturbation_scvi import scvi_prediction
@@ -62,6 +64,7 @@ class Task:
 
 TASKS = {
     "kang": Task(KANG, kang, INTERVENTIONS),
+    "zhao": Task(ZHAO, zhao, INTERVENTIONS),
     "norman": Task(NORMAN, norman, INTERVENTIONS),
     "papalexi": Task(PAPALEXI, papalexi, INTERVENTIONS),
     "papalexi-random": Task(PAPALEXI, partial(papalexi, random_features=True), {"effect": {}}),

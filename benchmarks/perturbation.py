@@ -4,6 +4,7 @@
 task                held out
 =================== ==================================================================================================
 kang                the response of a cell type to interferon; the types are left out in turn
+zhao                the response of a donor's tumour to a drug; the donors are left out in turn
 norman              two genes activated at once, each of which was alone in training
 papalexi            knock-outs of genes never knocked out, by their loadings in a PCA; the genes are left out in turn
 papalexi-random     the same with random feature vectors
