@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 import torch
 from scipy.optimize import minimize
 
@@ -12,25 +13,27 @@ from scdiffgen.diffusion import couple_molecules
 from scdiffgen.responses._response_curves import RATIOS, STEPS, response_curves, solved
 from scdiffgen.responses._stacking import PRIOR_UNITS, shrunk, stacked
 
+NAMES = ["no change", "a", "b", "c"]
 
-def test_weights_are_those_of_constrained_least_squares() -> None:
+
+@pytest.mark.parametrize("helpful", [True, False])
+def test_weights_are_those_of_constrained_least_squares(helpful: bool) -> None:
+    """Without "no change" if the others are better than it."""
     rng = np.random.default_rng(0)
-    names = ["no change", "a", "b", "c"]
     truths = rng.normal(size=(3, 50))
-    made = np.stack([np.zeros((3, 50)), 0.5 * truths, truths + rng.normal(size=(3, 50)), rng.normal(size=(3, 50))], 1)
-    left_out = [(dict(zip(names, one, strict=True)), truth) for one, truth in zip(made, truths, strict=True)]
+    others = [0.5 * truths, truths + rng.normal(size=(3, 50)), 2 * rng.normal(size=(3, 50))]
+    made = np.stack([0 * truths, *(others if helpful else [-other for other in others])], 1)
+    left_out = [(dict(zip(NAMES, one, strict=True)), truth) for one, truth in zip(made, truths, strict=True)]
     found = stacked(left_out[0][0], left_out, "measured")
-
-    scale = (truths**2).sum(1) + (truths**2).sum(1).mean()
-    size = sum((one**2).sum() / by for one, by in zip(made, scale, strict=True)) / 4
-    equal = np.array([0, 1, 1, 1]) / 3
+    size, equal = (made**2).sum() / 3, np.array([0, 1, 1, 1]) / 3
 
     def loss(weights: np.ndarray) -> float:
-        errors = sum(((y - weights @ p) ** 2).sum() / by for y, p, by in zip(truths, made, scale, strict=True))
+        errors = sum(((y - weights @ p) ** 2).sum() for y, p in zip(truths, made, strict=True))
         return errors + PRIOR_UNITS / 3 * size * ((weights - equal) ** 2).sum()
 
-    options = {"bounds": [(0, 1)] * 4, "constraints": {"type": "eq", "fun": lambda weights: weights.sum() - 1}}
-    best = minimize(loss, equal, method="SLSQP", tol=1e-12, **options).x
+    options = {"bounds": [(0, 0 if helpful else 1), *[(0, 1)] * 3], "tol": 1e-12, "method": "SLSQP"}
+    best = minimize(loss, equal, constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1}, **options).x
+    assert (best[0] > 0.2) != helpful
     np.testing.assert_allclose(list(found.weights.values()), best, atol=2e-3)
     np.testing.assert_allclose(found.change, best @ made[0], atol=1e-2)
 

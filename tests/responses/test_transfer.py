@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scdiffgen.conditions import Code
 from scdiffgen.metrics.baselines import dose_shift
 from scdiffgen.responses import Pseudobulks, ResponseTransfer, TreatedGroups
-from scdiffgen.responses._response_curves import RATIOS, STEPS
+from scdiffgen.responses._response_curves import STEPS
 
 NONE, TREATED, OTHER = -2, 5, 6
 N_GENES = 40
@@ -110,13 +110,15 @@ def test_back_to_untreated_and_forth_is_no_change() -> None:
 
 
 def test_molecules_are_moved_until_the_mean_log_expression_is_as_predicted() -> None:
-    """Rises are the step itself, falls a ratio of fourth roots, as the curves here have it."""
+    """But for an error in proportion to the fourth roots of shares, by which these sum to 1; steps of these curves are
+    changes of mean log expression: of fourth roots as they rise, of their logarithm as they fall."""
     rng = np.random.default_rng(3)
-    before, shift = levels(rng), rng.uniform(-0.8, 0.45, N_GENES)
+    before, shift = levels(rng), rng.uniform(-0.3, 0.1, N_GENES)
     found = transfer([[0, NONE], [0, TREATED]], np.stack([before, before + shift])).response([0], {}, of(TREATED))
-    np.testing.assert_allclose(found.change, np.where(shift < 0, shift * found.before, shift), atol=1e-4)
-    far = transfer([[0, NONE], [0, TREATED]], np.stack([before, before - 2])).response([0], {}, of(TREATED))
-    np.testing.assert_allclose(far.change, (min(RATIOS) - 1) * far.before)
+    steps = np.where(found.change < 0, found.change / found.before, found.change)
+    error = (shift - steps) / found.before
+    np.testing.assert_allclose(error, error[0], rtol=1e-3)
+    np.testing.assert_allclose(((found.before + found.change) ** 4).sum(), 1, rtol=1e-5)
 
 
 def test_a_combination_is_transferred_whole_and_else_the_sum_of_its_parts() -> None:

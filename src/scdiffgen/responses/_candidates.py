@@ -59,16 +59,18 @@ def from_doses(dose: float, doses: Sequence[float], own: np.ndarray, pooled: np.
     between = np.zeros(len(at))
     scale = np.append(0.0, at[order])
     between[order] = [np.interp(where, scale, one) for one in np.eye(len(scale))[1:]]
-    smooth = np.linalg.solve(_covariance(at, at) + NOISE * np.eye(len(at)), _covariance(at, np.array([where]))[:, 0])
-    nearest = np.argmin(np.abs(at - where))
-    return {
+    found = {
         NO_CHANGE: np.zeros(own.shape[1]),
         "between doses": between @ own,
         "between doses, all contexts": between @ pooled,
-        "smooth over doses": smooth @ own,
-        "smooth over doses, all contexts": smooth @ pooled,
-        "nearest dose": pooled[nearest],
+        "nearest dose": pooled[np.argmin(np.abs(at - where))],
     }
+    if dose < known.max():  # beyond, nothing is smoothed
+        smooth = np.linalg.solve(
+            _covariance(at, at) + NOISE * np.eye(len(at)), _covariance(at, np.array([where]))[:, 0]
+        )
+        found |= {"smooth over doses": smooth @ own, "smooth over doses, all contexts": smooth @ pooled}
+    return found
 
 
 def from_others(changes: np.ndarray, features: np.ndarray | None, target: np.ndarray | None) -> Predictions:

@@ -28,6 +28,7 @@ RATIOS = (LEAST_RATIO, 0.4, 0.6, 0.75, 0.85, 0.93)
 RISES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.09, 0.13, 0.18, 0.25, 0.35, 0.5)
 STEPS = np.array([*(ratio - 1 for ratio in RATIOS), *RISES])
 N_CELLS = 300  # of a group, of which curves are computed
+LARGEST_EXCESS, N_HALVINGS = 1e3, 40  # of the search for steps that keep the number of molecules
 N_TERMS = 6  # of the distributions of counts; what is beyond stands at its mean
 
 
@@ -71,6 +72,31 @@ def solved(curve: np.ndarray, change: np.ndarray) -> np.ndarray:
     share = np.divide(wanted - low, high - low, out=np.zeros_like(wanted), where=high > low)
     steps = STEPS[above - 1] + share.clip(0, 1) * (STEPS[above] - STEPS[above - 1])
     return np.where(change == 0, 0.0, steps)
+
+
+def balanced(curve: np.ndarray, root: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Steps ``(genes,)`` at which shares, whose fourth roots were ``root``, still sum to 1.
+
+    Where the changes ask for more molecules than a cell has, or for fewer, each is missed in proportion to the fourth
+    root of the share, so that large genes, which make up for many, change by more than small ones.
+    """
+
+    def at(excess: float) -> tuple[np.ndarray, float]:
+        steps = solved(curve, change - excess * root)
+        return steps, (moved(root, steps) ** (1 / POWER)).sum()
+
+    if not change.any():
+        return np.zeros_like(change)
+    low, high = -LARGEST_EXCESS, LARGEST_EXCESS
+    for _ in range(N_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if at(middle)[1] > 1 else (low, middle)
+    return at((low + high) / 2)[0]
+
+
+def moved(root: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Fourth roots of shares after steps."""
+    return np.where(steps < 0, root * (1 + steps), root + steps)
 
 
 def _expected_at_steps(counts: Tensor, share: Tensor) -> Iterator[Tensor]:

@@ -69,6 +69,11 @@ class ResponseModel:
         tables.append(torch.tensor([SOURCES.index(origin) for origin in origins]))
         return TransferredResponse(*(table.to(device)[group_of_cell] for table in tables))
 
+    def from_untreated(self, conditions: Conditions[np.ndarray], row: int) -> PseudobulkResponse | None:
+        """The response of untreated cells to the interventions of one row of conditions."""
+        groups = TreatedGroups.of_cells(conditions, self.specs)
+        return self.transfer.response(groups.identity[row], {}, groups.treatment(row))
+
     @torch.no_grad()
     def apply(
         self,

@@ -2,12 +2,12 @@ r"""Several predictions of a response, each weighted by how well it predicts res
 
 Weights :math:`a_k \ge 0` that sum to 1 are those of least squares over responses that are left out in turn,
 
-.. math:: \sum_u \frac{\lVert y_u - \sum_k a_k p_{uk} \rVert^2}{\lVert y_u \rVert^2 + s}
-          + \lambda \lVert a - b \rVert^2,
+.. math:: \sum_u \Big\lVert y_u - \sum_k a_k p_{uk} \Big\rVert^2 + \lambda \lVert a - b \rVert^2,
 
-:math:`s` the mean of :math:`\lVert y_u \rVert^2`, drawn towards equal ones :math:`b`, the more so the fewer are left
-out (stacking: Wolpert 1992, Breiman 1996). "No change" is among the predictions, though not in :math:`b`, so that what
-does not hold elsewhere is drawn towards none.
+drawn towards equal ones :math:`b`, the more so the fewer are left out (stacking: Wolpert 1992, Breiman 1996). "No
+change" is among the predictions only where all others together are further than it from what is left out: else it
+would halve responses that differ between contexts, also in the genes in which they agree. Of combinations it always is,
+as parts that do the same add up to less than their sum.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Stacked:
 def stacked(predictions: Predictions, left_out: Sequence[tuple[Predictions, np.ndarray]], source: Source) -> Stacked:
     """Weigh predictions as the same ones predict responses that are left out, pairs of predictions and truth."""
     names, changes = list(predictions), np.stack(list(predictions.values()))
-    weights = _weights(names, [(np.stack([p[name] for name in names]), truth) for p, truth in left_out])
+    units = [(np.stack([p[name] for name in names]), truth) for p, truth in left_out]
+    weights = _weights(names, units, shrinks=source == "parts")
     return Stacked(weights @ changes, dict(zip(names, weights.tolist(), strict=True)), source)
 
 
@@ -70,19 +71,30 @@ def mean_of(several: Sequence[Stacked]) -> Stacked | None:
     return Stacked(np.mean([each.change for each in several], axis=0), weights)
 
 
-def _weights(names: Sequence[str], left_out: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
+def _weights(
+    names: Sequence[str], left_out: Sequence[tuple[np.ndarray, np.ndarray]], *, shrinks: bool = False
+) -> np.ndarray:
     """Weights ``(predictions,)`` from pairs of predictions ``(predictions, genes)`` and truth ``(genes,)``."""
-    equal = np.array([name != NO_CHANGE for name in names], dtype=float)
-    equal = equal / equal.sum() if equal.any() else np.ones(len(names)) / len(names)
+    changing = np.array([name != NO_CHANGE for name in names])
     if not left_out:
-        return equal
-    sizes = np.array([truth @ truth for _, truth in left_out])
-    scale = np.maximum(sizes + sizes.mean(), np.finfo(float).tiny)
-    gram = sum(made @ made.T / by for (made, _), by in zip(left_out, scale, strict=True))
-    products = sum(made @ truth / by for (made, truth), by in zip(left_out, scale, strict=True))
-    prior = max(PRIOR_UNITS / len(left_out) * np.trace(gram) / len(names), np.finfo(float).eps)
-    ridge = prior + SUM_TO_ONE * np.trace(gram)
-    normal = gram + prior * np.eye(len(names)) + (ridge - prior)
-    root = np.linalg.cholesky(normal)
-    weights, _ = nnls(root.T, np.linalg.solve(root, products + prior * equal + ridge - prior))
+        return changing / changing.sum()
+    gram = sum((made @ made.T for made, _ in left_out), np.zeros((len(names), len(names))))
+    products = sum((made @ truth for made, truth in left_out), np.zeros(len(names)))
+    weights = _least_squares(gram, products, changing, changing, len(left_out))
+    if shrinks or weights @ gram @ weights > 2 * weights @ products:
+        weights = _least_squares(gram, products, np.ones_like(changing), changing, len(left_out))
+    return weights
+
+
+def _least_squares(
+    gram: np.ndarray, products: np.ndarray, used: np.ndarray, prior: np.ndarray, n_left_out: int
+) -> np.ndarray:
+    """Weights of those predictions that are ``used``, drawn towards equal ones of ``prior``."""
+    rows, total = np.ix_(used, used), np.trace(gram)
+    ridge = max(PRIOR_UNITS / n_left_out * total / prior.sum(), np.finfo(float).tiny)
+    one = SUM_TO_ONE * max(total, ridge)
+    root = np.linalg.cholesky(gram[rows] + ridge * np.eye(used.sum()) + one)
+    wanted = products[used] + ridge * (prior / prior.sum())[used] + one
+    weights = np.zeros(len(used))
+    weights[used] = nnls(root.T, np.linalg.solve(root, wanted))[0]
     return weights / weights.sum()

@@ -26,7 +26,7 @@ from scdiffgen.conditions import Code, backoff_levels
 from ._candidates import from_contexts, from_doses, from_others, from_parts
 from ._feature_regression import MIN_PERTURBATIONS
 from ._pseudobulks import MIN_CELLS, Pseudobulks
-from ._response_curves import LEAST_RATIO, POWER, solved
+from ._response_curves import POWER, balanced, moved
 from ._stacking import NO_CHANGE, Predictions, Source, Stacked, mean_of, shrunk, stacked
 
 N_KNOWN = 100  # responses that are kept once they are computed
@@ -117,10 +117,8 @@ class ResponseTransfer:
         if untreated is None or had is None or requested is None:
             return None
         root, curve, correction = untreated
-        steps = [solved(curve, each.change) for each in (had, requested)]
-        moved = [np.where(step < 0, step * root, step) for step in steps]
-        before = np.maximum(root + moved[0], LEAST_RATIO * root)
-        return PseudobulkResponse(moved[1] - moved[0], before, correction, requested.source, requested.weights)
+        before, after = (moved(root, balanced(curve, root, each.change)) for each in (had, requested))
+        return PseudobulkResponse(after - before, before, correction, requested.source, requested.weights)
 
     def _of_contexts(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
         """From contexts as they were measured; they differ in what is given, down the back-off levels."""
