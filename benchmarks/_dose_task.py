@@ -6,7 +6,7 @@ they should be is known exactly at any dose, so no cells of other doses are need
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -46,7 +46,13 @@ def dose_model(adata: AnnData, kind: str, settings: Settings, seed: int) -> Toke
     return model
 
 
-def dose_scores(adata: AnnData, kinds: Sequence[str], settings: Settings, seed: int) -> pd.DataFrame:
+def dose_scores(
+    adata: AnnData,
+    kinds: Sequence[str],
+    settings: Settings,
+    seed: int,
+    make: Callable[[AnnData, str, Settings, int], TokenDiffusion] = dose_model,
+) -> pd.DataFrame:
     """Score the curves of the network with every kind of embedding, of baselines, and of as many cells from the truth.
 
     The first model also carries over what was measured at other doses, as is the default.
@@ -61,6 +67,8 @@ def dose_scores(adata: AnnData, kinds: Sequence[str], settings: Settings, seed: 
         How much work to do.
     seed
         Seed of training and prediction.
+    make
+        Makes a model of the cells and a kind of embedding.
 
     Returns
     -------
@@ -69,7 +77,7 @@ def dose_scores(adata: AnnData, kinds: Sequence[str], settings: Settings, seed: 
     """
     chosen = np.flatnonzero(adata.obs["perturbation"] == "control")[: settings.max_cells]
     controls = adata[chosen]
-    models = {kind: dose_model(adata, kind, settings, seed) for kind in kinds}
+    models = {kind: make(adata, kind, settings, seed) for kind in kinds}
     rows = []
     for perturbation in ("A", "B"):
         truth = {dose: true_mean(adata, controls, perturbation, dose) for dose in (0.0, *DOSES)}

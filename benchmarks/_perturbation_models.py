@@ -25,8 +25,8 @@ def trained_model(fold: Fold, seed: int, max_epochs: int | None, **options: Any)
     return model
 
 
-def start_cells(fold: Fold, target: Target, max_cells: int, seed: int) -> NDArray[np.intp]:
-    """Positions among the training cells of the controls that a prediction starts from."""
+def start_cells(fold: Fold, target: Target, max_cells: int | None, seed: int) -> NDArray[np.intp]:
+    """Positions among the training cells of the controls that a prediction starts from; of all without a limit."""
     obs = fold.train.obs
     controls = np.flatnonzero((obs[RESPONSE] == CONTROL) & (obs[CONTEXT] == target.context))
     chosen = np.random.default_rng(seed).permutation(len(controls))[:max_cells]
@@ -44,6 +44,8 @@ def response_predictions(
 ) -> dict[str, AnnData]:
     """Predictions by name: generated, and from controls that keep a share of their molecules.
 
+    Coupled cells start from all controls, as the means of the baselines do.
+
     Parameters
     ----------
     model
@@ -56,13 +58,13 @@ def response_predictions(
     factor
         Factor of the effects of the perturbations.
     max_cells
-        Cells predicted of each target, at most as many as it has controls.
+        Cells predicted of each target, at most as many as it has controls; coupled, a cell for each control.
     seed
         Seed of the cells.
     """
     scale = {fold.setup["perturbation_key"]: factor}
     options: Mapping[str, Any] = {"guidance_scale": scale, "seed": seed, "silent": True}
-    starts = [start_cells(fold, target, max_cells, seed) for target in fold.targets]
+    starts, controls = ([start_cells(fold, target, n, seed) for target in fold.targets] for n in (max_cells, None))
     counts = {
         "generate": [
             model.generate(target.conditions, len(start), **options).X
@@ -70,10 +72,10 @@ def response_predictions(
         ]
     }
     for share in keep:
-        cells = predictions_of(model, fold, starts, options, keep=share)
+        cells = predictions_of(model, fold, controls if share is None else starts, options, keep=share)
         counts["coupled" if share is None else f"keep {share:g}"] = [predicted.X for predicted in cells]
         if share is None and any((predicted.obs["response"] != "network").any() for predicted in cells):
-            of_network = predictions_of(model, fold, starts, options, keep=None, measured=False)
+            of_network = predictions_of(model, fold, controls, options, keep=None, measured=False)
             counts["coupled, network only"] = [predicted.X for predicted in of_network]
     return {name: predicted_cells(fold, cells) for name, cells in counts.items()}
 

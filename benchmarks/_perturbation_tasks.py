@@ -39,7 +39,7 @@ from benchmarks._perturbation_transfer import transferred_shares
 from scdiffgen.metrics import perturbation_report
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
-AS_COUNTS = ("other_contexts", "nearest_context", "additive")
+AS_COUNTS = ("other_contexts", "nearest_context", "similar_contexts", "additive")
 INTERVENTIONS = {"effect": {}, "embedding": {"network": NetworkOptions(intervention="embedding")}}
 FEWER_KEEP = {"embedding": (0.0,)}  # shares that control cells keep, for variants of which not all are of interest
 
@@ -148,7 +148,12 @@ def all_predictions(
 
 
 def score(
-    fold: Fold, predictions: Mapping[str, AnnData], baselines: Sequence[str] | None, settings: Settings, seed: int
+    fold: Fold,
+    predictions: Mapping[str, AnnData],
+    baselines: Sequence[str] | None,
+    settings: Settings,
+    seed: int,
+    metrics: Sequence[str] | None = None,
 ) -> pd.DataFrame:
     """Score predictions beside baselines, those that add a change both as expression and as counts."""
     report = partial(
@@ -160,6 +165,7 @@ def score(
         context_key=CONTEXT,
         control_label=CONTROL,
         max_cells=settings.max_cells,
+        metrics=metrics,
         n_trees=settings.n_trees,
         seed=seed,
     )

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from benchmarks._perturbation_settings import Settings
 from benchmarks._published_cells import CELL_TYPE, CONDITION, CONTEXT, CONTROL, STIMULATED, Prepared
 from benchmarks._published_scores import Cells
+from scdiffgen.metrics.baselines import context_shift
 from scdiffgen.model import TokenDiffusion
 
 OURS, WITH_TYPES = "scdiffgen", "scdiffgen, cell types given"
 CONTROLS, OTHERS, NEAREST = "controls", "controls + mean change of the others", "controls + change of the nearest"
+SIMILAR = "controls + mean change of similar ones"
 HALF = "one real half against the other"
 SETUPS: dict[str, dict[str, Mapping[str, str]]] = {
     "types": {OURS: {"labels_key": CONTEXT}},
@@ -33,6 +35,8 @@ def predictions(
     nearest = min(known, key=lambda other: np.linalg.norm(known[other][0] - control.mean(0)))
     yield OTHERS, control + np.mean([change for _, change in known.values()], axis=0), real
     yield NEAREST, control + known[nearest][1], real
+    similar = context_shift(control.mean(0), *(np.stack(part) for part in zip(*known.values(), strict=True)))
+    yield SIMILAR, control + similar, real
     shuffled = np.random.default_rng(seed).permutation(len(real))
     half = len(real) // 2
     yield HALF, real[shuffled[:half]], real[shuffled[half:]]

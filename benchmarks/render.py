@@ -123,6 +123,7 @@ controls. Our place in a published benchmark comes first.
 | no_change | the control cells |
 | train_mean | control cells and the mean change of all training responses |
 | other_contexts, nearest_context | and the mean change in other cell types, or in the most similar one |
+| similar_contexts | and their mean change, weighted by similarity (`metrics.baselines.context_shift`) |
 | additive | and the sum of the changes by each part of a combination |
 | linear | and a change by ridge regression on features of the perturbation |
 | dose_interpolation | and the change between the neighbouring doses |

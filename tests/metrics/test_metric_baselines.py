@@ -86,3 +86,24 @@ def test_shifted_counts_without_a_shift_are_the_counts() -> None:
     assert (same != control).mean() < 0.01  # float32 may round a whole number to either side
     first, again, other = (shift_counts(sparse.csr_matrix(control), 0.3 + np.arange(8) / 9, seed=s) for s in (0, 0, 1))
     assert (first != again).nnz == 0 < (first != other).nnz
+
+
+def test_the_change_of_similar_contexts_is_kernel_regression_with_the_bandwidth_that_leaving_out_prefers() -> None:
+    """Changes of two kinds of contexts: the nearest tell, so that the narrowest kernel does best; else all alike."""
+    rng = np.random.default_rng(0)
+    kinds = np.arange(8) % 2
+    controls = 5.0 * kinds[:, None] + rng.normal(size=(8, 30))
+    shifts = np.where(kinds[:, None] == 0, 1.0, -1.0) + 0.01 * rng.normal(size=(8, 30))
+    found = baselines.context_shift(controls[0], controls[1:], shifts[1:])
+    assert np.abs(found - 1).max() < 0.05
+    shifts = 1 + rng.normal(size=(8, 30))
+    distances = ((controls[1:] - controls[0]) ** 2).sum(1)
+    weights = np.exp(-(distances / distances.min()) / max(baselines.BANDWIDTHS))
+    expected = weights @ shifts[1:] / weights.sum()
+    np.testing.assert_allclose(baselines.context_shift(controls[0], controls[1:], shifts[1:]), expected)
+
+
+@pytest.mark.parametrize("shapes", [((3,), (2, 3), (2, 4)), ((3,), (0, 3), (0, 3)), ((2,), (2, 3), (2, 3))])
+def test_contexts_that_do_not_fit_are_named(shapes) -> None:
+    with pytest.raises(ValueError, match="`controls`"):
+        baselines.context_shift(*map(np.zeros, shapes))

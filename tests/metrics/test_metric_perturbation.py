@@ -85,7 +85,8 @@ def run(cells: dict[str, ad.AnnData], predictions: dict[str, ad.AnnData], **opti
 
 
 def test_rows_are_predictions_and_the_baselines_that_apply(report) -> None:
-    expected = ["perfect", "unchanged", "no_change", "train_mean", "other_contexts", "nearest_context"]
+    contexts = ["other_contexts", "nearest_context", "similar_contexts"]
+    expected = ["perfect", "unchanged", "no_change", "train_mean", *contexts]
     assert list(report["prediction"]) == [*expected, "latent_pca", "real_half"]
     assert set(report["n_real"]) == {60}
     assert list(report.columns[:4]) == ["context", "perturbation", "dose", "prediction"]

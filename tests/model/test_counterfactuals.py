@@ -244,3 +244,13 @@ def test_a_knock_out_never_made_is_predicted_from_others_by_its_features() -> No
     assert abs(rise[0]) < 3 and 12 < rise[1] < 24
     made = model.generate({"guide": "new"}, 200, n_steps=8, seed=0, silent=True)
     assert made.X[:, 1].mean() > 1.5 * made.X[:, 0].mean()
+
+
+def test_weights_say_what_a_response_is_made_of(treated: TokenDiffusion) -> None:
+    asked = pd.DataFrame({"cell_type": ["c", "a", "c"], "stim": ["IFN", "IFN", "control"]})
+    weights = treated.get_response_weights(asked)
+    assert weights["response"].tolist() == ["measured"] * 3 and weights["cell_type"].tolist() == ["c", "a", "c"]
+    numbers = weights.drop(columns=["cell_type", "stim", "response"])
+    np.testing.assert_allclose(numbers.sum(1), 1)
+    assert numbers["own cells"].iloc[0] == 0 < numbers["own cells"].iloc[1]
+    assert numbers["no change"].iloc[2] == 1

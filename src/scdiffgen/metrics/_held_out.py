@@ -17,7 +17,7 @@ from scdiffgen.metrics._input import labels_of, obs_column
 from scdiffgen.metrics._resampling import split_halves, subsample
 from scdiffgen.metrics._response import Vector, mean_expression
 from scdiffgen.metrics._space import ExpressionSpace
-from scdiffgen.metrics.baselines import dose_shift, linear_shift
+from scdiffgen.metrics.baselines import context_shift, dose_shift, linear_shift
 
 ONE_CONTEXT = "all"
 
@@ -181,6 +181,7 @@ class TrainingResponses:
             shifts["other_contexts"] = np.mean(known, axis=0)
             distances = [np.linalg.norm(self.controls[c.context] - control) for c in elsewhere]
             shifts["nearest_context"] = known[int(np.argmin(distances))]
+            shifts["similar_contexts"] = context_shift(control, [self.controls[c.context] for c in elsewhere], known)
         singles = {c.perturbation: self.shift(c) for c in here if len(c.parts) == 1 and c.dose == target.dose}
         if len(target.parts) > 1 and set(target.parts) <= set(singles):
             shifts["additive"] = np.sum([singles[part] for part in target.parts], axis=0)

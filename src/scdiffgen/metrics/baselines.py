@@ -19,10 +19,11 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._genes import library_sizes
 from scdiffgen.metrics._input import CountsLike, as_counts, label_codes, label_sums
 
-__all__ = ["dose_shift", "null_poisson", "null_shuffled"]
+__all__ = ["context_shift", "dose_shift", "null_poisson", "null_shuffled"]
 
 LINEAR_PCS = 10
 LINEAR_RIDGE = 0.1
+BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 CHUNK = 1000  # cells, or genes, that are dense at a time
 
 
@@ -50,6 +51,56 @@ def linear_shift(
     left = ridge_regression.fit(genes, changes - offset[:, None]).coef_
     kernel = ridge_regression.fit(perturbations, left).coef_
     return genes @ kernel @ genes[list(wanted)].sum(axis=0) + offset
+
+
+def context_shift(control: ArrayLike, controls: ArrayLike, shifts: ArrayLike) -> NDArray[np.float64]:
+    r"""Change in a context, from those in others, the more alike their control cells the more so.
+
+    Kernel regression (Nadaraya 1964, Watson 1964) with weights :math:`\exp(-d_t^2 / (h \min_u d_u^2))`, :math:`d` the
+    Euclidean distance of the mean log expression of control cells. Of six bandwidths :math:`h`, a quarter to 8, it is
+    the one with which the known contexts predict each other best, each left out in turn; 1 for fewer than three.
+
+    Parameters
+    ----------
+    control, controls, shifts
+        Mean log expression of control cells of the context, (genes,), and of the known ones, (contexts, genes), and the
+        change in each of these, (contexts, genes).
+
+    Returns
+    -------
+    The change, (genes,).
+
+    Raises
+    ------
+    ValueError
+        If there is no known context, or the shapes do not fit.
+
+    Examples
+    --------
+    >>> context_shift([0.0], [[0.1], [5.0]], [[2.0], [4.0]]).round(3)
+    array([2.])
+    """
+    here, known, changes = (np.asarray(values, dtype=np.float64) for values in (control, controls, shifts))
+    if known.ndim != 2 or not len(known) or known.shape != changes.shape or here.shape != known.shape[1:]:
+        raise ValueError(
+            f"`control`, `controls` and `shifts` have shapes {here.shape}, {known.shape} and {changes.shape}: pass "
+            "(genes,) and twice (contexts, genes), of one context at least."
+        )
+
+    def weights(distances: NDArray[np.float64], bandwidth: float) -> NDArray[np.float64]:
+        nearest = max(distances.min(), np.finfo(float).tiny)
+        kernel = np.exp(-(distances / nearest - 1) / bandwidth)
+        return kernel / kernel.sum()
+
+    def error(bandwidth: float) -> float:
+        apart = ((known[:, None] - known[None]) ** 2).sum(2)
+        np.fill_diagonal(apart, np.inf)
+        made = np.stack([weights(row, bandwidth) for row in apart]) @ changes
+        size = np.maximum((changes**2).sum(1), np.finfo(float).tiny)
+        return float((((made - changes) ** 2).sum(1) / size).mean())
+
+    bandwidth = min(BANDWIDTHS, key=error) if len(known) > 2 else 1.0
+    return weights(((known - here) ** 2).sum(1), bandwidth) @ changes
 
 
 def dose_shift(dose: float, doses: ArrayLike, shifts: ArrayLike) -> NDArray[np.float64]:

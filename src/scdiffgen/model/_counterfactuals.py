@@ -15,7 +15,7 @@ from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import N_CELLS, Conditions
 from scdiffgen.data import write_conditions
 from scdiffgen.module import ThinningModule
-from scdiffgen.responses import SOURCES
+from scdiffgen.responses import SOURCES, ResponseModel
 
 from ._cells import Cells, new_cells, repeated
 from ._model_access import gene_names
@@ -98,6 +98,18 @@ def _only_effects_change(cells: Cells, changes: Conditions[np.ndarray]) -> bool:
             if not all(torch.allclose(before.double(), after.double(), equal_nan=True) for before, after in pairs):
                 return False
     return True
+
+
+def response_weights(
+    responses: ResponseModel | None, conditions: Conditions[np.ndarray], table: pd.DataFrame
+) -> pd.DataFrame:
+    """Where the response to each row of a request comes from, and the weights of the predictions that make it up."""
+    rows = []
+    for row in range(len(table)):
+        found = None if responses is None else responses.from_untreated(conditions, row)
+        rows.append({"response": "network"} if found is None else {"response": found.source, **found.weights})
+    weights = pd.DataFrame(rows, index=table.index)
+    return pd.concat([table, weights.fillna(dict.fromkeys(weights.columns[1:], 0.0))], axis=1)
 
 
 def means_with_intervals(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen._arguments import check_whole_number
 from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import ConditionSpec
 from scdiffgen.data import modality_names
 from scdiffgen.module import DiffusionModule, ThinningModule
 from scdiffgen.responses import ResponseModel, ResponseTransfer
@@ -115,6 +117,13 @@ def sampler_of(
     module, bulks, responses = model.module, training_summary(model).pseudobulks, None
     if bulks is not None and bulks.n_genes == module.n_vars:  # no genes came since
         features = module.denoiser.effect_of(module.denoiser.effect_names[0]).features
-        transfer = ResponseTransfer(bulks, None if features is None else features.cpu().numpy())
+        vectors, batches = None if features is None else features.cpu().numpy(), _batch_columns(module.specs)
+        transfer = ResponseTransfer(bulks, vectors, batches)
         responses = ResponseModel(transfer, module.specs)
     return Sampler(module, responses, guidance_scale, n_steps, batch_size)
+
+
+def _batch_columns(specs: Sequence[ConditionSpec]) -> list[int]:
+    """Columns that batches have among the codes of all conditions but the interventions, the last ones."""
+    slots = [[spec.registry_key == REGISTRY_KEYS.BATCH] * spec.n_slots for spec in specs[:-1] if not spec.is_number]
+    return [column for column, is_batch in enumerate(chain.from_iterable(slots)) if is_batch]

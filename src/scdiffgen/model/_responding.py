@@ -15,12 +15,12 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen._arguments import check_share, check_whole_number
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.conditions import Request, request_table
+from scdiffgen.conditions import N_CELLS, Request, request_table
 from scdiffgen.data import add_perturbations
 
 from ._cell_request import encode, extend
 from ._cells import BATCH_SIZE, Cells, generator_from
-from ._counterfactuals import counterfactual_cells, means_with_intervals
+from ._counterfactuals import counterfactual_cells, means_with_intervals, response_weights
 from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
 from ._sampler import N_STEPS
 
@@ -47,10 +47,10 @@ class Responding(BaseModelClass):
 
         *Coupled*: a molecule stays if the perturbation leaves its gene as probable as before, or else with the ratio of
         its probabilities; the others are drawn again from the genes that became more probable. So a cell keeps its
-        library size, and whatever the perturbation does not concern. The change is transferred from training cells that
-        were measured with the perturbation and without, those like the given cells above all; at a dose that was not
-        measured, from the doses below and above; of a perturbation that was not, by its feature vector, from those that
-        were. Where none of this serves, the effect network predicts it from a few molecules of the cell.
+        library size, and whatever the perturbation does not concern. The change of mean log expression is transferred
+        from training cells: of the same or other identities, other doses, the parts of a combination, or perturbations
+        with similar feature vectors, each weighed by how well it predicts responses that were measured and are left
+        out. Where none of this serves, the effect network predicts it from a few molecules of the cell.
 
         *Sampled again*: the cell is thinned to a share of its molecules, and completed under its conditions with those
         given in their place. Other processes than thinning lead it to noise and back, as their options say.
@@ -75,7 +75,8 @@ class Responding(BaseModelClass):
         -------
         A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` the new conditions, and
         ``unseen_in_training`` as of :meth:`generate`; of coupled cells, whether the ``response`` was ``"measured"``, is
-        transferred from other perturbations by ``"features"``, or is the ``"network"``'s.
+        made of the ``"parts"`` of a combination or of other perturbations by ``"features"``, or is the ``"network"``'s
+        (:meth:`get_response_weights`).
 
         {raises_cells}
         ValueError
@@ -212,6 +213,33 @@ class Responding(BaseModelClass):
         curves = pd.concat(frames, ignore_index=True)
         curves.attrs["dose_unit"] = dosed.transform.unit
         return curves
+
+    @shared_docs
+    def get_response_weights(self, conditions: Request) -> pd.DataFrame:
+        """What weighs how much in the transferred response to perturbations.
+
+        Parameters
+        ----------
+        conditions
+            As in :meth:`generate`: perturbations, and the identity of the cells that get them.
+
+        Returns
+        -------
+        A row a condition: ``response``, as in the ``.obs`` of :meth:`predict_perturbation`, and the weights of simple
+        predictions, which sum to 1; where there are none, the network is asked.
+
+        {raises_request}
+
+        Examples
+        --------
+        >>> screen_model.get_response_weights({"cell_type": "type_0", "perturbation": "A", "dose": 2.0})[
+        ...     "response"
+        ... ].item()
+        'measured'
+        """
+        require_training(self)
+        table = request_table(conditions)
+        return response_weights(sampler_of(self).responses, encode(self, table), table.drop(columns=N_CELLS))
 
     @shared_docs
     def get_condition_embedding(self, conditions: Request) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Pseudobulks: total counts of the training cells that share their conditions, interventions with their doses."""
+"""Pseudobulks: sums and means over the training cells that share their conditions, interventions with their doses."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scdiffgen._log_normalise import TARGET_SUM
 from scdiffgen.conditions import Code, Conditions, ConditionSpec, backoff_levels, have_exactly
+
+from ._response_curves import STEPS, response_curves
 
 if TYPE_CHECKING:
     from scdiffgen.module import ThinningModule
 
 MIN_CELLS = 20  # from which counts are summed and a response is read, treated and untreated each
-LARGEST = 200_000_000  # groups of cells times genes above which pseudobulks are not kept
+LARGEST = 200_000_000  # numbers above which pseudobulks are not kept
 NO_DOSE = 1.0  # of an intervention where doses were not registered
 
 
@@ -69,7 +72,7 @@ class TreatedGroups(NamedTuple):
 
 @dataclass(frozen=True)
 class Pseudobulks:
-    """Total counts of groups of cells that share their conditions; plain arrays, saved with the model."""
+    """Sums and means over groups of cells that share their conditions; plain arrays, saved with the model."""
 
     identity: np.ndarray  # (groups, columns), these three as of TreatedGroups; Code.MISSING where identities are pooled
     interventions: np.ndarray  # (groups, slots)
@@ -77,6 +80,9 @@ class Pseudobulks:
     n_cells: np.ndarray  # (groups,)
     counts: np.ndarray  # (groups, genes)
     expected: np.ndarray  # (groups, genes): library sizes times the shares that the network expects, of untreated cells
+    log_mean: np.ndarray  # (groups, genes): of log(1 + counts per 10,000)
+    log_variance: np.ndarray  # (groups, genes): of the same, over the cells
+    curves: np.ndarray  # (untreated groups, steps, genes): mean log expression once moved, see _response_curves
 
     @property
     def n_genes(self) -> int:
@@ -94,12 +100,16 @@ class Pseudobulks:
         """Which groups have these columns of an identity ``(groups,)``."""
         return (self.identity[:, columns] == identity[columns]).all(1)
 
-    def totals(self, group_of: np.ndarray, n_groups: int, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Cells ``(coarser,)`` and counts ``(coarser, genes)`` of some of the groups, summed over coarser ones."""
-        n_cells, counts = np.zeros(n_groups), np.zeros((n_groups, self.n_genes))
-        np.add.at(n_cells, group_of[which], self.n_cells[which])
-        np.add.at(counts, group_of[which], self.counts[which])
-        return n_cells, counts
+    def mean(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean log expression ``(genes,)`` of groups with these weights ``(groups,)``, and its variance by chance."""
+        rows = np.flatnonzero(weights)
+        weights = weights[rows] / weights[rows].sum()
+        return weights @ self.log_mean[rows], weights**2 @ (self.log_variance[rows] / self.n_cells[rows, None])
+
+    def treatments(self) -> list[dict[int, float]]:
+        """What some group was treated with, the untreated left out."""
+        groups = TreatedGroups(self.identity[:, :0], self.interventions, self.doses).distinct()[0]
+        return [found for row in range(len(groups.doses)) if (found := groups.treatment(row))]
 
     def concatenate(self, others: Pseudobulks | None) -> Pseudobulks:
         """These and others, which may have fewer slots of interventions; these alone if the others have other genes."""
@@ -124,7 +134,7 @@ def pseudobulks(
     conditions: Conditions[np.ndarray],
     specs: Sequence[ConditionSpec],
 ) -> Pseudobulks | None:
-    """Sum the counts of cells in ``batches``, whose ``conditions`` are known, by group.
+    """Sum up the cells in ``batches``, whose ``conditions`` are known, by group.
 
     Groups are disjoint and of 20 cells or more, so that neither a sum nor a difference of sums shows single cells;
     cells that cannot be pooled to so many, as if every cell has a dose of its own, are left out. Nothing is kept if
@@ -132,19 +142,29 @@ def pseudobulks(
     """
     distinct, group_of = TreatedGroups.of_cells(conditions, specs).distinct()
     groups, pool_of = distinct.pooled(np.bincount(group_of), MIN_CELLS)
-    row_of = pool_of[group_of]
-    n_groups = len(groups.identity)
-    if n_groups * module.n_vars > LARGEST:
+    row_of, n_groups = pool_of[group_of], len(groups.identity)
+    untreated = have_exactly(groups.interventions, [])
+    if (n_groups + len(STEPS) * untreated.sum()) * module.n_vars > LARGEST:
         return None
-    counts = torch.zeros(n_groups + 1, module.n_vars, device=module.device, dtype=torch.float64)
-    expected = torch.zeros_like(counts)
+    sums = torch.zeros(4, n_groups + 1, module.n_vars, device=module.device, dtype=torch.float64)
     first = 0
     for there, given in batches:
         rows = torch.from_numpy(row_of[first : first + len(there)] % (n_groups + 1)).to(module.device)
         first += len(there)
-        counts.index_add_(0, rows, there.to_dense().double())
+        counts = there.to_dense().double()
+        log_expression = torch.log1p(counts * (TARGET_SUM / counts.sum(1, keepdim=True).clamp(min=1)))
+        summed = [counts, torch.zeros_like(counts), log_expression, log_expression**2]
         if module.denoiser.unaffected(given, len(there)).any():
-            library = module.library(there)[:, None]
-            expected.index_add_(0, rows, (library * module.expression(there, given)).double())
-    totals = (sums[:-1].float().cpu().numpy() for sums in (counts, expected))
-    return Pseudobulks(*groups, np.bincount(row_of[row_of >= 0], minlength=n_groups), *totals)
+            summed[1] = (module.library(there)[:, None] * module.expression(there, given)).double()
+        sums.index_add_(1, rows, torch.stack(summed))
+    totals, expected, log_sum, log_squares = sums[:, :-1].cpu().numpy()
+    n_cells = np.bincount(row_of[row_of >= 0], minlength=n_groups)
+    log_mean = log_sum / n_cells[:, None]
+    log_variance = (log_squares / n_cells[:, None] - log_mean**2).clip(min=0)
+    untreated_of = np.append(np.where(untreated, untreated.cumsum() - 1, -1), -1)[row_of]
+    correction = np.log((totals + 0.5) / (expected + 0.5))[untreated]
+    curves = response_curves(module, batches, untreated_of, correction)
+    sums_of, expected_of, means, variances = (
+        array.astype(np.float32) for array in (totals, expected, log_mean, log_variance)
+    )
+    return Pseudobulks(*groups, n_cells, sums_of, expected_of, means, variances, curves)

@@ -12,15 +12,15 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 
-from ._context_regression import LEAST_RATIO, POWER
 from ._pseudobulks import TreatedGroups
-from ._transfer import ResponseTransfer
+from ._response_curves import LEAST_RATIO, POWER
+from ._transfer import PseudobulkResponse, ResponseTransfer
 
 if TYPE_CHECKING:
     from scdiffgen.module import ThinningModule
 
-SOURCES = ("network", "measured", "features")
-"""Where a response comes from: the network, cells with the perturbation, or cells with others like it."""
+SOURCES = ("network", "measured", "parts", "features")
+"""Where a response comes from: the network, or cells with the perturbation, its parts, or others like it."""
 
 
 class TransferredResponse(NamedTuple):
@@ -56,18 +56,23 @@ class ResponseModel:
         rows = np.hstack([before.identity, before.interventions, after.interventions, before.doses, after.doses])
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         n_genes = self.transfer.bulks.n_genes
-        of_network = (np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes), "network")
+        of_network = PseudobulkResponse(np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes), "network", {})
         found = []
         for row in first:
             identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
             left_out = unmeasured_only and (not requested or self.transfer.has_measured(identity, requested))
             found.append((None if left_out else self.transfer.response(identity, had, requested)) or of_network)
-        *arrays, origins = zip(*found, strict=True)
+        *arrays, origins, _ = zip(*found, strict=True)
         device = source[self.specs[-1].name].given.device
         group_of_cell = torch.from_numpy(group_of.ravel()).to(device)
         tables = [torch.from_numpy(np.stack(array)).float() for array in arrays]
         tables.append(torch.tensor([SOURCES.index(origin) for origin in origins]))
         return TransferredResponse(*(table.to(device)[group_of_cell] for table in tables))
+
+    def from_untreated(self, conditions: Conditions[np.ndarray], row: int) -> PseudobulkResponse | None:
+        """The response of untreated cells to the interventions of one row of conditions."""
+        groups = TreatedGroups.of_cells(conditions, self.specs)
+        return self.transfer.response(groups.identity[row], {}, groups.treatment(row))
 
     @torch.no_grad()
     def apply(

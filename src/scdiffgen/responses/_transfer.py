@@ -1,37 +1,38 @@
 r"""Responses transferred from where they were measured to contexts, doses and perturbations where they were not.
 
-A context is an identity (a cell type, say). Its response to a treatment is a change of its pseudobulk, in shares of all
-molecules, on the scale of fourth roots: between a logarithm (responses multiply) and none (responses add), where a
-response is much the same in contexts that express a gene at different levels. It comes, the first that serves,
+A context is an identity (a cell type, say) without its batch. Its response to a treatment is a change of the mean of
+log(1 + counts per 10,000). It comes, the first that serves,
 
-1. from contexts that were measured with the treatment and without, its own or those like it
-   (:mod:`scdiffgen.responses._context_regression`);
-2. of one perturbation at a dose that was not measured, from the doses below and above, linearly in
-   :math:`\log(1 + d / d_1)`, :math:`d_1` the smallest; at dose 0 nothing changes, and beyond the largest nothing more;
-3. of one perturbation that was not measured at all, from those that were, if they have feature vectors
-   (:mod:`scdiffgen.responses._feature_regression`).
+1. from cells of the context itself, drawn towards what 2 to 4 predict by as much as chance makes of it;
+2. from other contexts that were measured with the treatment and without, or of one perturbation from other doses;
+3. of a combination, from its parts; of one perturbation that was not measured at all, from others, by their feature
+   vectors.
 
-What counts that are drawn at random would differ by is taken off the change of each gene.
+All that apply are weighed by how well they predict responses that were measured, each left out in turn
+(:mod:`scdiffgen.responses._candidates`, :mod:`scdiffgen.responses._stacking`). How far molecules are to be moved for
+the change is read from curves (:mod:`scdiffgen.responses._response_curves`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from scdiffgen.conditions import Code, backoff_levels
 
-from ._context_regression import LEAST_RATIO, POWER, Change, context_regression, mixed, shrunk
-from ._feature_regression import MIN_PERTURBATIONS, feature_weights
+from ._candidates import from_contexts, from_doses, from_others, from_parts
+from ._feature_regression import MIN_PERTURBATIONS
 from ._pseudobulks import MIN_CELLS, Pseudobulks
+from ._response_curves import POWER, balanced, moved
+from ._stacking import NO_CHANGE, Predictions, Source, Stacked, mean_of, shrunk, stacked
 
 N_KNOWN = 100  # responses that are kept once they are computed
+N_LEFT_OUT, N_OTHERS = 50, 300  # responses that are left out in turn, at most, and perturbations that predict them
 
 Codes = Sequence[int] | np.ndarray
-Source = Literal["measured", "features"]
 Treatment = Mapping[int, float]
 """Dose of each intervention, by its id."""
 
@@ -42,7 +43,29 @@ class PseudobulkResponse(NamedTuple):
     change: np.ndarray  # of fourth roots of shares (genes,)
     before: np.ndarray  # fourth roots of the shares of cells of the context as they were (genes,)
     log_correction: np.ndarray  # of the log-expression expected of untreated cells: what these really have (genes,)
-    source: Source  # whether the perturbation was measured, or others with feature vectors were
+    source: Source  # whether the perturbation was measured, or its parts, or others with feature vectors
+    weights: Mapping[str, float]  # of the predictions of the target
+
+
+class Measured(NamedTuple):
+    """Contexts that were measured with a treatment and without."""
+
+    contexts: np.ndarray  # codes (contexts, columns)
+    before: np.ndarray  # mean log expression of untreated cells (contexts, genes)
+    change: np.ndarray  # of mean log expression (contexts, genes)
+    variance: np.ndarray  # of the change, by chance (contexts, genes)
+
+    def without(self, row: int) -> Measured:
+        """All contexts but one."""
+        return Measured(*(np.delete(array, row, axis=0) for array in self))
+
+    def row(self, context: np.ndarray) -> int | None:
+        """Where a context is, if it was measured."""
+        return next(iter(np.flatnonzero((self.contexts == context).all(1)).tolist()), None)
+
+    def mean(self) -> np.ndarray:
+        """Mean change of all contexts ``(genes,)``, those that chance touches less the heavier."""
+        return np.average(self.change, axis=0, weights=1 / (self.variance.sum(1) + np.finfo(float).tiny))
 
 
 @dataclass(frozen=True)
@@ -51,9 +74,10 @@ class ResponseTransfer:
 
     bulks: Pseudobulks
     features: np.ndarray | None = None  # (interventions, features)
+    batches: Sequence[int] = ()  # columns of the identity that are batches, over which responses are pooled
     min_cells: int = MIN_CELLS
     _known: dict[object, PseudobulkResponse | None] = field(default_factory=dict, repr=False)
-    _others: dict[object, dict[int, Change]] = field(default_factory=dict, repr=False)
+    _found: dict[object, Measured | None] = field(default_factory=dict, repr=False)
 
     def response(self, identity: Codes, source: Treatment, target: Treatment) -> PseudobulkResponse | None:
         """The response of a context, from the interventions that its cells had to those that are requested.
@@ -75,92 +99,201 @@ class ResponseTransfer:
         here = self.bulks.share(codes, given) & self.bulks.have(treatment)
         return bool(self.bulks.n_cells[here].sum() >= self.min_cells)
 
+    def predicted(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
+        """Change of mean log expression by a treatment, none if nothing tells of it."""
+        if not treatment:
+            return Stacked(np.zeros(self.bulks.n_genes), {NO_CHANGE: 1.0})
+        measured = self._of_contexts(identity, treatment)
+        if measured is not None:
+            return measured
+        if len(treatment) > 1:
+            return self._of_parts(identity, treatment)
+        ((part, dose),) = treatment.items()
+        return self._of_doses(identity, part, dose) or self._of_others(identity, part, dose)
+
     def _computed(self, identity: np.ndarray, source: Treatment, target: Treatment) -> PseudobulkResponse | None:
         untreated = self._untreated(identity)
-        if untreated is None:
+        had, requested = (self.predicted(identity, treatment) for treatment in (source, target))
+        if untreated is None or had is None or requested is None:
             return None
-        root, correction = untreated
-        changes = []
-        told_by: Source = "measured"
-        for treatment in (source, target):
-            found = self._change(identity, treatment)
-            if found is None and len(treatment) == 1:
+        root, curve, correction = untreated
+        before, after = (moved(root, balanced(curve, root, each.change)) for each in (had, requested))
+        return PseudobulkResponse(after - before, before, correction, requested.source, requested.weights)
+
+    def _of_contexts(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
+        """From contexts as they were measured; they differ in what is given, down the back-off levels."""
+        for columns in self._levels(identity):
+            here, known = self._here(identity, columns), self._measured(columns, treatment)
+            if here is None or known is None:
+                continue
+            row, others = known.row(identity[columns]), known
+            if row is not None:
+                others = known.without(row)
+            predicted = []
+            if len(others.change):
+                units = [(others.without(i), others.before[i], others.change[i]) for i in _spread(len(others.change))]
+                left_out = [(from_contexts(*rest[1:3], before), truth) for rest, before, truth in units if len(rest[0])]
+                predicted.append(stacked(from_contexts(*others[1:3], here), left_out, "measured"))
+            if row is None:
+                return predicted[0]
+            if len(treatment) == 1:
                 ((part, dose),) = treatment.items()
-                found, told_by = self._like_others(identity, part, dose), "features"
-            if found is None:
-                return None
-            changes.append(shrunk(found))
-        before = np.maximum(root + changes[0], LEAST_RATIO * root)
-        return PseudobulkResponse(changes[1] - changes[0], before, correction, told_by)
-
-    def _change(self, identity: np.ndarray, treatment: Treatment) -> Change | None:
-        """Of a treatment as it was measured, or of one perturbation between doses that were."""
-        if not treatment:
-            return Change(*np.zeros((2, self.bulks.n_genes)))
-        measured = self._of_contexts(identity, treatment)
-        if measured is None and len(treatment) == 1:
-            ((part, dose),) = treatment.items()
-            return self._between_doses(identity, part, dose)
-        return measured
-
-    def _of_contexts(self, identity: np.ndarray, treatment: Treatment) -> Change | None:
-        """Contexts differ in the conditions that are given, down the back-off levels until some context serves.
-
-        Where one of these is missing, cells of several contexts are pooled, other ones before treatment than after.
-        """
-        treated, untreated = self.bulks.have(treatment), self.bulks.have({})
-        if self.bulks.n_cells[treated].sum() < self.min_cells:
-            return None
-        for columns in backoff_levels(np.flatnonzero(identity != Code.MISSING)):
-            contexts, context_of = np.unique(self.bulks.identity[:, columns], axis=0, return_inverse=True)
-            n_of, totals = zip(
-                *(self.bulks.totals(context_of.ravel(), len(contexts), which) for which in (untreated, treated)),
-                strict=True,
-            )
-            here = np.flatnonzero((contexts == identity[columns]).all(1) & (n_of[0] >= self.min_cells))
-            both = np.flatnonzero((contexts != Code.MISSING).all(1) & (np.minimum(*n_of) >= self.min_cells))
-            if len(here) and len(both):
-                return context_regression(totals[0], totals[1], here[0], both)
+                of_doses = self._of_doses(identity, part, dose)
+                predicted += [] if of_doses is None else [of_doses]
+            if not predicted:
+                singles = [change for single, change in self._singles(identity, columns) if single != treatment]
+                if len(singles) >= MIN_PERTURBATIONS:
+                    predicted.append(Stacked(np.mean(singles, axis=0), {"mean of perturbations": 1.0}))
+            return shrunk(known.change[row], known.variance[row], mean_of(predicted))
         return None
 
-    def _between_doses(self, identity: np.ndarray, part: int, dose: float) -> Change | None:
-        """Of one perturbation, from those to doses that were measured; none if no dose, or an unknown one, is given."""
+    def _of_doses(self, identity: np.ndarray, part: int, dose: float) -> Stacked | None:
+        """Of one perturbation from its other doses; none if no dose, or an unknown one, is given."""
         ids = self.bulks.interventions
         alone = (ids == part) & ((ids >= 0).sum(1) == 1)[:, None]
-        levels = np.unique(self.bulks.doses[alone])
-        levels = levels[np.isfinite(levels)]
-        found = {level: change for level in levels if (change := self._of_contexts(identity, {part: level}))}
-        if not found or not np.isfinite(dose):
-            return None
-        known = np.array(list(found))
-        scale, position = np.log1p(np.append(0.0, known) / known[0]), np.log1p(dose / known[0])
-        weights = np.array([np.interp(position, scale, level) for level in np.eye(len(scale))])
-        return mixed(list(found.values()), weights[1:])
+        doses = [each for each in np.unique(self.bulks.doses[alone]).tolist() if np.isfinite(each) and each != dose]
+        for columns in self._levels(identity) if np.isfinite(dose) else ():
+            known = {each: found for each in doses if (found := self._measured(columns, {part: each})) is not None}
+            if not known or self._here(identity, columns) is None:
+                continue
+            pooled = {each: found.mean() for each, found in known.items()}
+            own = {each: self._unshrunk(identity, columns, {part: each}) for each in known}
+            left_out = []
+            for each, found in known.items():
+                if (each < max(known)) == (dose < max(known)) and len(known) > 1:
+                    for context, change in zip(found.contexts, found.change, strict=True):
+                        rows = {other: there.row(context) for other, there in known.items() if other != each}
+                        rest = {other: known[other].change[row] for other, row in rows.items() if row is not None}
+                        if rest:
+                            left_out.append((_over_doses(each, rest, pooled), change))
+            return stacked(_over_doses(dose, own, pooled), left_out, "measured")
+        return None
 
-    def _like_others(self, identity: np.ndarray, part: int, dose: float) -> Change | None:
-        """Of one perturbation like those to others at the same dose."""
+    def _of_parts(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
+        """Of a combination that was not measured, from its parts."""
+        for columns in self._levels(identity):
+            if self._here(identity, columns) is None:
+                continue
+            singles = [change for _, change in self._singles(identity, columns)]
+
+            def predictions(whole: Treatment, singles: Sequence[np.ndarray] = singles) -> Predictions | None:
+                parts = [self.predicted(identity, {part: dose}) for part, dose in whole.items()]
+                changes = [part.change for part in parts if part is not None]
+                return from_parts(np.stack(changes), np.mean(singles or changes, axis=0)) if all(parts) else None
+
+            asked = predictions(treatment)
+            if asked is None:
+                return None
+            left_out: list[tuple[Predictions, np.ndarray]] = []
+            for whole in (each for each in self.bulks.treatments() if len(each) > 1):
+                truth = self._unshrunk(identity, columns, whole) if len(left_out) < N_LEFT_OUT else None
+                made = None if truth is None else predictions(whole)
+                left_out += [] if made is None or truth is None else [(made, truth)]
+            return stacked(asked, left_out, "parts")
+        return None
+
+    def _of_others(self, identity: np.ndarray, part: int, dose: float) -> Stacked | None:
+        """Of one perturbation with a feature vector like those to others at the same dose."""
         if self.features is None:
             return None
-        key = (tuple(identity), dose)
-        if key not in self._others:
-            self._others.clear()  # they are many
-            parts = np.unique(self.bulks.interventions[self.bulks.interventions >= 0]).tolist()
-            self._others[key] = {
-                other: change for other in parts if (change := self._change(identity, {other: dose})) is not None
-            }
-        others = self._others[key]
-        if len(others) < MIN_PERTURBATIONS:
+        changes: dict[int, np.ndarray] = {}
+        for other in np.unique(self.bulks.interventions[self.bulks.interventions >= 0]).tolist():
+            at = (self._unshrunk(identity, columns, {other: dose}) for columns in self._levels(identity))
+            found = next((change for change in at if change is not None), None)
+            if found is None and (between := self._of_doses(identity, other, dose)) is not None:
+                found = between.change
+            if found is not None and other != part:
+                changes[other] = found
+        if len(changes) < MIN_PERTURBATIONS:
             return None
-        changes = list(others.values())
-        means = np.stack([change.mean for change in changes])
-        return mixed(changes, feature_weights(self.features[list(others)], self.features[part], means))
+        known, responses = self.features[list(changes)], np.stack(list(changes.values()))
+        chosen, left_out = _spread(len(known), N_OTHERS), list[tuple[Predictions, np.ndarray]]()
+        for row in _spread(len(known)) if len(known) > MIN_PERTURBATIONS else ():
+            rest = chosen[chosen != row]
+            left_out.append((from_others(responses[rest], known[rest], known[row]), responses[row]))
+        return stacked(from_others(responses, known, self.features[part]), left_out, "features")
 
-    def _untreated(self, identity: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-        """Fourth roots of shares ``(genes,)`` of untreated cells, and log-ratio to what the network expects of them."""
-        untreated = self.bulks.have({})
-        for columns in backoff_levels(np.flatnonzero(identity != Code.MISSING)):
-            rows = untreated & self.bulks.share(identity, columns)
-            if self.bulks.n_cells[rows].sum() >= self.min_cells:
-                real, expected = self.bulks.counts[rows].sum(0), self.bulks.expected[rows].sum(0)
-                return ((real + 0.5) / (real + 0.5).sum()) ** POWER, np.log((real + 0.5) / (expected + 0.5))
-        return None
+    def _singles(self, identity: np.ndarray, columns: np.ndarray) -> list[tuple[Treatment, np.ndarray]]:
+        """Changes of a context by single perturbations that were measured."""
+        singles = (each for each in self.bulks.treatments() if len(each) == 1)
+        found = ((each, self._unshrunk(identity, columns, each)) for each in singles)
+        return [(each, change) for each, change in found if change is not None]
+
+    def _unshrunk(self, identity: np.ndarray, columns: np.ndarray, treatment: Treatment) -> np.ndarray | None:
+        """Change of a context as it was measured, or else as other contexts predict it."""
+        known, here = self._measured(columns, treatment), self._here(identity, columns)
+        if known is None or here is None:
+            return None
+        row = known.row(identity[columns])
+        if row is not None:
+            return known.change[row]
+        predicted = self._of_contexts(identity, treatment)
+        return None if predicted is None else predicted.change
+
+    def _levels(self, identity: np.ndarray) -> list[np.ndarray]:
+        """Columns of the conditions that are given, batches left out; then fewer and fewer."""
+        given = np.flatnonzero(identity != Code.MISSING)
+        return list(backoff_levels(given[~np.isin(given, self.batches)]))
+
+    def _here(self, identity: np.ndarray, columns: np.ndarray) -> np.ndarray | None:
+        """Mean log expression of untreated cells of a context ``(genes,)``."""
+        n_cells = self.bulks.n_cells * (self.bulks.have({}) & self.bulks.share(identity, columns))
+        return self.bulks.mean(n_cells)[0] if n_cells.sum() >= self.min_cells else None
+
+    def _measured(self, columns: np.ndarray, treatment: Treatment) -> Measured | None:
+        """Contexts that were measured with a treatment and without, if any was."""
+        key = (tuple(columns), frozenset(treatment.items()))
+        if key not in self._found:
+            if len(self._found) >= N_OTHERS:
+                self._found.clear()
+            contexts, context_of = np.unique(self.bulks.identity[:, columns], axis=0, return_inverse=True)
+            treated, untreated = self.bulks.have(treatment), self.bulks.have({})
+            rows = []
+            for which in np.unique(context_of.ravel()[treated]):
+                here = context_of.ravel() == which
+                n_of = [self.bulks.n_cells * (here & state) for state in (treated, untreated)]
+                if min(n.sum() for n in n_of) >= self.min_cells and (contexts[which] != Code.MISSING).all():
+                    rows.append((contexts[which], self.bulks.mean(n_of[1])[0], *self._difference(*n_of)))
+            self._found[key] = Measured(*map(np.stack, zip(*rows, strict=True))) if rows else None
+        return self._found[key]
+
+    def _difference(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Difference of mean log expression and its variance, from numbers of cells of the groups ``(groups,)``.
+
+        Untreated cells count as much in every batch as treated ones, where there are any.
+        """
+        of_batches, matched = self.bulks.identity[:, list(self.batches)], np.zeros(len(treated))
+        for row in np.flatnonzero(treated):
+            same = untreated * (of_batches == of_batches[row]).all(1)
+            among = same if same.any() else untreated
+            matched += treated[row] * among / among.sum()
+        (after, chance), (before, chance_before) = self.bulks.mean(treated), self.bulks.mean(matched)
+        return after - before, chance + chance_before
+
+    def _untreated(self, identity: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """Of untreated cells: fourth roots of shares ``(genes,)``, curves, and log-ratio to what the network expects.
+
+        The last alone is of the batch.
+        """
+        found = []
+        given = np.flatnonzero(identity != Code.MISSING)
+        for levels in (self._levels(identity), backoff_levels(given)):
+            rows = (self.bulks.have({}) & self.bulks.share(identity, columns) for columns in levels)
+            found.append(next((row for row in rows if self.bulks.n_cells[row].sum() >= self.min_cells), None))
+        here, of_batch = found
+        if here is None or of_batch is None:
+            return None
+        total = self.bulks.counts[here].sum(0) + 0.5
+        curves = np.average(self.bulks.curves[here[self.bulks.have({})]], axis=0, weights=self.bulks.n_cells[here])
+        real, expected = (array[of_batch].sum(0) + 0.5 for array in (self.bulks.counts, self.bulks.expected))
+        return (total / total.sum()) ** POWER, curves, np.log(real / expected)
+
+
+def _over_doses(dose: float, own: Mapping[float, np.ndarray | None], pooled: Mapping[float, np.ndarray]) -> Predictions:
+    known = {each: change for each, change in own.items() if change is not None}
+    return from_doses(dose, list(known), np.stack(list(known.values())), np.stack([pooled[each] for each in known]))
+
+
+def _spread(n: int, at_most: int = N_LEFT_OUT) -> np.ndarray:
+    """At most so many positions, evenly spread."""
+    return np.arange(n)[:: max(1, -(-n // at_most))]

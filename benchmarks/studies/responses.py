@@ -1,0 +1,133 @@
+"""Are predicted responses as good as the best simple baseline? All tasks in minutes, without training a network.
+
+``python -m benchmarks.studies.responses --tasks kang zhao norman papalexi papalexi-guides dose --seeds 0 1 2``
+
+What the network expects of a cell is replaced by its own molecules and 500 more of its identity, ``(x + 500 p) / (L +
+500)``; everything else is as in the package. ``--inner`` leaves out the response of one more context (kang, zhao), and
+scores that: for choices, which must not be made on the responses that are reported.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from anndata import AnnData
+from torch import Tensor
+
+from benchmarks._data import FOLDER
+from benchmarks._dose_task import dose_scores, simulated_cells
+from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Target, predicted_cells, split
+from benchmarks._perturbation_models import predictions_of, seen_cells, start_cells
+from benchmarks._perturbation_settings import Settings
+from benchmarks._perturbation_table import markdown, summary_of
+from benchmarks._perturbation_tasks import TASKS, score
+from benchmarks._record import start
+from benchmarks.perturbation import DOSE_SIZE
+from scdiffgen.conditions import Conditions
+from scdiffgen.model import TokenDiffusion
+from scdiffgen.model._cells import Cells
+from scdiffgen.model._training_summary import remember_training
+from scdiffgen.responses import TreatedGroups
+
+PRIOR = 500.0  # molecules of the identity that are added to those of a cell
+TINY = {"n_tokens": 2, "token_dim": 16, "n_layers": 1}
+METRICS = "pearson_delta weighted_mse de_overlap fold_change_slope energy_distance wasserstein".split()
+REAL_TASKS = ("kang", "zhao", "norman", "papalexi", "papalexi-guides")
+
+
+def untrained_model(adata: AnnData, setup: dict[str, Any]) -> TokenDiffusion:
+    """A model whose network is replaced, with everything that it keeps of its training cells."""
+    TokenDiffusion.setup_anndata(adata, **setup)
+    model = TokenDiffusion(adata, **TINY)
+    specs, shares = model.module.specs, {}
+    for counts, given in Cells(model):
+        groups = TreatedGroups.of_cells(given.numpy(), specs)
+        for identity, treated, cell in zip(
+            groups.identity, (groups.interventions >= 0).any(1), counts.to_dense().numpy(), strict=True
+        ):
+            if not treated:
+                shares[tuple(identity)] = shares.get(tuple(identity), 0.5) + cell.astype(float)
+    tables = {identity: torch.from_numpy(total / total.sum()).float() for identity, total in shares.items()}
+    everywhere = torch.stack(list(tables.values())).mean(0)
+
+    def expression(counts: Tensor, given: Conditions[Tensor]) -> Tensor:
+        identity = TreatedGroups.of_cells(given.numpy(), specs).identity
+        prior = torch.stack([tables.get(tuple(row), everywhere) for row in identity])
+        there = counts.to_dense()
+        return (there + PRIOR * prior) / (there.sum(1, keepdim=True) + PRIOR)
+
+    model.module.expression = expression
+    model.train_indices_, model.validation_indices_ = np.arange(adata.n_obs), np.zeros(0, dtype=int)
+    remember_training(model)
+    model.is_trained_ = True
+    return model
+
+
+def inner_folds(folds: Iterator[Fold]) -> Iterator[Fold]:
+    """For each fold, one of its training cells: the next context is held out, and the first one left out."""
+    for fold in folds:
+        treated = fold.train.obs.loc[fold.train.obs[RESPONSE] != CONTROL]
+        contexts = sorted(treated[CONTEXT].unique())
+        outer, response = fold.targets[0].context, fold.targets[0].response
+        name = next((each for each in contexts if each > outer), contexts[0])
+        held_out = ((fold.train.obs[CONTEXT] == name) & (fold.train.obs[RESPONSE] != CONTROL)).to_numpy()
+        label = fold.setup["labels_key"]
+        conditions = fold.targets[0].conditions | {label: name}
+        yield split(f"{name} without {outer}", fold.train, held_out, [Target(response, name, conditions)], fold.setup)
+
+
+def fold_scores(fold: Fold, seeds: Sequence[int]) -> pd.DataFrame:
+    """Scores of the prediction and of all baselines, a row a seed, prediction and held-out response."""
+    settings, model = Settings(), untrained_model(fold.train, dict(fold.setup))
+    starts = [start_cells(fold, target, None, 0) for target in fold.targets]
+    rows = []
+    for seed in seeds:
+        cells = predictions_of(model, fold, starts, {"seed": seed, "silent": True}, keep=None)
+        predictions = {"transferred": predicted_cells(fold, [each.X for each in cells])}
+        if (others := seen_cells(fold, settings.max_cells, seed)) is not None:
+            predictions["other_guides"] = others
+        rows.append(score(fold, predictions, None, settings, seed, METRICS).assign(seed=seed, fold=fold.name))
+    return pd.concat(rows)
+
+
+def task_scores(task: str, seeds: Sequence[int], types: Sequence[str] | None, *, inner: bool) -> pd.DataFrame:
+    """Scores of a task."""
+    if task == "dose":
+        setup = {"layer": "counts", "labels_key": "cell_type", "perturbation_key": "perturbation", "dose_key": "dose"}
+        found = [
+            dose_scores(
+                simulated_cells(*DOSE_SIZE, seed),
+                ["replaced"],
+                Settings(),
+                seed,
+                lambda adata, *_: untrained_model(adata, setup),
+            ).assign(seed=seed)
+            for seed in seeds
+        ]
+        rows = pd.concat(found)
+        return rows[rows["prediction"] != "replaced"]
+    folds = TASKS[task].folds(FOLDER, types)
+    return pd.concat([fold_scores(fold, seeds) for fold in (inner_folds(folds) if inner else folds)])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m benchmarks.studies.responses", description=__doc__.splitlines()[0])
+    parser.add_argument("--tasks", nargs="+", choices=[*REAL_TASKS, "dose"], default=[*REAL_TASKS, "dose"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--types", nargs="+", help="what to hold out (all)")
+    parser.add_argument("--inner", action="store_true", help="hold out one more context of the training cells")
+    parser.add_argument("--threads", type=int, default=2, help="threads of everything (2)")
+    options = parser.parse_args(arguments)
+    start(options.threads)
+    for task in options.tasks:
+        rows = task_scores(task, options.seeds, options.types, inner=options.inner)
+        print(f"## {task}\n\n{markdown(summary_of(rows))}\n", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""Simple predictions of a response, changes of mean log expression ``(genes,)`` by name, from responses measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ._feature_regression import feature_weights
+from ._stacking import NO_CHANGE, Predictions
+
+BANDWIDTH = 1.0  # squared distance, relative to the nearest context's, at which a weight has fallen by e
+SMOOTH, NOISE = 1.5, 0.1  # of the Gaussian process over the logarithm of doses: length scale and variance of the noise
+
+
+def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray) -> Predictions:
+    """Of a context with untreated mean log expression ``here``, from others' ``(contexts, genes)``.
+
+    Contexts count alike, or by a Gaussian kernel of the distance of their untreated cells (Nadaraya and Watson's
+    regression). Changes are of mean logarithms, or of fourth roots of the counts that these stand for: between a
+    logarithm (responses multiply) and none (responses add).
+    """
+    distances = ((before - here) ** 2).sum(1)
+    kernel = kernel_weights(distances)
+    roots = [_roots(level) for level in (before + changes, before, here)]
+
+    def of_roots(weights: np.ndarray) -> np.ndarray:
+        moved = roots[2] + weights @ (roots[0] - roots[1])
+        return np.log1p(np.maximum(moved, 0) ** 4) - here
+
+    alike = np.full(len(before), 1 / len(before))
+    return {
+        NO_CHANGE: np.zeros_like(here),
+        "mean of contexts": alike @ changes,
+        "mean of contexts, roots": of_roots(alike),
+        "nearest context": changes[np.argmin(distances)],
+        "similar contexts": kernel @ changes,
+        "similar contexts, roots": of_roots(kernel),
+    }
+
+
+def kernel_weights(distances: np.ndarray) -> np.ndarray:
+    """Weights ``(contexts,)`` that fall with the squared distance, relative to that of the nearest."""
+    nearest = max(distances.min(), np.finfo(float).tiny)
+    weights = np.exp(-(distances / nearest - 1) / BANDWIDTH)
+    return weights / weights.sum()
+
+
+def from_doses(dose: float, doses: Sequence[float], own: np.ndarray, pooled: np.ndarray) -> Predictions:
+    r"""At a dose, from changes at others ``(doses, genes)`` in the context and in all contexts together.
+
+    On the scale :math:`\log(1 + d / d_1)`, :math:`d_1` the smallest dose, on which dose 0, where nothing changes, has
+    a place; beyond the largest dose nothing changes any more.
+    """
+    known = np.array(doses)
+    at = np.log1p(known / known.min())
+    where = min(np.log1p(dose / known.min()), at.max())
+    order = np.argsort(at)
+    between = np.zeros(len(at))
+    scale = np.append(0.0, at[order])
+    between[order] = [np.interp(where, scale, one) for one in np.eye(len(scale))[1:]]
+    found = {
+        NO_CHANGE: np.zeros(own.shape[1]),
+        "between doses": between @ own,
+        "between doses, all contexts": between @ pooled,
+        "nearest dose": pooled[np.argmin(np.abs(at - where))],
+    }
+    if dose < known.max():  # beyond, nothing is smoothed
+        smooth = np.linalg.solve(
+            _covariance(at, at) + NOISE * np.eye(len(at)), _covariance(at, np.array([where]))[:, 0]
+        )
+        found |= {"smooth over doses": smooth @ own, "smooth over doses, all contexts": smooth @ pooled}
+    return found
+
+
+def from_others(changes: np.ndarray, features: np.ndarray | None, target: np.ndarray | None) -> Predictions:
+    """Of a perturbation with feature vector ``target``, if any, from those of others ``(perturbations, genes)``."""
+    found = {NO_CHANGE: np.zeros(changes.shape[1]), "mean of perturbations": changes.mean(0)}
+    if features is not None and target is not None:
+        found["ridge on features"] = feature_weights(features, target, changes) @ changes
+    return found
+
+
+def from_parts(parts: np.ndarray, mean: np.ndarray) -> Predictions:
+    """Of a combination, from the changes by its parts ``(parts, genes)``, and the ``mean`` of single perturbations.
+
+    What this mean differs from none by may be chance of the untreated cells, which is not to be added repeatedly.
+    """
+    return {
+        NO_CHANGE: np.zeros_like(mean),
+        "sum of parts": parts.sum(0),
+        "sum of parts around the mean": mean + (parts - mean).sum(0),
+    }
+
+
+def _roots(log_mean: np.ndarray) -> np.ndarray:
+    return np.expm1(log_mean.clip(min=0)) ** 0.25
+
+
+def _covariance(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Of a Gaussian process that is 0 at 0."""
+    apart = (one[:, None] - other[None]) ** 2
+    return np.exp(-apart / (2 * SMOOTH**2)) - np.exp(-(one[:, None] ** 2 + other[None] ** 2) / (2 * SMOOTH**2))

@@ -1,0 +1,100 @@
+r"""Several predictions of a response, each weighted by how well it predicts responses that were measured.
+
+Weights :math:`a_k \ge 0` that sum to 1 are those of least squares over responses that are left out in turn,
+
+.. math:: \sum_u \Big\lVert y_u - \sum_k a_k p_{uk} \Big\rVert^2 + \lambda \lVert a - b \rVert^2,
+
+drawn towards equal ones :math:`b`, the more so the fewer are left out (stacking: Wolpert 1992, Breiman 1996). "No
+change" is among the predictions only where all others together are further than it from what is left out: else it
+would halve responses that differ between contexts, also in the genes in which they agree. Of combinations it always is,
+as parts that do the same add up to less than their sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import nnls
+
+NO_CHANGE, OWN = "no change", "own cells"
+PRIOR_UNITS = 0.5  # left-out responses that equal weights count for
+SUM_TO_ONE = 1e3  # weight of this, relative to the errors
+
+Predictions = Mapping[str, np.ndarray]
+"""Changes of mean log expression ``(genes,)`` by the name of what predicts them."""
+Source = Literal["network", "measured", "parts", "features"]
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """A predicted change of mean log expression, and what weighed how much in it."""
+
+    change: np.ndarray  # (genes,)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    source: Source = "measured"
+
+
+def stacked(predictions: Predictions, left_out: Sequence[tuple[Predictions, np.ndarray]], source: Source) -> Stacked:
+    """Weigh predictions as the same ones predict responses that are left out, pairs of predictions and truth."""
+    names, changes = list(predictions), np.stack(list(predictions.values()))
+    units = [(np.stack([p[name] for name in names]), truth) for p, truth in left_out]
+    weights = _weights(names, units, shrinks=source == "parts")
+    return Stacked(weights @ changes, dict(zip(names, weights.tolist(), strict=True)), source)
+
+
+def shrunk(change: np.ndarray, variance: np.ndarray, towards: Stacked | None) -> Stacked:
+    """A measured change, drawn towards a predicted one by as much as chance makes of their difference.
+
+    The mean of two rules of James and Stein (positive part), one for all genes together and one for each gene; without
+    a prediction the first alone, towards no change.
+    """
+    predicted = Stacked(np.zeros_like(change), {NO_CHANGE: 1.0}) if towards is None else towards
+    apart = change - predicted.change
+    tiny = np.finfo(float).tiny
+    kept = np.full_like(change, max(1 - variance.sum() / max((apart**2).sum(), tiny), 0.0))
+    if towards is not None:
+        kept = (kept + np.maximum(1 - variance / np.maximum(apart**2, tiny), 0)) / 2
+    own = float((kept * apart**2).sum() / max((apart**2).sum(), tiny))
+    others = {name: (1 - own) * weight for name, weight in predicted.weights.items()}
+    return Stacked(predicted.change + kept * apart, {OWN: own, **others})
+
+
+def mean_of(several: Sequence[Stacked]) -> Stacked | None:
+    """The mean of several stacked predictions, none of none."""
+    if not several:
+        return None
+    names = dict.fromkeys(name for each in several for name in each.weights)
+    weights = {name: float(np.mean([each.weights.get(name, 0.0) for each in several])) for name in names}
+    return Stacked(np.mean([each.change for each in several], axis=0), weights)
+
+
+def _weights(
+    names: Sequence[str], left_out: Sequence[tuple[np.ndarray, np.ndarray]], *, shrinks: bool = False
+) -> np.ndarray:
+    """Weights ``(predictions,)`` from pairs of predictions ``(predictions, genes)`` and truth ``(genes,)``."""
+    changing = np.array([name != NO_CHANGE for name in names])
+    if not left_out:
+        return changing / changing.sum()
+    gram = sum((made @ made.T for made, _ in left_out), np.zeros((len(names), len(names))))
+    products = sum((made @ truth for made, truth in left_out), np.zeros(len(names)))
+    weights = _least_squares(gram, products, changing, changing, len(left_out))
+    if shrinks or weights @ gram @ weights > 2 * weights @ products:
+        weights = _least_squares(gram, products, np.ones_like(changing), changing, len(left_out))
+    return weights
+
+
+def _least_squares(
+    gram: np.ndarray, products: np.ndarray, used: np.ndarray, prior: np.ndarray, n_left_out: int
+) -> np.ndarray:
+    """Weights of those predictions that are ``used``, drawn towards equal ones of ``prior``."""
+    rows, total = np.ix_(used, used), np.trace(gram)
+    ridge = max(PRIOR_UNITS / n_left_out * total / prior.sum(), np.finfo(float).tiny)
+    one = SUM_TO_ONE * max(total, ridge)
+    root = np.linalg.cholesky(gram[rows] + ridge * np.eye(used.sum()) + one)
+    wanted = products[used] + ridge * (prior / prior.sum())[used] + one
+    weights = np.zeros(len(used))
+    weights[used] = nnls(root.T, np.linalg.solve(root, wanted))[0]
+    return weights / weights.sum()
