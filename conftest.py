@@ -82,5 +82,5 @@ def _example_names(request: pytest.FixtureRequest, doctest_namespace: dict[str, 
         doctest_namespace["adata"], doctest_namespace["model"] = adata, model
         if "generate_modality" in request.node.name or "_mudata" in request.node.name:
             doctest_namespace["mdata"], doctest_namespace["joint_model"] = request.getfixturevalue("joint_example")
-        if "transfer_batch" in request.node.name or "dose_response" in request.node.name:
+        if any(name in request.node.name for name in ("transfer_batch", "dose_response", "get_response_weights")):
             doctest_namespace["screen"], doctest_namespace["screen_model"] = request.getfixturevalue("screen_example")

@@ -232,10 +232,9 @@ class Responding(BaseModelClass):
 
         Examples
         --------
-        >>> screen_model.get_response_weights({"cell_type": "type_0", "perturbation": "A", "dose": 2.0})[
-        ...     "response"
-        ... ].item()
-        'measured'
+        >>> weights = screen_model.get_response_weights({"perturbation": "A", "dose": 2.0})
+        >>> weights["response"].item()  # of the few cells of the example
+        'network'
         """
         require_training(self)
         table = request_table(conditions)
