@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 from scipy.stats import binomtest
 from torch import Tensor
 
-from scdiffgen.conditions import Code, Condition, Conditions, ConditionSpec, conditions_from_batch
+from scdiffgen.conditions import Code, Condition, Conditions, ConditionSpec, NumberTransform, conditions_from_batch
 
 CELL_TYPE = ConditionSpec("cell_type", "category", registry_key="labels", n_categories=4)
 AGE = ConditionSpec("age", "number", registry_key="numbers", column=1)
@@ -115,6 +116,18 @@ def test_codes_tell_missing_from_absent(conditions: Conditions[np.ndarray]) -> N
     others = conditions.without(["drugs"]).codes(SPECS)
     assert (others[:, 1:3] == missing).all()
     np.testing.assert_array_equal(others[:, [0, 3, 4, 5]], np.array(expected)[:, [0, 3, 4, 5]])
+
+
+def test_numbers_are_covariates_and_doses_on_their_scales(conditions: Conditions[np.ndarray]) -> None:
+    nan, doses = np.nan, NumberTransform("log1p", scale=0.5)
+    specs = [
+        replace(SPECS[1], transform=NumberTransform("standardise", mean=10, scale=5)),
+        replace(DRUGS, transform=doses),
+    ]
+    expected = [[4, nan], [-2, np.log(2) + np.log(5)], [nan, np.log(3)], [nan, nan]]
+    np.testing.assert_allclose(conditions.numbers([CELL_TYPE, *specs]), expected, rtol=1e-6)
+    np.testing.assert_allclose(conditions.without(["age"]).numbers(specs)[:, 0], nan)
+    assert conditions.numbers([CELL_TYPE, PLACE]).shape == (4, 0)
 
 
 def test_what_is_missing_is_taken_from_others(conditions: Conditions[np.ndarray]) -> None:

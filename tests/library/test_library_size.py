@@ -190,3 +190,44 @@ def test_a_condition_left_out_is_not_told() -> None:
 def test_numbers_alone_make_no_codes() -> None:
     assert Conditions({}, 4).codes([SPECS[2]]).shape == (4, 0)
     assert Conditions({}, 4).codes([]).shape == (4, 0)
+
+
+def of_times(n_cells: int = 2_000) -> LibrarySizeModel:
+    """Cells of one type at times from 0 to 10, in which log sizes rise by .3 a time unit; some times are missing."""
+    random = rng(3)
+    time = random.uniform(0, 10, n_cells)
+    library = np.exp(7 + 0.3 * time + 0.2 * random.standard_normal(n_cells))
+    time[:100] = np.nan
+    return LibrarySizeModel(library, np.zeros((n_cells, 1), dtype=int), numbers=time[:, None])
+
+
+@pytest.mark.parametrize("time", [1.0, 5.0, 9.0])
+def test_sizes_follow_a_number_that_is_given(time: float) -> None:
+    drawn = np.log(of_times().sample(np.zeros((4_000, 1), dtype=int), rng(), np.full((4_000, 1), time)))
+    assert abs(drawn.mean() - (7 + 0.3 * time)) < 0.06
+    assert abs(drawn.std() - 0.2) < 0.06
+
+
+def test_sizes_of_cells_without_a_number_are_those_of_all() -> None:
+    model, asked = of_times(), np.zeros((4_000, 1), dtype=int)
+    numbers = np.full((4_000, 1), np.nan)
+    np.testing.assert_array_equal(model.sample(asked, rng(), numbers), model.sample(asked, rng()))
+    numbers[:2_000] = 8.0
+    mixed = np.log(model.sample(asked, rng(), numbers))
+    assert abs(mixed[:2_000].mean() - 9.4) < 0.06 and abs(mixed[2_000:].mean() - 8.5) < 0.1
+
+
+def of_doses() -> LibrarySizeModel:
+    """Controls of two types; one is treated at three doses, which lower its sizes by a tenth, a half, nine tenths."""
+    dose = np.repeat([np.nan, np.nan, 1.0, 10.0, 100.0], 200)
+    codes = np.column_stack([np.repeat([0, 1, 0, 0, 0], 200), np.repeat([ABSENT, ABSENT, 0, 0, 0], 200)])
+    library = np.repeat([1_000.0, 4_000.0, 900.0, 500.0, 100.0], 200)
+    return LibrarySizeModel(library, codes, n_interventions=1, numbers=np.log1p(dose)[:, None])
+
+
+@pytest.mark.parametrize(("dose", "size"), [(1.0, 900), (10.0, 500), (100.0, 100), (1_000.0, 100)])
+def test_sizes_are_those_at_the_nearest_dose(dose: float, size: int) -> None:
+    drawn = of_doses().sample(np.array([[0, 0]]), rng(), np.log1p([[dose]]))
+    np.testing.assert_allclose(drawn, size, rtol=0.01)
+    elsewhere = of_doses().sample(np.array([[1, 0]]), rng(), np.log1p([[dose]]))  # a type that was never treated
+    np.testing.assert_allclose(elsewhere, 4 * size, rtol=0.01)

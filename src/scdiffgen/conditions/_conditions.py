@@ -134,6 +134,24 @@ class Conditions(Mapping[str, Condition[Array]]):
                 columns.append(np.full((self.n_cells, spec.n_slots), Code.MISSING))
         return np.concatenate(columns, axis=1)
 
+    def numbers(self: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> np.ndarray:
+        """Registered numbers ``(cells, numbers)`` as the network sees them: covariates, and the sum of the doses.
+
+        NaN is what is missing, or no dose.
+        """
+        columns = []
+        for spec in specs:
+            if not (spec.is_number or spec.has_values):
+                continue
+            if spec.name in self:
+                _, values, mask, given = self[spec.name]
+                there = mask & np.isfinite(values)
+                total = np.where(there, spec.transform(np.where(there, values, 0.0)), 0.0).sum(1)
+                columns.append(np.where(given & there.any(1), total, np.nan))
+            else:
+                columns.append(np.full(self.n_cells, np.nan))
+        return np.stack(columns, axis=1) if columns else np.zeros((self.n_cells, 0))
+
     def complete_from(
         self: Conditions[np.ndarray], others: Conditions[np.ndarray], rows: np.ndarray, which: Mapping[str, np.ndarray]
     ) -> Conditions[np.ndarray]:

@@ -9,10 +9,14 @@ cells of this identity times
 
 :math:`T` the identities measured with both. A combination that was never measured multiplies by the factors of its
 parts, and what was never measured at all by 1.
+
+Where numbers are given (doses, times), only the :math:`n^{2/3}` nearest of :math:`n` such cells count, all of those at
+the same distance.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +24,8 @@ from scipy.special import ndtr, ndtri
 from scipy.stats import rankdata
 
 from scdiffgen.conditions import Code, backoff_levels, group_by_row, have_exactly
+
+EPSILON = 1e-12  # least spread of a number
 
 
 @dataclass(frozen=True)
@@ -31,24 +37,40 @@ class LibrarySizeModel:
     those of control cells of the same identity, changed as the interventions change it in other identities; and where
     these are too few, the last condition of the identity is let go, then the one before it, until enough match; with
     none left, all training cells do. The last ``n_interventions`` columns of ``codes`` (:meth:`Conditions.codes`, the
-    most telling condition first) are the interventions of a cell, a set; the others are its identity.
+    most telling condition first) are the interventions of a cell, a set; the others are its identity. ``numbers`` are
+    as of :meth:`Conditions.numbers`.
     """
 
     library: np.ndarray
     codes: np.ndarray
     min_cells: int = 20
     n_interventions: int = 0
+    numbers: np.ndarray | None = None  # (cells, numbers), NaN where there is none
 
-    def sample(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw whole numbers of molecules ``(cells,)``, at least 1, given the codes of the cells to sample.
+    def sample(self, codes: np.ndarray, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
+        """Draw whole numbers of molecules ``(cells,)``, at least 1, given codes and numbers of the cells to sample.
 
         Of interventions these may have more columns.
         """
         drawn = np.empty(len(codes))
         for group, rows in group_by_row(codes):
-            drawn[rows] = _smoothed_bootstrap(np.log(self.library[self.matching(group)]), len(rows), rng)
-            drawn[rows] += self.log_factor(group)
+            for number, of_number in _by_number(numbers, rows):
+                near = self.near(self.matching(group), number)
+                drawn[of_number] = _smoothed_bootstrap(np.log(self.library[near]), len(of_number), rng)
+                drawn[of_number] += self.log_factor(group, number)
         return np.maximum(np.exp(drawn).round(), 1)
+
+    def near(self, rows: np.ndarray, number: np.ndarray | None) -> np.ndarray:
+        """Those of some training cells whose numbers are nearest to given ones ``(numbers,)``, if any are."""
+        if number is None or self.numbers is None:
+            return rows
+        spread = [column[np.isfinite(column)].std() if np.isfinite(column).any() else 1.0 for column in self.numbers.T]
+        apart = (self.numbers[rows] - number) / np.maximum(spread, EPSILON)
+        distance, known = np.nansum(apart**2, axis=1), np.isfinite(apart).any(1)
+        n_near = max(self.min_cells, int(np.ceil(known.sum() ** (2 / 3))))
+        if known.sum() <= n_near:
+            return rows
+        return rows[known & (distance <= np.partition(distance[known], n_near - 1)[n_near - 1])]
 
     def rows_like(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         """Draw a training cell ``(cells,)`` that stands for the conditions of each cell."""
@@ -65,16 +87,16 @@ class LibrarySizeModel:
             rows = self._same_identity(group, among)
         return rows
 
-    def log_factor(self, group: np.ndarray) -> float:
+    def log_factor(self, group: np.ndarray, number: np.ndarray | None = None) -> float:
         """What interventions add to the log library size of the cells :meth:`matching` ``group``, which have none."""
         if not self._asks_interventions(group) or len(self._measured(group)) >= self.min_cells:
             return 0.0
         parts = group[self._n_identity :]
         parts = parts[parts >= 0]
-        whole = self._difference(group, parts)
+        whole = self._difference(group, parts, number)
         if whole is not None:
             return whole
-        return sum(self._difference(group, part) or 0.0 for part in parts[:, None])
+        return sum(self._difference(group, part, number) or 0.0 for part in parts[:, None])
 
     @property
     def _n_identity(self) -> int:
@@ -110,7 +132,7 @@ class LibrarySizeModel:
                 return rows
         return np.flatnonzero(among)
 
-    def _difference(self, group: np.ndarray, parts: np.ndarray) -> float | None:
+    def _difference(self, group: np.ndarray, parts: np.ndarray, number: np.ndarray | None) -> float | None:
         """Mean difference of log library sizes between cells with these interventions and controls, over identities.
 
         Identities differ in the conditions that ``group`` gives, of which the last are let go until some identity has
@@ -119,6 +141,7 @@ class LibrarySizeModel:
         treated, controls = self._treated(parts), self._controls()
         if treated.sum() < self.min_cells:
             return None
+        treated[np.setdiff1d(np.flatnonzero(treated), self.near(np.flatnonzero(treated), number))] = False
         log_library = np.log(self.library)
         given = np.flatnonzero(group[: self._n_identity] != Code.MISSING)
         for columns in backoff_levels(given):
@@ -146,16 +169,19 @@ class JointLibrarySizes:
     codes: np.ndarray
     min_cells: int = 20
     n_interventions: int = 0
+    numbers: np.ndarray | None = None
 
-    def sample(self, codes: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw whole numbers of molecules ``(cells, modalities)``, at least 1, given the codes of the cells."""
+    def sample(self, codes: np.ndarray, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
+        """Draw whole numbers of molecules ``(cells, modalities)``, at least 1, given codes and numbers of the cells."""
         models = [self._of_cells(np.greater(sizes, 0), sizes) for sizes in self.library.T]
         drawn = np.empty((len(codes), len(models)))
-        for group, rows in group_by_row(codes):
-            scores = rng.multivariate_normal(np.zeros(len(models)), self.correlation(group), len(rows))
-            for modality, model in enumerate(models):
-                known = np.log(model.library[model.matching(group)])
-                drawn[rows, modality] = np.quantile(known, ndtr(scores[:, modality])) + model.log_factor(group)
+        for group, of_group in group_by_row(codes):
+            for number, rows in _by_number(numbers, of_group):
+                scores = rng.multivariate_normal(np.zeros(len(models)), self.correlation(group), len(rows))
+                for modality, model in enumerate(models):
+                    known = np.log(model.library[model.near(model.matching(group), number)])
+                    sizes = np.quantile(known, ndtr(scores[:, modality]))
+                    drawn[rows, modality] = sizes + model.log_factor(group, number)
         return np.maximum(np.exp(drawn).round(), 1)
 
     def correlation(self, group: np.ndarray) -> np.ndarray:
@@ -173,7 +199,19 @@ class JointLibrarySizes:
         return correlation
 
     def _of_cells(self, chosen: np.ndarray, sizes: np.ndarray) -> LibrarySizeModel:
-        return LibrarySizeModel(sizes[chosen], self.codes[chosen], self.min_cells, self.n_interventions)
+        numbers = None if self.numbers is None else self.numbers[chosen]
+        return LibrarySizeModel(sizes[chosen], self.codes[chosen], self.min_cells, self.n_interventions, numbers)
+
+
+def _by_number(numbers: np.ndarray | None, rows: np.ndarray) -> Iterator[tuple[np.ndarray | None, np.ndarray]]:
+    """Numbers that differ, and which of some rows have them; none of those that are not given."""
+    if numbers is None or not np.isfinite(numbers[rows]).any():
+        yield None, rows
+        return
+    given = np.where(np.isfinite(numbers[rows]), numbers[rows], np.inf)  # NaN differs from itself
+    distinct, which = np.unique(given, axis=0, return_inverse=True)
+    for position, number in enumerate(distinct):
+        yield np.where(np.isfinite(number), number, np.nan), rows[which.ravel() == position]
 
 
 def _means(values: np.ndarray, group_of: np.ndarray, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -65,7 +65,8 @@ def criticised(
     rng, sizes = np.random.default_rng(seed), TrainingCells(model).size_model()
 
     def library(_: Tensor, conditions: Conditions[Tensor]) -> Tensor:
-        drawn = sizes.sample(conditions.numpy().codes(sampler.module.specs), rng)
+        known, specs = conditions.numpy(), sampler.module.specs
+        drawn = sizes.sample(known.codes(specs), rng, known.numbers(specs))
         return torch.from_numpy(drawn).float().to(generator.device)
 
     generated = AnnData(sampler.matched(cells, generator, library), obs=real.obs.copy(), var=real.var.copy())

@@ -229,7 +229,7 @@ class TrainingCells:
         if len(names) == 1:
             requested = by_name.get(names[0])
         if requested is None:
-            return self.size_model().sample(conditions.codes(self.specs), rng)
+            return self.size_model().sample(conditions.codes(self.specs), rng, conditions.numbers(self.specs))
         if len(names) < 2:
             return resolved(requested)
         sizes = self.library_sizes(conditions, generator)
@@ -240,7 +240,8 @@ class TrainingCells:
     def size_model(self) -> LibrarySizeModel | JointLibrarySizes:
         """Library sizes by conditions, of one modality or of several."""
         make = LibrarySizeModel if len(self.modalities) < 2 else JointLibrarySizes
-        return make(*self._sizes, n_interventions=self._n_interventions)
+        numbers = self.summary.conditions.numbers(self.specs)
+        return make(*self._sizes, n_interventions=self._n_interventions, numbers=numbers)
 
     def unseen(self, requested: Conditions[np.ndarray]) -> np.ndarray:
         """Which rows ask for what no training cell had all together ``(rows,)``."""
