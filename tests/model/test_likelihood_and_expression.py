@@ -24,6 +24,7 @@ def multinomial(small: TokenDiffusion) -> TokenDiffusion:
         readout.gene_weights.zero_()
         readout.bias.zero_()
         model.module.ema_denoiser.network.urn.weight_logits.fill_(-torch.inf)
+        model.module.ema_denoiser.label_offsets.table.zero_()
     return model
 
 

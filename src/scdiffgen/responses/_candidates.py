@@ -9,18 +9,18 @@ import numpy as np
 from ._feature_regression import feature_weights
 from ._stacking import NO_CHANGE, Predictions
 
-BANDWIDTH = 1.0  # squared distance, relative to the nearest context's, at which a weight has fallen by e
+BANDWIDTH = 1.0  # distance beyond the nearest context's, relative to it, at which a weight has fallen by e
 SMOOTH, NOISE = 1.5, 0.1  # of the Gaussian process over the logarithm of doses: length scale and variance of the noise
 
 
 def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray) -> Predictions:
     """Of a context with untreated mean log expression ``here``, from others' ``(contexts, genes)``.
 
-    Contexts count alike, or by a Gaussian kernel of the distance of their untreated cells (Nadaraya and Watson's
-    regression). Changes are of mean logarithms, or of fourth roots of the counts that these stand for: between a
+    Contexts count alike, or by an exponential kernel of how little their untreated cells correlate (Nadaraya and
+    Watson's regression). Changes are of mean logarithms, or of fourth roots of the counts that these stand for: between a
     logarithm (responses multiply) and none (responses add).
     """
-    distances = ((before - here) ** 2).sum(1)
+    distances = _uncorrelated(before, here)
     kernel = kernel_weights(distances)
     roots = [_roots(level) for level in (before + changes, before, here)]
 
@@ -33,14 +33,14 @@ def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray) -> 
         NO_CHANGE: np.zeros_like(here),
         "mean of contexts": alike @ changes,
         "mean of contexts, roots": of_roots(alike),
-        "nearest context": changes[np.argmin(distances)],
+        "nearest context, roots": of_roots(np.eye(len(before))[np.argmin(distances)]),
         "similar contexts": kernel @ changes,
         "similar contexts, roots": of_roots(kernel),
     }
 
 
 def kernel_weights(distances: np.ndarray) -> np.ndarray:
-    """Weights ``(contexts,)`` that fall with the squared distance, relative to that of the nearest."""
+    """Weights ``(contexts,)`` that fall with the distance, relative to that of the nearest."""
     nearest = max(distances.min(), np.finfo(float).tiny)
     weights = np.exp(-(distances / nearest - 1) / BANDWIDTH)
     return weights / weights.sum()
@@ -91,6 +91,13 @@ def from_parts(parts: np.ndarray, mean: np.ndarray) -> Predictions:
         "sum of parts": parts.sum(0),
         "sum of parts around the mean": mean + (parts - mean).sum(0),
     }
+
+
+def _uncorrelated(before: np.ndarray, here: np.ndarray) -> np.ndarray:
+    """One minus the correlation over genes ``(contexts,)``: half the squared distance of standardised expression."""
+    centred, mine = before - before.mean(1, keepdims=True), here - here.mean()
+    sizes = np.sqrt((centred**2).sum(1) * (mine**2).sum())
+    return 1 - centred @ mine / np.maximum(sizes, np.finfo(float).tiny)
 
 
 def _roots(log_mean: np.ndarray) -> np.ndarray:
