@@ -9,7 +9,7 @@ import numpy as np
 from ._feature_regression import feature_weights
 from ._stacking import NO_CHANGE, Predictions
 
-BANDWIDTH = 1.0  # distance beyond the nearest context's, relative to it, at which a weight has fallen by e
+BANDWIDTH = 1.0  # distance beyond the nearest context, relative to it, at which a weight has fallen by e
 SMOOTH, NOISE = 1.5, 0.1  # of the Gaussian process over the logarithm of doses: length scale and variance of the noise
 
 
@@ -17,8 +17,8 @@ def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray) -> 
     """Of a context with untreated mean log expression ``here``, from others' ``(contexts, genes)``.
 
     Contexts count alike, or by an exponential kernel of how little their untreated cells correlate (Nadaraya and
-    Watson's regression). Changes are of mean logarithms, or of fourth roots of the counts that these stand for: between a
-    logarithm (responses multiply) and none (responses add).
+    Watson's regression). Changes are of mean logarithms, or of fourth roots of the counts that these stand for: between
+    a logarithm (responses multiply) and none (responses add).
     """
     distances = _uncorrelated(before, here)
     kernel = kernel_weights(distances)
