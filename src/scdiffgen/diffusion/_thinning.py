@@ -25,7 +25,7 @@ from torch import Tensor
 from ._draws import draw_by_gamma, draw_from_urn
 from ._sparse import row_indices, row_sums, with_values
 
-LARGEST_LOG_RATE = 80.0  # exp(80) is a number in single precision, and so is the sum of many
+LARGEST_LOG_RATE = 40.0  # far beyond any weight of an urn, and its exponential over the least of them is a number
 
 
 class Thinned(NamedTuple):
@@ -62,7 +62,8 @@ class UrnPrediction(NamedTuple):
 
     def log_rates_at(self, state: Tensor) -> Tensor:
         """Log of the rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""
-        return (within_range(self.log_rates).exp() + self.weights * state).log()
+        rates = within_range(self.log_rates).exp() + self.weights * state
+        return rates.clamp(min=torch.finfo(rates.dtype).tiny).log()  # finite, so that guidance can mix them
 
     def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Draw ``n_molecules`` ``(cells,)`` by given rates, one after the other; each adds its weight for the next.
@@ -132,6 +133,6 @@ def likelihood_bound(cross_entropy: Tensor, counts: Tensor) -> Tensor:
 
 
 def within_range(log_rates: Tensor) -> Tensor:
-    """The same ``(cells, genes)``, but where the largest of a cell has no exponential in single precision, moved."""
+    """The same ``(cells, genes)``, moved where the largest of a cell is so far out that exponentials are no numbers."""
     largest = log_rates.amax(1, keepdim=True)
     return log_rates - (largest - largest.clamp(-LARGEST_LOG_RATE, LARGEST_LOG_RATE))

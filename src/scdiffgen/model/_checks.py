@@ -112,7 +112,7 @@ def external_split(parts: Any, n_cells: int) -> list[np.ndarray]:
     if not isinstance(parts, list | tuple) or not 1 <= len(parts) <= 3:
         raise ValueError(f"{name} is of type {type(parts).__name__}. {way_out}")
     given = [np.asarray([] if part is None else part) for part in [*parts, None, None][:3]]
-    split = [np.asarray(part, dtype=np.int64) for part in given if not len(part) or part.dtype.kind in "iu"]
+    split = [np.asarray(part, dtype=np.int64) for part in given if not part.size or part.dtype.kind in "iu"]
     if len(split) < 3 or any(part.ndim != 1 for part in split):
         raise ValueError(f"{name} holds what are no positions of cells. {way_out}")
     every = np.concatenate(split)
