@@ -145,3 +145,10 @@ def test_models_are_made_and_trained_in_single_precision_with_gradients(cells: A
                 act()
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_cells_in_no_part_of_a_split_are_a_test_set(cells: AnnData) -> None:
+    model, parts = small_model(cells), [np.arange(30), np.arange(30, 40)]
+    model.train(1, datasplitter_kwargs={"external_indexing": parts}, **QUIET)
+    assert len(parts) == 2  # the list of the user, to which scvi-tools would append
+    np.testing.assert_array_equal(np.sort(model.test_indices), np.arange(40, 60))
