@@ -16,7 +16,7 @@ SYNTAX = PerturbationSyntax(control=("ctrl", "non+targeting"))
 names = st.text(st.characters(codec="utf-8", categories=("L", "N")), min_size=1, max_size=6).filter(
     lambda name: name != "ctrl"
 )
-doses = st.floats(0, 1e6, allow_subnormal=False)
+doses = st.just(0.0) | st.floats(1e-30, 1e6)
 treatments = st.dictionaries(names, doses, max_size=5)
 
 

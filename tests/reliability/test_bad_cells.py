@@ -24,14 +24,29 @@ def register(spoil: Callable[[AnnData], Any] | None = None, **setup: Any) -> Cal
         made = spoil(cells) if spoil else None
         given = cells if made is None else made
         before = fingerprint(given) if isinstance(given, AnnData) else None
+        annotation = {*given.obs, *given.obsm} if before else None
         try:
             TokenDiffusion.setup_anndata(given, **{**SETUP, **setup})
         finally:
             if before:
                 assert fingerprint(given) == before
-                assert not [key for key in [*given.obs, *given.obsm] if str(key).startswith("_scvi")]
+                assert {*given.obs, *given.obsm} == annotation
 
     return act
+
+
+def set_obsm(key: str, value: Any) -> Callable[[AnnData], None]:
+    def spoil(cells: AnnData) -> None:
+        cells.obsm[key] = np.full((cells.n_obs, 1), value)
+
+    return spoil
+
+
+def rename_obs(old: str, new: str) -> Callable[[AnnData], None]:
+    def spoil(cells: AnnData) -> None:
+        cells.obs = cells.obs.rename(columns={old: new})
+
+    return spoil
 
 
 def double_column(cells: AnnData) -> None:
@@ -154,6 +169,36 @@ REGISTRATION = [
         "dose 0",
     ),
     Bad("two doses for one drug", register(one_row("dose", "1+2")), "guide", "2 doses for 1 perturbation", "'0.5+0.5'"),
+    *(
+        Bad(f"a dose of {dose!r}", register(one_row("dose", dose)), "guide", text, way_out)
+        for dose, text, way_out in [
+            (1e300, "1e+300", "another unit"),
+            (1e-300, "1e-300", "another unit"),
+            ("1_0", "'1_0'", "no number"),
+            (True, "True", "no number"),
+        ]
+    ),
+    *(
+        Bad(f"a column {column}", register(set_obs(column, "mine")), f"adata.obs['{column}']", "overwritten", "Rename")
+        for column in ("_scvi_labels", "_scvi_batch")
+    ),
+    Bad("an entry of ours", register(set_obsm("_scvi_perturbation", "mine")), "adata.obsm", "overwritten", "Rename"),
+    Bad(
+        "a condition of ours",
+        register(rename_obs("cell_type", "_scvi_x"), labels_key="_scvi_x"),
+        "'_scvi_x'",
+        "codes",
+        "Rename",
+    ),
+    Bad(
+        "the column that marks generated cells",
+        register(rename_obs("cell_type", "unseen_in_training"), labels_key="unseen_in_training"),
+        "'unseen_in_training'",
+        "more than one condition",
+        "rename",
+    ),
+    Bad("masked counts", register(set_x(lambda x: np.ma.masked_array(x, x == 1))), "`adata.X`", "masked", "filled(0)"),
+    Bad("a column without a name", register(labels_key=""), "`labels_key`", "''", "'cell_type'", KeyError),
     Bad("doses of nothing", register(perturbation_key=None), "`dose_key=['dose']`", "dose", "needs `perturbation_key`"),
     Bad("a drug twice", register(one_row("guide", "A+A"), dose_key=None), "guide", "'A' occurs twice", "name it once"),
     Bad("a combination cut short", register(one_row("guide", "A+")), "guide", "'A+'", "a part is empty"),

@@ -47,6 +47,27 @@ def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
     return spoil
 
 
+def set_in(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
+    *above, last = place.split("/")
+
+    def change(whole: dict[str, Any]) -> None:
+        for name in above:
+            whole = whole[name]
+        whole[last] = value
+
+    return change
+
+
+def at_path(act: str, path: Any) -> Callable[[Path], Any]:
+    def go(folder: Path) -> Any:
+        place = folder / path if isinstance(path, str) and "model.pt" in path else path
+        if act == "save":
+            return TokenDiffusion.load(folder, adata=False).save(place)
+        return getattr(TokenDiffusion, act)(place)
+
+    return go
+
+
 AGAIN, VERSION = "Copy it again", "load it with that version"
 FILES = [
     Bad(
@@ -122,6 +143,34 @@ FILES = [
         "`adata.var_names`",
         "'gene5'",
         "prepare_query_anndata",
+    ),
+    *(
+        Bad(f"{place} {value!r}", file(changed(set_in(place, value))), "`dir_path`", "model.pt", way_out)
+        for way_out, place, values in [
+            ("model", "attr_dict", (None, 3, {})),
+            ("model", "attr_dict/registry_", (None, 3, {}, "x")),
+            ("model", "attr_dict/init_params_", (None, 3, {}, "x")),
+            (VERSION, "attr_dict/training_summary_", (None, 3, {}, "x")),
+            (VERSION, "model_state_dict", (None, 3, {})),
+        ]
+        for value in values
+    ),
+    Bad("cells that are none", file(nothing, adata=treated_cells()[:0].copy()), "`adata`", "no cells", "adata=False"),
+    *(
+        Bad(f"{act} {path!r}", at_path(act, path), "`dir_path`", repr(path), "the path of a file or folder")
+        for act in ("save", "load", "load_registry")
+        for path in (None, "", "a\0b", 3)
+    ),
+    *(
+        Bad(
+            f"{act} below a file",
+            at_path(act, f"model.pt/{below}"),
+            "`dir_path`",
+            "model.pt, which is a file",
+            "another",
+        )
+        for act in ("save", "load")
+        for below in ("x", "x/y")
     ),
     Bad("no GPU to load on", file(nothing, accelerator="cuda"), "`accelerator`", "'cuda'", "pass 'cpu'"),
     Bad(

@@ -50,13 +50,25 @@ ASKING = [
     Bad("conditions as text", generate("a"), "`conditions`", "str", "a mapping, a DataFrame or None", TypeError),
     Bad("a misspelt condition", generate({"celltype": "a"}), "'celltype'", "registered condition", "mean 'cell_type'"),
     Bad("a category unseen", generate({"cell_type": "B"}), "'cell_type'", "'B'", "Did you mean 'b'?"),
-    Bad("two categories", generate({"cell_type": [*"ab"]}), "`conditions['cell_type']`", "['a', 'b']", "a DataFrame"),
+    Bad("two categories", generate({"cell_type": [*"ab"]}), "`conditions['cell_type']`", "'a', 'b'", "a DataFrame"),
     Bad("a drug unseen", generate({"guide": "C", "dose": 1.0}), "'guide'", "'C'", "'A', 'B'"),
     Bad("a drug without dose", generate({"guide": "A"}), "'A' has no dose", "guide", "Give one in 'dose'"),
     Bad("a dose without drug", generate({"dose": 1.0}), "dose 1.0", "without a perturbation", "'guide'"),
     Bad("an infinite age", generate({"age": np.inf}), "age", "inf", "finite numbers"),
     Bad("an age too large", generate({"age": 1e300}), "age", "1e+300", "finite numbers"),
     Bad("no rows", generate(pd.DataFrame({"cell_type": []}), None), "`conditions`", "no rows", "Give a row"),
+    *(
+        Bad(f"a dose of {dose!r}", generate({"guide": "A", "dose": dose}), "guide", text, way_out)
+        for dose, text, way_out in [
+            (1e300, "1e+300", "another unit"),
+            (1e31, "1e+31", "another unit"),
+            (1e-300, "1e-300", "another unit"),
+            ("1e-40", "1e-40", "another unit"),
+            ("1_0", "'1_0'", "no number"),
+            (True, "True", "no number"),
+        ]
+    ),
+    Bad("a trillion cells", generate(n_cells=1e12), "`n_cells`", "1,000,000,000,000", "at most 2,147,483,647"),
     Bad("half a cell", generate(n_cells=0.5), "`n_cells`", "0.5", "positive integer"),
     Bad("cells as text", generate(n_cells="10"), "`n_cells`", "'10'", "positive integer"),
     Bad("cells told twice", generate(pd.DataFrame({"n_cells": [1]})), "`n_cells=2`", "'n_cells'", "Give one of them"),
@@ -70,6 +82,10 @@ ASKING = [
     Bad("a negative seed", generate(seed=-1), "`seed`", "-1", "at least 0"),
     Bad("a seed as text", generate(seed="0"), "`seed`", "'0'", "at least 0"),
     Bad("a seed too large", generate(seed=2**64), "`seed`", str(2**64), "at most"),
+    *(
+        Bad(f"guidance of {scale:g}", generate(A, guidance_scale=scale), "`guidance_scale`", str(scale), "1,000,000")
+        for scale in (1e7, 1e38, 1e300)
+    ),
     Bad("guidance that is NaN", generate(A, guidance_scale=np.nan), "`guidance_scale`", "nan", "at least 0"),
     Bad(
         "guidance by what is not told",

@@ -84,6 +84,32 @@ MAKING = [
     Bad("nothing held out", train(validation_size=1.0), "`validation_size`", "1.0", "[0, 1)"),
     Bad("a single cell", train(n_cells=1), "`adata`", "1 cell,", "train_size=1.0"),
     Bad("two cells", train(n_cells=2), "`adata`", "2 cells,", "train_size=1.0"),
+    *(
+        Bad(f"no step: {name}", train(**options), "no step", "drop_last", "max_steps")
+        for name, options in {
+            "too few cells": {"batch_size": 512, "datasplitter_kwargs": {"drop_last": True}},
+            "max_steps": {"max_steps": 0},
+            "limit_train_batches": {"limit_train_batches": 0},
+        }.items()
+    ),
+    Bad("seven CPUs", train(devices=7), "`devices`", "7", "`strategy`"),
+    Bad("no such accelerator", train(accelerator="xx"), "`accelerator`", "'xx'", "'cpu'"),
+    *(
+        Bad(f"a split {what}", train(**split(*parts)), "external_indexing", value, way_out)
+        for what, parts, value, way_out in [
+            ("with a cell twice", ([0, 1, 2], [2, 3]), "2", "each cell once"),
+            ("beyond the cells", ([0, 1, 60], []), "60", "60 cells"),
+            ("without training cells", ([], [0]), "no training cell", "Pass a list"),
+            ("of four parts", ([0], [1], [2], [3]), "list", "up to three arrays"),
+        ]
+    ),
+    Bad(
+        "a split of names",
+        train(datasplitter_kwargs={"external_indexing": ["a"]}),
+        "external_indexing",
+        "no pos",
+        "Pass",
+    ),
     Bad("a GPU that is not there", train(accelerator="gpu"), "`accelerator`", "'gpu'", "pass 'cpu'"),
     Bad("an unknown device", train(accelerator="quantum"), "accelerator", "quantum", "cpu"),
 ]

@@ -9,20 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from anndata import AnnData, read_h5ad
+from csr import doubled_entries
 from fingerprint import fingerprint
 from scipy import sparse
 from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.model import TokenDiffusion
-
-
-def doubled_entries(x: np.ndarray) -> sparse.csr_matrix:
-    """Each count stored as two entries of the same place, as some tools leave them."""
-    halves = sparse.csr_matrix(
-        np.repeat(np.floor(x / 2), 2, axis=1) + np.tile([0, 1], x.shape[1]) * np.repeat(x % 2, 2, 1)
-    )
-    return sparse.csr_matrix((halves.data, halves.indices // 2, halves.indptr), shape=x.shape)
-
 
 CONTAINERS: dict[str, Callable[[np.ndarray], Any]] = {
     **{dtype: lambda x, dtype=dtype: x.astype(dtype) for dtype in ("uint8", "int16", "int64", "float16", "float64")},

@@ -11,11 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from scdiffgen._messages import counted, listed
 
 Treatment = dict[str, float]
+
+SMALLEST_DOSE, LARGEST_DOSE = 1e-30, 1e30  # beyond, numbers or their squares are none in single precision
 
 
 @dataclass(frozen=True)
@@ -108,6 +111,11 @@ class PerturbationSyntax:
                 raise ValueError(f"{name!r} occurs twice; name it once, at its whole dose")
             if dose < 0 or math.isinf(dose):
                 raise ValueError(f"dose {dose:g} of {name!r}; doses are finite and at least 0")
+            if dose and not math.isnan(dose) and not SMALLEST_DOSE <= dose <= LARGEST_DOSE:
+                raise ValueError(
+                    f"dose {dose:g} of {name!r}; doses are 0 or {SMALLEST_DOSE:g} to {LARGEST_DOSE:g}: write them in "
+                    "another unit"
+                )
             treatment[name] = dose
         return treatment
 
@@ -121,6 +129,8 @@ def _number(dose: Any) -> float:
     try:
         if dose is None or dose is pd.NA or (isinstance(dose, str) and not dose.strip()):
             return math.nan
+        if isinstance(dose, bool | np.bool_) or (isinstance(dose, str) and "_" in dose):
+            raise ValueError
         return float(dose)
     except (TypeError, ValueError):
         raise ValueError(f"dose {dose!r} is no number; write the unit in `dose_unit`, not beside the number") from None

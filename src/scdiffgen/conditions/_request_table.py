@@ -11,6 +11,8 @@ import pandas as pd
 from scdiffgen._messages import listed
 
 N_CELLS = "n_cells"
+MOST_CELLS = 2**31 - 1
+UNSEEN = "unseen_in_training"  # what generated cells are marked by
 
 Request: TypeAlias = Mapping[str, Any] | pd.DataFrame | None
 
@@ -25,6 +27,8 @@ def request_table(conditions: Request, n_cells: int | None = None) -> pd.DataFra
     for value in table[N_CELLS]:
         if not _is_positive_integer(value):
             raise ValueError(f"`n_cells` must be a positive integer, got {value!r}.")
+    if sum(map(int, table[N_CELLS])) > MOST_CELLS:
+        raise ValueError(f"`n_cells` is {sum(map(int, table[N_CELLS])):,} in all: pass at most {MOST_CELLS:,} a call.")
     table[N_CELLS] = table[N_CELLS].astype(np.int64)
     return table
 

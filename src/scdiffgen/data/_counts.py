@@ -17,6 +17,7 @@ from anndata.abc import CSCDataset, CSRDataset
 from mudata import MuData
 from scipy import sparse
 from scvi import settings
+from scvi.data import AnnDataManager
 from scvi.data.fields import BaseMuDataWrapperClass, LayerField
 
 from scdiffgen._messages import counted, did_you_mean, listed, raise_if_not_unique
@@ -66,6 +67,8 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
     """First row, first column and values of blocks, cut along the direction in which a matrix is stored."""
     lazy = hasattr(matrix, "compute")
     in_memory = isinstance(matrix, np.ndarray) or sparse.issparse(matrix)
+    if isinstance(matrix, np.ma.MaskedArray):
+        raise TypeError("an array with masked values is not read as counts: fill them, `counts.filled(0)`")
     if not (in_memory or lazy or isinstance(matrix, h5py.Dataset | zarr.Array | CSRDataset | CSCDataset)):
         raise TypeError(f"a {type(matrix).__module__}.{type(matrix).__name__} is not read as counts")
     if np.dtype(matrix.dtype).kind not in "biuf":
@@ -73,7 +76,7 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
     if sparse.issparse(matrix) and matrix.format not in ("csr", "csc"):
         matrix = matrix.tocsr()
     if sparse.issparse(matrix):
-        matrix = alike_indices(matrix)
+        matrix = alike_indices(each_once(matrix))
     by_column = getattr(matrix, "format", None) == "csc"
     length, width = matrix.shape[::-1] if by_column else matrix.shape
     step = max(1, BLOCK_VALUES // max(1, width))
@@ -96,6 +99,15 @@ def alike_indices(matrix: Any) -> Any:
     if matrix.indices.dtype == matrix.indptr.dtype:
         return matrix
     return type(matrix)((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def each_once(matrix: Any) -> Any:
+    """The same CSR or CSC matrix with every entry stored once and in order; a copy if it is not so already."""
+    if matrix.has_canonical_format:
+        return matrix
+    matrix = matrix.copy()
+    matrix.sum_duplicates()
+    return matrix
 
 
 def _faults(block: Any) -> dict[str, np.ndarray]:
@@ -155,9 +167,9 @@ def _multiples_of_the_smallest(cells: np.ndarray) -> bool:
 class CountsField(LayerField):
     """Molecule counts in ``adata.X`` or a layer: finite non-negative integers, stored by rows as loaders read them.
 
-    A CSR matrix whose two indices are of different types (as files have that were written piece by piece) is replaced
-    too: SciPy would bring them to one type for every mini-batch. Cells without a molecule are taken if they
-    ``may_be_empty``.
+    A CSR matrix is replaced too if its two indices are of different types (as in files that were written piece by
+    piece; SciPy would bring them to one type for every mini-batch), or entries are stored twice or out of order. Cells
+    without a molecule are taken if they ``may_be_empty``.
     """
 
     def __init__(self, registry_key: str, layer: str | None, *, may_be_empty: bool = False) -> None:
@@ -189,11 +201,9 @@ class CountsField(LayerField):
             return self
         return CountsField(self.registry_key, None, may_be_empty=self._may_be_empty)
 
-    def check_the_rest(self, adata: AnnData) -> None:
-        """Raise if data that are not in memory are no counts, of which some were looked at in registration."""
-        matrix = self.get_field_data(adata)
-        if not (isinstance(matrix, np.ndarray) or sparse.issparse(matrix)):
-            self._raise_unless_counts(adata, matrix, whole=True)
+    def check_again(self, adata: AnnData) -> None:
+        """Raise if the data are no counts (any more): on disk some were looked at, in memory all may be replaced."""
+        self._raise_unless_counts(adata, self.get_field_data(adata), whole=True)
 
     def _raise_unless_counts(self, adata: AnnData, matrix: Any, *, whole: bool) -> None:
         try:
@@ -233,7 +243,8 @@ class CountsField(LayerField):
         elif isinstance(matrix, np.ndarray):
             by_rows = np.asanyarray(matrix, order="C")
         elif sparse.issparse(matrix):
-            by_rows = alike_indices(matrix if isinstance(matrix, sparse.csr_matrix) else sparse.csr_matrix(matrix))
+            by_rows = matrix if isinstance(matrix, sparse.csr_matrix) else sparse.csr_matrix(matrix)
+            by_rows = alike_indices(each_once(by_rows))
         if by_rows is not matrix:
             logger.info("%s is stored by rows, with the same values.", self._place)
             if self.attr_key is None:
@@ -297,11 +308,11 @@ class ModalityCountsField(BaseMuDataWrapperClass):
         with self._named():
             return super().transfer_field(state_registry, mdata_target, **kwargs)
 
-    def check_the_rest(self, mdata: MuData) -> None:
-        """Raise if a modality that is not in memory holds no counts, of which some were looked at before."""
-        if self.mod_key in mdata.mod:
+    def check_again(self, mdata: MuData) -> None:
+        """Raise if a modality holds no counts (any more)."""
+        if self.mod_key in mdata.mod and mdata.mod[self.mod_key].n_obs:
             with self._named():
-                self._adata_field.check_the_rest(mdata.mod[self.mod_key])
+                self._adata_field.check_again(mdata.mod[self.mod_key])
 
     @contextmanager
     def _named(self) -> Iterator[None]:
@@ -318,6 +329,13 @@ def modality_fields(modalities: Sequence[str], layers: Mapping[str, str | None])
     several = len(modalities) > 1
     keys = counts_key_of(modalities)
     return [ModalityCountsField(key, layers.get(name), name, may_be_empty=several) for name, key in keys.items()]
+
+
+def check_counts_again(manager: AnnDataManager) -> None:
+    """Raise if the registered cells hold no counts (any more), all of which are looked at."""
+    for field in manager.fields:
+        if isinstance(field, CountsField | ModalityCountsField):
+            field.check_again(manager.adata)
 
 
 def counts_key_of(modalities: Sequence[str]) -> dict[str, str]:

@@ -207,6 +207,11 @@ class ContinuousCovariatesField(ColumnsField):
         ]
 
     @classmethod
+    def as_registered(cls, table: pd.DataFrame, state: State) -> pd.DataFrame:
+        texts = [name for name in state["columns"] if name in table and table[name].dtype.kind not in "iuf"]
+        return table.assign(**{name: numbers(table[name], "conditions") for name in texts})
+
+    @classmethod
     def code_request(cls, table: pd.DataFrame, state: State) -> np.ndarray:
         columns = [numbers(requested_column(table, name), "conditions") for name in state["columns"]]
         return np.stack(columns, axis=1).astype(np.float32)

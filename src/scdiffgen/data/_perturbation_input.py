@@ -129,6 +129,8 @@ def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.Da
                 for names, dose in zip(entries, table[column], strict=True)
             ]
             table = table.assign(**{column: pd.Series(written, index=table.index, dtype=table[column].dtype)})
+    for column in {name, *state["columns"]} & set(table):
+        table = table.assign(**{column: [x.strip() if isinstance(x, str) else x for x in table[column]]})
     if len(state["dose_columns"]) == 1 and DOSE in table:
         table = table.rename(columns={DOSE: state["dose_columns"][0]})
     return table

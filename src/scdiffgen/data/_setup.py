@@ -21,14 +21,16 @@ from scvi.data.fields import BaseAnnDataField
 
 from scdiffgen._messages import counted, did_you_mean, listed, raise_if_not_unique
 from scdiffgen._registry_keys import REGISTRY_KEYS
-from scdiffgen.conditions import N_CELLS, PerturbationSyntax
+from scdiffgen.conditions import N_CELLS, UNSEEN, PerturbationSyntax
 from scdiffgen.data import _covariate_fields as covariates
 from scdiffgen.data._columns_field import ColumnsField
-from scdiffgen.data._counts import CountsField, blocks
+from scdiffgen.data._counts import CountsField, blocks, each_once
 from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._perturbation_field import PerturbationField
 from scdiffgen.data._perturbation_input import DOSE
 from scdiffgen.data._registered import Registry, counts_keys, modality_names
+
+PREFIX = "_scvi_"  # of what is written beside registered cells
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,15 @@ class SetupArguments:
         single = [key for key in (self.labels_key, self.batch_key, self.text_key) if key is not None]
         reserved = {
             N_CELLS: True,
+            UNSEEN: True,
             "hierarchy": bool(hierarchy),
             "perturbation": len(perturbation) > 1,
             DOSE: bool(doses) and DOSE not in doses,
         }
         columns = [*single, *hierarchy, *categorical, *continuous, *perturbation, *doses]
+        ours = [column for column in columns if column.startswith(PREFIX)]
+        if ours:
+            raise ValueError(f"{listed(ours)}: names with {PREFIX!r} are those of registered codes. Rename the column.")
         _raise_if_repeated(columns, [name for name, is_reserved in reserved.items() if is_reserved])
         fields: list[ColumnsField] = [
             covariates.StrictCategoricalObsField(REGISTRY_KEYS.LABELS, self.labels_key, argument="labels_key"),
@@ -170,6 +176,8 @@ class Manager(AnnDataManager):
                 known = self._registry.get("setup_args", {})
                 setup = self._registry.get("setup_method_name", "setup_anndata")
                 raise TypeError(f"`{setup}` has no argument {name!r}.{did_you_mean(name, known)}")
+        if "_scvi_uuid" not in adata.uns:
+            _raise_if_not_codes(adata, [field.attr_key for field in self.fields if isinstance(field, ColumnsField)])
         with unchanged_on_error(adata):
             super().register_fields(adata, source_registry, **transfer_kwargs)
             if modality_names(self):
@@ -194,7 +202,8 @@ class Manager(AnnDataManager):
         """What was registered, a row a cell: also where a modality has cells in another order, or lacks some."""
         modality = self.data_registry[registry_key].get("mod_key")
         if modality is None:
-            return super().get_from_registry(registry_key)
+            found = super().get_from_registry(registry_key)
+            return each_once(found) if getattr(found, "format", "") == "csr" and sparse.issparse(found) else found
         cells = self.adata.obs_names
         if modality not in self.adata.mod or not self.adata.mod[modality].n_obs:
             return sparse.csr_matrix((len(cells), counts_keys(self)[registry_key]), dtype=np.float32)
@@ -207,6 +216,7 @@ class Manager(AnnDataManager):
                 f"The counts of modality {modality!r} lie in a file, which is read for one modality of all cells only: "
                 "read them into memory, `mudata.read_h5mu(path)`."
             )
+        counts = each_once(counts) if sparse.issparse(counts) else counts
         return counts if in_order else _with_empty_rows(sparse.csr_matrix(counts), rows)
 
     def _get_setup_method_args(self) -> dict[str, Any]:
@@ -225,6 +235,17 @@ class Manager(AnnDataManager):
                 f"({listed(modality_names(self))}): {listed(empty)}. Keep the others, "
                 "`mdata = mdata[cells_with_molecules].copy()`."
             )
+
+
+def _raise_if_not_codes(data: AnnData | MuData, keys: Iterable[str]) -> None:
+    """Raise if annotation that was never registered has what is no code where codes are going to be written."""
+    for name in ("obs", "obsm"):
+        annotation = getattr(data, name)
+        for key in keys:
+            if key in annotation and np.asarray(annotation[key]).dtype.kind not in "iuf":
+                raise ValueError(
+                    f"`adata.{name}[{key!r}]` would be overwritten by the codes of the registered cells. Rename it."
+                )
 
 
 def forget_copied_setup(adata: AnnData | MuData, managers: Mapping[str, AnnDataManager]) -> None:
@@ -265,7 +286,7 @@ def unchanged_on_error(data: AnnData | MuData) -> Iterator[None]:
 
 def _written(annotation: Any) -> dict[str, Any]:
     """The columns of ``.obs`` or entries of ``.obsm`` that fields wrote, which are replaced and never changed."""
-    return {key: annotation[key] for key in annotation if str(key).startswith("_scvi_")}
+    return {key: annotation[key] for key in annotation if str(key).startswith(PREFIX)}
 
 
 def _matrices(data: AnnData | MuData) -> dict[str | None, Any]:

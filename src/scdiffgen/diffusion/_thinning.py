@@ -25,6 +25,8 @@ from torch import Tensor
 from ._draws import draw_by_gamma, draw_from_urn
 from ._sparse import row_indices, row_sums, with_values
 
+LARGEST_LOG_RATE = 40.0  # far beyond any weight of an urn, and its exponential over the least of them is a number
+
 
 class Thinned(NamedTuple):
     """A corrupted cell: what is left of it, and what is missing."""
@@ -60,7 +62,8 @@ class UrnPrediction(NamedTuple):
 
     def log_rates_at(self, state: Tensor) -> Tensor:
         """Log of the rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""
-        return (self.log_rates.exp() + self.weights * state).log()
+        rates = within_range(self.log_rates).exp() + self.weights * state
+        return rates.clamp(min=torch.finfo(rates.dtype).tiny).log()  # finite, so that guidance can mix them
 
     def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Draw ``n_molecules`` ``(cells,)`` by given rates, one after the other; each adds its weight for the next.
@@ -69,7 +72,7 @@ class UrnPrediction(NamedTuple):
         is the same, of others it is no urn, but keeps each gene at its share on average.
         """
         draw = draw_from_urn if self.weights.ndim == 1 else draw_by_gamma
-        return draw(log_rates.exp(), self.weights, n_molecules, generator)
+        return draw(within_range(log_rates).exp(), self.weights, n_molecules, generator)
 
 
 def thinning_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -127,3 +130,9 @@ def likelihood_bound(cross_entropy: Tensor, counts: Tensor) -> Tensor:
     library = row_sums(counts, values)
     orders = torch.lgamma(library + 1) - row_sums(counts, torch.lgamma(values + 1))
     return library * cross_entropy - orders
+
+
+def within_range(log_rates: Tensor) -> Tensor:
+    """The same ``(cells, genes)``, moved where the largest of a cell is so far out that exponentials are no numbers."""
+    largest = log_rates.amax(1, keepdim=True)
+    return log_rates - (largest - largest.clamp(-LARGEST_LOG_RATE, LARGEST_LOG_RATE))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
@@ -90,7 +91,7 @@ class ChunkedFile:
             self._raise_unless_the_same(_request_of(self.path), self.path)
             shutil.rmtree(self._folder, ignore_errors=True)
         elif begun.exists():
-            self._raise_unless_the_same(json.loads(begun.read_text()), self._folder)
+            self._raise_unless_the_same(_begun_request(begun), self._folder)
         else:
             self._folder.mkdir(parents=True, exist_ok=True)
             partial = self._folder / f".{uuid4().hex[:8]}.json"
@@ -103,14 +104,17 @@ class ChunkedFile:
         return self.path.exists()
 
     def missing(self) -> list[int]:
-        """Chunks that are not there yet."""
-        return [chunk for chunk in range(self.n_chunks) if not self._file(chunk).exists()]
+        """Chunks that are not there yet, or were damaged since."""
+        return [chunk for chunk in range(self.n_chunks) if not is_whole_archive(self._file(chunk))]
 
     def write(self, chunk: int, counts: sparse.csr_matrix) -> None:
         """Put a chunk on the disk; when this returns, it would survive a power cut."""
         partial = self._folder / f".{uuid4().hex[:8]}.npz"
-        sparse.save_npz(partial, counts, compressed=False)
-        self._put(partial, self._file(chunk))
+        try:
+            sparse.save_npz(partial, counts, compressed=False)
+            self._put(partial, self._file(chunk))
+        finally:  # a full disk, say
+            partial.unlink(missing_ok=True)
 
     def finish(self, obs: pd.DataFrame, var: pd.DataFrame) -> None:
         """Join the chunks, a chunk in memory at a time, with the annotation of all cells and of the genes."""
@@ -151,7 +155,7 @@ class ChunkedFile:
         reach_the_disk(self._folder)
 
     def _raise_unless_the_same(self, there: Mapping[str, Any] | None, where: Path) -> None:
-        if there is None:
+        if not isinstance(there, Mapping):
             raise ValueError(f"`path`: {where} exists, and was not made by `generate_to`. Pass another path.")
         pairs = {name: (there.get(name), value) for name, value in self.request.items() if there.get(name) != value}
         if pairs:
@@ -160,6 +164,22 @@ class ChunkedFile:
                 f"`path`: {where} holds cells that were asked for with other {', '.join(shown)}. Ask for the same, "
                 "pass another path, or remove it."
             )
+
+
+def is_whole_archive(file: Path) -> bool:
+    """Whether a file in the format of ``.npz`` is there with all of its bytes as they were written."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return archive.testzip() is None
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile):
+        return False
+
+
+def _begun_request(file: Path) -> dict[str, Any] | None:
+    try:
+        return json.loads(file.read_text())
+    except ValueError:  # damaged
+        return None
 
 
 def _request_of(path: Path) -> dict[str, Any] | None:

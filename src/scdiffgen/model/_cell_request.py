@@ -14,7 +14,7 @@ from scvi.model.base import BaseModelClass
 from scvi.utils import track
 from torch import Tensor
 
-from scdiffgen.conditions import N_CELLS, Conditions, Request, request_table
+from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions, Request, request_table
 from scdiffgen.data import (
     Registry,
     add_texts,
@@ -59,7 +59,7 @@ class CellRequest:
                 mixed = pd.api.types.infer_dtype(values).startswith("mixed")  # which cannot be written to a file
                 obs[name] = (values.astype(str).where(values.notna()) if mixed else values).astype("category")
         unseen = self.known.unseen(self.encoded) if self.encoded else False
-        obs = obs.assign(unseen_in_training=unseen)
+        obs = obs.assign(**{UNSEEN: unseen})
         return obs.iloc[self.row_of].set_axis([f"generated_{i}" for i in range(len(self.row_of))])
 
 
@@ -119,6 +119,12 @@ def path_cells(
     request: CellRequest, sampler: Sampler, generator: torch.Generator, library_size: Any, *, silent: bool
 ) -> AnnData:
     """Draw cells and keep every state on the way, a row each, with the full cell that is expected."""
+    taken = [name for name in ("cell", "step", "level") if name in request.table]
+    if taken:
+        raise ValueError(
+            f"`conditions` names {taken[0]!r}, which is a column of the path itself: leave it out, or register it "
+            "under another name."
+        )
     complete, sizes = request.completed(generator, library_size)
     module = request.model.module
 

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from scdiffgen._arguments import check_whole_number
 from scdiffgen.conditions import Conditions
+from scdiffgen.data import check_counts_again
 
 from ._checks import cell_positions, check_seed
 
@@ -41,6 +42,7 @@ class Cells:
         check_whole_number("batch_size", batch_size)
         self.module = model.module
         self.adata = model._validate_anndata(adata)
+        self.manager = model.get_anndata_manager(self.adata, required=True)
         self.indices = cell_positions(indices, self.adata.n_obs)
         self.names = self.adata.obs_names[self.indices]
         self.description = description
@@ -58,7 +60,10 @@ class Cells:
         """CSR counts and conditions, minibatch after minibatch, in sorted order."""
         silent = self.description is None or len(self.loader) < 2
         for batch in track(self.loader, description=self.description or "", disable=silent):
-            yield self.module.unpack(batch)
+            counts, conditions = self.module.unpack(batch)
+            if not ((counts.values() >= 0) & (counts.values().frac() == 0)).all():  # they were replaced, or changed
+                check_counts_again(self.manager)
+            yield counts, conditions
 
     def obs(self) -> pd.DataFrame:
         """``.obs`` of the cells as it was before they were registered, in the order in which they were asked for."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from lightning.pytorch.accelerators import AcceleratorRegistry
 from numpy.typing import ArrayLike
 
 from scdiffgen._arguments import check_share, check_whole_number, is_finite_number
 
 LARGEST_LIBRARY = 2**24
 LARGEST_SEED = 2**63 - 1
+LARGEST_SCALE = 1_000_000
 
 
 def check_seed(seed: int | None) -> None:
@@ -24,8 +29,46 @@ def check_seed(seed: int | None) -> None:
         raise ValueError(f"`seed` is {seed}: pass a whole number of at most {LARGEST_SEED}.")
 
 
+def check_path(name: str, path: Any) -> Path:
+    """A path of a file or folder that can be made; raise if it is none."""
+    if not isinstance(path, str | os.PathLike) or not str(path) or "\0" in str(path):
+        raise ValueError(f"`{name}` is {path!r}: pass the path of a file or folder.")
+    above = next((each for each in Path(path).parents if each.exists()), Path())
+    if not above.is_dir():
+        raise ValueError(f"`{name}`: {path} lies below {above}, which is a file. Pass another path.")
+    return Path(path)
+
+
+def check_torch(weights: Iterable[torch.Tensor] = ()) -> None:
+    """Raise if torch computes in another precision, or without the records that training needs of any weights."""
+    if torch.get_default_dtype() != torch.float32:
+        raise RuntimeError(
+            f"PyTorch's default precision is {torch.get_default_dtype()}, and models are of float32: call "
+            "`torch.set_default_dtype(torch.float32)` first."
+        )
+    weights = list(weights)
+    if weights and (torch.is_inference_mode_enabled() or any(weight.is_inference() for weight in weights)):
+        raise RuntimeError(
+            "`torch.inference_mode()` is on, or was when the model was made, and such weights cannot be trained: make "
+            "and train the model outside of it."
+        )
+
+
+def check_devices(accelerator: Any, devices: Any, strategy: Any) -> None:
+    """Raise if Lightning would start copies of the user's script on a CPU without being asked to."""
+    on_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.cuda.is_available())
+    if on_cpu and strategy is None and str(devices).isdecimal() and int(devices) > 1:
+        raise ValueError(
+            f"`devices` is {devices!r} on a CPU, which would start your script as often: pass `devices=1` (all cores "
+            "are used), or name a `strategy` as well."
+        )
+
+
 def check_accelerator(accelerator: str) -> None:
-    """Raise if a GPU is asked for and there is none."""
+    """Raise if there is no accelerator of that name, or none of it in this computer."""
+    known = ["auto", "gpu", *AcceleratorRegistry.available_accelerators()]
+    if isinstance(accelerator, str) and accelerator not in known:
+        raise ValueError(f"`accelerator` is {accelerator!r}: choose one of {known}, such as 'cpu'.")
     there = {"gpu": torch.cuda.is_available() or torch.backends.mps.is_available()}
     there |= {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(accelerator, True):
@@ -62,6 +105,28 @@ def check_split(n_cells: int, train_size: float | None, validation_size: float |
         )
 
 
+def external_split(parts: Any, n_cells: int) -> list[np.ndarray]:
+    """Positions of training, validation and test cells, of which those that are not given are none."""
+    name = "`datasplitter_kwargs['external_indexing']`"
+    way_out = "Pass a list of up to three arrays of positions: of training, validation and test cells."
+    if not isinstance(parts, list | tuple) or not 1 <= len(parts) <= 3:
+        raise ValueError(f"{name} is of type {type(parts).__name__}. {way_out}")
+    given = [np.asarray([] if part is None else part) for part in [*parts, None, None][:3]]
+    split = [np.asarray(part, dtype=np.int64) for part in given if not part.size or part.dtype.kind in "iu"]
+    if len(split) < 3 or any(part.ndim != 1 for part in split):
+        raise ValueError(f"{name} holds what are no positions of cells. {way_out}")
+    every = np.concatenate(split)
+    outside = every[(every < 0) | (every >= n_cells)]
+    if len(outside):
+        raise ValueError(f"{name} holds {outside[0]}, but there are {n_cells} cells. {way_out}")
+    if len(np.unique(every)) < len(every):
+        raise ValueError(f"{name} holds {np.flatnonzero(np.bincount(every) > 1)[0]} twice. Name each cell once.")
+    if not len(split[0]):
+        raise ValueError(f"{name} names no training cell. {way_out}")
+    split[2] = np.append(split[2], np.setdiff1d(np.arange(n_cells), every))  # cells in no part are a test set
+    return split
+
+
 def cell_positions(indices: Sequence[int] | np.ndarray | None, n_cells: int) -> np.ndarray:
     """Positions ``(chosen,)``, none negative, of the cells that positions or a mask choose; ``None`` chooses all."""
     if indices is None:
@@ -88,8 +153,11 @@ def check_guidance(scale: float | Mapping[str, float], given: Sequence[str]) -> 
     for name, value in scales.items():
         if name and name not in given:
             raise ValueError(f"`guidance_scale` names {name!r}, but the conditions given are {list(given)}.")
-        if not (is_finite_number(value) and value >= 0):
-            raise ValueError(f"`guidance_scale` is {value!r}: pass a number of at least 0; 1 is no guidance.")
+        if not (is_finite_number(value) and 0 <= value <= LARGEST_SCALE):
+            raise ValueError(
+                f"`guidance_scale` is {value!r}: pass a number of at least 0 and at most {LARGEST_SCALE:,}; 1 is no "
+                "guidance."
+            )
 
 
 def library_sizes(given: ArrayLike, n_cells: int) -> np.ndarray:

@@ -50,15 +50,20 @@ def write_cells(
 ) -> Path:
     """Draw the chunks that are missing, here or on workers, and join them."""
     n_cells = len(request.row_of)
-    described_size = None
-    if callable(library_size):
-        described_size = f"{library_size.__module__}.{library_size.__qualname__}"
+    chunks = np.split(np.arange(n_cells), range(chunk_size, n_cells, chunk_size))
+
+    def completed(number: int, sizes: Any) -> Chunk:
+        own_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
+        cells, generator = chunks[number], generator_from(own_seed, sampler.module.device)
+        return *request.completed(generator, sizes[cells] if isinstance(sizes, np.ndarray) else sizes, cells), own_seed
+
+    if callable(library_size):  # a function is known by what it returns: its name says nothing of a lambda
+        library_size = np.concatenate([completed(number, library_size)[1] for number in range(len(chunks))])
     elif library_size is not None:
         library_size = library_sizes(library_size, n_cells)
-        described_size = digest_of(library_size)
     described = {
         "conditions": digest_of(request.table.assign(**{N_CELLS: np.bincount(request.row_of)})),
-        "library_size": described_size,
+        "library_size": None if library_size is None else digest_of(library_size),
         "guidance_scale": sampler.guidance_scale,
         "n_steps": sampler.n_steps,
         "batch_size": sampler.batch_size,
@@ -66,16 +71,12 @@ def write_cells(
         "seed": seed,
         "model": weights_id(sampler.module),
     }
-    chunks = np.split(np.arange(n_cells), range(chunk_size, n_cells, chunk_size))
     file = ChunkedFile(path, len(chunks), described)
     if file.is_whole:
         return file.path
 
     def chunk(number: int) -> Chunk:
-        own_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
-        generator, cells = generator_from(own_seed, sampler.module.device), chunks[number]
-        sizes = library_size[cells] if isinstance(library_size, np.ndarray) else library_size
-        return *request.completed(generator, sizes, cells), own_seed
+        return completed(number, library_size)
 
     missing = file.missing()
     drawn: Iterator[tuple[int, sparse.csr_matrix]]

@@ -19,6 +19,7 @@ from scdiffgen.conditions import Request
 
 from ._cell_request import CellRequest, interpolated_cells, path_cells
 from ._cells import BATCH_SIZE, Cells, generator_from, new_cells
+from ._checks import check_path, check_seed
 from ._chunked_generation import check_client, write_cells
 from ._modality_request import ModalityRequest
 from ._model_access import gene_names, require_anndata, require_thinning, require_training, sampler_of
@@ -97,7 +98,8 @@ class Generating(BaseModelClass):
         path
             The new file: ``.h5ad``, or a folder ``.zarr``; an error if other cells are there, whole or begun.
         chunk_size
-            Cells a chunk; a function ``library_size`` is called for those of each.
+            Cells a chunk; a function ``library_size`` is called for those of each, before the first is generated, and
+            what it returns tells these cells from others.
         client
             Client of a Dask cluster whose workers generate the same chunks (``pip install 'scdiffgen[distributed]'``);
             a ``RuntimeError`` if they are lost again and again.
@@ -123,6 +125,8 @@ class Generating(BaseModelClass):
         check_client(client)
         check_whole_number("chunk_size", chunk_size)
         check_whole_number("seed", seed, at_least=0)
+        check_seed(seed)
+        check_path("path", path)
         request = CellRequest(self, conditions, n_cells)
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
         return write_cells(path, request, sampler, library_size, chunk_size, seed, client, silent=silent)

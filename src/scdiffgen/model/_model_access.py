@@ -21,7 +21,7 @@ from scdiffgen.module import DiffusionModule, ThinningModule
 from scdiffgen.responses import ResponseModel, ResponseTransfer
 
 from ._cells import BATCH_SIZE
-from ._checks import check_guidance
+from ._checks import check_guidance, check_torch
 from ._sampler import N_STEPS, Sampler
 from ._training_summary import training_summary
 
@@ -30,6 +30,15 @@ def require_training(model: BaseModelClass) -> None:
     """Raise unless the model is trained."""
     if not model.is_trained_:
         raise RuntimeError("The model is not trained: call `train()` first, or load a trained model.")
+    check_torch()
+    if model.module.training and not in_training(model):  # `model.module.train()`, or a training that was interrupted
+        model.module.eval()
+
+
+def in_training(model: BaseModelClass) -> bool:
+    """Whether the model is being trained now, as callbacks see it."""
+    trainer = getattr(model, "trainer", None)
+    return trainer is not None and trainer.state.status == "running"
 
 
 def require_thinning(model: BaseModelClass, asked: str) -> ThinningModule:

@@ -24,12 +24,13 @@ from scdiffgen.io import MODEL_FILE, all_or_nothing, check_file, only_plain_data
 from scdiffgen.module import GaussianOptions, LatentOptions
 from scdiffgen.nn import NetworkOptions, ReadoutOptions
 
-from ._checks import check_accelerator
+from ._checks import check_accelerator, check_path
 from ._hub_card import save_with_card
 from ._model_access import require_training
 from ._query_model import query_model
 from ._registering import check_cells, check_mudata
 from ._training_runs import whole_checkpoint
+from ._training_summary import TrainingSummary
 
 if TYPE_CHECKING:
     from scvi.hub import HubModel
@@ -72,7 +73,7 @@ class Persisting(BaseModelClass):
         >>> import tempfile
         >>> model.save(tempfile.mkdtemp(), overwrite=True)
         """
-        folder = Path(dir_path)
+        folder = check_path("dir_path", dir_path)
         if folder.exists() and not (overwrite and folder.is_dir()):
             what = "pass `overwrite=True` to replace the model in it" if folder.is_dir() else "it is no folder"
             raise ValueError(f"`dir_path`: {folder} already exists. Pass another folder; {what}.")
@@ -127,7 +128,9 @@ class Persisting(BaseModelClass):
         check_accelerator(accelerator)
         if adata is not None and adata is not False:
             (check_mudata if isinstance(adata, MuData) else check_cells)(adata)
-        file = Path(dir_path) / f"{prefix or ''}{MODEL_FILE}"
+            if not adata.n_obs:
+                raise ValueError("`adata` has no cells: pass `adata=False` to load the model without cells.")
+        file = check_path("dir_path", dir_path) / f"{prefix or ''}{MODEL_FILE}"
         saved_with = None
         if backup_url is None or file.exists():
             check_file(file)
@@ -140,6 +143,10 @@ class Persisting(BaseModelClass):
         with only_plain_data(OPTIONS) if safe else nullcontext():
             try:
                 return super().load(str(dir_path), adata, accelerator, device, prefix, backup_url, datamodule, allowed)
+            except AttributeError as error:
+                raise ValueError(
+                    f"`dir_path`: {file} lacks parts of a model ({error}). {_other_version(saved_with)}"
+                ) from error
             except OSError as error:
                 if adata is not None:
                     raise
@@ -166,7 +173,7 @@ class Persisting(BaseModelClass):
 
         {raises_load}
         """
-        file = Path(dir_path) / f"{prefix or ''}{MODEL_FILE}"
+        file = check_path("dir_path", dir_path) / f"{prefix or ''}{MODEL_FILE}"
         check_file(file)
         read_plainly(file, OPTIONS)
         with only_plain_data(OPTIONS):
@@ -279,9 +286,18 @@ def _check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) ->
     Returns the version that saved it.
     """
     attributes = contents.get("attr_dict") if isinstance(contents, Mapping) else None
-    if not isinstance(attributes, Mapping) or not {"registry_", "init_params_"} <= set(attributes):
+    needed = ("registry_", "init_params_")
+    if not isinstance(attributes, Mapping) or not all(isinstance(attributes.get(name), Mapping) for name in needed):
         raise ValueError(f"`dir_path`: {file} is no saved model. Pass the folder that `model.save(...)` was given.")
     registry, saved_with = attributes["registry_"], attributes.get("saved_with_")
+    try:
+        _ = registry["field_registries"], attributes["init_params_"]["non_kwargs"], attributes["init_params_"]["kwargs"]
+        if attributes.get("is_trained_"):
+            TrainingSummary.from_plain(attributes["training_summary_"])
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"`dir_path`: {file} lacks parts of a model ({error!r}). {_other_version(saved_with)}"
+        ) from error
     name = registry.get("model_name", cls.__name__)
     if name != cls.__name__ and name not in allowed:
         raise ValueError(f"`dir_path`: {file} is of a {name}, a different class: load it with `{name}.load`.")

@@ -17,6 +17,7 @@ from scdiffgen.module import DiffusionModule, ThinningModule
 from scdiffgen.responses import ResponseModel
 
 from ._cells import BATCH_SIZE, Cells
+from ._checks import LARGEST_LIBRARY
 
 N_STEPS = 32
 
@@ -90,6 +91,11 @@ class Sampler:
 
         def draw(counts: Tensor, conditions: Conditions[Tensor]) -> sparse.csr_matrix:
             library, start = (module.library(counts) * factor).round(), counts.to_dense()
+            if library.max() > LARGEST_LIBRARY:
+                raise ValueError(
+                    f"`factor` is {factor:g}, with which a cell would have {library.max():g} molecules: pass a factor "
+                    f"with which all have at most {LARGEST_LIBRARY:,}, up to which molecules are counted exactly."
+                )
             predictor = module.predictor(conditions, len(counts))
             return whole_counts(module.draw(predictor, library, start=start, n_steps=self.n_steps, generator=generator))
 

@@ -19,6 +19,7 @@ from scdiffgen.module import DiffusionModule, GaussianOptions, process_module
 from scdiffgen.nn import NetworkOptions, NetworkSize
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
 
+from ._checks import check_torch, external_split
 from ._generating import Generating
 from ._model_access import modalities as modalities_of
 from ._persisting import Persisting
@@ -116,6 +117,7 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         registry: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(adata, registry)
+        check_torch()
         check_share("withhold_rate", withhold_rate)
         network = NetworkOptions() if network is None else network
         if not isinstance(network, NetworkOptions):
@@ -297,7 +299,9 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
             "batch_size": batch_size,
             **(datasplitter_kwargs or {}),
         }
-        check_training(self, accelerator, split, trainer_kwargs)
+        check_training(self, accelerator, devices, split, trainer_kwargs)
+        if split.get("external_indexing") is not None:
+            split["external_indexing"] = external_split(split["external_indexing"], self.adata.n_obs)
         trainer = {
             **settled_epochs(self, max_epochs, check_val_every_n_epoch, split),
             "accelerator": accelerator,

@@ -18,10 +18,12 @@ from scvi.train import TrainRunner
 from scvi.train._config import merge_kwargs
 
 from scdiffgen._arguments import check_whole_number
-from scdiffgen.data import CountsField, ModalityCountsField
+from scdiffgen.data import check_counts_again
+from scdiffgen.train import NO_STEP
 
 from ._cells import Cells, evenly_spread
-from ._checks import check_accelerator, check_early_stopping, check_split
+from ._checks import check_accelerator, check_devices, check_early_stopping, check_split, check_torch
+from ._model_access import in_training
 from ._training_summary import remember_training
 
 STEPS_PER_VALIDATION = 100
@@ -35,13 +37,15 @@ def default_max_epochs(n_train: int, batch_size: int) -> int:
 
 
 def check_training(
-    model: BaseModelClass, accelerator: str, split: Mapping[str, Any], trainer: Mapping[str, Any]
+    model: BaseModelClass, accelerator: str, devices: Any, split: Mapping[str, Any], trainer: Mapping[str, Any]
 ) -> None:
     """Raise unless there are cells to train on and to hold out, and a device to train with."""
     if model.adata is None:
         raise ValueError("The model was loaded without cells: load it with `adata`, the cells to train it on.")
     check_whole_number("batch_size", split["batch_size"])
     check_accelerator(accelerator)
+    check_devices(accelerator, devices, trainer.get("strategy"))
+    check_torch(model.module.parameters())
     check_early_stopping(trainer)
     check_split(model.adata.n_obs, split["train_size"], split["validation_size"], split["batch_size"])
 
@@ -85,9 +89,8 @@ def run_training(
     model: BaseModelClass, split: Mapping[str, Any], plan: Mapping[str, Any], trainer: Mapping[str, Any]
 ) -> None:
     """Train, go on with the history of earlier trainings, and keep of the cells what the model needs."""
-    for field in model.adata_manager.fields:
-        if isinstance(field, CountsField | ModalityCountsField):
-            field.check_the_rest(model.adata)
+    check_counts_again(model.adata_manager)
+    was_trained = model.is_trained_
     history = dict(model.history_) if model.is_trained_ and isinstance(model.history_, dict) else {}
     model.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
     splitter = model._data_splitter_cls(
@@ -103,20 +106,32 @@ def run_training(
         sample = evenly_spread(train, LINEAR_CELLS)
         model.module.start_linearly(Cells(model, None, sample, SMALL_BATCH))
     training_plan = model._training_plan_cls(model.module, **plan)
-    TrainRunner(model, training_plan=training_plan, data_splitter=splitter, early_stopping=False, **trainer)()
+    runner = TrainRunner(model, training_plan=training_plan, data_splitter=splitter, early_stopping=False, **trainer)
+    runner()
+    model.is_trained_ = False  # until all of it is known to be sound
+    if not training_plan.n_steps:
+        model.is_trained_ = was_trained
+        raise ValueError(NO_STEP)
+    if not all(bool(weight.isfinite().all()) for weight in model.module.state_dict().values()):
+        lr = training_plan.config.lr
+        raise RuntimeError(
+            f"Weights are not finite after training, and the model counts as untrained: make a new one, and train it "
+            f"with a lower learning rate than `plan_kwargs={{'lr': {lr:g}}}`."
+        )
     if history:
         logged = getattr(model.trainer.logger, "history", {})  # loggers of others have none
         model.history_ = continued(history, model.history_, logged)
     remember_training(model)
+    model.is_trained_ = True
 
 
 @contextmanager
 def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
     """If the model is being trained, make it as whole as a trained one for as long as a checkpoint of it is saved."""
-    trainer = getattr(model, "trainer", None)
-    if trainer is None or trainer.state.status != "running":
+    if not in_training(model):
         yield
         return
+    trainer = model.trainer
     split = trainer.datamodule
     model.train_indices, model.validation_indices = split.train_idx, split.val_idx
     model.test_indices, model.history_ = split.test_idx, dict(getattr(trainer.logger, "history", {}))

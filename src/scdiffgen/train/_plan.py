@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -27,6 +28,10 @@ MAX_SKIPPED = 10  # steps in a row that may be skipped for their gradients
 SPIKE = 20  # times the usual norm that a gradient may have; the largest in a sound training has two or three times
 N_USUAL = 100  # steps whose median norm is the usual one
 EMBEDDING_DECAY = 0.01  # at most: more would draw categories of few cells to those of many
+NO_STEP = (
+    "Training made no step, and the model is as it was: `train` needs at least one minibatch. With `drop_last` pass a "
+    "`batch_size` of at most the number of training cells, and leave out `max_steps=0` and `limit_train_batches=0`."
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         self.n_obs_training = self.n_obs_validation = 0  # set by scvi's TrainRunner
         self._best_loss = self._last_loss = math.inf
         self._best: list[dict[str, Tensor]] = []  # weights of the denoiser and of its average
+        self.n_steps = 0  # with finite gradients
         self._n_skipped = 0
         self._norms: deque[float] = deque(maxlen=N_USUAL)
         self._stage = self._stage_start = 0
@@ -127,6 +133,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
             if norm > self.config.max_grad_norm:
                 torch.nn.utils.clip_grads_with_norm_(parameters, self.config.max_grad_norm, total)
             self._norms.append(norm)
+            self.n_steps += 1
             self._n_skipped = 0
             return
         optimizer.zero_grad()
@@ -192,18 +199,16 @@ class DiffusionTrainingPlan(pl.LightningModule):
             {"params": linear, "weight_decay": decay, "lr": config.lr * share},
         ]
         optimizer = torch.optim.AdamW([group for group in groups if group["params"]], lr=config.lr, fused=True)
-        n_steps = max(int(self.trainer.estimated_stepping_batches), 1)
-        n_batches = max(int(self.trainer.num_training_batches), 1)
+        try:
+            n_steps = max(int(self.trainer.estimated_stepping_batches), 1)
+            n_batches = max(int(self.trainer.num_training_batches), 1)
+        except OverflowError:  # Lightning's answer where an epoch has no minibatch
+            raise ValueError(NO_STEP) from None
         self._stage_ends = stage_ends(self.module.stages(), math.ceil(n_steps / n_batches))
         starts = [0, *(n_batches * end for end in self._stage_ends[:-1])]
         lengths = [max(end - start, 1) for start, end in zip(starts, [*starts[1:], n_steps], strict=True)]
 
-        def factor(step: int) -> float:
-            stage = bisect_right(starts, step) - 1
-            n_warmup = max(min(config.n_warmup_steps, lengths[stage] // 10), 1)
-            done = step - starts[stage]
-            return min((done + 1) / n_warmup, 1.0) * 0.5 * (1 + math.cos(math.pi * min(done / lengths[stage], 1)))
-
+        factor = partial(rate_factor, starts=starts, lengths=lengths, n_warmup_steps=config.n_warmup_steps)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
@@ -216,6 +221,14 @@ def update_ema(average: nn.Module, network: nn.Module, decay: float) -> None:
     torch._foreach_lerp_(slow, fast, 1 - decay)
     for mine, other in zip(average.buffers(), network.buffers(), strict=True):
         mine.copy_(other)
+
+
+def rate_factor(step: int, starts: Sequence[int], lengths: Sequence[int], n_warmup_steps: int) -> float:
+    """Share of the learning rate at a step of stages that start at given steps, and last so many."""
+    stage = bisect_right(starts, step) - 1
+    n_warmup = max(min(n_warmup_steps, lengths[stage] // 10), 1)
+    done = step - starts[stage]
+    return min((done + 1) / n_warmup, 1.0) * 0.5 * (1 + math.cos(math.pi * min(done / lengths[stage], 1)))
 
 
 def stage_ends(shares: Sequence[float], n_epochs: int) -> list[int]:

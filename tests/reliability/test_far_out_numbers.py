@@ -1,0 +1,110 @@
+"""Numbers far out of the usual: drawn from soundly, or refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from mudata_cells import paired
+from small_cells import QUIET, SMALL, small_model
+
+from scdiffgen.diffusion import UrnPrediction
+from scdiffgen.model import TokenDiffusion
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+FAR = [0.0, 1e2, 1e3, 1e6]
+
+
+@pytest.fixture(scope="module")
+def joint() -> TokenDiffusion:
+    mdata = paired()
+    TokenDiffusion.setup_mudata(mdata, labels_key="sort_of_cell")
+    model = TokenDiffusion(mdata, **SMALL)
+    model.train(1, **QUIET)
+    return model
+
+
+@pytest.fixture(scope="module", params=["thinning", "gaussian", "latent"])
+def processed(request: pytest.FixtureRequest) -> TokenDiffusion:
+    plain = small_model()
+    model = TokenDiffusion(plain.adata, process=request.param, **SMALL)
+    model.train(3, **QUIET)
+    return model
+
+
+@pytest.mark.parametrize("scale", FAR)
+def test_any_guidance_draws_whole_cells(scale: float, processed: TokenDiffusion, tmp_path: Any) -> None:
+    made = processed.generate({"cell_type": "a"}, 3, library_size=50, guidance_scale=scale, n_steps=3).X
+    assert (made.data >= 0).all() and made.shape == (3, 20)
+    if processed.module.process_name == "thinning":
+        np.testing.assert_array_equal(made.toarray().sum(1), 50)
+
+
+@pytest.mark.parametrize("scale", FAR)
+def test_any_factor_of_an_effect_draws_whole_cells(scale: float, tiny: TokenDiffusion) -> None:
+    asked = {"cell_type": "a", "guide": "A", "dose": 0.5}
+    for guidance in (scale, {"guide": scale}):
+        made = tiny.generate(asked, 3, library_size=50, guidance_scale=guidance, n_steps=3).X
+        np.testing.assert_array_equal(made.toarray().sum(1), 50)
+
+
+@pytest.mark.parametrize("scale", FAR)
+def test_any_guidance_draws_all_modalities(scale: float, joint: TokenDiffusion) -> None:
+    sizes = dict.fromkeys(joint.adata.mod, 50)
+    made = joint.generate({"sort_of_cell": "a"}, 3, library_size=sizes, guidance_scale=scale, n_steps=3)
+    for part in made.mod.values():
+        np.testing.assert_array_equal(part.X.toarray().sum(1), 50)
+
+
+@pytest.mark.parametrize(
+    ("each", "shift"), [(False, -1e4), (False, -200.0), (False, 200.0), (False, 1e4), (True, 200.0), (True, 1e4)]
+)
+def test_shares_do_not_depend_on_the_size_of_the_rates(each: bool, shift: float) -> None:
+    """Against the softmax: where rates are far beyond the weights of the urn, or there are none."""
+    logs = torch.tensor([[0.0, 1.0, 2.0]])
+    weights = torch.zeros(1, 3) if each else torch.zeros(3)
+    urn = UrnPrediction(logs + shift, weights)
+    state, generator = torch.zeros(1, 3), torch.Generator().manual_seed(0)
+    torch.testing.assert_close(urn.log_prob(state), logs.log_softmax(1), atol=1e-3, rtol=0)
+    drawn = urn.draw(urn.log_rates_at(state), torch.tensor([100_000]), generator)
+    shares = torch.bincount(drawn, minlength=3) / 100_000
+    torch.testing.assert_close(shares[None], logs.softmax(1), atol=0.02, rtol=0)
+
+
+@pytest.mark.parametrize("factor", [4e4, 1e9, 1e300])
+def test_no_cell_is_deepened_beyond_what_is_counted_exactly(factor: float, tiny: TokenDiffusion) -> None:
+    factor = max(factor, 1.01 * 2**24 / tiny.adata.X.sum(1).max())
+    with pytest.raises(ValueError, match=r"`factor` is .*at most 16,777,216"):
+        tiny.deepen(factor=factor, silent=True)
+
+
+@pytest.mark.parametrize("name", ["cell", "step", "level"])
+def test_what_a_path_adds_overwrites_no_condition(name: str) -> None:
+    model = small_model()
+    adata = model.adata
+    adata.obs[name] = adata.obs["cell_type"]
+    model = small_model(adata, labels_key=name)
+    model.train(1, **QUIET)
+    with pytest.raises(ValueError, match=f"`conditions` names '{name}'"):
+        model.get_generation_path({name: "a"}, n_steps=2)
+    assert model.generate({name: "a"}, 2, n_steps=2).obs[name].tolist() == ["a", "a"]
+
+
+SPELLINGS = [
+    ({"guide": " A ", "dose": 0.5}, "guide", "A"),
+    ({"age": "40"}, "age", 40.0),
+    (pd.DataFrame({"age": ["40", None]}), "age", 40.0),
+]
+
+
+@pytest.mark.parametrize(("asked", "name", "written"), SPELLINGS)
+def test_conditions_of_generated_cells_are_written_as_those_of_real_ones(
+    asked: Any, name: str, written: Any, tiny: TokenDiffusion
+) -> None:
+    made = tiny.generate(asked, None if isinstance(asked, pd.DataFrame) else 1, n_steps=2).obs
+    assert made[name].iloc[0] == written
+    assert pd.api.types.is_numeric_dtype(made[name]) == pd.api.types.is_numeric_dtype(tiny.adata.obs[name])

@@ -1,0 +1,154 @@
+"""A model counts as trained after a finite step only; what was learned before stays."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from anndata import AnnData
+from fingerprint import weights_of
+from lightning.pytorch import Callback
+from small_cells import QUIET, small_model
+
+from scdiffgen.model import TokenDiffusion
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+NO_STEP = {
+    "fewer cells than a minibatch": {"batch_size": 512, "datasplitter_kwargs": {"drop_last": True}},
+    "max_steps": {"max_steps": 0},
+    "limit_train_batches": {"limit_train_batches": 0},
+}
+
+
+@pytest.mark.parametrize("why", NO_STEP)
+def test_no_step_is_no_training(why: str, cells: AnnData) -> None:
+    model = small_model(cells)
+    with pytest.raises(ValueError, match="no step"):
+        model.train(1, **QUIET, **NO_STEP[why])
+    assert not model.is_trained_
+    with pytest.raises(RuntimeError, match="not trained"):
+        model.generate()
+    model.train(1, **QUIET)
+    before = weights_of(model)
+    with pytest.raises(ValueError, match="no step"):
+        model.train(1, **QUIET, **NO_STEP[why])
+    assert model.is_trained_ and weights_of(model) == before
+    assert model.generate(n_cells=2, n_steps=2).n_obs == 2
+
+
+class Spoil(Callback):
+    """Makes a weight NaN after the last step, which no gradient shows."""
+
+    def on_train_batch_end(self, trainer: Any, plan: Any, *_: Any) -> None:
+        with torch.no_grad():
+            plan.module.ema_denoiser.network.readout.bias[0] = torch.nan
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_weights_that_are_not_finite_are_no_training(again: bool, cells: AnnData, tmp_path: Path) -> None:
+    model = small_model(cells)
+    if again:
+        model.train(1, **QUIET)
+    with pytest.raises(RuntimeError, match=r"not finite.*untrained.*lower learning rate"):
+        model.train(1, callbacks=[Spoil()], **QUIET)
+    assert not model.is_trained_
+    with pytest.raises(RuntimeError, match="not trained"):
+        model.get_latent_representation()
+
+
+@pytest.mark.parametrize("lr", [10.0, 1e3, 1e10])
+def test_a_learning_rate_far_too_high_ends_in_words(lr: float, cells: AnnData) -> None:
+    """Either the weights stay finite, or the model counts as untrained."""
+    model = small_model(cells)
+    try:
+        model.train(30, batch_size=16, plan_kwargs={"lr": lr}, **QUIET)
+    except RuntimeError as error:
+        assert "learning rate" in str(error) and not model.is_trained_
+    else:
+        assert np.isfinite(model.get_latent_representation()).all()
+
+
+class Interrupt(Callback):
+    """Presses Control-C after a few minibatches."""
+
+    def __init__(self) -> None:
+        self.left = 3
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.left -= 1
+        if not self.left:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_interrupted_training_goes_on(again: bool, cells: AnnData) -> None:
+    model = small_model(cells)
+    if again:
+        model.train(1, **QUIET)
+    with pytest.raises((KeyboardInterrupt, SystemExit)):
+        model.train(2, batch_size=16, callbacks=[Interrupt()], **QUIET)
+    assert model.is_trained_ == again
+    if again:
+        first = model.get_latent_representation()
+        np.testing.assert_array_equal(model.get_latent_representation(), first)  # nothing is dropped out
+    model.train(1, batch_size=16, **QUIET)
+    assert model.is_trained_ and np.isfinite(model.get_nll(silent=True)).all(axis=None)
+
+
+READ: dict[str, Callable[[TokenDiffusion], Any]] = {
+    "latent": lambda m: m.get_latent_representation(),
+    "activation": lambda m: m.get_token_activation().to_numpy(),
+    "nll": lambda m: m.get_nll(silent=True).to_numpy(),
+    "cells": lambda m: m.generate({"cell_type": "a"}, 5, n_steps=3).X.toarray(),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_results_do_not_depend_on_the_mode_that_the_module_was_put_in(name: str, tiny: TokenDiffusion) -> None:
+    expected = READ[name](tiny)
+    tiny.module.train()
+    np.testing.assert_array_equal(READ[name](tiny), expected)
+
+
+COPIES: dict[str, Callable[[Any], Any]] = {
+    "copy": copy.copy,
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda model: pickle.loads(pickle.dumps(model)),
+}
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_copies_of_a_model_that_was_just_trained_give_the_same(how: str, cells: AnnData) -> None:
+    model = small_model(cells)
+    model.train(1, **QUIET)
+    copied = COPIES[how](model)
+    for read in READ.values():
+        np.testing.assert_array_equal(read(copied), read(model))
+
+
+def test_models_are_made_and_trained_in_single_precision_with_gradients(cells: AnnData) -> None:
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
+        small_model(cells.copy()).train(1, **QUIET)
+    model = small_model(cells)
+    model.train(1, **QUIET)
+    torch.set_default_dtype(torch.float64)
+    try:
+        for act in (lambda: TokenDiffusion(cells), lambda: model.train(1, **QUIET), model.generate, model.get_nll):
+            with pytest.raises(RuntimeError, match=r"torch.set_default_dtype\(torch.float32\)"):
+                act()
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_cells_in_no_part_of_a_split_are_a_test_set(cells: AnnData) -> None:
+    model, parts = small_model(cells), [np.arange(30), np.arange(30, 40)]
+    model.train(1, datasplitter_kwargs={"external_indexing": parts}, **QUIET)
+    assert len(parts) == 2  # the list of the user, to which scvi-tools would append
+    np.testing.assert_array_equal(np.sort(model.test_indices), np.arange(40, 60))
