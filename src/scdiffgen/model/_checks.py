@@ -35,16 +35,6 @@ def check_accelerator(accelerator: str) -> None:
         )
 
 
-def check_early_stopping(trainer_kwargs: Mapping[str, object]) -> None:
-    """Raise if details of scvi-tools' early stopping are given, which is not what stops training here."""
-    given = [name for name in trainer_kwargs if name.startswith("early_stopping_")]
-    if given:
-        raise TypeError(
-            f"`{given[0]}` has no effect, as training stops when the validation loss has risen by a share of its best: "
-            "pass `plan_kwargs={'max_validation_rise': 0.01}`, or Lightning's `EarlyStopping` in `callbacks`."
-        )
-
-
 def check_split(n_cells: int, train_size: float | None, validation_size: float | None, batch_size: int) -> None:
     """Raise unless the shares of training and validation cells leave some to train on."""
     if train_size is not None and not (is_finite_number(train_size) and 0 < train_size <= 1):
