@@ -18,7 +18,7 @@ Request: TypeAlias = Mapping[str, Any] | pd.DataFrame | None
 def request_table(conditions: Request, n_cells: int | None = None, n_training: int = 1) -> pd.DataFrame:
     """A request as a table, rows numbered from 0, with a column ``"n_cells"``; NaN or None is missing.
 
-    Without conditions it is of as many cells as were trained on, of each row of them of one.
+    By default it is of one cell a row, and without conditions of ``n_training``.
     """
     table = _as_frame(conditions)
     if n_cells is None and table.shape == (1, 0):

@@ -52,7 +52,7 @@ def check_split(n_cells: int, train_size: float | None, validation_size: float |
         )
 
 
-def cell_positions(indices: Sequence[int] | np.ndarray | None, n_cells: int) -> np.ndarray:
+def cell_positions(indices: Sequence[int] | np.ndarray | None, n_cells: int, argument: str = "indices") -> np.ndarray:
     """Positions ``(chosen,)``, none negative, of the cells that positions or a mask choose; ``None`` chooses all."""
     if indices is None:
         return np.arange(n_cells)
@@ -61,14 +61,14 @@ def cell_positions(indices: Sequence[int] | np.ndarray | None, n_cells: int) -> 
         chosen = np.flatnonzero(chosen)
     if chosen.ndim != 1 or (len(chosen) and chosen.dtype.kind not in "iu"):
         raise ValueError(
-            f"`indices` must be positions of cells or a mask of all {n_cells}; got values of type {chosen.dtype} in "
+            f"`{argument}` must be positions of cells or a mask of all {n_cells}; got values of type {chosen.dtype} in "
             f"the shape {chosen.shape}."
         )
     if not len(chosen):
-        raise ValueError("`indices` chooses no cell.")
+        raise ValueError(f"`{argument}` chooses no cell.")
     outside = (chosen < -n_cells) | (chosen >= n_cells)
     if outside.any():
-        raise ValueError(f"`indices` holds {chosen[outside][0]}, but there are {n_cells} cells.")
+        raise ValueError(f"`{argument}` holds {chosen[outside][0]}, but there are {n_cells} cells.")
     return chosen % n_cells
 
 

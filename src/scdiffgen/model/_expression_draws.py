@@ -62,7 +62,9 @@ def groups_to_compare(
         )
     everything = np.arange(adata.n_obs)
     if idx1 is not None:
-        cells = {"one": _positions(adata, idx1)} | ({} if idx2 is None else {"two": _positions(adata, idx2)})
+        cells = {"one": _positions(adata, idx1, "idx1")} | (
+            {} if idx2 is None else {"two": _positions(adata, idx2, "idx2")}
+        )
         firsts, other = ["one"], None if idx2 is None else "two"
     else:
         if groupby not in adata.obs:
@@ -84,11 +86,11 @@ def groups_to_compare(
     return found
 
 
-def _positions(adata: AnnData, chosen: Any) -> np.ndarray:
+def _positions(adata: AnnData, chosen: Any, argument: str) -> np.ndarray:
     """Positions of cells that are chosen by positions, a mask or a query of ``.obs``."""
     if isinstance(chosen, str):
         chosen = adata.obs.index.isin(adata.obs.query(chosen).index)
-    return cell_positions(chosen, adata.n_obs)
+    return cell_positions(chosen, adata.n_obs, argument)
 
 
 class ExpressionDraws:

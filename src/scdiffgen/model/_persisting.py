@@ -262,6 +262,15 @@ class Persisting(BaseModelClass):
         inplace
             Whether ``adata`` itself is changed; or else a new one is returned.
 
+        Returns
+        -------
+        The new cells, the names, or nothing.
+
+        Raises
+        ------
+        ValueError
+            If no gene of the model is there, or the model is of a MuData.
+
         Examples
         --------
         >>> few = scdiffgen.model.TokenDiffusion.prepare_query_anndata(adata[:, :700].copy(), model, inplace=False)

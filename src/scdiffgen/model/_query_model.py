@@ -151,7 +151,7 @@ def freeze_known(query: nn.Module, reference: nn.Module) -> None:
 
 
 def padded_genes(adata: AnnData, reference: BaseModelClass, *, inplace: bool) -> AnnData | None:
-    """Cells with the genes of a reference, as scvi-tools makes them, but of the same type of values and with ``.uns``."""
+    """Cells with the genes of a reference, as scvi-tools makes them, but values keep their type, and ``.uns`` stays."""
     dtypes = {name: layer.dtype for name, layer in adata.layers.items() if name is not None}
     values, about = adata.X.dtype, dict(adata.uns)
     ready = ArchesMixin.prepare_query_anndata(adata, reference, inplace=inplace)
@@ -173,8 +173,8 @@ def _check_missing(known: pd.Index, genes: pd.Index) -> None:
     if len(missing):
         raise ValueError(
             f"`adata` lacks {len(missing)} of the {len(known)} genes of the reference ({listed(list(missing))}). Add "
-            "them as zeros, `TokenDiffusion.prepare_query_anndata(adata, reference)`, or train a reference on the genes "
-            "that both have."
+            "them as zeros, `TokenDiffusion.prepare_query_anndata(adata, reference)`, or train a reference on the "
+            "genes that both have."
         )
 
 

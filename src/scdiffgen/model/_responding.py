@@ -236,7 +236,7 @@ class Responding(BaseModelClass):
         n_samples_overall: int = 5000,
         seed: int | None = 0,
     ) -> pd.DataFrame:
-        """Compare the expression of two groups of cells, measured or generated, as scvi-tools does.
+        """Compare the expression of two groups of cells, measured or generated with all conditions, as scvi-tools.
 
         Draws are :meth:`get_normalized_expression` of random halves of the molecules of random cells of each group;
         from them :class:`scvi.model.base.DifferentialComputation` finds how probable a change is. That says how cells

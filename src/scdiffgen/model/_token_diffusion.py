@@ -19,6 +19,7 @@ from scdiffgen.module import DiffusionModule, GaussianOptions, process_module
 from scdiffgen.nn import NetworkOptions, NetworkSize
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
 
+from ._display import model_as_html
 from ._foreign_arguments import OF_CONSTRUCTOR, OF_METHODS
 from ._generating import Generating
 from ._model_access import modalities as modalities_of
@@ -318,6 +319,12 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
             return super().get_var_names()
         names = feature_names(self.registry)
         return np.concatenate(list(names.values())) if legacy_mudata_format else names
+
+    def __repr__(self) -> str:
+        return self.summary_string  # scvi-tools prints it and returns nothing, twice over in a notebook
+
+    def _repr_html_(self) -> str:
+        return model_as_html(self)
 
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """As in scvi-tools, whose methods call it, with our checks."""
