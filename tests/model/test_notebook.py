@@ -57,29 +57,25 @@ def test_a_criticism_shows_its_remarks_and_folds_its_tables() -> None:
     assert likelihood is table and len(remarks) == 2
 
 
-def everything_said(capfd: pytest.CaptureFixture[str]) -> str:
-    captured = capfd.readouterr()
-    return captured.out + captured.err
-
-
 def test_training_and_loading_say_nothing_but_when_all_is_asked_for(
-    capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     recwarn: pytest.WarningsRecorder,
 ) -> None:
     model = small_model()
+    capsys.readouterr()
+    caplog.clear()
     model.train(max_epochs=1, **QUIET)
     model.save(tmp_path / "model")
-    caplog.clear()
     TokenDiffusion.load(tmp_path / "model", model.adata)
-    assert "downloaded" not in caplog.text and everything_said(capfd) == ""
-    assert [str(w.message) for w in recwarn if "lightning" in w.filename] == []
+    assert caplog.text == "" and capsys.readouterr().out == ""
+    assert [str(warning.message) for warning in recwarn if "lightning" in warning.filename] == []
     before, level = scvi.settings.verbosity, logging.getLogger("lightning.pytorch").level
     scvi.settings.verbosity = logging.DEBUG
     try:
         model.train(max_epochs=1, **QUIET)
     finally:
         scvi.settings.verbosity = before
-    assert "`max_epochs=1` reached" in everything_said(capfd)
+    assert "`max_epochs=1` reached" in caplog.text
     assert logging.getLogger("lightning.pytorch").level == level
