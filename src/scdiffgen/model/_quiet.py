@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 LIGHTNING = ("lightning.pytorch", "lightning.fabric")
-TO_LIGHTNING = (r".*isinstance\(treespec, LeafSpec\)", r"The number of training batches \(\d+\) is smaller than")
+TO_LIGHTNING = (
+    r".*isinstance\(treespec, LeafSpec\)",
+    r"The number of training batches \(\d+\) is smaller than",
+    r"Total length of `\w+` across ranks is zero",
+)
 
 
 @contextmanager
