@@ -101,6 +101,12 @@ def test_differential_expression(model: TokenDiffusion, arguments: dict) -> None
     assert set(found.index) == set(model.adata.var_names)
 
 
+def test_without_a_request_there_are_as_many_cells_as_in_training_and_validation(model: TokenDiffusion) -> None:
+    cells = model.generate(n_steps=2, silent=True)
+    assert cells.n_obs == len(model.train_indices) + len(model.validation_indices) == 80
+    assert model.generate({"cell_type": "a"}, n_steps=2).n_obs == 1
+
+
 @pytest.fixture
 def shown(capsys: pytest.CaptureFixture[str]) -> Iterator[list[str]]:
     """What was printed since the test began, when it is over."""

@@ -273,6 +273,7 @@ class Persisting(BaseModelClass):
 
         Examples
         --------
+        >>> import scdiffgen
         >>> few = scdiffgen.model.TokenDiffusion.prepare_query_anndata(adata[:, :700].copy(), model, inplace=False)
         >>> few.var_names.equals(adata.var_names)
         True
