@@ -94,7 +94,8 @@ conditions
     cells which have the same categories in the rest; where a number is given, such as an age, it is what the network
     takes for likely (but for perturbations).
 n_cells
-    Number of cells of each row of ``conditions``.
+    Number of cells of each row of ``conditions``, by default one; without conditions as many as in training and
+    validation.
 library_size
     Molecules a cell: a number, an array of one number a cell, or a function of the table of conditions (a row a cell)
     and a NumPy generator. By default they are drawn like those of the training cells under the same conditions. Of a

@@ -21,6 +21,9 @@ def test_none_tells_nothing() -> None:
     pd.testing.assert_frame_equal(request_table(None, n_cells=3), pd.DataFrame({"n_cells": [3]}))
     pd.testing.assert_frame_equal(request_table(None), pd.DataFrame({"n_cells": [1]}))
     pd.testing.assert_frame_equal(request_table({}), pd.DataFrame({"n_cells": [1]}))
+    assert request_table(None, n_training=7)["n_cells"].tolist() == [7]
+    assert request_table(None, 2, n_training=7)["n_cells"].tolist() == [2]
+    assert request_table({"cell_type": "B"}, n_training=7)["n_cells"].tolist() == [1]
 
 
 def test_a_table_keeps_its_rows_and_is_not_changed() -> None:

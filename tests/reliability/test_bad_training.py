@@ -46,6 +46,7 @@ def split(*parts: list[int]) -> dict[str, Any]:
 
 
 WHOLE = "whole number of at least 1"
+STOP, WITH = "early_stopping=True", {"early_stopping": True}
 MAKING = [
     Bad("an unknown preset", make(preset="tiny"), "`preset`", "'tiny'", "choose one of ['small', 'base', 'large']"),
     Bad("half a token", make(n_tokens=2.5), "`n_tokens`", "2.5", WHOLE),
@@ -66,14 +67,14 @@ MAKING = [
     Bad("a misspelt argument", make(n_token=3), "TokenDiffusion", "'n_token'", "'n_tokens'", TypeError),
     Bad("settings beside", make(process_options=3), "'process_options'", "name", "GaussianOptions", TypeError),
     Bad("cells never registered", lambda c: TokenDiffusion(c), "AnnData", "set up", "TokenDiffusion.setup_anndata"),
+    Bad("patience alone", train(early_stopping_patience=3), "`early_stopping_patience`", "no effect", STOP, TypeError),
     Bad(
-        "early stopping of scvi-tools",
-        train(early_stopping_patience=3),
-        "`early_stopping_patience`",
-        "no effect",
-        "max_validation_rise",
-        TypeError,
+        "an unknown loss", train(early_stopping_monitor="elbo", **WITH), "`early_stopping_monitor`", "'elbo'", "'valid"
     ),
+    Bad("no validation", train(train_size=1.0, **WITH), "`early_stopping=True`", "leaves none", "train_size=0.9"),
+    Bad("misspelt epochs", train(epochs=3), "`train`", "'epochs'", "'max_epochs'", TypeError),
+    Bad("a setting of the plan", train(plan_kwargs={"lrs": 1}), "`plan_kwargs`", "'lrs'", "'lr'", TypeError),
+    Bad("a rate of learning", train(lr=1e-3), "`train`", "'lr'", "plan_kwargs={'lr'", TypeError),
     Bad("no epoch", train(max_epochs=0), "`max_epochs`", "0", WHOLE),
     Bad("half an epoch", train(max_epochs=0.5), "`max_epochs`", "0.5", WHOLE),
     Bad("empty minibatches", train(batch_size=0), "`batch_size`", "0", WHOLE),

@@ -41,6 +41,7 @@ CALLS: dict[str, Call] = {
     "get_nll": lambda model, _: model.get_nll(indices=range(10), n_draws=2, seed=0, silent=True),
     "get_normalized_expression": lambda model, _: model.get_normalized_expression(indices=range(40), silent=True),
     "get_latent_representation": lambda model, _: model.get_latent_representation(indices=range(40), silent=True),
+    "posterior_predictive_sample": lambda model, _: sequenced_again(model),
     "get_token_activation": lambda model, _: model.get_token_activation(indices=range(40), silent=True),
     "get_token_loadings": lambda model, _: model.get_token_loadings(),
     "get_token_adata": lambda model, _: model.get_token_adata(n_neighbors=None, silent=True),
@@ -62,6 +63,10 @@ OF_ONE_MODALITY: dict[str, Call] = {
     "interpolate": lambda model, _: model.interpolate(
         {"cell_type": "a"}, {"cell_type": "b"}, n_points=2, n_cells=2, n_steps=2, seed=0
     ),
+    "differential_expression": lambda model, _: model.differential_expression(
+        groupby="cell_type", n_samples_overall=20, silent=True
+    ),
+    "get_feature_correlation_matrix": lambda model, _: model.get_feature_correlation_matrix(n_samples=1, silent=True),
     "get_token_contributions": lambda model, _: model.get_token_contributions(indices=range(4), silent=True),
     "get_generation_path": lambda model, _: model.get_generation_path(
         {"cell_type": "a", **TREATMENT}, n_cells=2, n_steps=2, seed=0
@@ -77,6 +82,7 @@ NOT_ASKED = {
     "add_perturbation_features",
     "load",
     "load_registry",
+    "prepare_query_anndata",
     "saved_with_",
     "setup_anndata",
     "setup_mudata",
@@ -84,6 +90,12 @@ NOT_ASKED = {
 }
 NOT_ASKED |= {"training_summary_"}  # arrays, no method
 NOT_ASKED |= {"save_for_hub"}  # writes what `save` writes, and `criticism` beside it
+
+
+def sequenced_again(model: TokenDiffusion) -> list[np.ndarray]:
+    """Dense, of all modalities."""
+    found = model.posterior_predictive_sample(indices=range(4), n_steps=2, seed=0)
+    return [part.todense() for part in (found.values() if isinstance(found, dict) else [found])]
 
 
 def criticised(model: TokenDiffusion) -> Any:

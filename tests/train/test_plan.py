@@ -170,7 +170,15 @@ LOSSES = [2.0, 1.0, 1.009, 0.9, 0.95, 0.1, 0.1]
 
 @pytest.mark.parametrize(
     ("arguments", "n_epochs"),
-    [({}, 5), ({"plan_kwargs": {"max_validation_rise": 0.001}}, 3), ({"early_stopping": False}, 7)],
+    [
+        ({}, 5),
+        ({"plan_kwargs": {"max_validation_rise": 0.001}}, 3),
+        ({"early_stopping": False}, 7),
+        ({"early_stopping": True}, 7),
+        ({"early_stopping": True, "early_stopping_patience": 1}, 3),
+        ({"early_stopping": True, "early_stopping_patience": 2, "early_stopping_min_delta": 0.5}, 4),
+        ({"early_stopping": True, "early_stopping_patience": 1, "early_stopping_warmup_epochs": 3}, 5),
+    ],
 )
 def test_training_stops_when_the_validation_loss_has_risen_over_its_best(
     arguments: dict[str, Any], n_epochs: int, monkeypatch: pytest.MonkeyPatch
@@ -191,6 +199,7 @@ def test_training_stops_when_the_validation_loss_has_risen_over_its_best(
         ([2.0, 1.0, np.nan], {}, 1),
         ([2.0, 1.0, 1.005], {"plan_kwargs": {"max_validation_rise": 0.04}}, 2),
         ([2.0, 1.0, 1.5], {"early_stopping": False}, 2),
+        ([2.0, 1.0, 1.5, 1.5, 0.1], {"early_stopping": True, "early_stopping_patience": 2}, 1),
     ],
 )
 def test_the_best_weights_are_restored_where_the_last_are_clearly_worse(

@@ -17,9 +17,14 @@ UNSEEN = "unseen_in_training"  # what generated cells are marked by
 Request: TypeAlias = Mapping[str, Any] | pd.DataFrame | None
 
 
-def request_table(conditions: Request, n_cells: int | None = None) -> pd.DataFrame:
-    """A request as a table, rows numbered from 0, with a column ``"n_cells"``; NaN or None is missing."""
+def request_table(conditions: Request, n_cells: int | None = None, n_training: int = 1) -> pd.DataFrame:
+    """A request as a table, rows numbered from 0, with a column ``"n_cells"``; NaN or None is missing.
+
+    By default it is of one cell a row, and without conditions of ``n_training``.
+    """
     table = _as_frame(conditions)
+    if n_cells is None and table.shape == (1, 0):
+        n_cells = n_training
     if N_CELLS in table and n_cells is not None:
         raise ValueError(f"`n_cells={n_cells!r}` and a column 'n_cells' are both given. Give one of them.")
     if N_CELLS not in table:

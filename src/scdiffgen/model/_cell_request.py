@@ -27,7 +27,7 @@ from scdiffgen.data import (
 from scdiffgen.module import growth_path
 
 from ._cells import new_cells, repeated
-from ._model_access import gene_names
+from ._model_access import batch_name, gene_names
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells
 
@@ -36,11 +36,11 @@ class CellRequest:
     """A table with a row for each kind of cell, its codes, the conditions that are given, and the row of every cell."""
 
     def __init__(self, model: BaseModelClass, conditions: Request, n_cells: int | None) -> None:
-        self.model, self.table = model, request_table(conditions, n_cells)
+        self.model, self.known = model, TrainingCells(model)
+        self.table = request_table(conditions, n_cells, self.known.n_cells)
         self.row_of = np.repeat(np.arange(len(self.table)), self.table.pop(N_CELLS))
         self.encoded = encode(model, self.table)
         self.given = list(self.encoded.given_only())
-        self.known = TrainingCells(model)
 
     def completed(
         self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)
@@ -69,6 +69,12 @@ def encode(model: BaseModelClass, table: pd.DataFrame) -> Conditions[np.ndarray]
     if texts:
         extend(model, add_texts(model.registry, texts))
     return encode_conditions(model.registry, table)
+
+
+def under_batch(model: BaseModelClass, transform_batch: str | None) -> Conditions[np.ndarray]:
+    """Codes of the batch under which cells are seen; nothing for their own."""
+    seen_under = {} if transform_batch is None else {batch_name(model): transform_batch}
+    return encode(model, request_table(seen_under)).given_only()
 
 
 def extend(model: BaseModelClass, registry: Registry) -> None:

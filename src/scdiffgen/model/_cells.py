@@ -28,7 +28,8 @@ BATCH_SIZE = 512
 class Cells:
     """Minibatches of registered cells, in order; ``description`` is that of the progress bar, ``None`` shows none.
 
-    Cells of another ``adata`` than the model's are registered as its own were, if they are not yet.
+    Conditions are their own, but for those of the one row of ``changes``. Cells of another ``adata`` than the model's
+    are registered as its own were, if they are not yet.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class Cells:
         indices: Sequence[int] | np.ndarray | None = None,
         batch_size: int = BATCH_SIZE,
         description: str | None = None,
+        changes: Conditions[np.ndarray] | None = None,
     ) -> None:
         check_whole_number("batch_size", batch_size)
         self.module = model.module
@@ -45,7 +47,7 @@ class Cells:
         self.manager = model.get_anndata_manager(self.adata, required=True)
         self.indices = cell_positions(indices, self.adata.n_obs)
         self.names = self.adata.obs_names[self.indices]
-        self.description = description
+        self.description, self.changes = description, changes
         # Loaded from disk, cells come sorted within a minibatch, so they are asked for in sorted order.
         self.sorted = np.argsort(self.indices, kind="stable")
         self.loader = model._make_data_loader(
@@ -63,6 +65,8 @@ class Cells:
             counts, conditions = self.module.unpack(batch)
             if not ((counts.values() >= 0) & (counts.values().frac() == 0)).all():  # they were replaced, or changed
                 check_counts_again(self.manager)
+            if self.changes:
+                conditions = conditions.replace(repeated(self.changes, len(counts), counts.device))
             yield counts, conditions
 
     def obs(self) -> pd.DataFrame:
@@ -117,6 +121,17 @@ def new_cells(counts: sparse.csr_matrix, obs: pd.DataFrame, genes: pd.Index) -> 
     for column, values in obs.items():
         mdata.obs[column] = values
     return mdata
+
+
+def gcxs(samples: list[sparse.csr_matrix], genes: pd.Index) -> Any:
+    """Samples ``(cells, genes)`` as scvi-tools returns them, several along a last axis; by modality, if of several."""
+    from sparse import GCXS, stack
+
+    if isinstance(genes, pd.MultiIndex):
+        names = genes.get_level_values(1)
+        return {name: gcxs([x[:, own] for x in samples], names[own]) for name, own in blocks_of(genes).items()}
+    arrays = [GCXS.from_scipy_sparse(counts) for counts in samples]
+    return arrays[0] if len(arrays) == 1 else GCXS(stack(arrays, axis=2))
 
 
 def quiet() -> warnings.catch_warnings:

@@ -78,16 +78,6 @@ def check_accelerator(accelerator: str) -> None:
         )
 
 
-def check_early_stopping(trainer_kwargs: Mapping[str, object]) -> None:
-    """Raise if details of scvi-tools' early stopping are given, which is not what stops training here."""
-    given = [name for name in trainer_kwargs if name.startswith("early_stopping_")]
-    if given:
-        raise TypeError(
-            f"`{given[0]}` has no effect, as training stops when the validation loss has risen by a share of its best: "
-            "pass `plan_kwargs={'max_validation_rise': 0.01}`, or Lightning's `EarlyStopping` in `callbacks`."
-        )
-
-
 def check_split(n_cells: int, train_size: float | None, validation_size: float | None, batch_size: int) -> None:
     """Raise unless the shares of training and validation cells leave some to train on."""
     if train_size is not None and not (is_finite_number(train_size) and 0 < train_size <= 1):
@@ -127,7 +117,7 @@ def external_split(parts: Any, n_cells: int) -> list[np.ndarray]:
     return split
 
 
-def cell_positions(indices: Sequence[int] | np.ndarray | None, n_cells: int) -> np.ndarray:
+def cell_positions(indices: Sequence[int] | np.ndarray | None, n_cells: int, argument: str = "indices") -> np.ndarray:
     """Positions ``(chosen,)``, none negative, of the cells that positions or a mask choose; ``None`` chooses all."""
     if indices is None:
         return np.arange(n_cells)
@@ -136,14 +126,14 @@ def cell_positions(indices: Sequence[int] | np.ndarray | None, n_cells: int) -> 
         chosen = np.flatnonzero(chosen)
     if chosen.ndim != 1 or (len(chosen) and chosen.dtype.kind not in "iu"):
         raise ValueError(
-            f"`indices` must be positions of cells or a mask of all {n_cells}; got values of type {chosen.dtype} in "
+            f"`{argument}` must be positions of cells or a mask of all {n_cells}; got values of type {chosen.dtype} in "
             f"the shape {chosen.shape}."
         )
     if not len(chosen):
-        raise ValueError("`indices` chooses no cell.")
+        raise ValueError(f"`{argument}` chooses no cell.")
     outside = (chosen < -n_cells) | (chosen >= n_cells)
     if outside.any():
-        raise ValueError(f"`indices` holds {chosen[outside][0]}, but there are {n_cells} cells.")
+        raise ValueError(f"`{argument}` holds {chosen[outside][0]}, but there are {n_cells} cells.")
     return chosen % n_cells
 
 

@@ -19,6 +19,7 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.data import categories_of_condition, registered_conditions
 
 from ._cells import Cells
+from ._display import folded
 from ._missed_axes import missed_axes
 from ._model_access import gene_names, registered
 from ._sampler import Sampler
@@ -41,6 +42,16 @@ class Criticism(NamedTuple):
     scores: pd.DataFrame
     dispersion: pd.DataFrame
     remarks: list[str]
+
+    def __repr__(self) -> str:
+        tables = ", ".join(f"`{name}` ({len(table)} rows)" for name, table in self._tables().items())
+        return "\n".join([f"Criticism, with {tables}", *(f"- {remark}" for remark in self.remarks)])
+
+    def _repr_html_(self) -> str:
+        return folded("Criticism", self.remarks, self._tables())
+
+    def _tables(self) -> dict[str, pd.DataFrame]:
+        return {name: table for name, table in self._asdict().items() if isinstance(table, pd.DataFrame)}
 
 
 def criticised(

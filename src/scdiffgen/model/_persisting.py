@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -17,7 +16,6 @@ from mudata import MuData
 from numpy.typing import ArrayLike
 from scvi.model.base import BaseModelClass
 
-from scdiffgen._messages import did_you_mean
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import modality_names
 from scdiffgen.io import MODEL_FILE, all_or_nothing, check_file, only_plain_data, plain_data, read_plainly
@@ -26,11 +24,12 @@ from scdiffgen.nn import NetworkOptions, ReadoutOptions
 
 from ._checks import check_accelerator, check_path
 from ._hub_card import save_with_card
-from ._model_access import require_training
-from ._query_model import query_model
+from ._model_access import gene_names, require_anndata, require_training
+from ._query_model import padded_genes, query_model, subset_genes
+from ._quiet import less_chatter
 from ._registering import check_cells, check_mudata
+from ._saved_contents import check_contents, other_version
 from ._training_runs import whole_checkpoint
-from ._training_summary import TrainingSummary
 
 if TYPE_CHECKING:
     from scvi.hub import HubModel
@@ -128,7 +127,7 @@ class Persisting(BaseModelClass):
         check_accelerator(accelerator)
         if adata is not None and adata is not False:
             (check_mudata if isinstance(adata, MuData) else check_cells)(adata)
-            if not adata.n_obs:
+            if not isinstance(adata, bool) and not adata.n_obs:
                 raise ValueError("`adata` has no cells: pass `adata=False` to load the model without cells.")
         file = check_path("dir_path", dir_path) / f"{prefix or ''}{MODEL_FILE}"
         saved_with = None
@@ -136,16 +135,17 @@ class Persisting(BaseModelClass):
             check_file(file)
             if safe:
                 contents = read_plainly(file, OPTIONS)
-                saved_with = _check_contents(contents, file, cls, allowed_classes_names_list or [])
+                saved_with = check_contents(contents, file, cls, allowed_classes_names_list or [])
                 if isinstance(adata, AnnData) and modality_names(contents["attr_dict"]["registry_"]):
                     check_mudata(adata)
         allowed = allowed_classes_names_list
-        with only_plain_data(OPTIONS) if safe else nullcontext():
+        downloads = less_chatter("scvi.data._download") if file.exists() else nullcontext()
+        with only_plain_data(OPTIONS) if safe else nullcontext(), downloads:
             try:
                 return super().load(str(dir_path), adata, accelerator, device, prefix, backup_url, datamodule, allowed)
             except AttributeError as error:
                 raise ValueError(
-                    f"`dir_path`: {file} lacks parts of a model ({error}). {_other_version(saved_with)}"
+                    f"`dir_path`: {file} lacks parts of a model ({error}). {other_version(saved_with)}"
                 ) from error
             except OSError as error:
                 if adata is not None:
@@ -159,7 +159,7 @@ class Persisting(BaseModelClass):
                     raise
                 raise ValueError(
                     f"`dir_path`: the weights in {file} are not those of the network that it describes. "
-                    f"{_other_version(saved_with)}"
+                    f"{other_version(saved_with)}"
                 ) from error
 
     @staticmethod
@@ -187,6 +187,7 @@ class Persisting(BaseModelClass):
         reference_model: str | os.PathLike[str] | Self,
         *,
         perturbation_features: Mapping[str, ArrayLike] | pd.DataFrame | None = None,
+        inplace_subset_query_vars: bool = False,
         accelerator: str = "auto",
         device: int | str = "auto",
         unfrozen: bool = False,
@@ -201,13 +202,15 @@ class Persisting(BaseModelClass):
         ----------
         adata
             New cells, which are registered as those of the reference were. Their first genes are those of the reference
-            in the same order; others may follow.
+            in the same order (:meth:`prepare_query_anndata`); others may follow.
         reference_model
             A trained model, or the folder of one. It is not changed.
         perturbation_features
             A feature vector for each known and each new perturbation, a mapping or a data frame with names as index;
             for references that were registered without. A new perturbation starts as the sum of at most five known ones
             (orthogonal matching pursuit), and as their mean if it has no vector, or one that no known one resembles.
+        inplace_subset_query_vars
+            Whether ``adata`` is first reduced to the genes of the reference, in their order.
         unfrozen
             Whether all weights are trained.
 
@@ -238,7 +241,55 @@ class Persisting(BaseModelClass):
         if not isinstance(reference, cls):
             reference = cls.load(reference, False, accelerator=accelerator, device=device)
         require_training(reference)
+        if inplace_subset_query_vars:
+            subset_genes(adata, gene_names(reference))
         return query_model(adata, reference, perturbation_features, unfrozen=unfrozen)
+
+    @classmethod
+    def prepare_query_anndata(
+        cls,
+        adata: AnnData,
+        reference_model: str | os.PathLike[str] | Self,
+        return_reference_var_names: bool = False,
+        inplace: bool = True,
+    ) -> AnnData | pd.Index | None:
+        """Bring cells to the genes of a model: others are left out, and those that are missing are zero.
+
+        A gene that was not measured is then read as one that is off. To learn new genes, see :meth:`load_query_data`.
+
+        Parameters
+        ----------
+        adata
+            Cells for :meth:`load_query_data`, or to be read by the model.
+        reference_model
+            A model, or the folder of one.
+        return_reference_var_names
+            Whether the names of its genes are returned, and nothing is done.
+        inplace
+            Whether ``adata`` itself is changed; or else a new one is returned.
+
+        Returns
+        -------
+        The new cells, the names, or nothing.
+
+        Raises
+        ------
+        ValueError
+            If no gene of the model is there, or the model is of a MuData.
+
+        Examples
+        --------
+        >>> import scdiffgen
+        >>> few = scdiffgen.model.TokenDiffusion.prepare_query_anndata(adata[:, :700].copy(), model, inplace=False)
+        >>> few.var_names.equals(adata.var_names)
+        True
+        """
+        reference = reference_model if isinstance(reference_model, cls) else cls.load(reference_model, False)
+        require_anndata(reference, "prepare_query_anndata")
+        if return_reference_var_names:
+            return gene_names(reference)
+        check_cells(adata, may_be_view=not inplace)
+        return padded_genes(adata, reference, inplace=inplace)
 
     @shared_docs
     def save_for_hub(
@@ -278,46 +329,3 @@ class Persisting(BaseModelClass):
         """
         chosen = {"overwrite": overwrite, "save_anndata": save_anndata}
         return save_with_card(self, dir_path, title, license_info, description, **chosen)
-
-
-def _check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> str | None:
-    """Raise if what was read is no model of this class, or an ``allowed`` one, that this version can make.
-
-    Returns the version that saved it.
-    """
-    attributes = contents.get("attr_dict") if isinstance(contents, Mapping) else None
-    needed = ("registry_", "init_params_")
-    if not isinstance(attributes, Mapping) or not all(isinstance(attributes.get(name), Mapping) for name in needed):
-        raise ValueError(f"`dir_path`: {file} is no saved model. Pass the folder that `model.save(...)` was given.")
-    registry, saved_with = attributes["registry_"], attributes.get("saved_with_")
-    try:
-        _ = registry["field_registries"], attributes["init_params_"]["non_kwargs"], attributes["init_params_"]["kwargs"]
-        if attributes.get("is_trained_"):
-            TrainingSummary.from_plain(attributes["training_summary_"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"`dir_path`: {file} lacks parts of a model ({error!r}). {_other_version(saved_with)}"
-        ) from error
-    name = registry.get("model_name", cls.__name__)
-    if name != cls.__name__ and name not in allowed:
-        raise ValueError(f"`dir_path`: {file} is of a {name}, a different class: load it with `{name}.load`.")
-    setup = getattr(cls, str(registry.get("setup_method_name", "setup_anndata")), None)
-    options = {
-        "model": (attributes["init_params_"].get("non_kwargs", {}), cls),
-        "registration": (registry.get("setup_args", {}), setup),
-    }
-    for what, (given, function) in options.items():
-        known = list(inspect.signature(function).parameters) if callable(function) else []
-        unknown = [option for option in given if option not in known]
-        if unknown:
-            raise ValueError(
-                f"`dir_path`: the {what} in {file} has the option {unknown[0]!r}, which this version does not have."
-                f"{did_you_mean(unknown[0], known)} {_other_version(saved_with)}"
-            )
-    return saved_with
-
-
-def _other_version(saved_with: str | None) -> str:
-    """What to do about a file of another version."""
-    by = f"scdiffgen {saved_with}" if saved_with else "an earlier version of scdiffgen"
-    return f"It was saved by {by}, and this is {version('scdiffgen')}: load it with that version."

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import numpy as np
 import pandas as pd
 import torch
-from scvi.model.base import BaseModelClass
+from scvi.model.base import ArchesMixin, BaseModelClass
 from torch import Tensor, nn
 
 from scdiffgen._messages import listed
@@ -150,13 +150,36 @@ def freeze_known(query: nn.Module, reference: nn.Module) -> None:
         weight.register_hook(lambda gradient, is_new=is_new: gradient * is_new)
 
 
-def _check_genes(known: pd.Index, genes: pd.Index) -> None:
+def padded_genes(adata: AnnData, reference: BaseModelClass, *, inplace: bool) -> AnnData | None:
+    """Cells with the genes of a reference, as scvi-tools makes them, but values keep their type, and ``.uns`` stays."""
+    dtypes = {name: layer.dtype for name, layer in adata.layers.items() if name is not None}
+    values, about = adata.X.dtype, dict(adata.uns)
+    ready = ArchesMixin.prepare_query_anndata(adata, reference, inplace=inplace)
+    made = adata if ready is None else ready
+    made.X, made.uns = made.X.astype(values), about
+    for name, dtype in dtypes.items():
+        made.layers[name] = made.layers[name].astype(dtype)
+    return ready
+
+
+def subset_genes(adata: AnnData, known: pd.Index) -> None:
+    """Reduce cells to known genes, in their order; raise if one is missing."""
+    _check_missing(known, adata.var_names)
+    adata._inplace_subset_var(known)
+
+
+def _check_missing(known: pd.Index, genes: pd.Index) -> None:
     missing = known.difference(genes, sort=False)
     if len(missing):
         raise ValueError(
             f"`adata` lacks {len(missing)} of the {len(known)} genes of the reference ({listed(list(missing))}). Add "
-            "them, with zeros where they were not seen, or train a reference on the genes that both have."
+            "them as zeros, `TokenDiffusion.prepare_query_anndata(adata, reference)`, or train a reference on the "
+            "genes that both have."
         )
+
+
+def _check_genes(known: pd.Index, genes: pd.Index) -> None:
+    _check_missing(known, genes)
     if not genes[: len(known)].equals(known):
         raise ValueError(
             "`adata` has the genes of the reference in another order, or others between them. Bring them in order: "

@@ -101,6 +101,11 @@ class Sampler:
 
         return cells.in_order(self.over_cells(cells, draw))
 
+    def sequenced_again(self, cells: Cells, n_samples: int, generator: torch.Generator) -> list[sparse.csr_matrix]:
+        """Molecules that would be next in given cells, as many as they have, so many times."""
+        own = cells.in_order([whole_counts(counts.to_dense()) for counts, _ in cells])
+        return [self.deepened(cells, 2.0, generator) - own for _ in range(n_samples)]
+
     def minibatch(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one minibatch: dense counts ``(cells, genes)``."""
         module = self.module

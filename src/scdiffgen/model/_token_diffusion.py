@@ -12,7 +12,7 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.utils import setup_anndata_dsp
 
-from scdiffgen._arguments import check_share, explain_unknown_arguments
+from scdiffgen._arguments import check_choice, check_share, explain_unknown_arguments
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, required_state
 from scdiffgen.module import DiffusionModule, GaussianOptions, process_module
@@ -20,6 +20,8 @@ from scdiffgen.nn import NetworkOptions, NetworkSize
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
 
 from ._checks import check_torch, external_split
+from ._display import model_as_html
+from ._foreign_arguments import OF_CONSTRUCTOR, OF_METHODS
 from ._generating import Generating
 from ._model_access import modalities as modalities_of
 from ._persisting import Persisting
@@ -27,7 +29,7 @@ from ._reading import Reading
 from ._registering import checked_cells, register_anndata, register_mudata
 from ._responding import Responding
 from ._token_reading import TokenReading
-from ._training_runs import check_training, run_training, settled_epochs, settled_plan
+from ._training_runs import check_training, run_training, settled_epochs, settled_plan, settled_stopping
 
 Preset = Literal["small", "base", "large"]
 
@@ -37,14 +39,8 @@ PRESETS: dict[str, NetworkSize] = {
     "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
 }
 
-MOVED = {
-    **{field.name: f"Pass it in `network=NetworkOptions({field.name}=...)`." for field in fields(NetworkOptions)},
-    "process_options": "Pass the options in place of the name of the process, `process=GaussianOptions(...)`.",
-}
-"""Where arguments are that a user may look for in the constructor."""
 
-
-@explain_unknown_arguments(MOVED)
+@explain_unknown_arguments(OF_CONSTRUCTOR, OF_METHODS)
 class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
     """Conditional token diffusion on single-cell counts.
 
@@ -244,7 +240,7 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         validation_size: float | None = None,
         shuffle_set_split: bool = True,
         batch_size: int = 256,
-        early_stopping: bool = True,
+        early_stopping: bool | None = None,
         check_val_every_n_epoch: int | None = None,
         datasplitter_kwargs: dict[str, Any] | None = None,
         plan_config: Any = None,
@@ -266,8 +262,10 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         shuffle_set_split, batch_size
             Whether cells are shuffled before they are split; cells a step.
         early_stopping
-            Stop when the validation loss has risen by 1 % over its best (``plan_kwargs={"max_validation_rise": ...}``);
-            restore the weights of the best if the last is higher by more than a quarter of that.
+            ``None`` stops when the validation loss has risen by 1 % over its best, or by another
+            ``plan_kwargs={"max_validation_rise": ...}``. ``True`` stops as scvi-tools does, with
+            ``early_stopping_patience`` (45 validations), ``early_stopping_min_delta`` and the like. Both restore the
+            weights of the best if the last is higher by more than a quarter of that share; ``False`` does neither.
         check_val_every_n_epoch
             Epochs between validations; by default about 100 steps.
         datasplitter_kwargs
@@ -280,8 +278,8 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         Raises
         ------
         ValueError
-            If there are too few cells or epochs, the accelerator is not there, a number is out of range, or a model of
-            :meth:`load_query_data` has nothing new to learn.
+            If there are too few cells or epochs, none to validate early stopping, the accelerator is not there, a
+            number is out of range, or a model of :meth:`load_query_data` has nothing new to learn.
         TypeError
             If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name.
         RuntimeError
@@ -302,14 +300,16 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         check_training(self, accelerator, devices, split, trainer_kwargs)
         if split.get("external_indexing") is not None:
             split["external_indexing"] = external_split(split["external_indexing"], self.adata.n_obs)
+        epochs = settled_epochs(self, max_epochs, check_val_every_n_epoch, split)
         trainer = {
-            **settled_epochs(self, max_epochs, check_val_every_n_epoch, split),
+            **epochs,
             "accelerator": accelerator,
             "devices": devices,
             "trainer_config": trainer_config,
             **trainer_kwargs,
+            **settled_stopping(self, early_stopping, trainer_kwargs, split, **epochs),
         }
-        run_training(self, split, settled_plan(self, plan_config, plan_kwargs, early_stopping=early_stopping), trainer)
+        run_training(self, split, settled_plan(self, plan_config, plan_kwargs, early_stopping), trainer)
 
     def get_var_names(self, legacy_mudata_format: bool = False) -> np.ndarray | dict[str, np.ndarray]:
         """Names of the genes; of a MuData, a mapping from each modality to those of its genes, proteins or peaks.
@@ -324,6 +324,12 @@ class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
         names = feature_names(self.registry)
         return np.concatenate(list(names.values())) if legacy_mudata_format else names
 
+    def __repr__(self) -> str:
+        return self.summary_string  # scvi-tools prints it and returns nothing, twice over in a notebook
+
+    def _repr_html_(self) -> str:
+        return model_as_html(self)
+
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """As in scvi-tools, whose methods call it, with our checks."""
         return super()._validate_anndata(checked_cells(self, adata), copy_if_view)
@@ -334,8 +340,7 @@ def network_size(
 ) -> NetworkSize:
     """The named size, by default the larger where a GPU is found, with what is given in place of its own numbers."""
     preset = preset or ("base" if torch.cuda.is_available() else "small")
-    if preset not in PRESETS:
-        raise ValueError(f"`preset` is {preset!r}: choose one of {list(PRESETS)}.")
+    check_choice("preset", preset, PRESETS)
     known = {field.name for field in fields(NetworkSize)}
     given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
     return replace(PRESETS[preset], nested_tokens=nested_tokens, options=options, **given)

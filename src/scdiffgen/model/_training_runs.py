@@ -5,29 +5,35 @@ Splitter, plan and runner are put together as scvi-tools' ``UnsupervisedTraining
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from typing import Any
 
+import lightning.pytorch as pl
 import numpy as np
 import pandas as pd
 from scvi.model._utils import use_distributed_sampler
 from scvi.model.base import BaseModelClass
-from scvi.train import TrainRunner
+from scvi.train import Trainer, TrainRunner
 from scvi.train._config import merge_kwargs
 
-from scdiffgen._arguments import check_whole_number
+from scdiffgen._arguments import check_choice, check_names, check_whole_number
 from scdiffgen.data import check_counts_again
-from scdiffgen.train import NO_STEP
+from scdiffgen.train import NO_STEP, TrainingPlanConfig, stage_ends
 
 from ._cells import Cells, evenly_spread
-from ._checks import check_accelerator, check_devices, check_early_stopping, check_split, check_torch
+from ._checks import check_accelerator, check_devices, check_split, check_torch
 from ._model_access import in_training
+from ._quiet import LIGHTNING, less_chatter
 from ._training_summary import remember_training
 
 STEPS_PER_VALIDATION = 100
 LINEAR_CELLS = 20_000  # of which a linear model is fitted
+LOSSES = ("validation_loss", "train_loss")
+TRAINER_ARGUMENTS = (*inspect.signature(Trainer).parameters, *inspect.signature(pl.Trainer).parameters, "ckpt_path")
 SMALL_BATCH = 64  # cells that are far apart on disk, where all between them are read
 
 
@@ -46,7 +52,7 @@ def check_training(
     check_accelerator(accelerator)
     check_devices(accelerator, devices, trainer.get("strategy"))
     check_torch(model.module.parameters())
-    check_early_stopping(trainer)
+    check_names("train", trainer, [*inspect.signature(type(model).train).parameters, *TRAINER_ARGUMENTS])
     check_split(model.adata.n_obs, split["train_size"], split["validation_size"], split["batch_size"])
 
 
@@ -68,12 +74,40 @@ def settled_epochs(
     return {"max_epochs": max_epochs, "check_val_every_n_epoch": check_val_every_n_epoch}
 
 
+def settled_stopping(
+    model: BaseModelClass,
+    early_stopping: bool | None,
+    given: Mapping[str, Any],
+    split: Mapping[str, Any],
+    max_epochs: int,
+    check_val_every_n_epoch: int,
+) -> dict[str, Any]:
+    """Arguments of scvi-tools' early stopping, which waits for the last stage; raise if it would never stop."""
+    if not early_stopping:
+        useless = [name for name in given if name.startswith("early_stopping_")]
+        if useless:
+            raise TypeError(f"`{useless[0]}` has no effect by itself: pass `early_stopping=True` as well.")
+        return {"early_stopping": False}
+    monitor = given.get("early_stopping_monitor", LOSSES[0])
+    check_choice("early_stopping_monitor", monitor, LOSSES)
+    held_out = split.get("external_indexing")
+    if (held_out and not len(held_out[1])) or (split["train_size"] == 1 or split["validation_size"] == 0):
+        raise ValueError(
+            "`early_stopping=True` needs cells to validate on, and the split leaves none: pass `train_size=0.9`, or "
+            "`early_stopping=False`."
+        )
+    first_stages = [0, *stage_ends(model.module.stages(), max_epochs)][-2] // check_val_every_n_epoch
+    warmup = max(given.get("early_stopping_warmup_epochs", 0), first_stages)
+    return {"early_stopping": True, "early_stopping_monitor": monitor, "early_stopping_warmup_epochs": warmup}
+
+
 def settled_plan(
-    model: BaseModelClass, plan_config: Any, plan_kwargs: Mapping[str, Any] | None, *, early_stopping: bool
+    model: BaseModelClass, plan_config: Any, plan_kwargs: Mapping[str, Any] | None, early_stopping: bool | None
 ) -> dict[str, Any]:
     """Settings of the plan; raise if a query model has nothing new to learn."""
     plan = dict(plan_kwargs or {})
-    if not early_stopping:
+    check_names("plan_kwargs", plan, [field.name for field in fields(TrainingPlanConfig)])
+    if early_stopping is False:
         plan["max_validation_rise"] = math.inf
     if model._known_is_frozen:
         if not any(weight.requires_grad for weight in model.module.denoiser.parameters()):
@@ -106,8 +140,8 @@ def run_training(
         sample = evenly_spread(train, LINEAR_CELLS)
         model.module.start_linearly(Cells(model, None, sample, SMALL_BATCH))
     training_plan = model._training_plan_cls(model.module, **plan)
-    runner = TrainRunner(model, training_plan=training_plan, data_splitter=splitter, early_stopping=False, **trainer)
-    runner()
+    with less_chatter(*LIGHTNING):
+        TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()
     model.is_trained_ = False  # until all of it is known to be sound
     if not training_plan.n_steps:
         model.is_trained_ = was_trained

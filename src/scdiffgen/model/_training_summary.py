@@ -187,7 +187,7 @@ class TrainingCells:
         self.effect_names = model.module.denoiser.effect_names
         self.modalities = modality_names(model.registry)
         self.summary = training_summary(model)
-        known = self.summary.conditions
+        known, self.n_cells = self.summary.conditions, len(self.summary.library)
         self._n_interventions = sum(known[spec.name].ids.shape[1] for spec in self.specs if spec.is_intervention)
         self._sizes = self.summary.library, known.codes(self.specs)
 

@@ -2,4 +2,4 @@
 
 from ._block_loader import BlockLoader, cell_loader
 from ._data_splitter import SparseDataSplitter, StagedDataSplitter
-from ._plan import NO_STEP, DiffusionTrainingPlan, TrainingPlanConfig
+from ._plan import NO_STEP, DiffusionTrainingPlan, TrainingPlanConfig, stage_ends

@@ -57,8 +57,9 @@ class TrainingPlanConfig:
     max_grad_norm
         Gradients are scaled down to this norm.
     max_validation_rise
-        Training stops when the validation loss is higher than its best by more than this share. The weights of the best
-        are restored if the last validation loss is higher by more than a quarter of the share.
+        Training stops when the validation loss is higher than its best by more than this share, unless a callback for
+        early stopping decides. The weights of the best are restored if the last validation loss is higher by more than
+        a quarter of the share.
     """
 
     lr: float = 2e-3
@@ -171,7 +172,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         if loss < self._best_loss:
             self._best_loss, self._best = loss, [deepcopy(part.state_dict()) for part in self.module.denoisers]
         elif loss > self._best_loss * (1 + self.config.max_validation_rise):
-            self.trainer.should_stop = True
+            self.trainer.should_stop |= self.trainer.early_stopping_callback is None  # which otherwise says when
 
     def on_train_end(self) -> None:
         """Restore the weights of the best validation loss, unless the last is nearly as good.

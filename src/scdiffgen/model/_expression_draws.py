@@ -1,0 +1,158 @@
+"""Draws of the expression of measured cells, and what they tell of genes: correlations, differences between groups.
+
+A draw is the expression that the model expects from a random half of the molecules of a cell. Over halves it varies
+about as much as a bootstrap over all molecules: leaving out half without replacement has the variance of resampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from anndata import AnnData
+from scipy import sparse
+from scvi.model.base import BaseModelClass, DifferentialComputation
+from scvi.utils import track
+
+from scdiffgen._messages import unknown_name
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.diffusion import thin_to
+
+from ._cell_request import under_batch
+from ._cells import Cells
+from ._checks import cell_positions
+
+MODES = ("vanilla", "change")
+REST = "Rest"  # as scvi-tools calls all other cells
+
+
+def expression_of(cells: Cells, columns: np.ndarray, generator: torch.Generator | None = None) -> np.ndarray:
+    """Expected expression of some genes, as shares of all; with a generator, a draw."""
+    rows = []
+    for counts, conditions in cells:
+        if generator is not None:
+            counts = thin_to(counts, (cells.module.library(counts) / 2).ceil(), generator).state
+        rows.append(cells.module.expression(counts, conditions)[:, columns].cpu().numpy())
+    return cells.in_order(rows)
+
+
+def gene_correlations(cells: Cells, n_samples: int, kind: str, generator: torch.Generator) -> np.ndarray:
+    """Correlations ``(genes, genes)`` over cells and draws; a gene that does not vary correlates with none."""
+    columns = np.arange(cells.module.n_vars)
+    draws = np.concatenate([expression_of(cells, columns, generator) for _ in range(n_samples)])
+    values = pd.DataFrame(draws).rank().to_numpy() if kind == "spearman" else draws.astype(np.float64)
+    values -= values.mean(0)
+    norm = np.sqrt((values**2).sum(0))
+    values /= np.where(norm > 0, norm, 1)
+    correlations = values.T @ values
+    np.fill_diagonal(correlations, 1.0)
+    return correlations
+
+
+def groups_to_compare(
+    adata: AnnData, groupby: str | None, group1: Any, group2: Any, idx1: Any, idx2: Any
+) -> list[tuple[Any, Any, np.ndarray, np.ndarray]]:
+    """Names of both groups and positions of their cells, for each comparison; raise if one has no cell."""
+    if (groupby is None) == (idx1 is None):
+        raise ValueError(
+            "Pass either `groupby`, a column of `adata.obs`, or `idx1`, the cells of the first group; and not both."
+        )
+    everything = np.arange(adata.n_obs)
+    if idx1 is not None:
+        cells = {"one": _positions(adata, idx1, "idx1")} | (
+            {} if idx2 is None else {"two": _positions(adata, idx2, "idx2")}
+        )
+        firsts, other = ["one"], None if idx2 is None else "two"
+    else:
+        if groupby not in adata.obs:
+            raise KeyError(f"`groupby`: {unknown_name('column of `adata.obs`', groupby, list(adata.obs))}")
+        labels = adata.obs[groupby].astype("category")
+        cells = {name: np.flatnonzero(labels == name) for name in labels.cat.categories.tolist()}
+        firsts = list(cells) if group1 is None else [group1] if np.ndim(group1) == 0 else list(group1)
+        other = group2
+        for name in [*firsts, *([] if other is None else [other])]:
+            if name not in cells:
+                raise ValueError(unknown_name(f"group of `adata.obs[{groupby!r}]`", name, list(cells)))
+    found = []
+    for name in firsts:
+        rest = np.setdiff1d(everything, cells[name]) if other is None else cells[other]
+        found.append((name, REST if other is None else other, cells[name], rest))
+    for one, other, first, second in found:
+        if not (len(first) and len(second)):
+            raise ValueError(f"Nothing to compare: {one!r} has {len(first)} cells, and {other!r} {len(second)}.")
+    return found
+
+
+def _positions(adata: AnnData, chosen: Any, argument: str) -> np.ndarray:
+    """Positions of cells that are chosen by positions, a mask or a query of ``.obs``."""
+    if isinstance(chosen, str):
+        chosen = adata.obs.index.isin(adata.obs.query(chosen).index)
+    return cell_positions(chosen, adata.n_obs, argument)
+
+
+class ExpressionDraws:
+    """Draws of the expression of random cells of a group, as scvi-tools' computation asks for them."""
+
+    def __init__(self, model: BaseModelClass, batch_size: int, generator: torch.Generator) -> None:
+        self.model, self.batch_size, self.generator = model, batch_size, generator
+        self.random = np.random.default_rng(generator.initial_seed())
+
+    def __call__(
+        self, adata: AnnData, indices: np.ndarray, transform_batch: str | None, n_samples_overall: int
+    ) -> np.ndarray:
+        """Expression ``(draws, genes)``: every cell equally often, but for one draw, in random order."""
+        changes, columns = under_batch(self.model, transform_batch), np.arange(self.model.module.n_vars)
+        rows = []
+        for start in range(0, n_samples_overall, len(indices)):
+            n_cells = min(len(indices), n_samples_overall - start)
+            chosen = np.sort(self.random.permutation(indices)[:n_cells])
+            cells = Cells(self.model, adata, chosen, self.batch_size, changes=changes)
+            rows.append(expression_of(cells, columns, self.generator))
+        return self.random.permutation(np.concatenate(rows))
+
+
+def compare_expression(
+    model: BaseModelClass,
+    groups: Sequence[tuple[Any, Any, np.ndarray, np.ndarray]],
+    draw: ExpressionDraws,
+    adata: AnnData,
+    comparison: Mapping[str, Any],
+    fdr_target: float,
+    *,
+    all_stats: bool,
+    silent: bool,
+) -> pd.DataFrame:
+    """A row a gene and comparison, by scvi-tools' computation on draws."""
+    manager = model.get_anndata_manager(adata, required=True)
+    computation = DifferentialComputation(draw, None, manager)
+    counts = manager.get_from_registry(REGISTRY_KEYS.X) if all_stats else None
+    tables = []
+    for one, other, first, second in track(groups, description="DE...", disable=silent):
+        found = computation.get_bayes_factors(first, second, **comparison)
+        if counts is not None:
+            for number, chosen in enumerate((first, second), 1):
+                found |= {f"{name}{number}": value for name, value in _observed(counts[chosen]).items()}
+        table = pd.DataFrame(found, index=adata.var_names)
+        if comparison["mode"] == "change":
+            table = table.sort_values("proba_de", ascending=False, kind="stable")
+            expected = (1 - table["proba_de"]).cumsum() / np.arange(1, len(table) + 1)
+            table[f"is_de_fdr_{fdr_target}"] = np.arange(len(table)) < int((expected <= fdr_target).sum())
+        else:
+            table = table.sort_values("bayes_factor", ascending=False, kind="stable")
+        tables.append(table.assign(comparison=f"{one} vs {other}", group1=one, group2=other))
+    return pd.concat(tables)
+
+
+def _observed(counts: Any) -> dict[str, np.ndarray]:
+    """Of the counts of a group, for each gene: mean, share of cells that have it, mean of counts per 10,000."""
+    counts = sparse.csr_matrix(counts)
+    total = np.asarray(counts.sum(1)).ravel()
+    shares = sparse.diags(1e4 / np.maximum(total, 1)) @ counts
+    return {
+        "raw_mean": np.asarray(counts.mean(0)).ravel(),
+        "non_zeros_proportion": np.asarray((counts > 0).mean(0)).ravel(),
+        "raw_normalized_mean": np.asarray(shares.mean(0)).ravel(),
+    }

@@ -1,0 +1,256 @@
+"""What scvi-tools calls on any of its models, called on ours: the list is in the developer guide."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import anndata
+import numpy as np
+import pytest
+import scvi
+import torch
+from anndata import AnnData
+from scipy import sparse
+from small_cells import QUIET, SMALL, simulated_cells
+
+from scdiffgen.model import TokenDiffusion
+
+KEYS = {"labels_key": "cell_type", "batch_key": "batch"}
+
+
+@pytest.fixture(scope="module")
+def model() -> TokenDiffusion:
+    """A model trained on half of 80 cells; not to be changed."""
+    adata = simulated_cells(80)
+    TokenDiffusion.setup_anndata(adata, **KEYS)
+    model = TokenDiffusion(adata, **SMALL)
+    model.train(1, check_val_every_n_epoch=1, train_size=0.5, **QUIET)
+    return model
+
+
+@pytest.fixture
+def own() -> TokenDiffusion:
+    """A model of the same kind, to be trained and changed."""
+    adata = simulated_cells(80)
+    TokenDiffusion.setup_anndata(adata, **KEYS)
+    return TokenDiffusion(adata, **SMALL)
+
+
+def test_training_again_continues_the_history_and_its_split(own: TokenDiffusion) -> None:
+    for _ in range(2):
+        own.train(1, check_val_every_n_epoch=1, train_size=0.5, validation_size=0.3, **QUIET)
+    assert own.is_trained and len(own.history["train_loss"]) == len(own.history["validation_loss"]) == 2
+    split = [own.train_indices, own.validation_indices, own.test_indices]
+    assert [len(part) for part in split] == [40, 24, 16]
+    assert sorted(np.concatenate(split)) == list(range(80))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"train_size": 1.0, "datasplitter_kwargs": {"drop_last": True}, "batch_size": 32},
+        {"datasplitter_kwargs": {"external_indexing": [np.arange(40), np.arange(40, 60), np.arange(60, 80)]}},
+        {"plan_kwargs": {"lr": 1e-3}, "max_steps": 2},
+        {"callbacks": [], "enable_checkpointing": False, "precision": "32-true"},
+    ],
+)
+def test_arguments_of_training(own: TokenDiffusion, arguments: dict) -> None:
+    own.train(max_epochs=2, **arguments, **QUIET)
+    assert own.is_trained and np.isfinite(own.get_latent_representation(silent=True)).all()
+
+
+def test_early_stopping_with_a_learning_rate_of_zero(own: TokenDiffusion) -> None:
+    stop = {"early_stopping": True, "early_stopping_patience": 2, "early_stopping_monitor": "validation_loss"}
+    own.train(50, plan_kwargs={"lr": 0.0}, check_val_every_n_epoch=1, **stop, **QUIET)
+    assert len(own.history["train_loss"]) == 3
+
+
+def test_there_is_nothing_to_stop_by_without_validation_cells(own: TokenDiffusion) -> None:
+    with pytest.raises(ValueError, match="early_stopping"):
+        own.train(1, train_size=1.0, early_stopping=True, **QUIET)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"indices": [1, 2, 3]}, {"batch_size": 7}])
+def test_reading_registered_and_other_cells(model: TokenDiffusion, other_cells: AnnData, arguments: dict) -> None:
+    for cells in (None, other_cells):
+        n_cells = len(arguments.get("indices", range(80 if cells is None else 40)))
+        assert model.get_latent_representation(cells, **arguments).shape == (n_cells, 16)
+        expression = model.get_normalized_expression(cells, transform_batch="y", library_size=10, **arguments)
+        assert expression.shape == (n_cells, 20)
+        np.testing.assert_allclose(expression.sum(axis=1), 10, rtol=1e-4)
+        assert model.posterior_predictive_sample(cells, n_steps=2, **arguments).shape == (n_cells, 20)
+        assert model.get_feature_correlation_matrix(cells, n_samples=1, **arguments).shape == (20, 20)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"groupby": "cell_type", "group1": "a"},
+        {"groupby": "cell_type", "group1": "a", "group2": "b", "mode": "change"},
+        {"groupby": "cell_type"},
+        {"idx1": [0, 1, 2], "idx2": [3, 4, 5]},
+        {"idx1": [0, 1, 2]},
+        {"groupby": "cell_type", "batch_correction": True, "batchid1": ["x"], "batchid2": ["y"]},
+    ],
+)
+def test_differential_expression(model: TokenDiffusion, arguments: dict) -> None:
+    found = model.differential_expression(**arguments, n_samples_overall=20, silent=True)
+    assert {"scale1", "scale2", "bayes_factor", "raw_mean1", "non_zeros_proportion2"} <= set(found)
+    assert set(found.index) == set(model.adata.var_names)
+
+
+def test_without_a_request_there_are_as_many_cells_as_in_training_and_validation(model: TokenDiffusion) -> None:
+    cells = model.generate(n_steps=2, silent=True)
+    assert cells.n_obs == len(model.train_indices) + len(model.validation_indices) == 80
+    assert model.generate({"cell_type": "a"}, n_steps=2).n_obs == 1
+
+
+@pytest.fixture
+def shown(capsys: pytest.CaptureFixture[str]) -> Iterator[list[str]]:
+    """What was printed since the test began, when it is over."""
+    lines: list[str] = []
+    yield lines
+    lines += capsys.readouterr().out.split("\n")
+    assert any("cell_type" in line for line in lines)
+
+
+def test_what_is_registered_is_shown(model: TokenDiffusion, shown: list[str], tmp_path: Path) -> None:
+    model.view_anndata_setup()
+    model.view_anndata_setup(hide_state_registries=True)
+    model.view_setup_method_args()
+    model.save(tmp_path / "model")
+    TokenDiffusion.view_setup_args(str(tmp_path / "model"))
+
+
+def test_managers_and_registries(model: TokenDiffusion) -> None:
+    assert model.adata_manager.data_registry["batch"].attr_name == "obs"
+    assert model.summary_stats.n_batch == model.summary_stats.n_labels == 2
+    assert model.get_anndata_manager(model.adata, required=True) is model.adata_manager
+    assert model.get_from_registry(model.adata, "X").shape == (80, 20)
+    assert model.registry["setup_args"]["batch_key"] == "batch"
+    loader = model._make_data_loader(model.adata, indices=[0, 1], batch_size=2)
+    assert len(next(iter(loader))["X"]) == 2
+
+
+def test_other_cells_may_take_the_place_of_the_models(own: TokenDiffusion, other_cells: AnnData) -> None:
+    own.train(1, **QUIET)
+    before = own.get_latent_representation(other_cells, silent=True)
+    own.adata = other_cells
+    np.testing.assert_array_equal(own.get_latent_representation(silent=True), before)
+    own.deregister_manager()
+
+
+@pytest.mark.parametrize("prefix", [None, "mine_"])
+def test_saving_and_loading(model: TokenDiffusion, tmp_path: Path, prefix: str | None) -> None:
+    folder = str(tmp_path / "model")
+    model.save(folder, prefix=prefix, overwrite=True, save_anndata=True)
+    loaded = TokenDiffusion.load(folder, prefix=prefix)
+    assert TokenDiffusion.load_registry(folder, prefix)["model_name"] == "TokenDiffusion"
+    assert loaded.is_trained
+    np.testing.assert_array_equal(loaded.validation_indices, model.validation_indices)
+    reads = [each.get_latent_representation(silent=True) for each in (model, loaded)]
+    np.testing.assert_array_equal(*reads)
+    with pytest.raises(ValueError, match="overwrite"):
+        model.save(folder, prefix=prefix)
+
+
+def test_cells_in_a_file(tmp_path: Path) -> None:
+    adata = simulated_cells(60)
+    adata.X = sparse.csr_matrix(adata.X)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    TokenDiffusion.setup_anndata(backed, batch_key="batch")
+    model = TokenDiffusion(backed, **SMALL)
+    model.train(1, train_size=0.5, **QUIET)
+    assert model.get_latent_representation(silent=True).shape == (60, 16)
+    assert model.differential_expression(groupby="cell_type", n_samples_overall=20, silent=True).shape[0] == 40
+
+
+def with_genes(names: list[str], seed: int = 7) -> AnnData:
+    """Cells of a new batch with some of the genes, and one that is not known, in this order."""
+    adata = simulated_cells(30, n_genes=len(names), seed=seed)
+    adata.var_names, adata.obs["batch"] = names, "new"
+    adata.layers["counts"], adata.uns["about"] = adata.X.copy(), "kept"
+    return adata
+
+
+def test_query_cells_are_brought_to_the_genes_of_the_reference(model: TokenDiffusion, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    known = [f"gene{i}" for i in range(20)]
+    query = with_genes([*known[:0:-1], "other"])  # without gene0
+    names = TokenDiffusion.prepare_query_anndata(query, model, return_reference_var_names=True)
+    assert list(names) == known and query.n_vars == 20
+    counts, reordered = query.X.copy(), query.var_names
+    new = TokenDiffusion.prepare_query_anndata(query, str(tmp_path / "model"), inplace=False)
+    assert query.var_names.equals(reordered)
+    TokenDiffusion.prepare_query_anndata(query, model)
+    for cells in (new, query):
+        assert list(cells.var_names) == known and cells.uns["about"] == "kept" and cells.X.dtype == np.float32
+        dense = cells.X.toarray() if sparse.issparse(cells.X) else np.asarray(cells.X)
+        np.testing.assert_array_equal(dense[:, 1:], counts[:, -2::-1])
+        assert dense[:, 0].sum() == 0 and cells.layers["counts"].dtype == np.float32
+    transferred = TokenDiffusion.load_query_data(query, str(tmp_path / "model"))
+    transferred.train(1, **QUIET)
+    assert transferred.summary_stats.n_batch == 3
+
+
+def test_query_cells_may_be_reduced_on_the_way(model: TokenDiffusion) -> None:
+    known = [f"gene{i}" for i in range(20)]
+    query = with_genes(["other", *known[::-1]])
+    assert list(TokenDiffusion.load_query_data(query, model, inplace_subset_query_vars=True).adata.var_names) == known
+    with pytest.raises(ValueError, match="prepare_query_anndata"):
+        TokenDiffusion.load_query_data(with_genes(known[1:]), model, inplace_subset_query_vars=True)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "hint"),
+    [
+        ("get_normalized_expression", {"n_samples": 2}, "Expression is exact"),
+        ("get_normalized_expression", {"gene_list": ["gene1"]}, "`genes`"),
+        ("get_latent_representation", {"give_mean": False}, "leave it out"),
+        ("get_latent_representation", {"dataloader": []}, "`indices`"),
+        ("differential_expression", {"weights": "importance"}, "leave it out"),
+        ("differential_expression", {"group_1": "a"}, "Did you mean 'group1'"),
+        ("get_feature_correlation_matrix", {"rna_size_factor": 500}, "leave it out"),
+        ("train", {"datamodule": None}, "open_cells"),
+        ("train", {"use_gpu": True}, "accelerator='gpu'"),
+        ("generate", {"n_sample": 3}, "`generate` has no argument 'n_sample'"),
+        ("predict_perturbation", {"condition": {}}, "Did you mean 'conditions'"),
+        ("write_back", {"key": []}, "Did you mean 'keys'"),
+        ("load_query_data", {"freeze_expression": False}, "`unfrozen`"),
+        ("setup_anndata", {"size_factor_key": "sf"}, "library_size"),
+        ("setup_anndata", {"unlabeled_category": "unknown"}, "hierarchy_keys"),
+        ("setup_anndata", {"perturbation": "drug"}, "perturbation_key"),
+        ("setup_mudata", {"layer": "counts"}, "layers={"),
+        ("setup_mudata", {"label_key": "cell_type"}, "labels_key"),
+    ],
+)
+def test_arguments_that_we_lack_are_explained(model: TokenDiffusion, method: str, arguments: dict, hint: str) -> None:
+    adata = [model.adata.copy()] if method.startswith("setup_anndata") else []
+    if method == "setup_mudata":
+        import mudata
+
+        adata = [mudata.MuData({"rna": model.adata.copy()})]
+    with pytest.raises(TypeError, match=r"has no argument") as raised:
+        getattr(model, method)(*adata, **arguments)
+    assert hint in str(raised.value)
+
+
+def test_same_settings_same_weights(own: TokenDiffusion) -> None:
+    weights = []
+    for _ in range(2):
+        scvi.settings.seed = 3
+        again = TokenDiffusion(own.adata, **SMALL)
+        again.train(1, **QUIET)
+        weights.append(torch.cat([weight.ravel() for weight in again.module.parameters()]))
+    assert torch.equal(*weights)
+
+
+def test_nothing_is_logged_of_cells_that_are_registered_already(
+    model: TokenDiffusion, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    model.get_latent_representation(silent=True)
+    assert caplog.text == ""
