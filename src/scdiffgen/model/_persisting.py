@@ -280,9 +280,10 @@ class Persisting(BaseModelClass):
         Examples
         --------
         >>> import scdiffgen
-        >>> few = scdiffgen.model.TokenDiffusion.prepare_query_anndata(adata[:, :700].copy(), model, inplace=False)
-        >>> few.var_names.equals(adata.var_names)
-        True
+        >>> prepare = scdiffgen.model.TokenDiffusion.prepare_query_anndata
+        >>> len(prepare(adata, model, return_reference_var_names=True))
+        765
+        >>> query = prepare(new_cells, "reference/", inplace=False)  # doctest: +SKIP
         """
         reference = reference_model if isinstance(reference_model, cls) else cls.load(reference_model, False)
         require_anndata(reference, "prepare_query_anndata")
