@@ -101,10 +101,13 @@ def groups_of(model: TokenDiffusion, n_cells: int = 100, **settings: Any) -> lis
 def test_weights_decay_where_they_are_matrices() -> None:
     model = small_model()
     groups = groups_of(model, weight_decay=0.3)
-    assert [group["weight_decay"] for group in groups] == [0.3, 0.0, 0.3]
+    assert [group["weight_decay"] for group in groups] == [0.3, 0.0, 0.01, 0.3]
     assert all(weight.ndim > 1 for weight in groups[0]["params"]) and all(w.ndim <= 1 for w in groups[1]["params"])
-    n_genes = model.adata.n_vars
-    assert groups[2]["lr"] < groups[0]["lr"] and all(n_genes in weight.shape for weight in groups[2]["params"])
+    n_genes, linear = model.adata.n_vars, groups[3]
+    assert linear["lr"] < groups[0]["lr"] and all(n_genes in weight.shape for weight in linear["params"])
+    embedded = {id(weight) for weight in model.module.denoiser.embed.parameters() if weight.ndim > 1}
+    assert embedded and {id(weight) for weight in groups[2]["params"]} == embedded
+    assert groups_of(model, weight_decay=0.001)[2]["weight_decay"] == 0.001
     trained = {id(weight) for group in groups for weight in group["params"]}
     assert trained == {id(weight) for weight in model.module.denoiser.parameters()}
 
@@ -115,10 +118,11 @@ def test_weights_decay_where_they_are_matrices() -> None:
 def test_few_cells_are_regularised_more(n_cells: int, decay: float, share: float) -> None:
     model = small_model()
     model.module.n_vars = 2000
-    matrices, others, linear = groups_of(model, n_cells)
+    matrices, others, embedded, linear = groups_of(model, n_cells)
     assert (matrices["weight_decay"], others["weight_decay"], linear["weight_decay"]) == (decay, 0.0, decay)
+    assert embedded["weight_decay"] == 0.01
     assert others["initial_lr"] == matrices["initial_lr"] and linear["initial_lr"] == share * matrices["initial_lr"]
-    matrices, _, linear = groups_of(small_model(), n_cells, weight_decay=0.2, linear_lr=0.7)
+    matrices, _, _, linear = groups_of(small_model(), n_cells, weight_decay=0.2, linear_lr=0.7)
     assert matrices["weight_decay"] == linear["weight_decay"] == 0.2
     assert linear["initial_lr"] == 0.7 * matrices["initial_lr"]
     model.module.n_vars = 75
@@ -129,7 +133,7 @@ def test_models_with_effects_decay_alike_for_any_number_of_cells() -> None:
     cells = treated_cells()
     TokenDiffusion.setup_anndata(cells, **SETUP)
     groups = groups_of(TokenDiffusion(cells, **SMALL))
-    assert [group["weight_decay"] for group in groups] == [0.01, 0.0]
+    assert {group["weight_decay"] for group in groups} == {0.01, 0.0}
 
 
 @pytest.mark.parametrize("process", ["gaussian", "latent", "joint"])
@@ -144,7 +148,7 @@ def test_other_processes_decay_alike_for_any_number_of_cells(process: str, n_cel
         TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
         model = TokenDiffusion(cells, process=process, **SMALL)
     groups = groups_of(model, n_cells)
-    assert [group["weight_decay"] for group in groups] == [0.01, 0.0]
+    assert {group["weight_decay"] for group in groups} == {0.01, 0.0}
     assert {group["initial_lr"] for group in groups} == {2e-3}
 
 
@@ -300,7 +304,7 @@ def test_training_starts_from_the_average_cell() -> None:
 
 def test_the_loss_falls_and_what_is_logged_has_scvi_tools_names() -> None:
     scvi.settings.seed = 0
-    model, _ = fit(max_epochs=12, check_val_every_n_epoch=3)
+    model, _ = fit(max_epochs=12, check_val_every_n_epoch=3, plan_kwargs={"lr": 0.01})
     assert set(model.history) == {"train_loss", "validation_loss"}
     assert [len(model.history[name]) for name in ("train_loss", "validation_loss")] == [12, 4]
     assert model.history["validation_loss"].iloc[-1].item() < model.history["validation_loss"].iloc[0].item()

@@ -17,17 +17,16 @@ from scdiffgen._arguments import check_whole_number, is_finite_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import Request
 
-from ._cell_request import CellRequest, interpolated_cells, path_cells, under_batch
-from ._cells import BATCH_SIZE, Cells, gcxs, generator_from, new_cells
+from ._cell_request import CellRequest, interpolated_cells, path_cells
+from ._cells import BATCH_SIZE, Cells, generator_from, new_cells
 from ._checks import check_path, check_seed
 from ._chunked_generation import check_client, write_cells
 from ._modality_request import ModalityRequest
-from ._model_access import gene_names, gene_positions, require_anndata, require_thinning, require_training, sampler_of
+from ._model_access import gene_names, require_anndata, require_thinning, require_training, sampler_of
 from ._sampler import N_STEPS
 
 if TYPE_CHECKING:
     from distributed import Client
-    from sparse import GCXS
 
     from ._training_summary import LibrarySize
 
@@ -170,51 +169,6 @@ class Generating(BaseModelClass):
         cells = Cells(self, adata, indices, batch_size, None if silent else "Deepening")
         deeper = sampler.deepened(cells, factor, generator_from(seed, self.device))
         return new_cells(deeper, cells.obs(), gene_names(self))
-
-    @shared_docs
-    def posterior_predictive_sample(
-        self,
-        adata: AnnData | MuData | None = None,
-        indices: Sequence[int] | np.ndarray | None = None,
-        transform_batch: str | None = None,
-        n_samples: int = 1,
-        gene_list: Sequence[str] | None = None,
-        batch_size: int = BATCH_SIZE,
-        *,
-        n_steps: int = N_STEPS,
-        seed: int | None = 0,
-        silent: bool = True,
-    ) -> GCXS | dict[str, GCXS]:
-        """Sequence each given cell once more, as :class:`scvi.criticism.PosteriorPredictiveCheck` asks for.
-
-        A sample is as many molecules as the cell has, drawn after these (:meth:`deepen` by 2) and without them.
-
-        Parameters
-        ----------
-        transform_batch, gene_list
-            As ``transform_batch`` and ``genes`` of :meth:`get_normalized_expression`.
-        n_samples
-            Samples of each cell.
-
-        Returns
-        -------
-        Counts ``(cells, genes)``, or ``(cells, genes, n_samples)`` of several; of a MuData a mapping from modalities.
-
-        {raises_cells}
-
-        Examples
-        --------
-        >>> model.posterior_predictive_sample(indices=[0, 1], n_samples=3, n_steps=4).shape
-        (2, 765, 3)
-        """
-        require_training(self)
-        require_thinning(self, "posterior_predictive_sample")
-        check_whole_number("n_samples", n_samples)
-        columns, sampler = gene_positions(self, gene_list, "gene_list"), sampler_of(self, n_steps, batch_size)
-        shown, changes = None if silent else "Sampling", under_batch(self, transform_batch)
-        cells = Cells(self, adata, indices, batch_size, shown, changes)
-        samples = sampler.sequenced_again(cells, n_samples, generator_from(seed, self.device))
-        return gcxs([counts[:, columns] for counts in samples], gene_names(self)[columns])
 
     @shared_docs
     def generate_modality(

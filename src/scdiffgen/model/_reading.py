@@ -12,14 +12,14 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.model.base import BaseModelClass
 
-from scdiffgen._arguments import check_choice, check_whole_number, is_finite_number
+from scdiffgen._arguments import check_whole_number, is_finite_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.diffusion import row_sums, with_values
 
 from ._cell_request import under_batch
 from ._cells import BATCH_SIZE, Cells, generator_from
 from ._criticism import Criticism, criticised
-from ._expression_draws import expression_of, gene_correlations
+from ._expression_draws import expression_of
 from ._model_access import (
     gene_names,
     gene_positions,
@@ -127,53 +127,6 @@ class Reading(BaseModelClass):
         if return_numpy:
             return expression
         return pd.DataFrame(expression, index=cells.names, columns=gene_names(self)[columns])
-
-    @shared_docs
-    def get_feature_correlation_matrix(
-        self,
-        adata: AnnData | None = None,
-        indices: Sequence[int] | np.ndarray | None = None,
-        *,
-        n_samples: int = 10,
-        transform_batch: str | None = None,
-        correlation_type: Literal["spearman", "pearson"] = "spearman",
-        batch_size: int = BATCH_SIZE,
-        seed: int | None = 0,
-        silent: bool = False,
-    ) -> pd.DataFrame:
-        """Correlations between genes of their expression, over cells.
-
-        Expression is :meth:`get_normalized_expression` of a random half of each cell's molecules, which leaves in some
-        of the uncertainty about a cell. It is smooth, so its correlations are stronger than those of counts.
-
-        Parameters
-        ----------
-        n_samples
-            Random halves of each cell.
-        transform_batch
-            As in :meth:`get_normalized_expression`.
-        correlation_type
-            Of ranks (``"spearman"``) or of expression (``"pearson"``).
-
-        Returns
-        -------
-        Correlations ``(genes, genes)``; 0 of a gene that does not vary.
-
-        {raises_cells}
-
-        Examples
-        --------
-        >>> model.get_feature_correlation_matrix(indices=range(50), n_samples=2).shape
-        (765, 765)
-        """
-        require_training(self)
-        require_anndata(self, "get_feature_correlation_matrix")
-        check_whole_number("n_samples", n_samples)
-        check_choice("correlation_type", correlation_type, ("spearman", "pearson"))
-        changes = under_batch(self, transform_batch)
-        cells = Cells(self, adata, indices, batch_size, None if silent else "Expression", changes)
-        correlations = gene_correlations(cells, n_samples, correlation_type, generator_from(seed, self.device))
-        return pd.DataFrame(correlations, index=gene_names(self), columns=gene_names(self))
 
     @shared_docs
     def get_latent_representation(

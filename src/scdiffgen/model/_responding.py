@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from mudata import MuData
 from numpy.typing import ArrayLike
 from scvi.model.base import BaseModelClass
 
-from scdiffgen._arguments import check_choice, check_share, check_whole_number
+from scdiffgen._arguments import check_share, check_whole_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import N_CELLS, Request, request_table
 from scdiffgen.data import add_perturbations
@@ -21,12 +21,10 @@ from scdiffgen.data import add_perturbations
 from ._cell_request import encode, extend
 from ._cells import BATCH_SIZE, Cells, generator_from
 from ._counterfactuals import counterfactual_cells, means_with_intervals, response_weights
-from ._expression_draws import MODES, ExpressionDraws, compare_expression, groups_to_compare
 from ._model_access import (
     batch_name,
     gene_names,
     gene_positions,
-    registered,
     require_anndata,
     require_training,
     sampler_of,
@@ -240,77 +238,6 @@ class Responding(BaseModelClass):
         require_training(self)
         table = request_table(conditions)
         return response_weights(sampler_of(self).responses, encode(self, table), table.drop(columns=N_CELLS))
-
-    @shared_docs
-    def differential_expression(
-        self,
-        adata: AnnData | None = None,
-        groupby: str | None = None,
-        group1: str | Sequence[str] | None = None,
-        group2: str | None = None,
-        idx1: Sequence[int] | np.ndarray | str | None = None,
-        idx2: Sequence[int] | np.ndarray | str | None = None,
-        mode: Literal["vanilla", "change"] = "vanilla",
-        delta: float = 0.25,
-        batch_size: int = BATCH_SIZE,
-        all_stats: bool = True,
-        batch_correction: bool = False,
-        batchid1: Sequence[str] | None = None,
-        batchid2: Sequence[str] | None = None,
-        fdr_target: float = 0.05,
-        silent: bool = False,
-        *,
-        n_samples_overall: int = 5000,
-        seed: int | None = 0,
-    ) -> pd.DataFrame:
-        """Compare the expression of two groups of cells, measured or generated with all conditions, as scvi-tools.
-
-        Draws are :meth:`get_normalized_expression` of random halves of the molecules of random cells of each group;
-        from them :class:`scvi.model.base.DifferentialComputation` finds how probable a change is. That says how cells
-        differ, not how sure a difference of means is: replicates are not modelled.
-
-        Parameters
-        ----------
-        groupby, group1, group2
-            Column of ``adata.obs``; group or groups to compare, by default each; and with which, by default the rest.
-        idx1, idx2
-            Instead of them: positions, mask or query of ``adata.obs`` of both groups, the second by default the rest.
-        mode, delta
-            ``"vanilla"``: how probable it is that expression is higher in the first group. ``"change"``: how probable
-            that it changes by a log2 fold change of at least ``delta``.
-        all_stats
-            Whether means and shares of the counts are added.
-        batch_correction, batchid1, batchid2
-            Whether all cells are seen under every batch, or under those that are named for each group.
-        fdr_target
-            Expected share of false discoveries among the genes of ``is_de_fdr_<fdr_target>`` (``mode="change"``).
-        n_samples_overall
-            Draws of each group.
-
-        Returns
-        -------
-        A row a gene, and a comparison; columns as in :meth:`scvi.model.SCVI.differential_expression`.
-
-        {raises_cells}
-
-        Examples
-        --------
-        >>> found = model.differential_expression(adata, "cell_type", "Dendritic", mode="change", n_samples_overall=200)
-        >>> found["comparison"].unique().tolist()
-        ['Dendritic vs Rest']
-        """
-        require_training(self)
-        require_anndata(self, "differential_expression")
-        check_choice("mode", mode, MODES)
-        check_whole_number("n_samples_overall", n_samples_overall, at_least=2)
-        if batch_correction:
-            batch_name(self)
-        batches = {"batchid1": batchid1, "batchid2": batchid2, "use_observed_batches": not batch_correction}
-        comparison = {"mode": mode, "delta": delta, "n_samples_overall": n_samples_overall, **batches}
-        adata = registered(self, adata)
-        groups = groups_to_compare(adata, groupby, group1, group2, idx1, idx2)
-        draw = ExpressionDraws(self, batch_size, generator_from(seed, self.device))
-        return compare_expression(self, groups, draw, adata, comparison, fdr_target, all_stats=all_stats, silent=silent)
 
     @shared_docs
     def get_condition_embedding(self, conditions: Request) -> pd.DataFrame:

@@ -21,6 +21,7 @@ from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDat
 
 from ._checks import check_torch, external_split
 from ._display import model_as_html
+from ._drawing_expression import DrawingExpression
 from ._foreign_arguments import OF_CONSTRUCTOR, OF_METHODS
 from ._generating import Generating
 from ._model_access import modalities as modalities_of
@@ -41,7 +42,7 @@ PRESETS: dict[str, NetworkSize] = {
 
 
 @explain_unknown_arguments(OF_CONSTRUCTOR, OF_METHODS)
-class TokenDiffusion(Generating, Responding, Reading, TokenReading, Persisting):
+class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenReading, Persisting):
     """Conditional token diffusion on single-cell counts.
 
     A cell is a bag of molecules. The model learns to put back molecules that were taken out at random, through a few
