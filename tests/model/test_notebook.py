@@ -62,7 +62,10 @@ def test_training_and_loading_say_nothing_but_when_all_is_asked_for(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     recwarn: pytest.WarningsRecorder,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(logging.getLogger("lightning.pytorch"), "propagate", True)  # whatever ran before
+    caplog.set_level(logging.INFO, "lightning.pytorch")
     model = small_model()
     capsys.readouterr()
     caplog.clear()

@@ -170,7 +170,7 @@ class TokenReading(BaseModelClass):
         --------
         >>> parts = model.get_token_contributions(indices=[0, 1], genes=["LYZ", "CD3E"])
         >>> parts.uns["terms"]
-        ['token_1', 'token_2', 'token_3', 'token_4']
+        ['token_1', 'token_2', 'token_3', 'token_4', 'cell_type']
         """
         require_training(self)
         require_anndata(self, "get_token_contributions")
