@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 
 from scdiffgen.diffusion import couple_molecules
 from scdiffgen.responses._response_curves import RATIOS, STEPS, response_curves, solved
-from scdiffgen.responses._stacking import PRIOR_UNITS, shrunk, stacked
+from scdiffgen.responses._stacking import PRIOR_UNITS, less_noise, shrunk, stacked
 
 NAMES = ["no change", "a", "b", "c"]
 
@@ -46,6 +46,14 @@ def test_shrinking_lies_between_what_was_measured_and_what_is_predicted() -> Non
     np.testing.assert_allclose(shrunk(measured, np.full(200, 1e6), towards).change, predicted)
     half = shrunk(measured, np.full(200, 0.5), towards)
     assert 0 < half.weights["own cells"] < 1 and sum(half.weights.values()) == 1
+
+
+@pytest.mark.parametrize(("chance", "kept"), [(0.0, 1.0), (2.5, 0.9), (12.5, 0.5), (25.0, 0.0), (60.0, 0.0)])
+def test_a_prediction_loses_what_chance_makes_of_its_length(chance: float, kept: float) -> None:
+    predicted = stacked({"a": np.array([3.0, -4.0])}, [], "measured")
+    found = less_noise(predicted, chance)
+    np.testing.assert_allclose(found.change, kept * predicted.change, atol=1e-12)
+    assert found.weights == pytest.approx({"a": kept, "no change": 1 - kept})
 
 
 def test_curves_say_what_cells_that_are_moved_have_on_average() -> None:

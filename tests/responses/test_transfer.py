@@ -203,6 +203,17 @@ def test_chance_makes_hardly_a_response() -> None:
     assert (change(model, [0], of(TREATED)) ** 2).sum() < 0.4 * ((raw[1] - raw[0]) ** 2).sum()
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_what_other_contexts_show_by_chance_is_hardly_transferred(seed: int) -> None:
+    """Two contexts in which nothing responds; a third one was never treated."""
+    rng = np.random.default_rng(seed)
+    codes = [[0, NONE], [0, TREATED], [1, NONE], [1, TREATED], [2, NONE]]
+    raw = rng.normal(0, 0.1, (5, N_GENES))
+    model = transfer(np.array(codes), levels(rng) + raw, variance=50 * 0.01)
+    found = (change(model, [2], of(TREATED)) ** 2).sum()
+    assert found < 0.15 * ((raw[1] - raw[0]) ** 2).sum()
+
+
 def test_what_chance_blurs_is_drawn_towards_what_other_contexts_show() -> None:
     """Six contexts that respond alike but for chance: the mean of all is nearer to the truth than what one shows."""
     rng = np.random.default_rng(9)

@@ -20,7 +20,7 @@ def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray) -> 
     Watson's regression). Changes are of mean logarithms, or of fourth roots of the counts that these stand for: between
     a logarithm (responses multiply) and none (responses add).
     """
-    distances = _uncorrelated(before, here)
+    distances = uncorrelated(before, here)
     kernel = kernel_weights(distances)
     roots = [_roots(level) for level in (before + changes, before, here)]
 
@@ -93,7 +93,7 @@ def from_parts(parts: np.ndarray, mean: np.ndarray) -> Predictions:
     }
 
 
-def _uncorrelated(before: np.ndarray, here: np.ndarray) -> np.ndarray:
+def uncorrelated(before: np.ndarray, here: np.ndarray) -> np.ndarray:
     """One minus the correlation over genes ``(contexts,)``: half the squared distance of standardised expression."""
     centred, mine = before - before.mean(1, keepdims=True), here - here.mean()
     sizes = np.sqrt((centred**2).sum(1) * (mine**2).sum())

@@ -45,6 +45,14 @@ def stacked(predictions: Predictions, left_out: Sequence[tuple[Predictions, np.n
     return Stacked(weights @ changes, dict(zip(names, weights.tolist(), strict=True)), source)
 
 
+def less_noise(predicted: Stacked, chance: float) -> Stacked:
+    """A prediction, shrunk by as much of its squared length as chance makes (James and Stein, positive part)."""
+    kept = max(1 - chance / max(float(predicted.change @ predicted.change), np.finfo(float).tiny), 0.0)
+    weights = {name: kept * weight for name, weight in predicted.weights.items()}
+    weights[NO_CHANGE] = weights.get(NO_CHANGE, 0.0) + 1 - kept
+    return Stacked(kept * predicted.change, weights, predicted.source)
+
+
 def shrunk(change: np.ndarray, variance: np.ndarray, towards: Stacked | None) -> Stacked:
     """A measured change, drawn towards a predicted one by as much as chance makes of their difference.
 

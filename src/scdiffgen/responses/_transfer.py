@@ -23,11 +23,11 @@ import numpy as np
 
 from scdiffgen.conditions import Code, backoff_levels
 
-from ._candidates import from_contexts, from_doses, from_others, from_parts
+from ._candidates import from_contexts, from_doses, from_others, from_parts, kernel_weights, uncorrelated
 from ._feature_regression import MIN_PERTURBATIONS
 from ._pseudobulks import MIN_CELLS, Pseudobulks
 from ._response_curves import POWER, balanced, moved
-from ._stacking import NO_CHANGE, Predictions, Source, Stacked, mean_of, shrunk, stacked
+from ._stacking import NO_CHANGE, Predictions, Source, Stacked, less_noise, mean_of, shrunk, stacked
 
 N_KNOWN = 100  # responses that are kept once they are computed
 N_LEFT_OUT, N_OTHERS = 50, 300  # responses that are left out in turn, at most, and perturbations that predict them
@@ -62,6 +62,11 @@ class Measured(NamedTuple):
     def row(self, context: np.ndarray) -> int | None:
         """Where a context is, if it was measured."""
         return next(iter(np.flatnonzero((self.contexts == context).all(1)).tolist()), None)
+
+    def chance(self, here: np.ndarray) -> float:
+        """What chance makes of the squared length of a mean change, of contexts like ``here`` above all."""
+        weights = kernel_weights(uncorrelated(self.before, here))
+        return float((weights**2 @ self.variance).sum())
 
     def mean(self) -> np.ndarray:
         """Mean change of all contexts ``(genes,)``, those that chance touches less the heavier."""
@@ -133,7 +138,8 @@ class ResponseTransfer:
             if len(others.change):
                 units = [(others.without(i), others.before[i], others.change[i]) for i in _spread(len(others.change))]
                 left_out = [(from_contexts(*rest[1:3], before), truth) for rest, before, truth in units if len(rest[0])]
-                predicted.append(stacked(from_contexts(*others[1:3], here), left_out, "measured"))
+                found = stacked(from_contexts(*others[1:3], here), left_out, "measured")
+                predicted.append(less_noise(found, others.chance(here)))
             if row is None:
                 return predicted[0]
             if len(treatment) == 1:
