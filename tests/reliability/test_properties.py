@@ -61,11 +61,11 @@ def test_doses_are_read_as_they_are_printed(doses: list[float], separator: str) 
     names = [f"drug {i}" for i in range(len(doses))]
     text, written = separator.join(names), separator.join(map(repr, doses))
     syntax = PerturbationSyntax(separator=separator)
-    if any(np.isinf(dose) or dose < 0 for dose in doses):
-        with pytest.raises(ValueError, match="finite and at least 0"):
-            syntax.parse(text, written)
-    elif any(dose and not np.isnan(dose) and not 1e-30 <= dose <= 1e30 for dose in doses):
-        with pytest.raises(ValueError, match="in another unit"):  # which float32 could not hold
+    faults = {"finite and at least 0": [np.isinf(dose) or dose < 0 for dose in doses]}
+    faults["in another unit"] = [0 < dose < 1e-30 or 1e30 < dose < np.inf for dose in doses]  # beyond float32
+    found = [message for message, which in faults.items() if any(which)]
+    if found:
+        with pytest.raises(ValueError, match="|".join(found)):
             syntax.parse(text, written)
     else:
         np.testing.assert_equal(list(syntax.parse(text, written).values()), doses)
