@@ -54,8 +54,9 @@ class LibrarySizeModel:
         """
         drawn = np.empty(len(codes))
         for group, rows in group_by_row(codes):
+            matching = self.matching(group)
             for number, of_number in _by_number(numbers, rows):
-                near = self.near(self.matching(group), number)
+                near = self.near(matching, number)
                 drawn[of_number] = _smoothed_bootstrap(np.log(self.library[near]), len(of_number), rng)
                 drawn[of_number] += self.log_factor(group, number)
         return np.maximum(np.exp(drawn).round(), 1)
@@ -176,10 +177,11 @@ class JointLibrarySizes:
         models = [self._of_cells(np.greater(sizes, 0), sizes) for sizes in self.library.T]
         drawn = np.empty((len(codes), len(models)))
         for group, of_group in group_by_row(codes):
+            correlation, matching = self.correlation(group), [model.matching(group) for model in models]
             for number, rows in _by_number(numbers, of_group):
-                scores = rng.multivariate_normal(np.zeros(len(models)), self.correlation(group), len(rows))
+                scores = rng.multivariate_normal(np.zeros(len(models)), correlation, len(rows))
                 for modality, model in enumerate(models):
-                    known = np.log(model.library[model.near(model.matching(group), number)])
+                    known = np.log(model.library[model.near(matching[modality], number)])
                     sizes = np.quantile(known, ndtr(scores[:, modality]))
                     drawn[rows, modality] = sizes + model.log_factor(group, number)
         return np.maximum(np.exp(drawn).round(), 1)
