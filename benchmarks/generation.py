@@ -4,7 +4,8 @@
 
 To add another program: export the training cells with ``--export FOLDER``, let it write
 ``OTHER/<data>-seed<seed>.h5ad`` with counts in ``.X`` and the label of each cell in ``.obs["label"]``, at least as many
-of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with ``--external NAME=OTHER``.
+of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with ``--external NAME=OTHER``; with ``--add``
+nothing is trained, and only its rows are scored and added to the results that are there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from benchmarks._models import (
     real_cells,
     scdiffgen_methods,
 )
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
 from benchmarks._scores import METRICS, Scorer, likelihoods
 from benchmarks._scvi import fit_scvi, scvi_methods
 from benchmarks._tables import generation_table, likelihood_table
@@ -79,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.quick:
         settings = replace(settings, seeds=options.seeds[:1], steps=options.steps[:1], max_epochs=2, n_trees=20)
     for name in options.data:
-        run(name, settings, output_folder(options.output, quick=options.quick))
+        (add if options.add else run)(name, settings, output_folder(options.output, quick=options.quick))
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -94,6 +96,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", nargs="+", type=int, default=[16, 32], help="numbers of steps to generate in")
     add_external_argument(parser)
+    parser.add_argument("--add", action="store_true", help="add rows of --external to results that are there")
     parser.add_argument("--scvi-seeds", nargs="*", type=int, help="seeds for which scVI is trained; default: all")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the training cells, and run nothing")
     add_common_arguments(parser)
@@ -123,19 +126,25 @@ def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
     return result
 
 
+def add(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
+    """Score cells of other programs, and add their rows to the results of a run, in place of older ones."""
+    result = read_result(folder / f"generation-{name}.json")
+    for seed in settings.seeds:
+        split = load_split(name, seed)
+        scorer = Scorer.fit(split, n_trees=result["settings"]["n_trees"], n_jobs=settings.threads)
+        rows = [row | {"seed": seed} for _, row in scored(external_methods(settings.external, split), split, scorer)]
+        again = {(seed, row["method"]) for row in rows}
+        result["rows"] = [row for row in result["rows"] if (row["seed"], row["method"]) not in again] + rows
+        result["added"] = environment(settings.threads, settings.seeds)
+        write_result(folder, f"generation-{name}", result)
+    print(f"\n## {name}\n\n{generation_table(result)}")
+    return result
+
+
 def measure(split: Split, settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
     """Fit, draw and score every method on one split: records with the table that they belong to."""
     scorer = Scorer.fit(split, n_trees=settings.n_trees, n_jobs=settings.threads)
-
-    def score(methods: Sequence[Method]) -> Iterator[tuple[str, dict[str, Any]]]:
-        for method in methods:
-            counts, seconds = timed(lambda method=method: method.sample(split.labels, split.seed))
-            print(f"{split.name}, seed {split.seed}: {method.name}, {seconds:.1f} s", flush=True)
-            yield (
-                "rows",
-                {"method": method.name, "kind": method.kind, "seconds": seconds, "scores": scorer.score(counts)},
-            )
-
+    score = partial(scored, split=split, scorer=scorer)
     without_model = [real_cells(split), copies(split), *null_methods(split)]
     yield from score([*without_model, *external_methods(settings.external, split)])
     scvi.settings.seed = split.seed
@@ -148,6 +157,14 @@ def measure(split: Split, settings: Settings) -> Iterator[tuple[str, dict[str, A
         other, seconds = timed(lambda: fit_scvi(split, max_epochs=settings.max_epochs))
         yield "training", {"method": "scVI", "seconds": seconds, "epochs": other.trainer.current_epoch}
         yield from score(scvi_methods(other))
+
+
+def scored(methods: Sequence[Method], split: Split, scorer: Scorer) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Draw cells by each method and score them: rows of the table."""
+    for method in methods:
+        counts, seconds = timed(lambda method=method: method.sample(split.labels, split.seed))
+        print(f"{split.name}, seed {split.seed}: {method.name}, {seconds:.1f} s", flush=True)
+        yield "rows", {"method": method.name, "kind": method.kind, "seconds": seconds, "scores": scorer.score(counts)}
 
 
 def shape(split: Split) -> dict[str, int]:

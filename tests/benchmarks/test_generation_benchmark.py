@@ -19,7 +19,7 @@ from benchmarks._models import (
     real_cells,
     scdiffgen_methods,
 )
-from benchmarks._record import read_result
+from benchmarks._record import read_result, write_result
 from benchmarks._scores import METRICS, Scorer, likelihoods, spread, wasserstein_by_label, zero_fraction_error
 from benchmarks._scvi import fit_scvi, scvi_methods
 from scipy import sparse, stats
@@ -256,6 +256,24 @@ def test_a_whole_run_is_written_and_rendered(synthetic_data: None, tmp_path: Pat
     page = render.render(tmp_path / "results", tmp_path / "docs").read_text()
     assert "| theirs |" in page
     assert (tmp_path / "docs/_static/benchmarks/generation-synthetic.png").stat().st_size > 10_000
+
+
+def test_rows_of_other_programs_are_added_to_a_run_in_place_of_older_ones(synthetic_data: None, tmp_path: Path) -> None:
+    for folder, seed in (("first", 5), ("second", 6)):
+        (tmp_path / folder).mkdir()
+        synthetic(seed).write_h5ad(tmp_path / folder / "synthetic-seed0.h5ad")
+    scored = {"seconds": 0.0, "scores": dict.fromkeys(METRICS, 0.5)}
+    kept = {"seed": 0, "method": "scdiffgen, 32 steps", "kind": "ours", **scored}
+    result = {"settings": {"n_trees": 5}, "metrics": {}, "rows": [kept], "environment": {"commit": "abc"}}
+    write_result(tmp_path, "generation-synthetic", result)
+    scores = []
+    for folder in ("first", "second"):
+        settings = generation.Settings((0,), threads=1, external={"theirs": tmp_path / folder})
+        added = generation.add("synthetic", settings, tmp_path)
+        assert [row["method"] for row in added["rows"]] == [kept["method"], "theirs"]
+        assert (added["rows"][0], added["environment"]) == (kept, {"commit": "abc"})
+        scores.append(added["rows"][1]["scores"]["wasserstein"])
+    assert scores[0] != scores[1]
 
 
 def test_exported_cells_can_be_taken_back(synthetic_data: None, tmp_path: Path) -> None:
