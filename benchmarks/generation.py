@@ -4,8 +4,8 @@
 
 To add another program: export the training cells with ``--export FOLDER``, let it write
 ``OTHER/<data>-seed<seed>.h5ad`` with counts in ``.X`` and the label of each cell in ``.obs["label"]``, at least as many
-of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with ``--external NAME=OTHER``; with ``--add``
-nothing is trained, and only its rows are scored and added to the results that are there.
+of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with ``--external NAME=OTHER``; with
+``--add`` nothing is trained, and only its rows are scored and added to the results that are there.
 """
 
 from __future__ import annotations
