@@ -25,6 +25,8 @@ SCORES = {
     "de_overlap": Score("DE overlap", 1.0),
     "fold_change_spearman": Score("Spearman of fold changes", 1.0),
     "fold_change_slope": Score("slope of fold changes", 1.0),
+    "response_spread": Score("spread of responses", 1.0),
+    "non_responders_error": Score("error of non-responders", 0.0),
     "energy_distance": Score("energy distance", 0.0),
     "wasserstein": Score("W2", "limit"),
     "c2st_auc": Score("forest AUC", 0.5),

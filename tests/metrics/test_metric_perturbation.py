@@ -141,8 +141,19 @@ def test_columns_are_the_plain_functions(transfer, report) -> None:
         "wasserstein": metrics.wasserstein(x, y),
         "c2st_auc": metrics.classifier_auc(x, y, n_trees=10),
     }
+    found = metrics.response_heterogeneity(transfer["real"][half], transfer["perfect"], transfer["control"])
+    expected |= {"response_spread": found.spread, "non_responders_error": found.non_responders_error}
     row = report.set_index("prediction").loc["perfect", list(expected)]
-    assert row.to_dict() == pytest.approx(expected, rel=1e-5)
+    assert row.to_dict() == pytest.approx(expected, rel=1e-5, nan_ok=True)  # real cells do not vary
+
+
+def test_a_change_added_to_all_cells_does_not_spread_them(transfer) -> None:
+    real = ad.concat([simulate({("C", "g0"): 60}, seed=seed, dose=dose) for seed, dose in ((4, 3.0), (5, 0.3))])
+    spread = run(transfer | {"real": real}, {"same": real}, metrics=["response_spread"])["response_spread"]
+    assert spread["same"] == pytest.approx(1, abs=0.3)
+    assert spread["no_change"] < 0.6
+    assert spread[["other_contexts", "train_mean"]].tolist() == pytest.approx([spread["no_change"]] * 2)
+    assert np.isnan(spread["latent_pca"])  # no counts
 
 
 def test_combinations_are_added_up_and_named_in_any_order() -> None:

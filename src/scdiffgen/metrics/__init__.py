@@ -10,6 +10,7 @@ from scdiffgen.metrics._dispersion import dispersion
 from scdiffgen.metrics._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
 from scdiffgen.metrics._evaluate import evaluate
 from scdiffgen.metrics._genes import dirichlet_multinomial_nll, gene_correlation_error, library_size_ks, multinomial_nll
+from scdiffgen.metrics._heterogeneity import response_heterogeneity
 from scdiffgen.metrics._input import FewCellsWarning
 from scdiffgen.metrics._perturbation_report import perturbation_report
 from scdiffgen.metrics._resampling import split_halves
@@ -35,6 +36,7 @@ __all__ = [
     "novelty",
     "pearson_delta",
     "perturbation_report",
+    "response_heterogeneity",
     "split_halves",
     "wasserstein",
 ]

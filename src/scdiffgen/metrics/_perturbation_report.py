@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from functools import cache, partial
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
+from scipy import sparse
 
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics import _response as scores
 from scdiffgen.metrics._comparison import METRICS, Cells, Direction, Key, Metric, Pair, Settings, choose, compare
 from scdiffgen.metrics._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
+from scdiffgen.metrics._heterogeneity import UNDEFINED, RealResponse, ResponseHeterogeneity
 from scdiffgen.metrics._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
 from scdiffgen.metrics._space import ExpressionSpace
+from scdiffgen.metrics._spread import FEWEST_CELLS
 from scdiffgen.metrics.baselines import shift_counts
 
 BASELINES = (
@@ -31,8 +35,16 @@ BASELINES = (
     "dose_interpolation",
     "real_half",
 )
-Predicted: TypeAlias = tuple[Vector, NDArray[np.float64]]  # a mean, and cells in principal components
 COLUMNS = ("context", "perturbation", "dose", "prediction", "n_real", "n_predicted", "n_significant")
+
+
+class Predicted(NamedTuple):
+    """A mean, and cells in principal components and as counts, if there are any, to which ``shift`` is still to add."""
+
+    mean: Vector
+    pcs: NDArray[np.float64]
+    counts: sparse.csr_matrix | None = None
+    shift: Vector | None = None
 
 
 class Response(NamedTuple):
@@ -44,10 +56,11 @@ class Response(NamedTuple):
     tests: GeneTests  # of the reference against control
     siblings: NDArray[np.float64]  # changes of all conditions of the context, (conditions, genes)
     own: int  # the row of this condition among them
+    heterogeneity: Callable[[], ResponseHeterogeneity]
 
 
-def _metric(direction: Direction, ideal: float, score: Callable[[Response], float]) -> Metric:
-    return Metric(direction, ideal, lambda pair: np.array([score(pair.response)]), MIN_CELLS)
+def _metric(direction: Direction, ideal: float, score: Callable[[Response], float], n_cells: int = MIN_CELLS) -> Metric:
+    return Metric(direction, ideal, lambda pair: np.array([score(pair.response)]), n_cells)
 
 
 def _of_responding(direction: Direction, score: Callable[[Vector, Vector, Called], float]) -> Metric:
@@ -64,6 +77,8 @@ RESPONSE_METRICS: dict[str, Metric] = {
     "sign_agreement": _of_responding("higher", scores.sign_agreement),
     "fold_change_spearman": _of_responding("higher", scores.fold_change_spearman),
     "fold_change_slope": _of_responding("closest to", scores.fold_change_slope),
+    "response_spread": _metric("closest to", 1.0, lambda r: r.heterogeneity().spread, FEWEST_CELLS),
+    "non_responders_error": _metric("lower", 0.0, lambda r: r.heterogeneity().non_responders_error, FEWEST_CELLS),
     "energy_distance": METRICS["energy_distance"]._replace(n_cells=MIN_CELLS),
     "wasserstein": METRICS["wasserstein"]._replace(n_cells=MIN_CELLS, ideal="real_half"),
     "c2st_auc": METRICS["c2st_auc_forest_pcs"],
@@ -120,7 +135,9 @@ def perturbation_report(
     ``"weighted_mse"``, by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the fraction of other conditions
     of the context with a larger cosine; ``"de_overlap"`` of the 100 genes that change most; ``"de_pr_auc"``, average
     precision of finding the responding genes; of these ``"sign_agreement"``, the fraction predicted in the right
-    direction, ``"fold_change_spearman"`` and ``"fold_change_slope"``, below 1 if attenuated; and of the cells, in
+    direction, ``"fold_change_spearman"`` and ``"fold_change_slope"``, below 1 if attenuated; how differently single
+    cells respond (`response_heterogeneity`): ``"response_spread"``, below 1 if predicted ones are too much alike, and
+    ``"non_responders_error"``, the difference of the fractions of cells without a response; and of the cells, in
     principal components, `energy_distance`, `wasserstein` and ``"c2st_auc"``, `classifier_auc`.
 
     Parameters
@@ -200,22 +217,30 @@ def perturbation_report(
             if "real_half" in baselines:
                 predicted["real_half"] = _predicted(held_out.others[condition])
             tests = scores.rank_genes(reference.expression, controls.cells.expression)
+            sides = reference.counts, controls.cells.counts
+            responses = RealResponse(*sides, tests.significant, space.of_counts, seed)
             perturbed = controls.mean + shifts.get("train_mean", np.nan)
             real_mean, siblings = held_out.means[condition], held_out.responses(condition)
-            for name, (mean, pcs) in predicted.items():
-                n_cells = len(reference.pcs), len(pcs)
+            for name, cells in predicted.items():
+                n_cells = len(reference.pcs), len(cells.pcs)
                 key = dict(zip(COLUMNS, (*condition, name, *n_cells, int(tests.significant.sum())), strict=True))
-                changes = real_mean - controls.mean, mean - controls.mean
-                response = Response(*changes, (real_mean - perturbed, mean - perturbed), tests, *siblings)
-                yield key, settings.pair(reference, Cells(pcs), min(n_cells), (seed, seed), response)
+                changes = real_mean - controls.mean, cells.mean - controls.mean
+                against = real_mean - perturbed, cells.mean - perturbed
+                heterogeneity = cache(partial(_heterogeneity, responses, cells))
+                response = Response(*changes, against, tests, *siblings, heterogeneity)
+                yield key, settings.pair(reference, Cells(cells.pcs), min(n_cells), (seed, seed), response)
 
     report = compare(pairs(), chosen, COLUMNS, space, settings, _in_words)
     report.attrs["settings"] |= {"baselines_as_counts": baselines_as_counts}
     return report
 
 
+def _heterogeneity(real: RealResponse, predicted: Predicted) -> ResponseHeterogeneity:
+    return UNDEFINED if predicted.counts is None else real.compare(predicted.counts, predicted.shift)
+
+
 def _predicted(cells: Cells) -> Predicted:
-    return mean_expression(cells.expression), cells.pcs
+    return Predicted(mean_expression(cells.expression), cells.pcs, cells.counts)
 
 
 def _baselines(
@@ -230,12 +255,14 @@ def _baselines(
             counts = shift_counts(controls.start.counts, everywhere, seed=seed)
             predicted[name] = _predicted(Cells.of(space, counts, name))
         else:
-            predicted[name] = controls.mean + shifts[name], controls.start.pcs + shifts[name] @ space.components.T
+            shift, start = shifts[name], controls.start
+            moved = start.pcs + shift @ space.components.T
+            predicted[name] = Predicted(controls.mean + shift, moved, start.counts, shift)
     known = shifts.get("other_contexts", shifts.get("additive"))
     if known is not None and "latent_pca" in wanted:
         difference = known @ space.components.T  # components are linear: the mean difference is that of the means
         cells = space.reconstruct(controls.start.pcs + difference)
-        predicted["latent_pca"] = mean_expression(cells), space.project(cells)
+        predicted["latent_pca"] = Predicted(mean_expression(cells), space.project(cells))
     return predicted
 
 

@@ -1,0 +1,109 @@
+"""How differently cells respond, on simulated cells whose single responses are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import anndata as ad
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from scdiffgen.metrics import FewCellsWarning, response_heterogeneity
+
+N_CELLS, N_GENES, N_RESPONDING = 600, 200, 10
+CHANGE = np.where(np.arange(N_GENES) < N_RESPONDING, np.where(np.arange(N_GENES) % 2, 1.2, -1.2), 0.0)
+
+
+def cells(strength: float | np.ndarray, seed: int, library: float | np.ndarray = 20_000.0) -> np.ndarray:
+    """Multinomial cells whose log rates change by their strength times ``CHANGE``."""
+    rng = np.random.default_rng(seed)
+    base = np.random.default_rng(99).gamma(4.0, size=N_GENES)
+    rates = base * np.exp(np.broadcast_to(strength, N_CELLS)[:, None] * CHANGE)
+    size = rng.poisson(np.broadcast_to(library, N_CELLS))
+    return rng.multinomial(size, rates / rates.sum(1, keepdims=True)).astype(np.float32)
+
+
+def drawn(spread: float, seed: int) -> np.ndarray:
+    return np.random.default_rng([seed, 7]).normal(1.0, spread, N_CELLS)
+
+
+@pytest.fixture(scope="module")
+def control() -> np.ndarray:
+    return cells(0.0, 0)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.5, 1.0, 1.5])
+def test_spread_is_that_of_the_strengths(control: np.ndarray, factor: float) -> None:
+    real, predicted = cells(drawn(0.3, 1), 1), cells(drawn(0.3 * factor, 2), 2)
+    found = response_heterogeneity(real, predicted, control)
+    assert found.spread == pytest.approx(factor, abs=0.1)
+    assert found.strength == pytest.approx(1.0, abs=0.05)
+
+
+def test_sampling_noise_is_not_spread(control: np.ndarray) -> None:
+    """Of cells with a fifth of the molecules scores vary more, and responses as much."""
+    real = cells(drawn(0.3, 1), 1)
+    assert response_heterogeneity(real, cells(drawn(0.3, 1), 2, 4000.0), control).spread == pytest.approx(1, abs=0.1)
+    assert response_heterogeneity(real, cells(1.0, 2, 4000.0), control).spread < 0.15
+
+
+def test_library_sizes_are_not_spread(control: np.ndarray) -> None:
+    """Few molecules make expression, and scores, lower: not a response."""
+    real = cells(drawn(0.3, 1), 1)
+    library = np.random.default_rng(5).uniform(300, 3000, N_CELLS)
+    assert response_heterogeneity(real, cells(1.0, 2, library), control).spread < 0.2
+
+
+def test_strength_is_the_share_of_the_mean_response(control: np.ndarray) -> None:
+    found = response_heterogeneity(cells(1.0, 1), cells(0.5, 2), control)
+    assert found.strength == pytest.approx(0.5, abs=0.05)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6])
+def test_cells_that_do_not_respond_are_counted(control: np.ndarray, share: float) -> None:
+    real = cells((np.arange(N_CELLS) >= 0.3 * N_CELLS).astype(float), 1)
+    predicted = cells((np.arange(N_CELLS) >= share * N_CELLS).astype(float), 2)
+    found = response_heterogeneity(real, predicted, control)
+    assert found.non_responders_real == pytest.approx(0.95 * 0.3, abs=0.03)
+    assert found.non_responders == pytest.approx(0.95 * share, abs=0.04)
+    assert found.non_responders_error == abs(found.non_responders - found.non_responders_real)
+    assert found.spread == pytest.approx(np.sqrt(share * (1 - share) / 0.21), abs=0.1)
+
+
+def test_real_cells_score_as_themselves(control: np.ndarray) -> None:
+    real = cells(drawn(0.3, 1), 1)
+    found = response_heterogeneity(real, real, control)
+    assert found[:2] == pytest.approx((1.0, 1.0), rel=1e-5)
+    assert found.non_responders == found.non_responders_real
+
+
+def test_containers_and_orders_do_not_matter(control: np.ndarray) -> None:
+    real, predicted = cells(drawn(0.3, 1), 1), cells(drawn(0.2, 2), 2)
+    expected = response_heterogeneity(real, predicted, control)
+    genes, order = [f"g{i}" for i in range(N_GENES)], np.random.default_rng(3).permutation(N_GENES)
+
+    def as_adata(counts: np.ndarray, columns: np.ndarray) -> ad.AnnData:
+        var = pd.DataFrame(index=[genes[i] for i in columns])
+        return ad.AnnData(sparse.csr_matrix(counts[::-1, columns]), var=var)
+
+    sides = (as_adata(real, np.arange(N_GENES)), as_adata(predicted, order), as_adata(control, order))
+    found = response_heterogeneity(*sides)
+    assert found.spread == pytest.approx(expected.spread, abs=0.03)  # other halves of the molecules
+    assert np.delete(found, 1) == pytest.approx(np.delete(expected, 1), rel=1e-5)
+    assert found == response_heterogeneity(*sides)
+
+
+@pytest.mark.parametrize(
+    "sides",
+    [lambda x: (x[:9], x, x), lambda x: (x, x[:9], x), lambda x: (x, x, x[:9])],
+    ids=["real", "predicted", "control"],
+)
+def test_few_cells_are_nan(control: np.ndarray, sides: Callable) -> None:
+    with pytest.warns(FewCellsWarning, match="needs 10 cells"):
+        assert np.isnan(response_heterogeneity(*sides(control))).all()
+
+
+def test_nothing_is_defined_where_no_gene_responds(control: np.ndarray) -> None:
+    assert np.isnan(response_heterogeneity(cells(0.0, 1), cells(1.0, 2), control)).all()
