@@ -12,6 +12,7 @@ from scdiffgen.metrics._evaluate import evaluate
 from scdiffgen.metrics._genes import dirichlet_multinomial_nll, gene_correlation_error, library_size_ks, multinomial_nll
 from scdiffgen.metrics._input import FewCellsWarning
 from scdiffgen.metrics._perturbation_report import perturbation_report
+from scdiffgen.metrics._programs import gene_programs
 from scdiffgen.metrics._resampling import split_halves
 from scdiffgen.metrics._response import pearson_delta
 from scdiffgen.metrics._space import ExpressionSpace
@@ -28,6 +29,7 @@ __all__ = [
     "energy_distance",
     "evaluate",
     "gene_correlation_error",
+    "gene_programs",
     "label_accuracy",
     "library_size_ks",
     "mmd",
