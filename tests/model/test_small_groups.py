@@ -74,7 +74,7 @@ def test_generation_names_the_groups_it_is_asked_for_that_are_small() -> None:
     with pytest.warns(UserWarning) as caught:
         made = model.generate(table, n_steps=1, silent=True)
     (message,) = few(caught)
-    found = re.findall(r"'(\w)' with guide '([\w+]+)'(?: with dose '[^']+')? \((\d+) cells\)", message)
+    found = re.findall(r"'(\w)' with guide '([\w+]+)' \((\d+) cells\)", message)
     assert {(label, guide): int(n) for label, guide, n in found} == {k: n for k, n in N_CELLS.items() if n < 20}
     assert made.obs["unseen_in_training"].tolist() == [False] * 6 + [True]
     with pytest.warns(UserWarning, match=r"1 group of fewer than 20 training cells: cell_type 'c' \(4 cells\)"):

@@ -14,6 +14,7 @@ from scdiffgen._messages import LONGEST_LIST, counted
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data._perturbation_input import DOSE
 from scdiffgen.data._registered import (
+    Registry,
     condition_columns,
     condition_specs,
     field_state,
@@ -37,9 +38,9 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
     if not len(small):
         return
     small = small[np.argsort(n_cells[small], kind="stable")]
-    doses = (field_state(manager, REGISTRY_KEYS.PERTURBATION) or {}).get("dose_columns", [])
-    columns = dict.fromkeys(column for spec in specs for column in condition_columns(manager, spec))
-    named = [column for column in columns if column in obs and column not in [*doses, DOSE]]
+    named = [
+        column for column in _compared(manager, obs) if any(column in condition_columns(manager, s) for s in specs)
+    ]
     first = np.flatnonzero(~codes.duplicated())[small]
     warnings.warn(
         f"{counted(len(small), 'group')} of fewer than {FEWEST_CELLS} cells: "
@@ -50,16 +51,25 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
     )
 
 
-def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray) -> None:
+def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Registry) -> None:
     """Warn once of rows of a request with few training cells, of which there are ``n_cells``, but some."""
     few = np.flatnonzero((n_cells > 0) & (n_cells < FEWEST_CELLS))
     if len(few):
         warnings.warn(
             f"Cells are generated of {counted(len(few), 'group')} of fewer than {FEWEST_CELLS} training cells: "
-            f"{_in_words(table.iloc[few], n_cells[few])}. They may be like cells of other groups.",
+            f"{_in_words(table.iloc[few][_compared(registry, table)], n_cells[few])}. They may be like cells of other "
+            "groups.",
             UserWarning,
             stacklevel=settings.warnings_stacklevel,
         )
+
+
+def _compared(registry: Registry | AnnDataManager, table: pd.DataFrame) -> list[str]:
+    """Columns of a table by which groups are told apart: neither numbers nor doses."""
+    doses = [DOSE, *(field_state(registry, REGISTRY_KEYS.PERTURBATION) or {}).get("dose_columns", [])]
+    specs = [spec for spec in condition_specs(registry) if not spec.is_number]
+    columns = dict.fromkeys(column for spec in specs for column in condition_columns(registry, spec))
+    return [column for column in columns if column in table and column not in doses]
 
 
 def _in_words(table: pd.DataFrame, n_cells: Sequence[int] | np.ndarray) -> str:

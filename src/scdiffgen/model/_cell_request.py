@@ -43,7 +43,7 @@ class CellRequest:
         self.encoded = encode(model, self.table)
         self.given = list(self.encoded.given_only())
         self.n_alike = self.known.n_alike(self.encoded)
-        warn_of_few_cells(self.table, self.n_alike)
+        warn_of_few_cells(self.table, self.n_alike, model.registry)
 
     def completed(
         self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)

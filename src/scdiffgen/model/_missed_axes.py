@@ -57,8 +57,8 @@ def missed_programs(programs: pd.DataFrame) -> list[str]:
             f"{who} vary {row.off:.2f} times as much as real ones{where} in program {row.program} (other real cells "
             f"{row.other_off:.2f}, genes shuffled {row.null_shuffled / row.real:.2f})."
             if row.statistic == "spread"
-            else f"In {who[0].lower()}{who[1:]}{where}, the programs {row.program} correlate at {row.generated:.2f}, in "
-            f"real ones at {row.real:.2f} (other real cells {row.other_real:.2f}, genes shuffled "
+            else f"In {who[0].lower()}{who[1:]}{where}, the programs {row.program} correlate at {row.generated:.2f}, "
+            f"in real ones at {row.real:.2f} (other real cells {row.other_real:.2f}, genes shuffled "
             f"{row.null_shuffled:.2f})."
         )
     return found[:MOST_REMARKS]
