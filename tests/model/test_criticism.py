@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 
-from scdiffgen.metrics import FewCellsWarning, evaluate
+from scdiffgen.metrics import FewCellsWarning
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._criticism import remarks_on
 
@@ -77,10 +76,7 @@ def test_what_stands_out_is_said(changes: dict, n_cells: dict[str, int], expecte
         assert re.search(message, remark)
 
 
-def test_few_held_out_cells_are_a_remark_and_no_warning(
-    small: TokenDiffusion, other_cells: AnnData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scdiffgen.metrics.evaluate", partial(evaluate, n_trees=2))  # no forest is judged here
+def test_few_held_out_cells_are_a_remark_and_no_warning(small: TokenDiffusion, other_cells: AnnData) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", FewCellsWarning)
         likelihood, scores, axes, remarks, _ = small.criticism(other_cells, n_steps=4, silent=True)
