@@ -135,8 +135,10 @@ def evaluate(
     Examples
     --------
     >>> import numpy as np
-    >>> real, generated = np.random.default_rng(0).poisson(1.0, size=(2, 200, 20))
-    >>> scores = evaluate(real, generated, metrics=["mmd", "mean_slope"], n_pcs=5)
+    >>> rng = np.random.default_rng(0)
+    >>> programme = np.exp(rng.normal(size=(2, 400, 1)) * (np.arange(20) < 10))
+    >>> real, generated = rng.poisson(3 * programme)
+    >>> scores = evaluate(real, generated, metrics="mmd", n_pcs=5)
     >>> scores.loc[("overall", "generated"), "mmd, lower is better"]
     'like other real cells'
     """

@@ -81,9 +81,11 @@ def gene_programs(
 
     Examples
     --------
-    >>> table = gene_programs(adata[::2], adata[1::2], {"B": ["CD79A", "CD79B"]}, layer="counts")
-    >>> table["apart"].tolist()
-    [False]
+    >>> from scdiffgen.datasets import pbmc68k
+    >>> cells = pbmc68k()
+    >>> table = gene_programs(cells[::2], cells[1::2], {"B": ["CD79A", "CD79B"]}, layer="counts")
+    >>> table["n_genes"].tolist()
+    [2]
     """
     settings = Settings(layer, max_cells=max_cells, n_bootstrap=n_bootstrap, seed=seed)
     return programs_of(prepare(real, generated, train, groupby, settings, other_real=other_real), programs, settings)
