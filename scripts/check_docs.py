@@ -131,7 +131,7 @@ def registry_entry(root: Path) -> Iterator[str]:
         address = urlsplit(entry.get(key) or "")
         if address.scheme != "https" or not address.netloc:
             yield f"meta.yaml: {key} is {entry.get(key)!r}. Give an address that begins with https://."
-    said = {"name": entry["name"], "version": entry["version"], "license": entry["license"]}
+    said = {"name": entry["name"], "license": entry["license"]}
     for key, value in {**said, "install: pypi": entry["install"]["pypi"]}.items():
         if value != declared[key.replace("install: pypi", "name")]:
             yield f"meta.yaml: {key} is {value!r}, not what pyproject.toml says. Copy it from there."

@@ -47,6 +47,8 @@ train
     ones.
 layer
     Layer of the counts, by default ``.X``; cells without layers, as generated ones are, are read from ``.X``.
+programs
+    Genes of each program by its name, such as ``{"S": [...], "G2M": [...]}``; those that the data lack are left out.
 n_jobs
     Threads of the forests.
 path

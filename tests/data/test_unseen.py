@@ -68,9 +68,10 @@ def test_combinations_agree_with_a_search_through_the_cells(manager: Manager) ->
         condition_specs(manager), encode_conditions(manager, requested), registered_conditions(manager, indices)
     )
     training = TRAINED.iloc[:N_TRAINED].to_dict("records")
-    expected = [not any(fits(row, cell) for cell in training) for row in requested.to_dict("records")]
-    np.testing.assert_array_equal(unseen.combination, expected)
-    assert 0 < sum(expected) < len(expected)
+    expected = [sum(fits(row, cell) for cell in training) for row in requested.to_dict("records")]
+    np.testing.assert_array_equal(unseen.n_cells, expected)
+    np.testing.assert_array_equal(unseen.combination, np.array(expected) == 0)
+    assert 0 < sum(unseen.combination) < len(expected)
     np.testing.assert_array_equal(unseen.parts["type"], requested["type"] == "NK")
     np.testing.assert_array_equal(unseen.parts["guide"], requested["guide"].isin(["C", "A+C"]))
     assert not unseen.parts["hierarchy"].any()

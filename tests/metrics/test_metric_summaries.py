@@ -13,13 +13,13 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from scdiffgen import metrics
 from scdiffgen.metrics._classifiers import cross_validated_scores
 from scdiffgen.metrics._comparison import Settings
+from scdiffgen.metrics._score_verdicts import relative_scores
 from scdiffgen.metrics._summaries import (
     classifier_curves,
     gene_correlations,
     gene_summary,
     joint_embedding,
     library_size_quantiles,
-    relative_scores,
     roc_of_folds,
 )
 

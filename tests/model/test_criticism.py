@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import warnings
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 
-from scdiffgen.metrics import FewCellsWarning, evaluate
+from scdiffgen.metrics import FewCellsWarning
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._criticism import remarks_on
 
@@ -77,13 +76,10 @@ def test_what_stands_out_is_said(changes: dict, n_cells: dict[str, int], expecte
         assert re.search(message, remark)
 
 
-def test_few_held_out_cells_are_a_remark_and_no_warning(
-    small: TokenDiffusion, other_cells: AnnData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("scdiffgen.metrics.evaluate", partial(evaluate, n_trees=2))  # no forest is judged here
+def test_few_held_out_cells_are_a_remark_and_no_warning(small: TokenDiffusion, other_cells: AnnData) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", FewCellsWarning)
-        likelihood, scores, axes, remarks = small.criticism(other_cells, n_steps=4, silent=True)
+        likelihood, scores, axes, remarks, _ = small.criticism(other_cells, n_steps=4, silent=True)
     assert remarks[0].startswith("Only 40 cells were held out")
     nll = small.get_nll(other_cells, seed=0, silent=True)["nll"]
     assert likelihood.loc["overall", "model"] == pytest.approx(nll.sum() / other_cells.X.sum())
@@ -102,3 +98,17 @@ def test_a_model_beside_other_cells_does_not_know_which_were_held_out(
     for adata in (None, other_cells):
         with pytest.raises(ValueError, match="not those that it was trained on, or in another order"):
             loaded.criticism(adata)
+
+
+def test_programs_are_scored_in_the_cells_that_everything_else_is(small: TokenDiffusion, other_cells: AnnData) -> None:
+    names = small.adata.var_names
+    programs = {"one": list(names[:4]), "other": list(names[3:9])}
+    found = small.criticism(other_cells, programs=programs, n_steps=4, silent=True)
+    without = small.criticism(other_cells, n_steps=4, silent=True)
+    assert without.programs is None and "programs" not in repr(without)
+    pd.testing.assert_frame_equal(found.scores, without.scores)
+    assert set(found.programs.index.unique("program")) == {"one", "other", "one, other"}
+    assert found.programs.index.unique("group").tolist() == found.dispersion.index.unique("group").tolist()
+    assert "`programs`" in repr(found)
+    with pytest.raises(ValueError, match=r"`programs\['one'\]` has no gene that is in the data: 'nothing'"):
+        small.criticism(other_cells, programs={"one": ["nothing"]}, silent=True)

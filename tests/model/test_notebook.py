@@ -53,8 +53,7 @@ def test_a_criticism_shows_its_remarks_and_folds_its_tables() -> None:
     assert repr(criticism).split("\n")[1:] == ["- Cells < 100.", "- Nothing else."]
     shown = Tags(criticism._repr_html_())
     assert "Cells < 100." in shown.text and "<a>" in shown.text and shown.n_folded == 3
-    likelihood, *_, remarks = criticism
-    assert likelihood is table and len(remarks) == 2
+    assert criticism.likelihood is table and len(criticism.remarks) == 2 and criticism.programs is None
 
 
 def test_training_and_loading_say_nothing_but_when_all_is_asked_for(

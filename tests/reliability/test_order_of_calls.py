@@ -24,7 +24,7 @@ from mudata import MuData
 from mudata_cells import paired
 from small_cells import QUIET, SMALL, simulated_cells
 
-from scdiffgen.metrics import evaluate
+from scdiffgen.metrics._evaluate import Prepared, score
 from scdiffgen.model import TokenDiffusion
 
 FAST = {"n_steps": 2, "seed": 0, "silent": True}
@@ -101,11 +101,12 @@ def sequenced_again(model: TokenDiffusion) -> list[np.ndarray]:
 def criticised(model: TokenDiffusion) -> Any:
     """Without forests, which take long: their scores are missing."""
 
-    def quickly(*arguments: Any, metrics: Sequence[str], **options: Any) -> pd.DataFrame:
-        return evaluate(*arguments, metrics=["mmd"], **options).reindex(columns=list(metrics))
+    def quickly(prepared: Prepared, metrics: Sequence[str], *options: Any) -> pd.DataFrame:
+        return score(prepared, ["mmd"], *options).reindex(columns=list(metrics))
 
-    with patch("scdiffgen.metrics.evaluate", quickly):
-        return model.criticism(n_steps=2, max_cells=40, silent=True)
+    with patch("scdiffgen.metrics._evaluate.score", quickly):
+        programs = {"one": ["gene0", "gene1"], "other": ["gene2"]}
+        return model.criticism(programs=programs, n_steps=2, max_cells=40, silent=True)
 
 
 def written(model: TokenDiffusion) -> AnnData | MuData:

@@ -40,7 +40,7 @@ class PerturbationSyntax:
         ``dose`` is a number, ``"0.5+2.0"`` in the order of the text, a mapping from names to numbers, or None. The
         order of the parts does not matter, and controls in a combination are dropped.
         """
-        names = self._split(text)
+        names = self.split(text)
         if "" in names and "" not in self.control:
             raise ValueError(f"a part is empty; write the parts with one {self.separator!r} between them")
         if isinstance(dose, Mapping):
@@ -71,12 +71,8 @@ class PerturbationSyntax:
         """The names with the separator between them; the first control's name if there is none."""
         return self.separator.join(treatment) if treatment else self.control[0]
 
-    def align(self, text: Any, doses: Mapping[Any, Any]) -> str:
-        """Doses that are given by name as text, in the order of the perturbations that are no controls."""
-        treated = [name for name in self._split(text) if name not in self.control]
-        return self.separator.join(map(str, _doses_by_name(treated, doses, self.control)))
-
-    def _split(self, text: Any) -> list[str]:
+    def split(self, text: Any) -> list[str]:
+        """The parts in their order, controls among them."""
         whole = str(text).strip()
         return [whole] if whole in self.control else [name.strip() for name in whole.split(self.separator)]
 

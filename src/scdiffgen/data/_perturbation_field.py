@@ -96,6 +96,7 @@ class PerturbationField(ColumnsField):
             "dose_columns": self.dose_columns,
             "control": list(self.syntax.control),
             "separator": self.syntax.separator,
+            "spellings": dict(treatments.spellings),
             "n_slots": treatments.n_slots,
             "names": np.array(names, dtype=object),
             "features": features,
@@ -124,6 +125,8 @@ class PerturbationField(ColumnsField):
             place = f"`perturbation_features_key={self.features_key!r}`"
             ranges = treatments.dose_ranges(unseen)
             state = extended_perturbations(state, unseen, vectors, place, components, ranges)
+        if extend:
+            state = {**state, "spellings": {**treatments.spellings, **state.get("spellings", {})}}
         n_slots = max(state["n_slots"], treatments.n_slots)
         return treatments.coded(state["names"], n_slots), {**state, "n_slots": n_slots}
 

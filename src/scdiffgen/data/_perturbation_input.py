@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ class Treatments(NamedTuple):
 
     distinct: Sequence[Treatment | None]  # None where it is missing, which is possible in a request
     codes: np.ndarray  # (cells,) int64, which of `distinct`
+    spellings: Mapping[str, tuple] = {}  # by the sorted name, the entries of the columns with which most cells have it
 
     @property
     def parts(self) -> pd.DataFrame:
@@ -89,7 +91,13 @@ def read_treatments(
             where = f"in cell {cells.obs_names[rows.index(row)]!r}{and_others(rows.count(row) - 1, 'cell')}"
             raise ValueError(f"{named(columns)}: {shown}{at_dose} {where}: {error}.") from None
         distinct.append(treatment)
-    return Treatments(distinct, np.array([code_of_row[row] for row in rows], dtype=np.int64))
+    codes = np.array([code_of_row[row] for row in rows], dtype=np.int64)
+    spelled: dict[str, Counter[tuple]] = {}
+    for row, treatment, n_cells in zip(code_of_row, distinct, np.bincount(codes).tolist(), strict=True):
+        if treatment:
+            entries_of_row = tuple(map(_stripped, row[: len(columns)]))
+            spelled.setdefault(syntax.name(treatment), Counter())[entries_of_row] += n_cells
+    return Treatments(distinct, codes, {name: found.most_common(1)[0][0] for name, found in spelled.items()})
 
 
 def names_by_column(cells: AnnData | MuData, columns: Sequence[str], syntax: PerturbationSyntax) -> list[set[str]]:
@@ -119,21 +127,42 @@ def requested_treatments(table: pd.DataFrame, name: str, state: State) -> Treatm
 
 
 def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.DataFrame:
-    """A user's table with doses in the registered column, and those given by name in the order of the perturbations."""
-    syntax = syntax_of(state)
-    entries = [[str(part) for part in names if part is not None] for names, _ in _requested_rows(table, name, state)]
-    for column in dict.fromkeys([*state["dose_columns"], DOSE]):
-        if column in table:
-            written = [
-                syntax.align(syntax.separator.join(names), dose) if isinstance(dose, Mapping) else dose
-                for names, dose in zip(entries, table[column], strict=True)
-            ]
-            table = table.assign(**{column: pd.Series(written, index=table.index, dtype=table[column].dtype)})
-    for column in {name, *state["columns"]} & set(table):
-        table = table.assign(**{column: [x.strip() if isinstance(x, str) else x for x in table[column]]})
+    """A user's table with treatments spelled as in most of the registered cells, doses in that order and column.
+
+    A combination that no cell has is spelled in the order of its sorted names; in several columns it stays as it is.
+    """
+    syntax, columns, spellings = syntax_of(state), _requested_columns(table, name, state), state.get("spellings", {})
+    rows = [_spelled(*row, syntax, spellings) for row in _requested_rows(table, name, state)]
+    for named_columns, entries in zip(columns, zip(*rows, strict=True), strict=True):
+        for column, written in zip(named_columns, zip(*entries, strict=True), strict=True):
+            if column in table and entries_of(table[column]) != list(written):
+                table = table.assign(**{column: pd.Series(written, index=table.index, dtype=object)})
     if len(state["dose_columns"]) == 1 and DOSE in table:
         table = table.rename(columns={DOSE: state["dose_columns"][0]})
     return table
+
+
+def _spelled(
+    names: Sequence[Any], doses: Sequence[Any], syntax: PerturbationSyntax, spellings: Mapping[str, tuple]
+) -> tuple[list[Any], list[Any]]:
+    """Entries of a requested row, of names and of doses, spelled as registered."""
+    treatment, before = _treatment(names, doses, syntax), [_stripped(name) for name in names]
+    canonical, after = syntax.name(treatment or {}), before
+    if treatment:
+        known = spellings.get(canonical, ())
+        after = list(known) if len(known) == len(names) else [canonical] if len(names) == 1 else before
+    old, new = (syntax.split(each[0]) if len(each) == 1 else each for each in (before, after))
+    if len(doses) == 1 and treatment and (old != new or isinstance(doses[0], Mapping)) and doses[0] is not None:
+        in_order = [treatment[part] for part in map(str, new) if part in treatment]
+        return after, in_order if len(in_order) == 1 else [syntax.separator.join(map(str, in_order))]
+    if len(doses) > 1 and old != new:
+        of_part = dict(zip(old, doses, strict=False))
+        return after, [of_part.get(part) for part in [*new, *[None] * len(doses)][: len(doses)]]
+    return after, ["" if isinstance(dose, Mapping) else dose for dose in doses]
+
+
+def _stripped(entry: Any) -> Any:
+    return entry.strip() if isinstance(entry, str) else entry
 
 
 def syntax_of(state: State) -> PerturbationSyntax:
@@ -163,10 +192,15 @@ def _treatment(names: Sequence[Any], doses: Sequence[Any], syntax: PerturbationS
 
 def _requested_rows(table: pd.DataFrame, name: str, state: State) -> list[tuple[list[Any], list[Any]]]:
     """Perturbation entries and dose entries of each row: one each, or one for each registered column."""
-    names = _choose(table, [[name], list(state["columns"])], "perturbation")
-    doses = _choose(table, [list(state["dose_columns"]), [DOSE]], "dose") if state["dose_columns"] else []
+    names, doses = _requested_columns(table, name, state)
     columns = [entries_of(table[column]) if column in table else [None] * len(table) for column in [*names, *doses]]
     return [(list(row[: len(names)]), list(row[len(names) :])) for row in zip(*columns, strict=True)]
+
+
+def _requested_columns(table: pd.DataFrame, name: str, state: State) -> tuple[list[str], list[str]]:
+    """Columns of perturbations and of doses in a user's table."""
+    doses = _choose(table, [list(state["dose_columns"]), [DOSE]], "dose") if state["dose_columns"] else []
+    return _choose(table, [[name], list(state["columns"])], "perturbation"), doses
 
 
 def _choose(table: pd.DataFrame, alternatives: list[list[str]], what: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -51,7 +52,12 @@ class Unseen(NamedTuple):
     """What the training cells did not have, for each requested row."""
 
     parts: dict[str, np.ndarray]  # condition -> (rows,) bool: no training cell has all the given parts of the condition
-    combination: np.ndarray  # (rows,) bool: no training cell has everything that is given
+    n_cells: np.ndarray  # (rows,) training cells that have everything that is given
+
+    @property
+    def combination(self) -> np.ndarray:
+        """Which rows no training cell agrees with ``(rows,)`` bool."""
+        return self.n_cells == 0
 
 
 def as_registry(registry: Registry | AnnDataManager) -> Registry:
@@ -156,18 +162,18 @@ def unseen_in_training(
     """Compare what is requested with what the training cells had; numbers and doses are not compared."""
     compared = [spec for spec in specs if not spec.is_number]
     if not compared:
-        return Unseen({}, np.zeros(requested.n_cells, dtype=bool))
+        return Unseen({}, np.full(requested.n_cells, trained.n_cells))
     parts, rows, known_rows, left_open = {}, [], [], []
     for spec in compared:
         both = requested[spec.name], trained[spec.name]
         n_slots = max(condition.ids.shape[1] for condition in both)
-        target, known = (_codes(condition, spec, n_slots) for condition in both)
+        target, known = (slot_codes(condition, spec, n_slots) for condition in both)
         parts[spec.name] = np.asarray(np.isin(target, [*np.unique(known), *Code], invert=True).any(axis=1))
         left_open.append((target == Code.MISSING) | (spec.is_path & (target == Code.ABSENT)))
         rows.append(target)
         known_rows.append(known)
-    different = np.unique(np.hstack(known_rows), axis=0)
-    return Unseen(parts, _are_new(np.hstack(rows), np.hstack(left_open), different))
+    different, n_cells = np.unique(np.hstack(known_rows), axis=0, return_counts=True)
+    return Unseen(parts, _n_agreeing(np.hstack(rows), np.hstack(left_open), different, n_cells))
 
 
 def add_perturbations(registry: Registry, vectors: Mapping[str, Any] | pd.DataFrame) -> Registry:
@@ -210,16 +216,18 @@ def _keys(specs: Sequence[ConditionSpec]) -> list[str]:
     return list(dict.fromkeys(spec.registry_key for spec in specs))
 
 
-def _are_new(rows: np.ndarray, left_open: np.ndarray, known_rows: np.ndarray) -> np.ndarray:
-    """Which rows agree with no known row where they are not left open."""
-    are_new = np.zeros(len(rows), dtype=bool)
+def _n_agreeing(rows: np.ndarray, left_open: np.ndarray, known_rows: np.ndarray, n_cells: np.ndarray) -> np.ndarray:
+    """How many cells, of known rows with ``n_cells`` each, agree with each row where it is not left open."""
+    found = np.zeros(len(rows), dtype=np.int64)
     for pattern, same_pattern in group_by_row(left_open):
-        known = set(map(tuple, known_rows[:, ~pattern].tolist()))
-        are_new[same_pattern] = [tuple(row) not in known for row in rows[same_pattern][:, ~pattern].tolist()]
-    return are_new
+        known: Counter[tuple] = Counter()
+        for row, n in zip(known_rows[:, ~pattern].tolist(), n_cells.tolist(), strict=True):
+            known[tuple(row)] += n
+        found[same_pattern] = [known[tuple(row)] for row in rows[same_pattern][:, ~pattern].tolist()]
+    return found
 
 
-def _codes(condition: Condition[np.ndarray], spec: ConditionSpec, n_slots: int) -> np.ndarray:
+def slot_codes(condition: Condition[np.ndarray], spec: ConditionSpec, n_slots: int) -> np.ndarray:
     """Codes of the parts ``(rows, n_slots)``, in descending order but on a path."""
     widened = Conditions({spec.name: condition.widened(n_slots)}, len(condition.given))
     codes = widened.codes([spec])

@@ -29,6 +29,7 @@ from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._perturbation_field import PerturbationField
 from scdiffgen.data._perturbation_input import DOSE
 from scdiffgen.data._registered import Registry, counts_keys, modality_names
+from scdiffgen.data._small_groups import warn_of_small_groups
 
 PREFIX = "_scvi_"  # of what is written beside registered cells
 
@@ -182,6 +183,8 @@ class Manager(AnnDataManager):
             super().register_fields(adata, source_registry, **transfer_kwargs)
             if modality_names(self):
                 self._raise_if_cells_are_empty()
+        if source_registry is None:
+            warn_of_small_groups(self)
 
     def transfer_fields(self, adata_target: AnnData | MuData, **kwargs: Any) -> Manager:
         """Register other cells as these are; counts of cells without layers, as generated ones are, are in ``.X``."""

@@ -13,6 +13,7 @@ from scdiffgen.metrics._genes import dirichlet_multinomial_nll, gene_correlation
 from scdiffgen.metrics._heterogeneity import response_heterogeneity
 from scdiffgen.metrics._input import FewCellsWarning
 from scdiffgen.metrics._perturbation_report import perturbation_report
+from scdiffgen.metrics._programs import gene_programs
 from scdiffgen.metrics._resampling import split_halves
 from scdiffgen.metrics._response import pearson_delta
 from scdiffgen.metrics._space import ExpressionSpace
@@ -29,6 +30,7 @@ __all__ = [
     "energy_distance",
     "evaluate",
     "gene_correlation_error",
+    "gene_programs",
     "label_accuracy",
     "library_size_ks",
     "mmd",

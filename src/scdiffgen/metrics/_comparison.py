@@ -144,6 +144,13 @@ class Metric(NamedTuple):
     lowest: float = 0.0
     highest: float = np.inf
 
+    @property
+    def best(self) -> str:
+        """Where it is best, in words."""
+        if self.direction != "closest to":
+            return f"{self.direction} is better"
+        return "best at that of other real cells" if isinstance(self.ideal, str) else f"best at {self.ideal:g}"
+
 
 def _one_nn(pair: Pair) -> Rows:
     weights = np.hstack([pair.real_weights, pair.generated_weights])
@@ -235,22 +242,25 @@ METRICS: dict[str, Metric] = {
     "too_close": Metric("closest to", 0.01, _too_close, n_cells=1, highest=1.0),
 }
 EVALUATION_METRICS = tuple(METRICS)
+HEADLINES = ("c2st_auc_forest_genes", "mmd", "recall", "gene_correlation", "novelty")  # of `evaluate`, by default
+ALL = "all"
 
 
 def choose(
-    asked: Sequence[str] | None, metrics: Mapping[str, Metric], others: Sequence[str], known: Sequence[str], kind: str
+    asked: Sequence[str], metrics: Mapping[str, Metric], others: Sequence[str], known: Sequence[str], kind: str
 ) -> dict[str, Metric]:
-    """Metrics asked for; ``None`` is all, but transport where POT is not installed. ``others`` are sources, or so."""
-    names = [*metrics] if asked is None else as_names(asked)
-    if asked is not None and TRANSPORT in names:
+    """Metrics asked for; ``"all"`` leaves out transport where POT is not installed. ``others`` are sources, or so."""
+    everything = isinstance(asked, str) and asked == ALL
+    names = [*metrics] if everything else as_names(asked)
+    if not everything and TRANSPORT in names:
         points.pot()
-    if asked is None and find_spec("ot") is None:
+    if everything and find_spec("ot") is None:
         left_out = f"`{TRANSPORT}` is left out, as POT is not installed. Install it with: {points.INSTALL}"
         warnings.warn(left_out, stacklevel=3)
         names.remove(TRANSPORT)
     unknown = sorted(set(names) - set(metrics)) + sorted(set(others) - set(known))
     if unknown:
-        raise ValueError(f"Unknown metrics or {kind} {unknown}. Metrics: {[*metrics]}; {kind}: {[*known]}.")
+        raise ValueError(f"Unknown metrics or {kind} {unknown}. Metrics: {[ALL, *metrics]}; {kind}: {[*known]}.")
     return {name: metric for name, metric in metrics.items() if name in names}
 
 

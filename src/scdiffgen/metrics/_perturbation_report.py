@@ -15,7 +15,7 @@ from scipy import sparse
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics import _response as scores
-from scdiffgen.metrics._comparison import METRICS, Cells, Direction, Key, Metric, Pair, Settings, choose, compare
+from scdiffgen.metrics._comparison import ALL, METRICS, Cells, Direction, Key, Metric, Pair, Settings, choose, compare
 from scdiffgen.metrics._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
 from scdiffgen.metrics._heterogeneity import UNDEFINED, RealResponse, ResponseHeterogeneity
 from scdiffgen.metrics._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
@@ -193,7 +193,7 @@ def perturbation_report(
     ['perfect', 'no_change', 'train_mean', 'additive', 'latent_pca', 'real_half']
     """
     baselines = as_names(baselines)
-    chosen = choose(metrics, RESPONSE_METRICS, baselines, BASELINES, "baselines")
+    chosen = choose(ALL if metrics is None else metrics, RESPONSE_METRICS, baselines, BASELINES, "baselines")
     taken = sorted(set(predictions) & set(BASELINES))
     if taken:
         raise ValueError(f"`predictions` has the names of baselines: {taken}. Call them otherwise.")

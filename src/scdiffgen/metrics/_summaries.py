@@ -13,15 +13,15 @@ from sklearn.metrics import auc, roc_curve
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
-from scdiffgen.metrics._comparison import CONFIDENCE, OF_TRAIN, Settings
-from scdiffgen.metrics._evaluate import CONTROLS, pairs, prepare
+from scdiffgen.metrics._comparison import CONFIDENCE, Settings
+from scdiffgen.metrics._evaluate import pairs, prepare
 from scdiffgen.metrics._genes import correlation, gene_moments, library_sizes
 from scdiffgen.metrics._input import CountsLike, as_count_pair, gene_names, labels_of
 from scdiffgen.metrics._resampling import subsample, unit_weights
 from scdiffgen.metrics._space import ExpressionSpace, most_variable
 
 Basis: TypeAlias = Literal["umap", "pca"]
-FEWEST_CELLS = 10  # in an embedding, and of which a score is told from another
+FEWEST_CELLS = 10  # in an embedding
 N_QUANTILES = 100
 N_POINTS = 201  # of a curve
 N_PCS, N_NEIGHBOURS = 30, 15  # of the UMAP
@@ -118,41 +118,6 @@ def joint_embedding(
     sc.tl.umap(cells, random_state=seed)
     table["UMAP1"], table["UMAP2"] = cells.obsm["X_umap"].T
     return table
-
-
-def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
-    """Where generated cells stand between other real cells (0) and the worse negative control (1), groups by metrics.
-
-    A score is turned into its distance from the best value of the metric; better than other real cells is 0. NaN where
-    that means nothing: the intervals of the controls overlap with that of other real cells, fewer than ten cells were
-    compared, a score is missing, or the metric is one of novelty, for negative controls do not copy.
-    """
-    if scores.index.names != ["group", "source"] or not {"ideal", "direction"} <= set(scores.attrs):
-        raise ValueError("`scores` is not what `metrics.evaluate` returns, with its index and its `.attrs`.")
-    sources = scores.index.unique("source")
-    controls = [name for name in CONTROLS if name in sources]
-    lacking = [name for name in ("generated", "other_real") if name not in sources] + ["null_poisson"] * (not controls)
-    if lacking:
-        raise ValueError(f"`scores` lacks the source {lacking[0]!r}; it has {list(sources)}. Compute it as well.")
-    lacking = [f"{name}_low" for name in scores.attrs["ideal"] if f"{name}_low" not in scores]
-    if lacking:
-        raise ValueError(f"`scores` lacks the intervals ({lacking[0]!r}): call `evaluate` with `n_bootstrap` above 1.")
-    return pd.DataFrame({name: _relative(scores, name, controls) for name in scores.attrs["ideal"]})
-
-
-def _relative(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series:
-    groups, ideal = scores.index.unique("group"), scores.attrs["ideal"][name]
-    if name in OF_TRAIN:
-        return pd.Series(np.nan, index=groups)
-    values, low, high = (scores[f"{name}{end}"].unstack("source").loc[groups] for end in ("", "_low", "_high"))
-    best = values["other_real"] if ideal == "other_real" else pd.Series(float(ideal), index=groups)
-    away, direction = values.sub(best, axis=0), scores.attrs["direction"][name]
-    # of what is to be low or high, the other side of the best value is as good
-    distance = away.abs() if direction == "closest to" else (away if direction == "lower" else -away).clip(lower=0)
-    separate = low[controls].gt(high["other_real"], axis=0) | high[controls].lt(low["other_real"], axis=0)
-    separate = separate.where(scores["n"].unstack("source").loc[groups, controls] >= FEWEST_CELLS, False)
-    span = distance[controls].where(separate).max(axis=1) - distance["other_real"]
-    return (distance["generated"] - distance["other_real"]).clip(lower=0) / span.where(span > 0)
 
 
 def classifier_curves(

@@ -22,6 +22,7 @@ from scdiffgen.data import (
     encode_conditions,
     required_state,
     unseen_texts,
+    warn_of_few_cells,
     write_conditions,
 )
 from scdiffgen.module import growth_path
@@ -41,6 +42,8 @@ class CellRequest:
         self.row_of = np.repeat(np.arange(len(self.table)), self.table.pop(N_CELLS))
         self.encoded = encode(model, self.table)
         self.given = list(self.encoded.given_only())
+        self.n_alike = self.known.n_alike(self.encoded)
+        warn_of_few_cells(self.table, self.n_alike, model.registry)
 
     def completed(
         self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)
@@ -58,8 +61,7 @@ class CellRequest:
             if values.dtype.kind not in "biuf":
                 mixed = pd.api.types.infer_dtype(values).startswith("mixed")  # which cannot be written to a file
                 obs[name] = (values.astype(str).where(values.notna()) if mixed else values).astype("category")
-        unseen = self.known.unseen(self.encoded) if self.encoded else False
-        obs = obs.assign(**{UNSEEN: unseen})
+        obs = obs.assign(**{UNSEEN: self.n_alike == 0})
         return obs.iloc[self.row_of].set_axis([f"generated_{i}" for i in range(len(self.row_of))])
 
 
@@ -143,10 +145,14 @@ def path_cells(
     states, expected = (np.concatenate(parts) for parts in zip(*minibatches, strict=True))
     n_cells, n_states, n_genes = states.shape
     counts = states.reshape(-1, n_genes)
-    obs = request.table.iloc[np.repeat(request.row_of, n_states)].assign(
-        cell=np.repeat([f"generated_{i}" for i in range(n_cells)], n_states),
-        step=np.tile(np.arange(n_states), n_cells),
-        level=counts.sum(1) / np.repeat(sizes, n_states),
+    obs = (
+        write_conditions(request.model.registry, request.table)
+        .iloc[np.repeat(request.row_of, n_states)]
+        .assign(
+            cell=np.repeat([f"generated_{i}" for i in range(n_cells)], n_states),
+            step=np.tile(np.arange(n_states), n_cells),
+            level=counts.sum(1) / np.repeat(sizes, n_states),
+        )
     )
     obs.index = [f"{row.cell}-{row.step}" for row in obs.itertuples()]
     path = new_cells(sparse.csr_matrix(counts.astype(np.int32)), obs, gene_names(request.model))

@@ -52,7 +52,7 @@ def counterfactual_cells(
     obs = cells.obs()
     for name, value in write_conditions(model.registry, table.drop(columns=N_CELLS)).iloc[0].items():
         obs[name] = value
-    obs["unseen_in_training"] = TrainingCells(model).unseen(encoded)
+    obs["unseen_in_training"] = TrainingCells(model).n_alike(encoded) == 0
     if keep is None:
         obs["response"] = pd.Categorical(cells.in_order(list(responses)), categories=list(SOURCES))
     return new_cells(cells.in_order(list(counts)), obs, gene_names(model))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from scdiffgen.data import categories_of_condition, registered_conditions
 
 from ._cells import Cells
 from ._display import folded
-from ._missed_axes import missed_axes
+from ._missed_axes import missed_axes, missed_programs
 from ._model_access import gene_names, registered
 from ._sampler import Sampler
 from ._training_summary import TrainingCells, training_indices, training_summary
@@ -42,6 +42,7 @@ class Criticism(NamedTuple):
     scores: pd.DataFrame
     dispersion: pd.DataFrame
     remarks: list[str]
+    programs: pd.DataFrame | None = None
 
     def __repr__(self) -> str:
         tables = ", ".join(f"`{name}` ({len(table)} rows)" for name, table in self._tables().items())
@@ -60,6 +61,7 @@ def criticised(
     max_cells: int,
     sampler: Sampler,
     generator: torch.Generator,
+    programs: Mapping[str, Sequence[str]] | None,
     *,
     silent: bool,
 ) -> Criticism:
@@ -68,10 +70,13 @@ def criticised(
     from scdiffgen.metrics._comparison import Settings
     from scdiffgen.metrics._dispersion import disperse
     from scdiffgen.metrics._evaluate import prepare, score
+    from scdiffgen.metrics._programs import program_weights, programs_of
 
     seed = generator.initial_seed()
     indices = _held_out(model, adata, max_cells, seed)
     real, train = _labelled(model, adata, indices), _labelled(model, None, np.sort(model.train_indices))
+    if programs is not None:
+        program_weights(train.X, train.var_names, programs)  # raises if genes are unknown
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Generating")
     rng, sizes = np.random.default_rng(seed), TrainingCells(model).size_model()
 
@@ -94,9 +99,11 @@ def criticised(
         settings = Settings(seed=seed)
         prepared = prepare(real, generated, train, "label", settings)
         scores = score(prepared, METRICS, SOURCES, settings)
-        axes = disperse(prepared, "label", settings._replace(n_bootstrap=N_BOOTSTRAP))
+        settings = settings._replace(n_bootstrap=N_BOOTSTRAP)
+        axes = disperse(prepared, "label", settings)
+        scored = None if programs is None else programs_of(prepared, programs, settings)
     n_cells = real.obs["label"].value_counts().to_dict()
-    return Criticism(likelihood, scores, axes, remarks_on(likelihood, scores, axes, n_cells))
+    return Criticism(likelihood, scores, axes, remarks_on(likelihood, scores, axes, n_cells, scored), scored)
 
 
 def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed: int) -> np.ndarray:
@@ -123,7 +130,11 @@ def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed
 
 
 def remarks_on(
-    likelihood: pd.DataFrame, scores: pd.DataFrame, dispersion: pd.DataFrame, n_cells: Mapping[str, int]
+    likelihood: pd.DataFrame,
+    scores: pd.DataFrame,
+    dispersion: pd.DataFrame,
+    n_cells: Mapping[str, int],
+    programs: pd.DataFrame | None = None,
 ) -> list[str]:
     """Say what stands out, of ``n_cells`` held-out cells of each label."""
     found = []
@@ -152,7 +163,7 @@ def remarks_on(
                 f"{who} are told from real ones at AUC {auc:.2f}, other real cells at {ceiling[label]:.2f}: see "
                 f"`scores` for what is off{few}."
             )
-    found += missed_axes(dispersion)
+    found += missed_axes(dispersion) + ([] if programs is None else missed_programs(programs))
     unjudged = [str(label) for label, auc in generated["c2st_auc_forest_genes"].items() if np.isnan(auc)]
     if unjudged:
         found.append(f"Too few cells were held out to judge these by themselves: {', '.join(unjudged)}.")

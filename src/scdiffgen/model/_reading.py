@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -175,6 +175,7 @@ class Reading(BaseModelClass):
         self,
         adata: AnnData | None = None,
         *,
+        programs: Mapping[str, Sequence[str]] | None = None,
         max_cells: int = 2000,
         n_steps: int = N_STEPS,
         batch_size: int = BATCH_SIZE,
@@ -203,14 +204,17 @@ class Reading(BaseModelClass):
             :func:`scdiffgen.metrics.dispersion` of the same cells: axes along which generated ones vary otherwise.
         remarks
             What stands out, in words, with what to do.
+        programs
+            :func:`scdiffgen.metrics.gene_programs` of the same cells, if programs are given.
 
         {raises_cells}
         ValueError
-            If the model does not know its training cells, or no cells were held out and none are given.
+            If the model does not know its training cells, no cells were held out and none are given, or a program has
+            no gene in the data.
 
         Examples
         --------
-        >>> likelihood, scores, dispersion, remarks = model.criticism(n_steps=4, silent=True)  # doctest: +SKIP
+        >>> model.criticism(n_steps=4, programs={"B": ["CD79A"]}, silent=True).remarks  # doctest: +SKIP
         """
         require_training(self)
         require_anndata(self, "criticism")
@@ -219,7 +223,8 @@ class Reading(BaseModelClass):
         sampler = sampler_of(self, n_steps, batch_size)
         if adata is not None:
             check_cells(adata)
-        return criticised(self, adata, max_cells, sampler, generator_from(seed, self.device), silent=silent)
+        generator = generator_from(seed, self.device)
+        return criticised(self, adata, max_cells, sampler, generator, programs, silent=silent)
 
     @shared_docs
     def write_back(

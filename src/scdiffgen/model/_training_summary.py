@@ -243,9 +243,9 @@ class TrainingCells:
         numbers = self.summary.conditions.numbers(self.specs)
         return make(*self._sizes, n_interventions=self._n_interventions, numbers=numbers)
 
-    def unseen(self, requested: Conditions[np.ndarray]) -> np.ndarray:
-        """Which rows ask for what no training cell had all together ``(rows,)``."""
-        return unseen_in_training(self.specs, requested, self.summary.conditions).combination
+    def n_alike(self, requested: Conditions[np.ndarray]) -> np.ndarray:
+        """Training cells that had all of what each row asks for together ``(rows,)``."""
+        return unseen_in_training(self.specs, requested, self.summary.conditions).n_cells
 
 
 def sizes_by_name(library_size: Any, modalities: Sequence[str]) -> Mapping[str, Any]:

@@ -14,7 +14,8 @@ from matplotlib.axes import Axes
 
 from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._summaries import gene_correlations, joint_embedding, relative_scores
+from scdiffgen.metrics._score_verdicts import relative_scores
+from scdiffgen.metrics._summaries import gene_correlations, joint_embedding
 from scdiffgen.pl import _group_style as groups
 from scdiffgen.pl._dispersion_panel import dispersion_axes, dispersion_inches, draw_dispersion, of_enough_cells
 from scdiffgen.pl._embeddings import draw_embedding, group_names
@@ -28,8 +29,7 @@ from scdiffgen.pl._figure import Save, Show, finish
 from scdiffgen.pl._heat_maps import draw_correlations, evaluation_scores, scores_inches
 
 PANEL_INCHES = (3.3, 3.1)
-SLOW = ("c2st_auc_forest_pcs", "c2st_auc_forest_genes", "c2st_auc_logistic_genes", "wasserstein")
-SCORED_CELLS, RESAMPLES = 500, 50  # of each group, if the page computes the scores itself
+SCORED_CELLS, RESAMPLES, TREES = 500, 50, 25  # of each group, if the page computes the scores itself
 N_GENES = 100
 
 PANELS = {  # those that draw themselves from both sides
@@ -72,8 +72,8 @@ def evaluation(
     groupby
         Column of ``obs`` of all.
     scores
-        From :func:`scdiffgen.metrics.evaluate`. ``None`` computes those that are fast, on at most 500 cells of each
-        group; a dash stands for scores that need more cells than a group has.
+        From :func:`scdiffgen.metrics.evaluate`. ``None`` computes its default ones, by forests of 25 trees on at most
+        500 cells of each group; a dash stands for scores that need more cells than a group has.
     {layer}
     {n_jobs}
     seed
@@ -123,9 +123,9 @@ def _fast_scores(
             train,
             groupby,
             layer=layer,
-            metrics=[name for name in metrics.EVALUATION_METRICS if name not in SLOW],
             max_cells=SCORED_CELLS,
             n_bootstrap=RESAMPLES,
+            n_trees=TREES,
             seed=seed,
         )
 

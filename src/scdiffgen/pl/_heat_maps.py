@@ -10,13 +10,15 @@ import scanpy as sc
 from anndata import AnnData
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.patches import Patch
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from scdiffgen._names import check_column
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
-from scdiffgen.metrics._summaries import gene_correlations, relative_scores
+from scdiffgen.metrics._score_verdicts import relative_scores
+from scdiffgen.metrics._summaries import gene_correlations
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, finish, panels, shortened
 
 CELL_INCHES, SMALL_CELL_INCHES = 0.22, 0.15
@@ -27,6 +29,7 @@ ATTENTION_INCHES, MOST_TICKS = (2.7, 2.7), 16
 SCORE_INCHES, LETTER_INCHES = (0.5, 0.24), 0.07
 PALETTE, NO_PLACE = "Oranges", "#E8E8E8"
 DARK = 0.75  # value of the palette from which numbers are white
+GREY_MEANS = "no place: the metric\ndoes not distinguish\ncontrol and real cells,\nor too few cells"
 ARROWS = {"lower": "↓", "higher": "↑"}
 CORRELATION_INCHES, MOST_LABELS = (4.9, 4.5), 40
 
@@ -183,8 +186,8 @@ def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None,
 
     The number is the score, the colour where it stands between other real cells (the ceiling) and the worse negative
     control: light is as good as real cells, dark as bad as cells without a model. Grey scores have no such place: the
-    metric does not tell the negative control from real cells, often for want of cells. Arrows say where a metric is
-    best, brackets how many cells were compared.
+    metric does not distinguish the negative control from real cells, often for want of cells. Arrows say where a metric
+    is best, brackets how many cells were compared.
 
     Parameters
     ----------
@@ -216,10 +219,13 @@ def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None,
     axis.set_xticks(range(len(values.columns)), _metric_labels(scores), rotation=90, fontsize=8)
     axis.set_yticks(range(len(values)), _group_labels(scores), fontsize=8)
     axis.set_title("scores of generated cells", fontsize=10)
+    axis.set_xlabel("↓ lower, ↑ higher, → this value is best", fontsize=7)
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
     bar = colour_bar(image, axis, extend="max", aspect=12, shrink=min(1.0, 8 / len(values)))
     bar.set_ticks([0, 1], labels=["other real\ncells", "negative\ncontrol"])
+    grey = Patch(color=NO_PLACE, label=GREY_MEANS)
+    bar.ax.legend(handles=[grey], loc="upper left", bbox_to_anchor=(-1, -0.15), fontsize=7, frameon=False)
     return finish(axis, "evaluation_scores", show, save)
 
 
@@ -227,7 +233,7 @@ def scores_inches(scores: pd.DataFrame) -> tuple[float, float]:
     """Size of the heat map with its labels."""
     groups, names = _group_labels(scores), _metric_labels(scores)
     width = 1.2 + SCORE_INCHES[0] * len(names) + LETTER_INCHES * max(map(len, groups))
-    height = 0.8 + SCORE_INCHES[1] * len(groups) + LETTER_INCHES * max(map(len, names))
+    height = 1.0 + SCORE_INCHES[1] * len(groups) + LETTER_INCHES * max(map(len, names))
     return width, height
 
 

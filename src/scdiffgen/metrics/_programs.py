@@ -1,0 +1,172 @@
+"""Gene programs in generated cells: how much their scores vary, and how they go together, against real cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from numpy.typing import NDArray
+
+from scdiffgen._log_normalise import log_normalise
+from scdiffgen._messages import did_you_mean, listed
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._comparison import CONFIDENCE, Cells, Pair, Settings
+from scdiffgen.metrics._dispersion import WITHIN
+from scdiffgen.metrics._evaluate import OVERALL, Prepared, pairs, prepare
+from scdiffgen.metrics._input import Matrix
+from scdiffgen.metrics._resampling import Weights
+from scdiffgen.metrics.baselines import null_shuffled
+
+N_BINS = 25  # of genes by mean expression, as in scanpy
+FEWEST_CELLS = 10
+SOURCES = ("generated", "other_real", "null_shuffled")
+OFF = {"generated": ("off", "low", "high"), "other_real": ("other_off", "other_low", "other_high")}
+COLUMNS = ["real", *SOURCES, *OFF["generated"], *OFF["other_real"]]
+Programs = Mapping[str, Sequence[str]]
+
+
+@shared_docs
+def gene_programs(
+    real: AnnData,
+    generated: AnnData,
+    programs: Programs,
+    train: AnnData | None = None,
+    groupby: str | None = None,
+    *,
+    other_real: AnnData | None = None,
+    layer: str | None = None,
+    max_cells: int = 2000,
+    n_bootstrap: int = 200,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Compare how gene programs, such as the phases of the cell cycle, vary and go together with held-out real cells.
+
+    The score of a program is that of :func:`scanpy.tl.score_genes`: the mean log expression of its genes minus that of
+    control genes of like expression, without which it would follow the number of molecules of the cell. Control genes
+    are all of their bins, chosen by the expression in ``train``, so that all cells are scored alike. Cells are
+    compared as `evaluate` does.
+
+    Parameters
+    ----------
+    {sides}
+    {programs}
+    {train}
+    groupby
+        Column of ``obs`` of all cells: also within its labels, and for each label; by default over all cells only.
+    other_real
+        Independent real cells of the same composition; the real cells are then not halved for them.
+    {layer}
+    {max_cells}
+    n_bootstrap
+        Resamples of the cells of both sides behind the intervals.
+    {draws}
+
+    Returns
+    -------
+    A row for each group (``"overall"``, ``"within"``, each label), statistic and program: ``"spread"``, the standard
+    deviation of its scores, and ``"correlation"``, that of the scores of two programs (``"G2M, S"``). Columns: its
+    values in ``real``, ``generated`` and ``other_real`` cells and in the negative control ``null_shuffled``; ``off``,
+    how far generated are off real cells, the ratio of spreads or the difference of correlations, and its 95 % interval
+    ``low``, ``high``; the same of other real cells, ``other_off``, ``other_low``, ``other_high``; ``apart``, whether
+    the interval lies on one side of what is best and of that of other real cells; ``n``, cells compared of each side;
+    ``n_genes`` of the program that are in the data. All is NaN with fewer than ten cells.
+
+    Raises
+    ------
+    ValueError
+        If a program has no gene in the data, or a label is called ``"overall"`` or ``"within"``.
+
+    Examples
+    --------
+    >>> from scdiffgen.datasets import pbmc68k
+    >>> cells = pbmc68k()
+    >>> table = gene_programs(cells[::2], cells[1::2], {"B": ["CD79A", "CD79B"]}, layer="counts")
+    >>> table["n_genes"].tolist()
+    [2]
+    """
+    settings = Settings(layer, max_cells=max_cells, n_bootstrap=n_bootstrap, seed=seed)
+    return programs_of(prepare(real, generated, train, groupby, settings, other_real=other_real), programs, settings)
+
+
+def programs_of(prepared: Prepared, programs: Programs, settings: Settings) -> pd.DataFrame:
+    """The table of `gene_programs`."""
+    weights = program_weights(prepared.fitted.counts, prepared.space.genes, programs)
+    other = prepared.cells["other_real"]
+    drawn = prepared.cells["reference"].labels
+    drawn = drawn[np.isin(drawn, other.labels)]
+    control = null_shuffled(other.counts, other.labels, drawn, seed=settings.seed)
+    sides = {name: (side.counts, side.labels) for name, side in prepared.cells.items()} | {SOURCES[2]: (control, drawn)}
+    scored = {name: Cells(log_normalise(counts) @ weights, labels=labels) for name, (counts, labels) in sides.items()}
+    groups: dict[str, dict[str, Pair]] = {}
+    for key, pair in pairs(scored, SOURCES, settings):
+        groups.setdefault(key["group"], {})[key["source"]] = pair
+    tables = {}
+    for group, by_source in groups.items():
+        tables[group] = _table(by_source, list(programs), within=False)
+        if group == OVERALL and len(groups) > 1:
+            tables[WITHIN] = _table(by_source, list(programs), within=True)
+    table = pd.concat(tables, names=["group", "statistic", "program"])
+    n_genes = dict(zip(programs, (weights > 0).sum(axis=0).tolist(), strict=True))
+    return table.assign(n_genes=[n_genes.get(name, np.nan) for name in table.index.get_level_values("program")])
+
+
+def program_weights(counts: Matrix, genes: NDArray | None, programs: Programs) -> NDArray[np.float64]:
+    """Weights of the genes in the score of each program ``(genes, programs)``, by the expression in some cells."""
+    names = pd.Index([] if genes is None else genes)
+    mean = np.asarray(log_normalise(counts).mean(axis=0)).ravel()
+    bins = pd.Series(mean).rank(method="min").to_numpy() // max(1, round(len(mean) / (N_BINS - 1)))
+    weights = np.zeros((len(mean), len(programs)))
+    for column, (name, members) in enumerate(programs.items()):
+        found = names.isin([members] if isinstance(members, str) else list(members))
+        if not found.any():
+            hint = did_you_mean(next(iter(members), ""), names)
+            raise ValueError(f"`programs[{name!r}]` has no gene that is in the data: {listed(members)}.{hint}")
+        control = np.isin(bins, bins[found]) & ~found
+        weights[found, column] = 1 / found.sum()
+        weights[control, column] = -1 / max(control.sum(), 1)
+    return weights
+
+
+def covariances(scores: NDArray, weights: Weights, labels: NDArray) -> NDArray[np.float64]:
+    """Unbiased covariances of scores ``(cells, programs)`` within labels, a matrix for each row of weights."""
+    total, freedom = 0.0, 0.0
+    for label in np.unique(labels):
+        x, w = scores[labels == label], weights[:, labels == label]
+        size, sums = w.sum(axis=1)[:, None, None], w @ x
+        total = total + np.einsum("rc,cp,cq->rpq", w, x, x) - sums[:, :, None] * sums[:, None] / np.maximum(size, 1)
+        freedom = freedom + np.maximum(size - 1, 0)
+    return total / np.maximum(freedom, 1)
+
+
+def _table(by_source: Mapping[str, Pair], names: list[str], *, within: bool) -> pd.DataFrame:
+    """Rows of one group."""
+    index = [("spread", name) for name in names] + [("correlation", ", ".join(two)) for two in combinations(names, 2)]
+    table = pd.DataFrame(np.nan, pd.MultiIndex.from_tuples(index), COLUMNS)
+    n = min(len(pair.real.pcs) for pair in by_source.values())
+    if n < FEWEST_CELLS:
+        return table.assign(apart=False, n=n)
+    is_spread = np.arange(len(index)) < len(names)
+    for source, pair in by_source.items():
+        real, other = (_statistics(pair, side, within=within) for side in ("real", "generated"))
+        table["real"], table[source] = real[:, 0], other[:, 0]
+        off = other - real
+        off[: len(names)] = np.log(other[: len(names)] / real[: len(names)])
+        margin = CONFIDENCE * off[:, 1:].std(axis=1, ddof=1) if off.shape[1] > 2 else np.nan
+        for column, end in zip(OFF.get(source, ()), (off[:, 0], off[:, 0] - margin, off[:, 0] + margin), strict=False):
+            table[column] = np.where(is_spread, np.exp(end), end)
+    less = table["high"] < table["other_low"].clip(upper=pd.Series(is_spread.astype(float), table.index))
+    more = table["low"] > table["other_high"].clip(lower=pd.Series(is_spread.astype(float), table.index))
+    return table.assign(apart=less | more, n=n)
+
+
+def _statistics(pair: Pair, side: str, *, within: bool) -> NDArray[np.float64]:
+    """Standard deviation of each program, then the correlation of each two, ``(statistics, rows of weights)``."""
+    cells, weights = getattr(pair, side), getattr(pair, f"{side}_weights")
+    labels = cells.labels if within else np.zeros(len(cells.pcs))
+    found = covariances(cells.pcs, weights, labels)
+    sd = np.sqrt(np.maximum(np.diagonal(found, axis1=1, axis2=2), 1e-12)).T
+    pairs_of = combinations(range(len(sd)), 2)
+    return np.vstack([sd, *(found[:, one, other] / (sd[one] * sd[other]) for one, other in pairs_of)])

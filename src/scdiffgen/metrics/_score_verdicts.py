@@ -1,0 +1,108 @@
+"""Where a score stands between other real cells and the negative control, as a number and in words."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from scdiffgen.metrics._comparison import METRICS, OF_TRAIN
+
+FEWEST_CELLS = 10  # of which a score is told from another
+ALIKE, BETWEEN, CONTROL, OTHER = (
+    "like other real cells",
+    "between",
+    "like the negative control",
+    "unlike other real cells",  # where no negative control is a measure
+)
+UNDECIDED = "undecided"  # of too few cells, or by a metric that does not distinguish the control from real cells
+
+
+def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
+    """Where generated cells stand between other real cells (0) and the worse negative control (1), groups by metrics.
+
+    A score is turned into its distance from the best value of the metric; better than other real cells is 0. NaN where
+    that means nothing: the intervals of the controls overlap with that of other real cells, fewer than ten cells were
+    compared, a score is missing, or the metric is one of novelty, for negative controls do not copy.
+    """
+    if scores.index.names != ["group", "source"] or not {"ideal", "direction"} <= set(scores.attrs):
+        raise ValueError("`scores` is not what `metrics.evaluate` returns, with its index and its `.attrs`.")
+    sources, controls = scores.index.unique("source"), _controls(scores)
+    lacking = [name for name in ("generated", "other_real") if name not in sources] + ["null_poisson"] * (not controls)
+    if lacking:
+        raise ValueError(f"`scores` lacks the source {lacking[0]!r}; it has {list(sources)}. Compute it as well.")
+    lacking = [f"{name}_low" for name in scores.attrs["ideal"] if f"{name}_low" not in scores]
+    if lacking:
+        raise ValueError(f"`scores` lacks the intervals ({lacking[0]!r}): call `evaluate` with `n_bootstrap` above 1.")
+    return pd.DataFrame({name: _relative(scores, name, controls) for name in scores.attrs["ideal"]})
+
+
+def _relative(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series:
+    if name in OF_TRAIN:
+        return pd.Series(np.nan, index=scores.index.unique("group"))
+    distance = _distances(scores, name)
+    span = distance[controls].where(_separate(scores, name, controls)).max(axis=1) - distance["other_real"]
+    return (distance["generated"] - distance["other_real"]).clip(lower=0) / span.where(span > 0)
+
+
+def _controls(scores: pd.DataFrame) -> list[str]:
+    """Negative controls among the sources."""
+    return [source for source in scores.index.unique("source") if source.startswith("null_")]
+
+
+def _separate(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.DataFrame:
+    """Which controls the metric distinguishes from other real cells, groups by controls."""
+    return _apart(scores, name, controls, "other_real") & (_of_sources(scores, "n")[controls] >= FEWEST_CELLS)
+
+
+def _distances(scores: pd.DataFrame, name: str) -> pd.DataFrame:
+    """Distances from the best value, groups by sources."""
+    values, ideal = _of_sources(scores, name), scores.attrs["ideal"][name]
+    best = values["other_real"] if ideal == "other_real" else pd.Series(float(ideal), index=values.index)
+    away, direction = values.sub(best, axis=0), scores.attrs["direction"][name]
+    # of what is to be low or high, the other side of the best value is as good
+    return away.abs() if direction == "closest to" else (away if direction == "lower" else -away).clip(lower=0)
+
+
+def _of_sources(scores: pd.DataFrame, column: str) -> pd.DataFrame:
+    return scores[column].unstack("source").loc[scores.index.unique("group")]
+
+
+def _apart(scores: pd.DataFrame, name: str, sources: list[str], other: str) -> pd.DataFrame:
+    """Whether the intervals of sources lie on one side of that of another one."""
+    low, high = (_of_sources(scores, f"{name}_{end}") for end in ("low", "high"))
+    return low[sources].gt(high[other], axis=0) | high[sources].lt(low[other], axis=0)
+
+
+def with_verdicts(scores: pd.DataFrame) -> pd.DataFrame:
+    """Add after each score a column of words, whose name says where it is best, if there is what to compare with."""
+    metrics = list(scores.attrs["ideal"])
+    sources = scores.index.unique("source")
+    if not {"generated", "other_real"} <= set(sources) or not all(f"{name}_low" in scores for name in metrics):
+        return scores
+    controls, headers = _controls(scores), {name: f"{name}, {METRICS[name].best}" for name in metrics}
+    words = {headers[name]: _verdicts(scores, name, controls) for name in metrics}
+    table = scores.join(pd.concat({"generated": pd.DataFrame(words)}, names=["source", "group"]).swaplevel())
+    table = table.fillna(dict.fromkeys(words, ""))
+    by_metric = [column for name in metrics for column in (name, headers[name])]
+    table = table[["n", *by_metric, *(column for column in scores if column not in {"n", *metrics})]]
+    table.attrs = scores.attrs | {"verdict": headers}
+    return table
+
+
+def _verdicts(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series:
+    """Words for the generated cells of each group."""
+    distance, values = _distances(scores, name), _of_sources(scores, name)
+    off = _apart(scores, name, ["generated"], "other_real")["generated"]
+    off &= distance["generated"] > distance["other_real"]  # better than other real cells is as good
+    known = values["generated"].notna() & values["other_real"].notna()
+    known &= _of_sources(scores, "n")[["generated", "other_real"]].min(axis=1) >= FEWEST_CELLS
+    words = pd.Series(np.where(off, OTHER, ALIKE), index=values.index)
+    if controls and name not in OF_TRAIN:
+        place = _relative(scores, name, controls)
+        separate = _separate(scores, name, controls)
+        worse = distance[controls].where(separate, -np.inf).to_numpy().argmax(axis=1)
+        apart = _apart(scores, name, controls, "generated").to_numpy()[np.arange(len(worse)), worse]
+        reaches = pd.Series(~apart, index=values.index) | (place >= 1)
+        words = words.mask(off, np.where(reaches, CONTROL, BETWEEN))
+        known &= place.notna() & (off | ~reaches)
+    return words.where(known, UNDECIDED)
