@@ -168,7 +168,7 @@ def test_genes_are_called_by_their_symbols() -> None:
     cells.var_names = [f"ENSG{i:05d}" for i in range(cells.n_vars)]
     one, other = pl.token_loadings(cells, gene_symbols="symbol", show=False)
     assert [text.get_text() for text in one.get_yticklabels()] == known
-    assert (one.get_xlabel(), other.get_xlabel()) == ("stability 0.87", "")
+    assert (one.get_xlabel(), other.get_xlabel()) == ("loading (stability 0.87)", "loading")
     sides, options = (cells[::2], cells[1::2]), {"layer": "counts", "gene_symbols": "symbol", "show": False}
     correlated = pl.evaluation_gene_correlation(*sides, 10, **options)[0]
     assert [text.get_text() for text in correlated.get_yticklabels()] == of_genes

@@ -90,7 +90,7 @@ def test_symbols_stand_for_the_names_of_genes(cells: AnnData, gene_sets: dict) -
     expected = tl.enrich_tokens(cells, gene_sets)
     cells.var["symbol"] = cells.var_names
     cells.var_names = [f"ENSG{i:05d}" for i in range(cells.n_vars)]
-    with pytest.raises(ValueError, match="'ENSG00000', .* Pass `gene_symbols='symbol'`: [1-9]"):
+    with pytest.raises(ValueError, match="'ENSG00000', .* Pass `gene_symbols='symbol'`: .* has 9[0-9]%"):
         tl.enrich_tokens(cells, gene_sets)
     pd.testing.assert_frame_equal(tl.enrich_tokens(cells, gene_sets, gene_symbols="symbol"), expected)
     with pytest.raises(ValueError, match="no column of `tokens.var`"):

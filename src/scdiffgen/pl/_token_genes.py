@@ -75,8 +75,8 @@ def token_loadings(
         axis.axvline(0, color="black", linewidth=0.6)
         axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
         axis.spines["left"].set_visible(False)
-        if np.isfinite(stability.get(token, np.nan)):
-            axis.set_xlabel(f"stability {stability[token]:.2f}", fontsize=8)
+        known = np.isfinite(stability.get(token, np.nan))
+        axis.set_xlabel(f"loading (stability {stability[token]:.2f})" if known else "loading", fontsize=8)
         _bare(axis)
     return finish(axes, "token_loadings", show, save)
 

@@ -112,11 +112,12 @@ def _no_common_names(targets: pd.Series, genes: pd.Index, tokens: AnnData | pd.D
         f"`gene_sets` has no gene of the model: its genes are called {shown[0]} (in capitals), the model's {shown[1]}. "
     )
     var = tokens.var if isinstance(tokens, AnnData) else pd.DataFrame()
-    shares = {name: var[name].astype(str).str.upper().isin(set(targets)).mean() for name in var}
+    wanted = set(targets)
+    shares = {name: len(wanted & set(var[name].astype(str).str.upper())) / len(wanted) for name in var}
     best = max(shares, key=shares.__getitem__, default=None)
     if best is None or not shares[best]:
         return message + "Pass `gene_symbols=`, a column of `.var` with names like those of the sets, or other sets."
-    return message + f"Pass `gene_symbols={best!r}`: {shares[best]:.0%} of that column of `.var` are genes of the sets."
+    return message + f"Pass `gene_symbols={best!r}`: this column of `.var` has {shares[best]:.0%} of those of the sets."
 
 
 def _top_genes(
