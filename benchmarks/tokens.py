@@ -116,7 +116,7 @@ def measure(split: Split, method: str, seed: int, settings: Settings, made_with:
     scores = {}
     if method in VARIANTS:
         model = fit_variant(split, method, settings.max_epochs)
-        loadings, kind = model.get_token_loadings(), "ours"
+        loadings, kind = model.get_token_loadings(method="readout"), "ours"
         scores = quality(model, split, seed)
     else:
         loadings, kind = BASELINES[method](split, seed, settings.n_programs, settings.baseline_epochs), "other"

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from reprlib import repr as shortened
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+import pandas as pd
+
+if TYPE_CHECKING:
+    from anndata import AnnData
 
 Name = TypeVar("Name", bound=str)
 
@@ -12,6 +17,19 @@ Name = TypeVar("Name", bound=str)
 def as_names(names: Iterable[Name] | Name) -> list[Name]:
     """List of names; a text is one name, not its letters."""
     return [names] if isinstance(names, str) else list(names)
+
+
+def symbols_of(adata: AnnData, gene_symbols: str | None, argument: str = "adata") -> pd.Index:
+    """Names of the genes in a column of ``.var``; those in ``.var_names`` by default, and where the column has none."""
+    if gene_symbols is None:
+        return adata.var_names
+    if gene_symbols not in adata.var:
+        raise ValueError(
+            f"`gene_symbols` is {gene_symbols!r}, which is no column of `{argument}.var`: choose from "
+            f"{list(adata.var.columns)}, or leave it out if `.var_names` are the symbols."
+        )
+    column = adata.var[gene_symbols].astype(object)
+    return pd.Index(column.where(column.notna(), adata.var_names).astype(str))
 
 
 def check_column(key: object, argument: str = "groupby") -> None:

@@ -55,6 +55,8 @@ path
     From :meth:`scdiffgen.model.TokenDiffusion.get_generation_path`.
 loadings = tokens
     Cells with stored tokens, or loadings ``(genes, tokens)`` with the genes as index.
+gene_symbols
+    Column of ``.var`` with the names of genes to use, as in scanpy; by default those in ``.var_names``.
 """
 
 _MODEL = """

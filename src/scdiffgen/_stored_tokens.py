@@ -8,9 +8,10 @@ from typing import Any
 import pandas as pd
 from anndata import AnnData
 
-from scdiffgen._names import as_names
+from scdiffgen._names import as_names, symbols_of
 
 LOADINGS_KEY = "token_loadings"  # .varm, (genes, tokens)
+LOG_RATES_KEY = "token_log_rates"  # likewise, written with the loadings
 ACTIVATION_KEY = "X_token_activation"  # .obsm, (cells, tokens)
 UNS_KEY = "scdiffgen"  # .uns
 MOST_NAMED = 10  # annotations that a message lists
@@ -39,13 +40,20 @@ def token_labels(adata: AnnData) -> dict[str, str]:
     return {name: str(annotation.get(name, name)) for name in token_names(adata)}
 
 
-def token_loadings(tokens: AnnData | pd.DataFrame, name: str = "adata") -> pd.DataFrame:
-    """Loadings ``(genes, tokens)`` that an AnnData holds; a data frame is taken as it is."""
+def token_loadings(
+    tokens: AnnData | pd.DataFrame, name: str = "adata", gene_symbols: str | None = None
+) -> pd.DataFrame:
+    """Loadings ``(genes, tokens)`` that an AnnData holds, with its symbols as names; a data frame is taken as it is."""
     if isinstance(tokens, pd.DataFrame):
+        if gene_symbols is not None:
+            raise ValueError(
+                f"`gene_symbols` is {gene_symbols!r}, but `{name}` is a table: set its index to the symbols."
+            )
         return tokens
     if LOADINGS_KEY not in tokens.varm:
         raise ValueError(f"`{name}.varm` has no {LOADINGS_KEY!r}: call `model.write_back({name})` first.")
-    return pd.DataFrame(tokens.varm[LOADINGS_KEY], index=tokens.var_names, columns=token_names(tokens))
+    genes = symbols_of(tokens, gene_symbols, name)
+    return pd.DataFrame(tokens.varm[LOADINGS_KEY], index=genes, columns=token_names(tokens))
 
 
 def token_activation(adata: AnnData) -> pd.DataFrame:

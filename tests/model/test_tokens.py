@@ -10,6 +10,8 @@ import scanpy as sc
 import torch
 from anndata import AnnData
 from sklearn.decomposition import PCA
+from sklearn.linear_model import Ridge
+from sklearn.preprocessing import scale
 
 import scdiffgen
 from scdiffgen.model import TokenDiffusion
@@ -72,7 +74,7 @@ def test_loadings_and_activations_are_principal_components_of_contributions(
     trained: Example, contributions: AnnData
 ) -> None:
     _, model = trained
-    loadings, activation = model.get_token_loadings(), model.get_token_activation()
+    loadings, activation = model.get_token_loadings(method="readout"), model.get_token_activation()
     variances = [contributions.layers[token].var(0).sum() for token in loadings.columns]
     np.testing.assert_allclose(loadings.attrs["explained"], np.array(variances) / np.sum(variances), rtol=1e-4)
     assert variances == sorted(variances, reverse=True)
@@ -90,16 +92,28 @@ def test_loadings_and_activations_are_principal_components_of_contributions(
 def test_loadings_of_one_group_of_all_cells_are_the_loadings(trained: Example) -> None:
     adata, model = trained
     adata.obs["everything"] = "all"
-    grouped = model.get_token_loadings(groupby="everything")
-    np.testing.assert_allclose(grouped["all"], model.get_token_loadings(), atol=1e-5)
+    for method in ("readout", "regression"):
+        grouped = model.get_token_loadings(method=method, groupby="everything")
+        np.testing.assert_allclose(grouped["all"], model.get_token_loadings(method=method), atol=1e-5)
 
 
 def test_loadings_within_a_group_are_principal_components_there(trained: Example, contributions: AnnData) -> None:
     monocytes = contributions[contributions.obs["cell_type"] == "CD14+ Monocyte"].layers["token_2"].astype(float)
-    ours = trained[1].get_token_loadings(groupby="cell_type")["CD14+ Monocyte"]["token_2"]
+    ours = trained[1].get_token_loadings(method="readout", groupby="cell_type")["CD14+ Monocyte"]["token_2"]
     pca = PCA(1, svd_solver="full").fit(monocytes)
     component = pca.components_[0] * np.sqrt(pca.explained_variance_[0] * (1 - 1 / len(monocytes)))
     np.testing.assert_allclose(np.abs(ours), np.abs(component), atol=2e-3 * np.abs(component).max())
+
+
+def test_the_loadings_are_a_ridge_regression_of_expression(trained: Example) -> None:
+    """scikit-learn's, with its penalty of 0.3 for each cell, on what scanpy makes of the counts."""
+    adata, model = trained
+    expression = AnnData(adata.layers["counts"].copy())
+    sc.pp.normalize_total(expression, target_sum=1e4)
+    sc.pp.log1p(expression)
+    features, targets = (scale(each) for each in (model.get_token_activation(), expression.X.toarray()))
+    expected = Ridge(alpha=0.3 * adata.n_obs, fit_intercept=False).fit(features, targets).coef_
+    np.testing.assert_allclose(model.get_token_loadings(), expected, atol=1e-5)
 
 
 def test_gradients_are_differences_of_activations(trained: Example) -> None:
@@ -147,7 +161,9 @@ def test_a_model_with_all_tokens_held_says_the_same_of_all_untreated_cells(
 def test_levels_move_the_genes_by_the_loadings(trained: Example) -> None:
     _, model = trained
     low, high = (model.hold_tokens({"token_2": level}).get_token_contributions(indices=[3]) for level in (-1, 1.5))
-    np.testing.assert_allclose((high.X - low.X)[0], 2.5 * model.get_token_loadings()["token_2"], atol=2e-5)
+    np.testing.assert_allclose(
+        (high.X - low.X)[0], 2.5 * model.get_token_loadings(method="readout")["token_2"], atol=2e-5
+    )
 
 
 def test_holding_leaves_the_model_as_it_was_and_is_saved(trained: Example, tmp_path) -> None:
@@ -186,7 +202,7 @@ def test_stored_tokens_are_drawn_by_scanpy_and_survive_a_file(trained: Example, 
     adata.write_h5ad(tmp_path / "cells.h5ad")
     read = sc.read_h5ad(tmp_path / "cells.h5ad")
     stored = read.uns["scdiffgen"]
-    assert list(stored["tokens"]) == ["token_1", "token_2", "token_3"] and stored["method"] == "readout"
+    assert list(stored["tokens"]) == ["token_1", "token_2", "token_3"] and stored["method"] == "regression"
     sc.pl.ranking(read, "varm", "token_loadings", indices=[0, 1, 2], show=False)
     sc.pl.embedding(read, "X_token_activation", color="cell_type", components="1,2", show=False)
 

@@ -47,6 +47,7 @@ def test_what_is_written_is_what_the_methods_return(written: AnnData, small: Tok
     np.testing.assert_array_equal(written.obsm["X_tokens"], small.get_latent_representation(written))
     np.testing.assert_array_equal(written.obsm["X_token_activation"], small.get_token_activation(written))
     np.testing.assert_array_equal(written.varm["token_loadings"], small.get_token_loadings())
+    np.testing.assert_array_equal(written.varm["token_log_rates"], small.get_token_loadings(method="readout"))
     about = written.uns["scdiffgen"]
     assert about["tokens"].tolist() == ["token_1", "token_2"]
     np.testing.assert_allclose(about["explained"].sum(), 1)
@@ -112,7 +113,8 @@ def test_only_what_is_asked_for_is_written(keys: Any, small: TokenDiffusion) -> 
         each.layers["raw"], each.uns["note"] = each.X.copy(), "mine"
     small.write_back(adata, keys=keys, n_steps=2, silent=True)
     asked = [keys] if isinstance(keys, str) else keys
-    assert own(adata.obsm) | own(adata.varm) == {"X_pca", "PCs", *asked}
+    beside = {"token_log_rates"} if "token_loadings" in asked else set()
+    assert own(adata.obsm) | own(adata.varm) == {"X_pca", "PCs", *asked, *beside}
     assert own(adata.uns) == {"note", "scdiffgen"}
     np.testing.assert_array_equal(adata.X, before.X)
     np.testing.assert_array_equal(adata.layers["raw"], before.layers["raw"])
@@ -137,7 +139,7 @@ def test_by_default_results_go_to_the_cells_of_the_model() -> None:
     model = small_model()
     model.train(max_epochs=1, **QUIET)
     model.write_back(n_steps=2, silent=True)
-    assert own(model.adata.obsm) | own(model.adata.varm) == {*KEYS}
+    assert own(model.adata.obsm) | own(model.adata.varm) == {*KEYS, "token_log_rates"}
 
 
 def test_results_survive_a_file(written: AnnData, tmp_path) -> None:

@@ -157,6 +157,25 @@ def test_long_names_of_genes_lose_their_middle_and_long_labels_are_wrapped() -> 
     assert axis.get_title().replace("\n", " ") == "antigen presentation by MHC class II of dendritic cells"
 
 
+def test_genes_are_called_by_their_symbols() -> None:
+    cells = scdiffgen.datasets.pbmc68k()
+    cells.varm["token_loadings"] = np.random.default_rng(0).normal(size=(cells.n_vars, 2))
+    cells.uns["scdiffgen"] = {"tokens": ["token_1", "token_2"], "stability": np.array([0.873, np.nan])}
+    known = [text.get_text() for text in pl.token_loadings(cells, "token_1", show=False)[0].get_yticklabels()]
+    correlated = pl.evaluation_gene_correlation(cells[::2], cells[1::2], 10, layer="counts", show=False)[0]
+    of_genes = [text.get_text() for text in correlated.get_yticklabels()]
+    cells.var["symbol"] = cells.var_names
+    cells.var_names = [f"ENSG{i:05d}" for i in range(cells.n_vars)]
+    one, other = pl.token_loadings(cells, gene_symbols="symbol", show=False)
+    assert [text.get_text() for text in one.get_yticklabels()] == known
+    assert (one.get_xlabel(), other.get_xlabel()) == ("loading (stability 0.87)", "loading")
+    sides, options = (cells[::2], cells[1::2]), {"layer": "counts", "gene_symbols": "symbol", "show": False}
+    correlated = pl.evaluation_gene_correlation(*sides, 10, **options)[0]
+    assert [text.get_text() for text in correlated.get_yticklabels()] == of_genes
+    with pytest.raises(ValueError, match="`gene_symbols` is 'name', which is no column of `adata.var`"):
+        pl.token_loadings(cells, gene_symbols="name")
+
+
 def test_an_embedding_is_coloured_by_activation(cells: AnnData) -> None:
     (axis,) = pl.token_embedding(cells, ["token_4"], show=False)
     points = axis.collections[0]
@@ -192,6 +211,9 @@ def test_a_waterfall_goes_from_the_average_to_the_cell() -> None:
     assert labels == ["average cell", "IFN", "token_4", "token_1", "2 others", "this cell"]
     widths = [bar.get_width() for bar in axis.patches]
     np.testing.assert_allclose(widths, [3.0, -2.0, 1.0, 0.5, -0.1, 2.4])
+    contributions.var["symbol"] = "CD3E"
+    axis = pl.token_contributions(contributions, "cell", "CD3E", gene_symbols="symbol", n_terms=3, show=False)
+    assert axis.get_title() == "CD3E in cell"
     ends = [bar.get_x() + bar.get_width() for bar in axis.patches]
     np.testing.assert_allclose(ends, [3.0, 1.0, 2.0, 2.5, 2.4, 2.4])
 

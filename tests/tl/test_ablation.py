@@ -85,7 +85,7 @@ def test_the_level_is_handed_on_and_groups_are_thinned_out() -> None:
 
 def test_holding_a_token_moves_its_own_genes(example: tuple) -> None:
     adata, model = example
-    loadings = model.get_token_loadings()["token_1"]
+    loadings = model.get_token_loadings(method="readout")["token_1"]
     changed = tl.ablate_token(model, "token_1", adata, "phase", level=25.0, max_cells=30, n_steps=8)
     change = changed.groupby("gene")["log2_fold_change"].mean()
     expressed = adata.var_names[np.asarray(adata.layers["counts"].mean(0)).ravel() > 0.5]

@@ -71,7 +71,8 @@ def test_shipped_sets_are_read_without_a_download(cells: AnnData, name: str, kno
 @pytest.mark.parametrize(
     ("sets", "message"),
     [
-        ({"too small": ["CD3E"]}, "no set with 5 to 500 genes"),
+        ({"too small": ["CD3E", "LYZ", "CD99999"]}, "no set with 3 to 500 genes.* 2 to 2 .*'too small', 2 of 3"),
+        ({"mice": ["ENSG1", "ENSG2", "ENSG3"]}, "called 'ENSG1', .* the model's 'HES4', .* Pass `gene_symbols=`"),
         (pd.DataFrame({"set": ["a"], "gene": ["CD3E"]}), r"lacks the columns \['source', 'target'\]"),
         ("GO_CC", "neither a file nor one of"),
     ],
@@ -83,6 +84,26 @@ def test_unusable_sets_say_why(cells: AnnData, sets, message: str) -> None:
 
 def test_a_gene_by_itself_is_a_set_of_one() -> None:
     assert gene_set_table({"one": "CD3D"})["target"].tolist() == ["CD3D"]
+
+
+def test_symbols_stand_for_the_names_of_genes(cells: AnnData, gene_sets: dict) -> None:
+    expected = tl.enrich_tokens(cells, gene_sets)
+    cells.var["symbol"] = cells.var_names
+    cells.var_names = [f"ENSG{i:05d}" for i in range(cells.n_vars)]
+    with pytest.raises(ValueError, match="'ENSG00000', .* Pass `gene_symbols='symbol'`: .* has 9[0-9]%"):
+        tl.enrich_tokens(cells, gene_sets)
+    pd.testing.assert_frame_equal(tl.enrich_tokens(cells, gene_sets, gene_symbols="symbol"), expected)
+    with pytest.raises(ValueError, match="no column of `tokens.var`"):
+        tl.enrich_tokens(cells, gene_sets, gene_symbols="name")
+    with pytest.raises(ValueError, match="`tokens` is a table"):
+        tl.enrich_tokens(pd.DataFrame(cells.varm["token_loadings"]), gene_sets, gene_symbols="symbol")
+
+
+def test_a_symbol_that_two_genes_share_is_the_first_of_them(cells: AnnData, gene_sets: dict) -> None:
+    cells.var["symbol"] = cells.var_names.astype(object)
+    cells.var.iloc[5:10, -1], cells.var.iloc[10, -1] = cells.var_names[4], None
+    table = tl.enrich_tokens(cells, {"three": cells.var_names[[4, 10, 11]]}, gene_symbols="symbol")
+    assert (table["n_genes"] == 3).all() and set(table["token"]) == set(cells.uns["scdiffgen"]["tokens"])
 
 
 def test_without_the_extra_the_error_names_it(cells: AnnData, gene_sets: dict, monkeypatch) -> None:

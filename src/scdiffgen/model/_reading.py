@@ -244,9 +244,10 @@ class Reading(BaseModelClass):
         ``.obsm["X_generated"]``         a sample of the conditions and library size of every cell (CSR, int32)
         ``.obsm["X_tokens"]``            :meth:`get_latent_representation`
         ``.obsm["X_token_activation"]``  :meth:`get_token_activation`, as an array
-        ``.varm["token_loadings"]``      :meth:`get_token_loadings`, as an array
-        ``.uns["scdiffgen"]``            of the tokens: names, shares of variance that they explain, method of the
-                                         loadings, an identifier of the weights, and the names that you gave them
+        ``.varm["token_loadings"]``      :meth:`get_token_loadings`, as an array: genes that follow each token
+        ``.varm["token_log_rates"]``     the same by ``method="readout"``, written with it: what each token does
+        ``.uns["scdiffgen"]``            of the tokens: names, shares of variance that they explain, stability, method
+                                         of the loadings, an identifier of the weights, and the names that you gave them
         ================================ =======================================================================
 
         Of a MuData, generated cells and loadings go to the modality that they are of; tokens, activations and
@@ -255,7 +256,7 @@ class Reading(BaseModelClass):
         Parameters
         ----------
         keys
-            Which of the first four to write, by default all; without an additive read-out only the first two are there.
+            Which to write of the first four, by default all; without an additive read-out only the first two are there.
         dtype
             How tokens and activations are stored. ``"float16"`` takes half of the memory; values are then off by at
             most 0.05 % (2^-11), below 6e-5 by at most 3e-8.

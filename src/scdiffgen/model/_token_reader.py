@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -23,31 +23,40 @@ from scdiffgen.module import (
     contributions,
     encoder_weights,
     loadings_in_group,
+    regression_loadings,
     token_basis,
 )
 
 from ._cells import Cells, evenly_spread
 from ._model_access import gene_names, registered, require_thinning, weights_id
-from ._training_summary import hidden_moments, moments_in_training, training_summary
+from ._training_summary import (
+    REGRESSION_CELLS,
+    activation_and_expression,
+    genes_in_training,
+    hidden_moments,
+    moments_in_training,
+    training_summary,
+)
 
 if TYPE_CHECKING:
     from mudata import MuData
 
 GRADIENT_CELLS = 2_000
-LoadingMethod = Literal["readout", "encoder", "gradient"]
+LoadingMethod = Literal["regression", "readout", "encoder", "gradient"]
+METHODS = get_args(LoadingMethod)
 
 
 class TokenReader:
     """The tokens of a trained model with an additive read-out."""
 
     def __init__(self, model: BaseModelClass) -> None:
-        basis = training_summary(model).token_basis
-        if basis is None:
+        basis, genes = training_summary(model).token_basis, training_summary(model).token_genes
+        if basis is None or genes is None:
             raise ValueError(
                 "The tokens of this model do not add up to the scores of the genes, so they have no loadings and "
                 "activations: make and train one with `network=NetworkOptions(readout=ReadoutOptions())`."
             )
-        self.module, self.basis = model.module, basis
+        self.module, self.basis, self.genes = model.module, basis, genes
         self.names = numbered_tokens(len(basis.explained))
         self.weights = self.module.gene_weights().cpu().numpy()  # (tokens, readout_dim, genes)
         self.directions = torch.from_numpy(basis.directions).float().to(self.module.device)  # (tokens, readout_dim)
@@ -65,6 +74,10 @@ class TokenReader:
     def loadings_in(self, cells: Cells) -> np.ndarray:
         """Loadings ``(genes, tokens)`` within some cells."""
         return loadings_in_group(self.basis, hidden_moments(cells), self.weights)
+
+    def regression_in(self, cells: Cells) -> np.ndarray:
+        """Regression of expression on the activations ``(genes, tokens)`` within some cells."""
+        return regression_loadings(*activation_and_expression(cells, self.basis))
 
     def encoder_loadings(self) -> np.ndarray:
         """Weights of the genes on the activations ``(genes, tokens)`` along the encoder's linear maps."""
@@ -121,7 +134,8 @@ class TokenReader:
             "tokens": np.asarray(self.names, dtype=object),
             "explained": self.basis.explained,
             "first_direction": self.basis.first_direction,
-            "method": "readout",
+            "stability": self.genes.stability,
+            "method": "regression",
             "model_id": weights_id(self.module),
             "annotation": self.annotation_in(adata),
         }
@@ -137,16 +151,18 @@ def loadings_table(
 ) -> pd.DataFrame:
     """Loadings ``(genes, tokens)``, or ``(genes, groups and tokens)``."""
     reader = TokenReader(model)
-    if method not in ("readout", "encoder", "gradient"):
-        raise ValueError(f"`method` is {method!r}: choose 'readout', 'encoder' or 'gradient'.")
+    if method not in METHODS:
+        raise ValueError(f"`method` is {method!r}: choose one of {list(METHODS)}.")
     if method == "encoder" and groupby is not None:
         raise ValueError("`groupby` does not go with `method='encoder'`, whose weights are the same in all cells.")
-    if method != "readout":
+    if method in ("encoder", "gradient"):
         require_thinning(model, f"get_token_loadings(method={method!r})")
 
     def found(indices: np.ndarray) -> np.ndarray:
         if method == "readout":
             return reader.loadings_in(Cells(model, adata, indices, batch_size))
+        if method == "regression":
+            return reader.regression_in(Cells(model, adata, evenly_spread(indices, REGRESSION_CELLS), batch_size))
         return reader.gradient_loadings(Cells(model, adata, evenly_spread(indices, GRADIENT_CELLS), batch_size))
 
     tokens = pd.Index(reader.names)
@@ -160,9 +176,9 @@ def loadings_table(
     elif method == "gradient":
         values = found(np.arange(registered(model, adata).n_obs))
     else:
-        values = reader.basis.loadings
-    loadings, basis = pd.DataFrame(values, index=gene_names(model), columns=tokens), reader.basis
-    loadings.attrs = {"explained": basis.explained.tolist(), "first_direction": basis.first_direction.tolist()}
+        values = reader.genes.loadings if method == "regression" else reader.basis.loadings
+    loadings, about = pd.DataFrame(values, index=gene_names(model), columns=tokens), reader.about(registered(model))
+    loadings.attrs = {name: about[name].tolist() for name in ("explained", "first_direction", "stability")}
     return loadings
 
 
@@ -177,13 +193,14 @@ def tokens_as_variables(
             "label": [labels.get(name, name) for name in activation.columns],
             "explained": basis.explained,
             "first_direction": basis.first_direction,
+            "stability": reader.genes.stability,
         },
         index=activation.columns,
     )
     drawn = {key: values.copy() for key, values in cells.obsm.items() if values.shape[1] in (2, 3)}
     uns = {key: values for key, values in cells.uns.items() if key.endswith("_colors")}
     tokens = AnnData(activation.to_numpy(), obs=cells.obs.copy(), var=var, obsm=drawn)
-    tokens.varm[LOADINGS_KEY] = basis.loadings.T
+    tokens.varm[LOADINGS_KEY] = reader.genes.loadings.T
     tokens.uns = {**uns, "genes": gene_names(model).to_numpy(dtype=object), UNS_KEY: reader.about(cells)}
     if n_neighbors is not None:
         import scanpy as sc
@@ -206,5 +223,6 @@ def truncated(model: BaseModelClass, n_tokens: int) -> Any:
     cut.to_device(model.device)
     weights = cut.module.gene_weights()
     basis = None if weights is None else token_basis(moments_in_training(cut), weights.cpu().numpy())
-    cut.training_summary_ = replace(training_summary(model), token_basis=basis).to_plain()
+    genes = None if basis is None else genes_in_training(cut, basis)
+    cut.training_summary_ = replace(training_summary(model), token_basis=basis, token_genes=genes).to_plain()
     return cut

@@ -65,7 +65,7 @@ class TokenReading(BaseModelClass):
         self,
         adata: AnnData | MuData | None = None,
         *,
-        method: LoadingMethod = "readout",
+        method: LoadingMethod = "regression",
         groupby: str | None = None,
         batch_size: int = BATCH_SIZE,
     ) -> pd.DataFrame:
@@ -76,19 +76,25 @@ class TokenReading(BaseModelClass):
         adata
             Cells of the groups, or of the gradient; by default those the model was made with.
         method
-            - ``"readout"``: what the token does. Change of each gene's log-rate per standard deviation of the token's
-              activation, along the first principal direction of the token's contribution.
+            - ``"regression"``: which genes follow the token. Coefficients of standardised log-normalised expression on
+              the activations of all tokens together, all standardised, over (at most 5,000) training cells, by ridge
+              with a penalty of 0.3. Genes that are hardly ever detected stand low.
+            - ``"readout"``: what the token does, exactly. Change of each gene's log-rate per standard deviation of the
+              token's activation, along the first principal direction of the token's contribution.
             - ``"gradient"``: what the token responds to. Derivative of its activation after
               :math:`\log(1 + \text{count})` of each gene, mean over (at most 2,000) cells.
             - ``"encoder"``: the same along the linear maps of the encoder alone; its scale differs between tokens.
         groupby
-            Column of ``adata.obs``: loadings within each of its groups, for ``"readout"`` and ``"gradient"``.
+            Column of ``adata.obs``: loadings within each of its groups, for all but ``"encoder"``.
 
         Returns
         -------
         Loadings ``(genes, tokens)``; with ``groupby`` the columns are pairs of group and token. Tokens are sorted by
-        the variance that they explain (nested ones keep their order): ``attrs["explained"]`` holds the shares, and
-        ``attrs["first_direction"]`` the share of a token's own variance that its first direction explains.
+        the variance that they explain (nested ones keep their order): ``attrs["explained"]`` holds the shares,
+        ``attrs["first_direction"]`` the share of a token's own variance that its first direction explains, and
+        ``attrs["stability"]`` how well the token is found again in half of the training cells: their principal
+        components, as many as there are tokens, are rotated by varimax and matched to the tokens one to one; it is the
+        absolute correlation of the regression loadings, the mean of four halves. 1 is found again exactly.
 
         {raises_cells}
 
@@ -159,8 +165,8 @@ class TokenReading(BaseModelClass):
         -------
         Cells by genes: in ``.X`` the log-rates, centred over all genes; a layer a token, one for each perturbation that
         is an effect, and one for the labels if some of them have so few cells that they have offsets of their own
-        (:meth:`train`); ``.var["baseline"]``, the log-rates of the average training cell. Layers and baseline add up
-        to ``.X``, whose softmax over all genes is the predicted expression.
+        (:meth:`train`); beside the columns of ``adata.var``, ``.var["baseline"]``, the log-rates of the average
+        training cell. Layers and baseline add up to ``.X``, whose softmax over all genes is the predicted expression.
 
         {raises_cells}
         ValueError
@@ -183,7 +189,7 @@ class TokenReading(BaseModelClass):
         return AnnData(
             terms.pop("X"),
             obs=cells.adata.obs.iloc[cells.indices].copy(),
-            var=pd.DataFrame({"baseline": baseline}, index=gene_names(self)[columns]),
+            var=cells.adata.var.loc[gene_names(self)[columns]].assign(baseline=baseline),
             layers=terms,
             uns={"terms": list(terms), UNS_KEY: reader.about(cells.adata)},
         )

@@ -11,12 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy import sparse
 from scvi.model.base import BaseModelClass
 
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import modality_names, unseen_in_training
 from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel, library_from_tokens
-from scdiffgen.module import HiddenMoments, JointThinningModule, ThinningModule, TokenBasis, token_basis
+from scdiffgen.module import (
+    HiddenMoments,
+    JointThinningModule,
+    ThinningModule,
+    TokenBasis,
+    TokenGenes,
+    token_basis,
+    token_genes,
+)
 from scdiffgen.responses import Pseudobulks, pseudobulks
 
 from ._cells import Cells, evenly_spread
@@ -43,6 +52,7 @@ class TrainingSummary:
     conditions: Conditions[np.ndarray]
     pseudobulks: Pseudobulks | None  # none where responses are not transferred
     token_basis: TokenBasis | None  # none without an additive read-out
+    token_genes: TokenGenes | None  # likewise
     learned_interventions: Mapping[str, np.ndarray]  # ids of those that training cells had, ever
     library_from_tokens: LibraryRegressions  # of models of several modalities
     reference_pseudobulks: Pseudobulks | None = None  # of the reference of a query model
@@ -55,6 +65,7 @@ class TrainingSummary:
             "conditions": self.conditions.to_plain(),
             "pseudobulks": None if bulks is None else bulks.to_plain(),
             "token_basis": None if self.token_basis is None else tuple(self.token_basis),
+            "token_genes": None if self.token_genes is None else tuple(self.token_genes),
             "learned_interventions": dict(self.learned_interventions),
             "library_from_tokens": {
                 given: {name: tuple(fitted) for name, fitted in by_name.items()}
@@ -72,6 +83,7 @@ class TrainingSummary:
             conditions=Conditions.from_plain(plain["conditions"], len(plain["library"])),
             pseudobulks=None if bulks is None else Pseudobulks(**bulks),
             token_basis=None if basis is None else TokenBasis(*basis),
+            token_genes=None if plain["token_genes"] is None else TokenGenes(*plain["token_genes"]),
             learned_interventions=plain["learned_interventions"],
             library_from_tokens={
                 given: {name: LibraryFromTokens(*fitted) for name, fitted in by_name.items()}
@@ -108,7 +120,8 @@ def remember_training(model: BaseModelClass) -> np.ndarray:
         bulks = pseudobulks(module, Cells(model, None, indices), conditions, module.specs)
         bulks = None if bulks is None else bulks.concatenate(reference)
     regressions = _library_regressions(model, indices)
-    summary = TrainingSummary(library, conditions, bulks, basis, learned, regressions, reference)
+    genes = None if basis is None else genes_in_training(model, basis)
+    summary = TrainingSummary(library, conditions, bulks, basis, genes, learned, regressions, reference)
     model.training_summary_ = summary.to_plain()
     module.share_half_doses({name: torch.from_numpy(ids) for name, ids in learned.items()})
     return order
@@ -144,6 +157,21 @@ def moments_in_training(model: BaseModelClass) -> HiddenMoments:
     """Moments of the read-out's hidden vectors over (at most 20,000 of) the training cells."""
     indices = np.sort(training_indices(model))
     return hidden_moments(Cells(model, None, evenly_spread(indices, BASIS_CELLS)))
+
+
+def genes_in_training(model: BaseModelClass, basis: TokenBasis) -> TokenGenes:
+    """Genes that follow the tokens in (at most 5,000 of) the training cells, and which tokens return."""
+    indices = np.sort(training_indices(model))
+    return token_genes(*activation_and_expression(Cells(model, None, evenly_spread(indices, REGRESSION_CELLS)), basis))
+
+
+def activation_and_expression(cells: Cells, basis: TokenBasis) -> tuple[np.ndarray, sparse.csr_matrix]:
+    """Activations ``(cells, tokens)`` and log-normalised expression ``(cells, genes)``, each modality by itself."""
+    activation, expression = [], []
+    for counts, conditions in cells:
+        activation.append(basis.activation(cells.module.hidden(counts, conditions).cpu().numpy()))
+        expression.append(cells.module.log_expression(counts))
+    return np.concatenate(activation), sparse.vstack(expression, format="csr")
 
 
 def hidden_moments(cells: Cells) -> HiddenMoments:

@@ -10,7 +10,7 @@ import torch
 from anndata import AnnData
 from scvi.model.base import BaseModelClass
 
-from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, UNS_KEY
+from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, LOG_RATES_KEY, UNS_KEY
 from scdiffgen.module import DiffusionModule
 
 from ._cells import Cells, blocks_of
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 GENERATED_KEY = "X_generated"
 KEYS = (GENERATED_KEY, "X_tokens", ACTIVATION_KEY, LOADINGS_KEY)
+OF_GENES = (LOADINGS_KEY, LOG_RATES_KEY)
 DTYPES = ("float32", "float16")
 
 
@@ -60,6 +61,8 @@ def store_results(
         LOADINGS_KEY: lambda: model.get_token_loadings().to_numpy(),
     }
     results = {key: compute[key]() for key in keys}
+    if LOADINGS_KEY in keys:
+        results[LOG_RATES_KEY] = model.get_token_loadings(method="readout").to_numpy()
     for key, values in results.items():
         _write_result(adata, key, values, genes)
     if model.module.gene_weights() is not None:
@@ -72,13 +75,13 @@ def store_results(
 def _write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index) -> None:
     """Write a result to its place: what is of genes into their modality, what is of cells also into the whole."""
     if isinstance(data, AnnData):
-        (data.varm if key == LOADINGS_KEY else data.obsm)[key] = values
+        (data.varm if key in OF_GENES else data.obsm)[key] = values
         return
-    if key not in (LOADINGS_KEY, GENERATED_KEY):
+    if key not in (*OF_GENES, GENERATED_KEY):
         data.obsm[key] = values
     for name, block in _there(data, genes).items():
         modality = data.mod[name]
-        if key == LOADINGS_KEY:
+        if key in OF_GENES:
             modality.varm[key] = values[block]
             continue
         of_cells = values[data.obs_names.get_indexer(modality.obs_names)]

@@ -13,6 +13,7 @@ from ._processes import Predictor, growth_path
 from ._thinning_module import ThinningModule
 from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis
 from ._token_readings import activation_gradient, attention_weights, contributions, encoder_weights
+from ._token_regression import TokenGenes, regression_loadings, token_genes
 
 PROCESSES: dict[str, type[DiffusionModule]] = {
     module.process_name: module for module in (ThinningModule, GaussianModule, LatentModule)

@@ -13,12 +13,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from scipy import sparse
 from scvi import REGISTRY_KEYS
 from scvi.module.base import BaseModuleClass, LossOutput
 from torch import Tensor
 
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import ConditionSpec, conditions_from_batch
-from scdiffgen.diffusion import column_sums, side_by_side, with_values
+from scdiffgen.diffusion import column_sums, side_by_side, to_scipy, with_values
 from scdiffgen.nn import AdditiveReadout, NetworkSize
 
 from ._denoiser import ConditionedDenoiser
@@ -228,6 +230,10 @@ class DiffusionModule(BaseModuleClass):
     def library(self, counts: Tensor) -> Tensor:
         """Library sizes ``(cells,)`` of CSR counts."""
         return self.denoiser.library(counts)
+
+    def log_expression(self, counts: Tensor) -> sparse.csr_matrix:
+        """Log-normalised expression ``(cells, genes)`` of CSR counts, each modality by itself."""
+        return log_normalise(to_scipy(counts))
 
 
 def loss_output(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:

@@ -10,11 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import ConditionSpec
-from scdiffgen.diffusion import BlockPrediction, Blocks, Thinned, with_values, without_blocks
+from scdiffgen.diffusion import BlockPrediction, Blocks, Thinned, to_scipy, with_values, without_blocks
 from scdiffgen.nn import GeneScores, NetworkSize, PriorLimit
 
 from ._denoiser import Denoiser
@@ -91,6 +94,11 @@ class JointThinningModule(ThinningModule):
         """CSR counts of cells as if some ``modalities`` ``(cells, modalities)`` had not been measured."""
         there = ~modalities.flatten()[self.blocks.places(counts)]
         return with_values(counts, counts.values() * there)
+
+    def log_expression(self, counts: Tensor) -> sparse.csr_matrix:
+        ends, cells = np.cumsum(self.blocks.sizes), to_scipy(counts)
+        parts = [cells[:, end - n : end] for n, end in zip(self.blocks.sizes, ends, strict=True)]
+        return sparse.hstack([log_normalise(part) for part in parts], format="csr")
 
     def gene_weights(self) -> Tensor | None:
         """Weights of the genes, centred over those of each modality: a constant added to all changes nothing."""

@@ -102,7 +102,7 @@ def evaluation(
     for basis in BASES:
         draw_embedding([axes[name] for name in axes if name.startswith(basis)], places[basis], names)
     correlations = gene_correlations(real, generated, N_GENES, layer=layer)
-    draw_correlations([axes[name] for name in CORRELATIONS], correlations, with_names=False)
+    draw_correlations([axes[name] for name in CORRELATIONS], correlations)
     for name, panel in PANELS.items():
         panel(real, generated, layer=layer, ax=axes[name], show=False)
     evaluation_roc(real, generated, train, groupby, layer=layer, n_jobs=n_jobs, seed=seed, ax=axes["roc"], show=False)

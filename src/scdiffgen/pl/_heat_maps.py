@@ -14,7 +14,7 @@ from matplotlib.patches import Patch
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
-from scdiffgen._names import check_column
+from scdiffgen._names import check_column, symbols_of
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
 from scdiffgen.metrics._score_verdicts import relative_scores
@@ -263,6 +263,7 @@ def evaluation_gene_correlation(
     generated: AnnData,
     n_genes: int = 40,
     *,
+    gene_symbols: str | None = None,
     layer: str | None = None,
     show: Show = None,
     save: Save = None,
@@ -278,6 +279,8 @@ def evaluation_gene_correlation(
     {sides}
     n_genes
         Number of genes; up to 40 are named.
+    gene_symbols
+        Column of ``real.var`` with the names to show, as in scanpy; by default those in ``.var_names``.
     {layer}
     {shown}
 
@@ -293,16 +296,18 @@ def evaluation_gene_correlation(
     """
     correlations = gene_correlations(real, generated, n_genes, layer=layer)
     axes = panels(2, 2, CORRELATION_INCHES)
-    draw_correlations(axes, correlations, with_names=len(correlations[0]) <= MOST_LABELS)
+    symbols = pd.Series(symbols_of(real, gene_symbols, "real"), index=real.var_names)
+    names = symbols[correlations[0].index].tolist() if len(correlations[0]) <= MOST_LABELS else None
+    draw_correlations(axes, correlations, names)
     return finish(axes, "evaluation_gene_correlation", show, save)
 
 
-def draw_correlations(axes: Sequence[Axes], correlations: Sequence[pd.DataFrame], *, with_names: bool) -> None:
+def draw_correlations(
+    axes: Sequence[Axes], correlations: Sequence[pd.DataFrame], names: Sequence[str] | None = None
+) -> None:
     """Draw both matrices in the order of the real one, on one scale that ends at 98 % of all correlations."""
-    real = correlations[0]
-    order = leaf_order(np.clip(1 - real.to_numpy(), 0, None))
-    genes = real.index[order]
-    off_diagonal = ~np.eye(len(genes), dtype=bool)
+    order = leaf_order(np.clip(1 - correlations[0].to_numpy(), 0, None))
+    off_diagonal = ~np.eye(len(order), dtype=bool)
     strengths = np.abs([matrix.to_numpy()[off_diagonal] for matrix in correlations])
     limit = float(np.quantile(strengths, 0.98)) or 1.0
     for axis, title, matrix in zip(axes, ("real", "generated"), correlations, strict=True):
@@ -310,8 +315,8 @@ def draw_correlations(axes: Sequence[Axes], correlations: Sequence[pd.DataFrame]
         image = axis.imshow(drawn, cmap=DIVERGING, vmin=-limit, vmax=limit, interpolation="nearest")
         axis.set_title(title, fontsize=10)
         axis.set(xticks=[], yticks=[])
-    if with_names:
-        axes[0].set_yticks(range(len(genes)), genes, fontsize=7)
+    if names is not None:
+        axes[0].set_yticks(range(len(order)), [names[i] for i in order], fontsize=7)
         axes[0].tick_params(axis="y", length=0)
     colour_bar(image, list(axes), "correlation", shrink=0.7, aspect=15, extend="both")
 

@@ -13,6 +13,7 @@ from matplotlib.colors import Normalize
 from matplotlib.patches import PathPatch
 from matplotlib.path import Path as Curve
 
+from scdiffgen._names import symbols_of
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import chosen_tokens, stored_about_tokens, token_labels
 from scdiffgen._stored_tokens import token_loadings as stored_loadings
@@ -32,12 +33,16 @@ def token_loadings(
     tokens: Names = None,
     n_genes: int = 10,
     *,
+    gene_symbols: str | None = None,
     ncols: int = 4,
     ax: Ax = None,
     show: Show = None,
     save: Save = None,
 ) -> list[Axes]:
-    """Draw the genes with the largest loadings, a panel a token.
+    """Draw the genes that follow each token most, up or down, a panel a token, and how stable it is.
+
+    A bar is the loading of :meth:`scdiffgen.model.TokenDiffusion.get_token_loadings`, which also defines the stability:
+    how well the token is found again in half of the training cells.
 
     Parameters
     ----------
@@ -46,6 +51,7 @@ def token_loadings(
     n_genes
         Genes of each token. Those with the largest absolute loadings are drawn, from the most positive down; names of
         more than 30 letters lose their middle.
+    {gene_symbols}
     {ncols}
     {figures}
 
@@ -56,22 +62,29 @@ def token_loadings(
     ['token_2', 'token_1']
     """
     chosen, labels = chosen_tokens(adata, tokens)
-    loadings = stored_loadings(adata)
-    largest = [loadings[token].loc[loadings[token].abs().nlargest(n_genes).index] for token in chosen]
+    loadings, stability = stored_loadings(adata, gene_symbols=gene_symbols), _stability(adata)
+    orders = [np.argsort(-loadings[token].abs().to_numpy(), kind="stable")[:n_genes] for token in chosen]
+    largest = [loadings[token].iloc[order] for token, order in zip(chosen, orders, strict=True)]
     longest = max(len(shortened(gene)) for drawn in largest for gene in drawn.index)
     size = (BAR_INCHES + LETTER_INCHES * longest, TITLE_INCHES + ROW_INCHES * n_genes)
     axes = panels(len(chosen), ncols, size, ax)
-    for axis, genes, label in zip(axes, largest, labels, strict=True):
+    for axis, genes, label, token in zip(axes, largest, labels, chosen, strict=True):
         drawn = genes.sort_values()
         axis.barh(range(len(drawn)), drawn, color=[UP if value >= 0 else DOWN for value in drawn], height=0.75)
         axis.set_yticks(range(len(drawn)), map(shortened, drawn.index), fontsize=8)
         axis.axvline(0, color="black", linewidth=0.6)
         axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
         axis.spines["left"].set_visible(False)
+        known = np.isfinite(stability.get(token, np.nan))
+        axis.set_xlabel(f"loading (stability {stability[token]:.2f})" if known else "loading", fontsize=8)
         _bare(axis)
-    for axis in axes[-ncols:]:
-        axis.set_xlabel("log-rate per s.d.", fontsize=8)
     return finish(axes, "token_loadings", show, save)
+
+
+def _stability(adata: AnnData) -> dict[str, float]:
+    """Stability of the stored tokens by their names."""
+    stored = stored_about_tokens(adata)
+    return dict(zip(map(str, stored["tokens"]), map(float, stored.get("stability", [])), strict=False))
 
 
 def _bare(axis: Axes) -> None:
@@ -88,6 +101,7 @@ def token_contributions(
     gene: str,
     n_terms: int = 10,
     *,
+    gene_symbols: str | None = None,
     ax: Ax = None,
     show: Show = None,
     save: Save = None,
@@ -101,9 +115,10 @@ def token_contributions(
     cell
         Name of the cell.
     gene
-        Name of the gene.
+        Name of the gene, as in ``gene_symbols`` if it is given.
     n_terms
         Terms to draw, those that add most; the others are drawn as one.
+    {gene_symbols}
     {figure}
 
     Raises
@@ -118,7 +133,7 @@ def token_contributions(
     >>> axis.get_yticklabels()[0].get_text()
     'average cell'
     """
-    rows = _terms(contributions, cell, gene, n_terms)
+    rows = _terms(contributions, cell, gene, symbols_of(contributions, gene_symbols, "contributions"), n_terms)
     longest = max(map(len, rows.index))
     (axis,) = panels(1, 1, (3.2 + 0.07 * longest, 0.9 + TERM_INCHES * len(rows)), ax)
     ends = rows.cumsum().to_numpy(copy=True)
@@ -139,13 +154,13 @@ def token_contributions(
     return finish(axis, "token_contributions", show, save)
 
 
-def _terms(contributions: AnnData, cell: str, gene: str, n_terms: int) -> pd.Series:
+def _terms(contributions: AnnData, cell: str, gene: str, genes: pd.Index, n_terms: int) -> pd.Series:
     """Rows of the waterfall: the baseline, what is added, and 0 for the total, which is their sum."""
     if cell not in contributions.obs_names:
         raise ValueError(f"`cell` is {cell!r}, which is not in `contributions.obs_names`.")
-    if gene not in contributions.var_names:
-        raise ValueError(f"`gene` is {gene!r}, which is not in `contributions.var_names`.")
-    place = contributions.obs_names.get_loc(cell), contributions.var_names.get_loc(gene)
+    if gene not in genes:
+        raise ValueError(f"`gene` is {gene!r}, which is not among the genes of `contributions` ({genes[0]!r}, ...).")
+    place = contributions.obs_names.get_loc(cell), int(np.argmax(genes == gene))
     labels = token_labels(contributions)
     terms = list(contributions.uns["terms"])
     names = [labels.get(term, term) for term in terms]

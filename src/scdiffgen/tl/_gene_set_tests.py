@@ -27,7 +27,8 @@ def enrich_tokens(
     tokens: AnnData | pd.DataFrame,
     gene_sets: GeneSets = "GO_BP",
     *,
-    min_genes: int = 5,
+    gene_symbols: str | None = None,
+    min_genes: int = 3,
     max_genes: int = 500,
     n_top_genes: int = 5,
 ) -> pd.DataFrame:
@@ -45,6 +46,7 @@ def enrich_tokens(
         A mapping from sets to genes; a table with the columns ``source`` (the set), ``target`` (a gene) and perhaps
         ``weight``; a path to a GMT file; or ``"GO_BP"`` or ``"KEGG"``, human sets that need no download. Genes are
         compared ignoring case, so that human sets serve for mouse genes.
+    {gene_symbols}
     min_genes, max_genes
         Sets with fewer or more genes in the model are left out.
     n_top_genes
@@ -61,25 +63,34 @@ def enrich_tokens(
     ImportError
         If decoupler, or for the shipped sets blitzgsea, is not installed.
     ValueError
-        If no set has enough genes of the model, or no token contributes anything.
+        If the sets have no genes of the model (the message shows names of both, and the column of ``.var`` that has
+        those of the sets, if there is one), none has a number within the limits, or no token contributes anything.
 
     Examples
     --------
-    >>> sets = {"T cell": ["CD3D", "CD3E", "IL32", "LCK", "CD7"], "B cell": ["CD79A", "CD79B", "MS4A1", "BLK", "BANK1"]}
-    >>> enrich_tokens(adata, sets, min_genes=3).columns.tolist()
+    >>> sets = {"T cell": ["CD3D", "CD3E", "IL32", "LCK", "CD7"], "B cell": ["CD79A", "CD79B", "MS4A1"]}
+    >>> enrich_tokens(adata, sets).columns.tolist()
     ['token', 'gene_set', 'score', 'fdr', 'n_genes', 'top_genes']
     """
-    loadings = token_loadings(tokens, "tokens")
-    genes = loadings.index[~loadings.index.str.upper().duplicated()]
-    loadings = loadings.loc[genes].set_axis(genes.str.upper())
+    loadings = token_loadings(tokens, "tokens", gene_symbols)
+    loadings = loadings[~loadings.index.str.upper().duplicated()]
+    genes = loadings.index
+    loadings = loadings.set_axis(genes.str.upper())
     table = gene_set_table(gene_sets)
     table = table.assign(target=table["target"].astype(str).str.upper()).drop_duplicates(["source", "target"])
-    table = table[table["target"].isin(loadings.index)]
-    n_genes = table["source"].value_counts()
-    n_genes = n_genes[(n_genes >= min_genes) & (n_genes <= max_genes)]
+    known = table[table["target"].isin(loadings.index)]
+    n_genes = known["source"].value_counts()
     if n_genes.empty:
-        raise ValueError(f"`gene_sets` has no set with {min_genes} to {max_genes} genes of the model: check the names.")
-    table = table[table["source"].isin(n_genes.index)]
+        raise ValueError(_no_common_names(table["target"], genes, tokens))
+    of_all, n_genes = n_genes, n_genes[(n_genes >= min_genes) & (n_genes <= max_genes)]
+    if n_genes.empty:
+        largest, n_largest = of_all.index[0], (table["source"] == of_all.index[0]).sum()
+        raise ValueError(
+            f"`gene_sets` has no set with {min_genes} to {max_genes} genes of the model: its sets have {of_all.min()} "
+            f"to {of_all.max()} (most: {largest!r}, {of_all.max()} of {n_largest}, as the model has only the genes "
+            "that it was trained on). Change `min_genes` or `max_genes`, or the sets."
+        )
+    table = known[known["source"].isin(n_genes.index)]
     varying = loadings.loc[:, loadings.nunique() > 1].astype(float)  # a token may contribute nothing
     if varying.empty:
         raise ValueError("`tokens` has no token whose loadings differ between genes: train the model for longer.")
@@ -92,6 +103,21 @@ def enrich_tokens(
     members = {name: loadings.index.get_indexer(targets) for name, targets in table.groupby("source")["target"]}
     top_genes = _top_genes(result, members, loadings.set_axis(genes), n_top_genes)
     return result.assign(token=result["token"].astype(str), top_genes=top_genes)
+
+
+def _no_common_names(targets: pd.Series, genes: pd.Index, tokens: AnnData | pd.DataFrame) -> str:
+    """Why no set was tested: names of both, and the column of ``.var`` that has those of the sets."""
+    shown = [", ".join(map(repr, names[:3])) for names in (list(targets.unique()), list(genes))]
+    message = (
+        f"`gene_sets` has no gene of the model: its genes are called {shown[0]} (in capitals), the model's {shown[1]}. "
+    )
+    var = tokens.var if isinstance(tokens, AnnData) else pd.DataFrame()
+    wanted = set(targets)
+    shares = {name: len(wanted & set(var[name].astype(str).str.upper())) / len(wanted) for name in var}
+    best = max(shares, key=shares.__getitem__, default=None)
+    if best is None or not shares[best]:
+        return message + "Pass `gene_symbols=`, a column of `.var` with names like those of the sets, or other sets."
+    return message + f"Pass `gene_symbols={best!r}`: this column of `.var` has {shares[best]:.0%} of those of the sets."
 
 
 def _top_genes(

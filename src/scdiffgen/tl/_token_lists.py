@@ -10,7 +10,14 @@ from anndata import AnnData
 from scipy.optimize import linear_sum_assignment
 
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen._stored_tokens import UNS_KEY, check_tokens, stored_about_tokens, token_loadings, token_names
+from scdiffgen._stored_tokens import (
+    LOG_RATES_KEY,
+    UNS_KEY,
+    check_tokens,
+    stored_about_tokens,
+    token_loadings,
+    token_names,
+)
 
 
 def annotate_tokens(adata: AnnData, names: Mapping[str, str]) -> None:
@@ -42,10 +49,12 @@ def annotate_tokens(adata: AnnData, names: Mapping[str, str]) -> None:
 
 @shared_docs
 def rank_token_genes(adata: AnnData, n_genes: int | None = None, key_added: str = "rank_token_genes") -> None:
-    """Rank the genes of each token by their loadings.
+    """Rank the genes of each token by how their expression follows its activation, from those that rise most.
 
-    Loadings are changes of log-rate a standard deviation of activation, so ``logfoldchanges`` are those in base 2. They
-    are no tests: ``pvals`` and ``pvals_adj`` are NaN.
+    The ranking is that of ``.varm["token_loadings"]``, which are ``scores``. ``logfoldchanges`` are what the token does
+    to the log-rates, in base 2, a standard deviation of activation. They are no tests: ``pvals`` and ``pvals_adj`` are
+    NaN. ``adata.uns[key_added]["params"]["stability"]`` says how well each token is found again in half of the cells
+    (:meth:`scdiffgen.model.TokenDiffusion.get_token_loadings`).
 
     Parameters
     ----------
@@ -74,11 +83,12 @@ def rank_token_genes(adata: AnnData, n_genes: int | None = None, key_added: str 
     loadings = token_loadings(adata)
     order = np.argsort(-loadings.to_numpy(), axis=0, kind="stable")[:n_genes]
     scores = np.take_along_axis(loadings.to_numpy(), order, axis=0)
+    log_rates = np.asarray(adata.varm.get(LOG_RATES_KEY, np.full(loadings.shape, np.nan)))
     untested = np.full(scores.shape, np.nan)
     columns = {
         "names": (loadings.index.to_numpy(dtype=object)[order], "O"),
         "scores": (scores, "float32"),
-        "logfoldchanges": (scores / np.log(2), "float32"),
+        "logfoldchanges": (np.take_along_axis(log_rates, order, axis=0) / np.log(2), "float32"),
         "pvals": (untested, "float64"),
         "pvals_adj": (untested, "float64"),
     }
@@ -90,6 +100,7 @@ def rank_token_genes(adata: AnnData, n_genes: int | None = None, key_added: str 
             "use_raw": False,
             "layer": None,
             "corr_method": "none",
+            "stability": np.asarray(stored_about_tokens(adata).get("stability", [])),
         }
     } | {name: _records(values, list(loadings.columns), dtype) for name, (values, dtype) in columns.items()}
 

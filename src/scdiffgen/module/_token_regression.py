@@ -1,0 +1,79 @@
+r"""The genes of a token as the cells show them: those whose expression follows its activation, and whether they return.
+
+Log-normalised expression of each gene is regressed on the activations of all tokens, all standardised, by ridge:
+:math:`\beta_g = (R + \lambda I)^{-1} r_g`, with the correlations :math:`R` of the activations and :math:`r_g` of the
+gene with them. So a gene stands high if it follows this token rather than the others, and is seen often enough to show
+it. cNMF ranks genes in this way :cite:p:`kotliar2019identifying`, without the penalty.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse.linalg import ArpackError
+from sklearn.decomposition import PCA
+
+from ._linear_start import varimax
+
+PENALTY = 0.3  # measured in benchmarks.studies.token_ranking
+N_SPLITS = 2  # of the cells in halves
+
+
+class TokenGenes(NamedTuple):
+    """Regression of expression on the activations over training cells; plain arrays, saved with the model."""
+
+    loadings: NDArray[np.float32]  # (genes, tokens)
+    stability: NDArray[np.float64]  # (tokens,)
+
+
+def token_genes(activation: NDArray, expression: sparse.csr_matrix) -> TokenGenes:
+    """Loadings and stability of tokens from activations ``(cells, tokens)`` and log expression ``(cells, genes)``."""
+    loadings = regression_loadings(activation, expression)
+    return TokenGenes(loadings.astype(np.float32), linear_stability(loadings, expression))
+
+
+def regression_loadings(activation: NDArray, expression: sparse.csr_matrix) -> NDArray[np.float64]:
+    """Coefficients ``(genes, tokens)`` of standardised expression on all standardised activations; 0 if constant."""
+    standard, n_cells = standardised(activation.astype(np.float64)), len(activation)
+    mean = np.asarray(expression.mean(0)).ravel()
+    variance = np.asarray(expression.multiply(expression).mean(0)).ravel() - mean**2
+    spread = np.sqrt(np.where(variance > 1e-12 * (1 + mean**2), variance, np.inf))
+    correlation = np.asarray(expression.T @ standard) / n_cells / spread[:, None]
+    penalised = standard.T @ standard / n_cells + PENALTY * np.eye(standard.shape[1])
+    return np.linalg.solve(penalised, correlation.T).T
+
+
+def linear_stability(loadings: NDArray, expression: sparse.csr_matrix) -> NDArray[np.float64]:
+    """How well a linear analysis of half of the cells finds each token again ``(tokens,)``, from 0 to 1.
+
+    Principal components of every half, as many as tokens, are rotated by varimax, their loadings are found by the same
+    regression, and matched to the tokens one to one: the mean absolute correlation. NaN with too few cells.
+    """
+    rng, n_cells, n_tokens = np.random.default_rng(0), expression.shape[0], loadings.shape[1]
+    n_components = min(n_tokens, n_cells // 2 - 1, expression.shape[1] - 1)
+    found = np.zeros((2 * N_SPLITS, n_tokens))
+    if n_components < 1:
+        return np.full(n_tokens, np.nan)
+    with suppress(ArpackError), np.errstate(invalid="ignore"):  # of cells that are all alike
+        for split in range(N_SPLITS):
+            half = rng.permutation(n_cells) < n_cells // 2
+            for row, part in enumerate((expression[half], expression[~half])):
+                pca = PCA(n_components, svd_solver="arpack", random_state=0).fit(part)
+                axes = varimax(pca.components_ * np.sqrt(pca.explained_variance_)[:, None])
+                again = regression_loadings(np.asarray(part @ axes.T), part)
+                alike = np.abs(standardised(loadings).T @ standardised(again)) / len(loadings)
+                tokens, components = linear_sum_assignment(alike, maximize=True)
+                found[2 * split + row, tokens] = alike[tokens, components]
+        return found.mean(0)
+    return np.full(n_tokens, np.nan)
+
+
+def standardised(values: NDArray) -> NDArray:
+    """Columns of mean 0 and standard deviation 1; 0 if constant."""
+    values, spread = values - values.mean(0), values.std(0)
+    return values / np.where(spread > 0, spread, np.inf)
