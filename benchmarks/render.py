@@ -314,6 +314,11 @@ def multimodal_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
         imputation_table(result),
         bullets("Where it falls short", multimodal_shortcomings(result)),
         measured_with(result),
+        *(
+            f"Imputation but for totalVI: {measured_with({'environment': result[key]})}"
+            for key in ("imputation_environment",)
+            if key in result
+        ),
     )
 
 
