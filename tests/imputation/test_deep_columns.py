@@ -1,4 +1,4 @@
-"""Columns predicted from inputs: against kernel ridge regression in closed form, and a simulated truth with its noise."""
+"""Columns predicted from inputs: against kernel ridge regression in closed form, and a simulated truth and noise."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import anndata
 import numpy as np
 import pytest
 import scanpy
-from scdiffgen.imputation import DeepColumns, deep_columns, known_inputs
 from scipy import sparse
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
+
+from scdiffgen.imputation import DeepColumns, deep_columns, known_inputs
 
 N_TOKENS = 6
 

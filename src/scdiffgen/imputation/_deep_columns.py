@@ -2,7 +2,7 @@ r"""Few columns with many molecules each (tags of proteins), predicted from what
 
 With inputs :math:`x` of a cell (log-normalised expression, its depth, and the tokens) and counts :math:`y`,
 
-.. math:: \mathbb E \log (1 + y) = b + \sum_l w_l \exp(-\lVert u - u_l \rVert^2), \qquad u = (V^\top x, \; B^\top x),
+.. math:: \mathbb E \log (1 + y) = b + \sum_l w_l \exp(-\lVert u - u_l \rVert^2), \quad u = (V^\top x, \; B^\top x),
 
 :math:`V` being the first singular vectors of the inputs, :math:`B^\top x` the ridge regression of :math:`\log (1 + y)` on
 many of them, and :math:`u_l` some training cells: kernel ridge regression (its Nystroem approximation) in a space in
@@ -15,12 +15,15 @@ Schenker & Taylor 1996): they spread, and go together, as those of real cells at
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from scdiffgen._log_normalise import TARGET_SUM, log_normalise
+
+if TYPE_CHECKING:
+    from sklearn.model_selection import KFold
 
 N_COMPONENTS, N_FIRST = 200, 20  # singular vectors of the linear regression, and of the kernel
 TOKEN_SCALE = 0.3  # relative to expression: tokens of training cells know a little of what is predicted
@@ -68,32 +71,14 @@ def known_inputs(counts: Sequence[sparse.csr_matrix], tokens: np.ndarray) -> spa
 
 def deep_columns(inputs: sparse.csr_matrix, n_tokens: int, counts: np.ndarray) -> DeepColumns:
     """Fit counts ``(cells, columns)`` on inputs ``(cells, inputs)``, of which tokens are the last ``n_tokens``."""
-    from sklearn.decomposition import TruncatedSVD
     from sklearn.kernel_approximation import Nystroem
     from sklearn.linear_model import Ridge, RidgeCV
     from sklearn.model_selection import KFold, cross_val_predict
     from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
 
     values, folds = np.log1p(counts), KFold(N_FOLDS, shuffle=True, random_state=0)
-    of_inputs = StandardScaler(with_mean=False).fit(inputs).var_
-    is_token = np.arange(inputs.shape[1]) >= inputs.shape[1] - n_tokens
-    ratio = of_inputs[~is_token].sum() / max(of_inputs[is_token].sum(), EPSILON)
-    scale = np.where(is_token, TOKEN_SCALE * np.sqrt(ratio), 1.0)
-    svd = TruncatedSVD(min(N_COMPONENTS, inputs.shape[1], len(values) // 2), random_state=0)
-    components, linear = svd.fit_transform(inputs @ sparse.diags(scale)), RidgeCV(PENALTIES)
-
-    # Two blocks of features with the variance 1 each; a column counts by the share of its variance that is told.
     spread = np.maximum(values.std(0), EPSILON)
-    told = cross_val_predict(linear, components, values, cv=folds).reshape(values.shape) / spread
-    linear.fit(components, values)
-    coef = np.hstack([np.eye(svd.n_components)[:, :N_FIRST], linear.coef_.reshape(len(spread), -1).T / spread])
-    blocks = [np.full(block.shape[1], block.var(0).sum()) for block in (components[:, :N_FIRST], told)]
-    unit = 1 / np.sqrt(np.maximum(np.concatenate(blocks), EPSILON))
-    features = np.hstack([components[:, :N_FIRST], told]) * unit
-    projection = scale[:, None] * (svd.components_.T @ coef) * unit
-    offset = np.concatenate([np.zeros(len(unit) - len(spread)), linear.intercept_ / spread]) * unit
-
+    features, projection, offset = _space(inputs, n_tokens, values / spread, folds)
     fits = []
     for gamma in BANDWIDTHS:
         basis = Nystroem(gamma=gamma, n_components=min(N_LANDMARKS, len(values)), random_state=0)
@@ -105,3 +90,33 @@ def deep_columns(inputs: sparse.csr_matrix, n_tokens: int, counts: np.ndarray) -
     best.set_params(nystroem__n_components=min(N_LANDMARKS, len(values) // N_FOLDS * (N_FOLDS - 1)))
     predicted = cross_val_predict(best, features, values, cv=folds).reshape(values.shape).clip(0)
     return DeepColumns(*(np.asarray(part, dtype=np.float32) for part in (*of_kernel, predicted, values - predicted)))
+
+
+def _space(
+    inputs: sparse.csr_matrix, n_tokens: int, values: np.ndarray, folds: KFold
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Features of training cells ``(cells, features)``, and projection and offset that make them of inputs.
+
+    They are two blocks of variance 1: first singular vectors, and values as a ridge regression predicts them. Values
+    have the variance 1, so that a column counts by the share of its variance that is predicted.
+    """
+    from sklearn.decomposition import TruncatedSVD
+    from sklearn.linear_model import RidgeCV
+    from sklearn.model_selection import cross_val_predict
+    from sklearn.preprocessing import StandardScaler
+
+    variance = StandardScaler(with_mean=False).fit(inputs).var_
+    is_token = np.arange(inputs.shape[1]) >= inputs.shape[1] - n_tokens
+    ratio = variance[~is_token].sum() / max(variance[is_token].sum(), EPSILON)
+    scale = np.where(is_token, TOKEN_SCALE * np.sqrt(ratio), 1.0)
+    svd = TruncatedSVD(min(N_COMPONENTS, inputs.shape[1], len(values) // 2), random_state=0)
+    components, linear = svd.fit_transform(inputs @ sparse.diags(scale)), RidgeCV(PENALTIES)
+    predicted = cross_val_predict(linear, components, values, cv=folds).reshape(values.shape)
+    linear.fit(components, values)
+
+    first = components[:, :N_FIRST]
+    of_block = [np.full(block.shape[1], block.var(0).sum()) for block in (first, predicted)]
+    unit = 1 / np.sqrt(np.maximum(np.concatenate(of_block), EPSILON))
+    maps = np.hstack([np.eye(svd.n_components)[:, :N_FIRST], linear.coef_.reshape(values.shape[1], -1).T])
+    offset = np.concatenate([np.zeros(first.shape[1]), np.atleast_1d(linear.intercept_)])
+    return np.hstack([first, predicted]) * unit, scale[:, None] * (svd.components_.T @ maps) * unit, offset * unit

@@ -81,7 +81,9 @@ class ModalityRequest:
                     layers[name][-1][rows] = np.expm1(logs)
             if torch.equal(module.blocks.dense_sums(start), drawn):
                 return whole_counts(start)
-            return whole_counts(module.draw(predictor, drawn, start=start, n_steps=sampler.n_steps, generator=generator))
+            return whole_counts(
+                module.draw(predictor, drawn, start=start, n_steps=sampler.n_steps, generator=generator)
+            )
 
         counts = cells.in_order(sampler.over_cells(cells, draw))
         kept = self.genes.get_level_values(0).isin([*self.given, *self.targets])

@@ -171,7 +171,9 @@ def _regressions(model: BaseModelClass, indices: np.ndarray) -> tuple[LibraryReg
     names, module = modality_names(model.registry), model.module
     if len(names) < 2 or not isinstance(module, JointThinningModule):
         return {}, {}
-    chosen, of_sizes, of_columns = evenly_spread(np.sort(indices), REGRESSION_CELLS), {}, {}
+    of_sizes: dict[tuple[str, ...], dict[str, LibraryFromTokens]] = {}
+    of_columns: dict[tuple[str, ...], dict[str, DeepColumns]] = {}
+    chosen = evenly_spread(np.sort(indices), REGRESSION_CELLS)
     whole = sparse.vstack([to_scipy(counts) for counts, _ in Cells(model, None, chosen)], format="csr")
     blocks = {name: whole[:, block] for name, block in zip(names, module.blocks.slices, strict=True)}
     sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.values()])
