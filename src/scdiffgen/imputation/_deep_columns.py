@@ -2,7 +2,7 @@ r"""Few columns with many molecules each (tags of proteins), predicted from what
 
 With inputs :math:`x` of a cell (log-normalised expression, its depth, and the tokens) and counts :math:`y`,
 
-.. math:: \mathbb E \log (1 + y) = b + \sum_l w_l \exp(-\lVert u - u_l \rVert^2), \quad u = (V^\top x, \; B^\top x),
+.. math:: \mathbb E \log (1 + y) = b + \sum_l w_l \exp(-\lVert u - u_l \rVert^2), \; u = (V^\top x, \; B^\top x),
 
 :math:`V` being the first singular vectors of the inputs, :math:`B^\top x` the ridge regression of :math:`\log (1 + y)` on
 many of them, and :math:`u_l` some training cells: kernel ridge regression (its Nystroem approximation) in a space in
