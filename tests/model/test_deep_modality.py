@@ -42,6 +42,11 @@ def test_what_is_deep_is_regressed_on_the_rest_and_nothing_else_is(model: TokenD
     assert not training_summary(trained(paired(60))).deep_columns[("rna",)]  # too few cells
 
 
+def test_of_many_columns_there_is_no_regression(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scdiffgen.model._training_summary.MOST_DEEP_COLUMNS", 4)
+    assert not training_summary(trained(paired(120))).deep_columns[("rna",)]
+
+
 def test_imputed_protein_has_mean_and_spread_of_new_cells(model: TokenDiffusion) -> None:
     """Even after two epochs: types differ in both modalities, which the regression reads off the expression."""
     cells = paired(300, seed=7)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 BASIS_CELLS = 20_000
 REGRESSION_CELLS = 5_000
-FEW_CELLS, FEW_DEEP_CELLS = 20, 100
+FEW_CELLS, FEW_DEEP_CELLS, MOST_DEEP_COLUMNS = 20, 100, 500
 
 LibraryRegressions = Mapping[tuple[str, ...], Mapping[str, LibraryFromTokens]]
 """Of the library size of a modality on the tokens of others: by the names of these, then by its own."""
@@ -191,7 +191,8 @@ def _regressions(model: BaseModelClass, indices: np.ndarray) -> tuple[LibraryReg
             if name in given or rows.sum() < FEW_CELLS:
                 continue
             of_sizes[given][name] = library_from_tokens(tokens[rows], sizes[rows, column : column + 1])
-            if module.is_deep(column) and rows.sum() >= FEW_DEEP_CELLS:
+            is_small = blocks[name].shape[1] <= MOST_DEEP_COLUMNS  # residuals of all columns are kept
+            if module.is_deep(column) and is_small and rows.sum() >= FEW_DEEP_CELLS:
                 inputs = known_inputs([blocks[other][rows] for other in given], tokens[rows])
                 of_columns[given][name] = deep_columns(inputs, tokens.shape[1], blocks[name][rows].toarray())
     return of_sizes, of_columns
