@@ -5,8 +5,8 @@ With inputs :math:`x` of a cell (log-normalised expression, its depth, and the t
 .. math:: \mathbb E \log (1 + y) = b + \sum_l w_l \exp(-\lVert u - u_l \rVert^2), \; u = (V^\top x, \; B^\top x),
 
 :math:`V` being the first singular vectors of the inputs, :math:`B^\top x` the ridge regression of the same on many of
-them, and :math:`u_l` some training cells: kernel ridge regression (its Nystroem approximation) in a space in which cells
-are apart by what tells of the columns. Kernel and penalties are chosen by leaving cells out.
+them, and :math:`u_l` some training cells: kernel ridge regression (its Nystroem approximation) in a space in which
+cells are apart by what tells of the columns. Kernel and penalties are chosen by leaving cells out.
 
 A draw adds all residuals of one training cell that was left out and had similar predictions (local residual draws,
 Schenker & Taylor 1996): they spread, and go together, as those of real cells at that level.
