@@ -10,7 +10,9 @@ import pandas as pd
 from mudata import MuData
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.spatial.distance import pdist
 from scvi.model import TOTALVI
+from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import RidgeCV
 
 from benchmarks._models import Kind
@@ -20,7 +22,7 @@ from scdiffgen.model import TokenDiffusion
 
 MEASURED, BATCH = "measured", "batch"
 Counts = dict[str, sparse.csr_matrix]
-N_SAMPLES = 25
+N_SAMPLES, N_DRAWS = 25, 100
 
 
 @dataclass(frozen=True)
@@ -122,16 +124,31 @@ def totalvi_imputes(model: TOTALVI, split: CiteSplit) -> NDArray[np.float64]:
     return protein.to_numpy(dtype=np.float64)
 
 
-def ridge_imputes(split: CiteSplit) -> NDArray[np.float64]:
-    """Ridge regression of log-counts on 30 components of RNA, and the depth of RNA."""
+def scdiffgen_draws_protein(model: TokenDiffusion, split: CiteSplit, seed: int) -> NDArray[np.float64]:
+    """Draws ``(draws, cells, proteins)`` of protein given RNA."""
+    rna = joined({RNA: split.imputed[RNA].copy()})
+    seeds = range(N_DRAWS * seed, N_DRAWS * (seed + 1))
+    draws = (model.generate_modality(rna, RNA, PROTEIN, n_steps=8, seed=number, silent=True) for number in seeds)
+    return np.stack([drawn[PROTEIN].X.toarray() for drawn in draws])
+
+
+def ridge_imputes(split: CiteSplit, *, kernel: bool = False) -> NDArray[np.float64]:
+    """Ridge regression of log-counts on 30 components of RNA, and the depth of RNA; or kernel ridge regression.
+
+    The kernel is Gaussian in the components, whose medium distance it has as width, by 1,500 random Fourier features.
+    """
     space = ExpressionSpace.fit(split.train[RNA].X)
-
-    def features(mdata: MuData) -> NDArray[np.float64]:
-        depth = np.log(np.asarray(mdata[RNA].X.sum(axis=1)))
-        return np.hstack([space.pcs(mdata[RNA].X), depth])
-
-    ridge = RidgeCV(np.logspace(-2, 5, 8)).fit(features(split.train), np.log1p(split.train[PROTEIN].X.toarray()))
-    return np.expm1(ridge.predict(features(split.imputed)))
+    parts = (split.train, split.imputed)
+    depths = [np.log(np.asarray(mdata[RNA].X.sum(axis=1))) for mdata in parts]
+    features = pcs = [space.pcs(mdata[RNA].X) for mdata in parts]
+    if kernel:
+        gamma = 1 / np.median(pdist(pcs[0][:300], "sqeuclidean"))
+        fourier = RBFSampler(gamma=gamma, n_components=1500, random_state=0).fit(pcs[0])
+        unit, first = np.sqrt(fourier.n_components / 2), pcs[0][:, 0].std()
+        features = [np.hstack([unit * fourier.transform(of_part), of_part / first]) for of_part in pcs]
+    train, imputed = (np.hstack(both) for both in zip(features, depths, strict=True))
+    ridge = RidgeCV(np.logspace(-2, 5, 8)).fit(train, np.log1p(split.train[PROTEIN].X.toarray()))
+    return np.expm1(ridge.predict(imputed))
 
 
 def mean_imputes(split: CiteSplit) -> NDArray[np.float64]:

@@ -92,3 +92,10 @@ def pearson_by_protein(measured: MuData, expected: NDArray[np.float64]) -> dict[
     real = np.log1p(measured[PROTEIN].X.toarray())
     found = np.diag(correlation(real, np.log1p(expected)))
     return dict(zip(measured[PROTEIN].var_names, map(float, found), strict=True))
+
+
+def interval_coverage(measured: MuData, draws: NDArray[np.float64]) -> float:
+    """Share of the measured counts between the 10 % and the 90 % quantile of draws ``(draws, cells, proteins)``."""
+    low, high = np.quantile(draws, [0.1, 0.9], axis=0)
+    real = measured[PROTEIN].X.toarray()
+    return float(((real >= low) & (real <= high)).mean())

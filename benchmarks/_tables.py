@@ -145,14 +145,22 @@ def augmentation_table(result: Mapping[str, Any]) -> str:
 
 
 def imputation_table(result: Mapping[str, Any]) -> str:
-    """Pearson correlation of measured and expected counts: a row a method, a column a protein, and their mean."""
+    """Pearson correlation of measured and expected counts, a row a method; and what intervals of draws hold."""
     by_method = pearson_by_method(result)
     proteins = list(dict.fromkeys(name for row in result["imputation"] for name in row["pearson"]))
+    coverage: dict[str, list[float]] = {name: [] for name in by_method}
+    for row in result["imputation"]:
+        coverage[row["method"]].append(row.get("interval_coverage", np.nan))
     rows = [
-        [name, summary(of_method["mean"], 3), *(summary(of_method.get(protein, [np.nan]), 2) for protein in proteins)]
+        [
+            name,
+            summary(of_method["mean"], 3),
+            *(summary(of_method.get(protein, [np.nan]), 2) for protein in proteins),
+            summary(coverage[name], 3),
+        ]
         for name, of_method in by_method.items()
     ]
-    return markdown(["Pearson of imputed protein", "mean", *proteins], rows)
+    return markdown(["Pearson of imputed protein", "mean", *proteins, "80 % intervals hold"], rows)
 
 
 def pearson_by_method(result: Mapping[str, Any]) -> dict[str, dict[str, list[float]]]:

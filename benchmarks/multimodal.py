@@ -26,14 +26,16 @@ from benchmarks._multimodal_methods import (
     real_cells,
     ridge_imputes,
     scdiffgen_draws,
+    scdiffgen_draws_protein,
     scdiffgen_imputes,
     totalvi_draws,
     totalvi_imputes,
 )
-from benchmarks._multimodal_scores import METRICS, JointScorer, pearson_by_protein
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._multimodal_scores import METRICS, JointScorer, interval_coverage, pearson_by_protein
+from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
 from benchmarks._tables import generation_table, imputation_table
 from benchmarks.generation import timed
+from scdiffgen.model import TokenDiffusion
 
 
 @dataclass(frozen=True)
@@ -71,13 +73,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--data", nargs="+", choices=list(CITE_DATA), default=known, help="default: what is there")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
     add_common_arguments(parser)
+    parser.add_argument("--imputation", type=Path, help="impute alone, with the models that this folder keeps")
     options = parser.parse_args(arguments)
     start(options.threads)
     settings = Settings(options.seeds, threads=options.threads)
     if options.quick:
         settings = Settings(options.seeds[:1], 4, options.threads, max_epochs=2, n_trees=20)
     for name in ["simulated"] if options.quick else options.data:
-        run(name, settings, output_folder(options.output, quick=options.quick))
+        folder = output_folder(options.output, quick=options.quick)
+        if options.imputation:
+            run_imputation(name, settings, folder, options.imputation)
+        else:
+            run(name, settings, folder)
 
 
 def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
@@ -116,15 +123,45 @@ def measure(split: CiteSplit, settings: Settings) -> Iterator[tuple[str, dict[st
         print(f"{split.name}, seed {split.seed}: {method.name}, {seconds:.1f} s", flush=True)
         scores = scorer.score(counts)
         yield "rows", {"method": method.name, "kind": method.kind, "seconds": seconds, "scores": scores}
+    yield from imputations(split, ours, {"totalVI": lambda: totalvi_imputes(other, split)})
+
+
+def imputations(
+    split: CiteSplit, ours: TokenDiffusion, others: dict[str, Callable[[], NDArray[np.float64]]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Impute protein by our model, by others, and by baselines; and score it."""
     imputed: dict[str, Callable[[], NDArray[np.float64]]] = {
         "scdiffgen": lambda: scdiffgen_imputes(ours, split, split.seed),
-        "totalVI": lambda: totalvi_imputes(other, split),
+        **others,
+        "kernel ridge on components of RNA": lambda: ridge_imputes(split, kernel=True),
         "ridge on components of RNA": lambda: ridge_imputes(split),
         "mean protein, depth of RNA": lambda: mean_imputes(split),
     }
     for name, impute in imputed.items():
         expected, seconds = timed(impute)
-        yield "imputation", {"method": name, "seconds": seconds, "pearson": pearson_by_protein(split.imputed, expected)}
+        scores: dict[str, Any] = {"pearson": pearson_by_protein(split.imputed, expected)}
+        if name == "scdiffgen":
+            draws = scdiffgen_draws_protein(ours, split, split.seed)
+            scores["interval_coverage"] = interval_coverage(split.imputed, draws)
+        yield "imputation", {"method": name, "seconds": seconds, **scores}
+
+
+def run_imputation(name: str, settings: Settings, folder: Path, models: Path) -> dict[str, Any]:
+    """Impute with models that were kept (or are trained, and kept), beside what else an earlier run has measured."""
+    result = read_result(folder / f"multimodal-{name}.json")
+    result["imputation_environment"] = environment(settings.threads, settings.seeds)
+    for seed in settings.seeds:
+        split, path = load_cite(name, seed), models / f"{name}-{seed}"
+        if not path.exists():
+            scvi.settings.seed = seed
+            fit_scdiffgen(split, settings.max_epochs).save(path)
+        records = [{"seed": seed, **record} for _, record in imputations(split, TokenDiffusion.load(path, False), {})]
+        new = {row["method"] for row in records}
+        others = [row for row in result["imputation"] if row["seed"] != seed or row["method"] not in new]
+        result["imputation"] = [*others, *records]
+        write_result(folder, f"multimodal-{name}", result)
+    print(f"\n## {name}\n\n{imputation_table(result)}")
+    return result
 
 
 def shape(split: CiteSplit) -> dict[str, int]:

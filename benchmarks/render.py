@@ -303,7 +303,7 @@ def tokens_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
 
 
 def multimodal_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
-    data = result["data"]
+    data, later = result["data"], result.get("imputation_environment")
     return section(
         f"RNA and protein: {data['description']}",
         f"{data['n_train']:,} training cells, {data['n_imputed']:,} cells of which models see the RNA alone, "
@@ -314,6 +314,7 @@ def multimodal_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
         imputation_table(result),
         bullets("Where it falls short", multimodal_shortcomings(result)),
         measured_with(result),
+        *([f"Imputation but for totalVI: {measured_with({'environment': later})}"] if later else []),
     )
 
 

@@ -9,8 +9,9 @@ import pytest
 from benchmarks import multimodal, render
 from benchmarks._multimodal_data import PROTEIN, RNA, CiteSplit, simulated, split_cite
 from benchmarks._multimodal_methods import counts_of, mean_imputes, real_cells, ridge_imputes
-from benchmarks._multimodal_scores import METRICS, JointScorer, correlation, pearson_by_protein
+from benchmarks._multimodal_scores import METRICS, JointScorer, correlation, interval_coverage, pearson_by_protein
 from benchmarks._record import read_result
+from scipy import sparse
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +51,19 @@ def test_imputing_is_scored_protein_by_protein(split: CiteSplit) -> None:
     perfect = pearson_by_protein(split.imputed, real)
     assert list(perfect) == split.imputed[PROTEIN].var_names.tolist()
     np.testing.assert_allclose(list(perfect.values()), 1)
-    found = [pearson_by_protein(split.imputed, impute(split)) for impute in (ridge_imputes, mean_imputes)]
-    ridge, mean = (np.mean(list(of_proteins.values())) for of_proteins in found)
-    assert ridge > mean + 0.2
+    guesses = ridge_imputes(split), ridge_imputes(split, kernel=True), mean_imputes(split)
+    found = [pearson_by_protein(split.imputed, guess) for guess in guesses]
+    ridge, kernel, mean = (np.mean(list(of_proteins.values())) for of_proteins in found)
+    assert min(ridge, kernel) > mean + 0.2
+
+
+def test_intervals_of_draws_from_the_truth_hold_four_in_five(split: CiteSplit) -> None:
+    random, real = np.random.default_rng(0), split.imputed[PROTEIN].X.toarray()
+    assert interval_coverage(split.imputed, np.stack([real, real])) == 1
+    rates = random.gamma(5, 100, real.shape)
+    truth = split.imputed.copy()
+    truth[PROTEIN].X = sparse.csr_matrix(random.poisson(rates).astype(np.float32))
+    assert abs(interval_coverage(truth, random.poisson(rates, (300, *real.shape))) - 0.8) < 0.02
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
@@ -65,4 +76,11 @@ def test_the_quick_run_writes_a_result_that_is_rendered(
     assert [row["kind"] for row in result["rows"]] == ["limit", "null", "ours", "redrawn"]
     assert all(value is not None for row in result["rows"] for value in row["scores"].values())
     assert all(len(row["pearson"]) == 10 for row in result["imputation"])
+    before = [row for row in result["imputation"] if row["method"] == "totalVI"]
+    options = ["--quick", "--seeds", "0", "--threads", "1", "--output", str(tmp_path)]
+    multimodal.main([*options, "--imputation", str(tmp_path / "models")])
+    multimodal.main([*options, "--imputation", str(tmp_path / "models")])  # with the model that was kept
+    result = read_result(tmp_path / "multimodal-simulated.json")
+    assert before == [row for row in result["imputation"] if row["method"] == "totalVI"]
+    assert len(result["imputation"]) == 5
     assert "totalVI" in render.multimodal_section("multimodal-simulated", result, tmp_path)

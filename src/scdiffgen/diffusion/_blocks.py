@@ -38,6 +38,11 @@ class Blocks(NamedTuple):
         """First column of each block."""
         return [0, *accumulate(self.sizes)][:-1]
 
+    @property
+    def slices(self) -> list[slice]:
+        """Columns of each block."""
+        return [slice(start, start + size) for start, size in zip(self.starts, self.sizes, strict=True)]
+
     def of_columns(self, columns: Tensor) -> Tensor:
         """Block that each of some columns is in."""
         ends = torch.tensor(list(accumulate(self.sizes)), device=columns.device)

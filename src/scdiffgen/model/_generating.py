@@ -190,6 +190,10 @@ class Generating(BaseModelClass):
         Every molecule of the given modalities is kept, and those of the targets are added, which may be missing from
         ``mdata``. Cells without a molecule of what is given follow their conditions alone.
 
+        Targets with ten molecules a column and more, such as protein tags, are predicted by kernel ridge regression of
+        ``log1p`` counts on expression and tokens, fitted on training cells with both (if these are 100 or more), and
+        drawn with the residuals of similar cells; others molecule by molecule.
+
         Parameters
         ----------
         mdata
@@ -197,10 +201,12 @@ class Generating(BaseModelClass):
         given, target
             Modalities to read, and to generate, by default all others; none is both.
         library_size
-            Molecules a cell of the target: a number, or one a cell; of several targets, by their names. By default from
-            a regression on the tokens of what is given, or as in :meth:`generate` if few training cells have both.
+            Molecules a cell of the target: a number, or one a cell; of several targets, by their names. By default as
+            drawn by the regression, or else predicted from the tokens of what is given, or as in :meth:`generate` if
+            few training cells have both. With it, protein tags are drawn molecule by molecule, too.
         expected
-            Whether the mean over many draws is added as the layer ``"expected"`` of each target.
+            Whether the mean over many draws is added as the layer ``"expected"`` of each target; of those that the
+            regression draws it is the mean of ``log1p``, as a count.
 
         Returns
         -------

@@ -13,6 +13,8 @@ from scvi.model.base import BaseModelClass
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
+from scdiffgen.diffusion import to_scipy
+from scdiffgen.imputation import known_inputs
 from scdiffgen.module import JointThinningModule
 
 from ._cells import Cells, new_cells
@@ -63,15 +65,25 @@ class ModalityRequest:
             kept = module.without(counts, unread.expand(len(counts), -1))
             sizes_here = {name: sizes[done : done + len(counts)] for name, sizes in requested.items()}
             done += len(counts)
-            drawn, mean = self._target_sizes(kept, conditions, sizes_here, rng)
+            tokens = module.tokens(kept, conditions).flatten(1).cpu().numpy()
+            drawn, mean = self._target_sizes(kept, tokens, conditions, sizes_here, rng)
             predictor, start = module.predictor(conditions, len(counts)), kept.to_dense()
-            whole = module.draw(predictor, drawn, start=start, n_steps=sampler.n_steps, generator=generator)
             if expected:
                 shares = predictor(start, drawn).log_prob(start).exp().split(module.blocks.sizes, 1)
                 for name, share, size in zip(names, shares, mean.unbind(1), strict=True):
                     if name in layers:
                         layers[name].append((share * size[:, None]).cpu().numpy())
-            return whole_counts(whole)
+            for name, (rows, columns, logs) in self._deep_columns(kept, tokens, sizes_here, rng).items():
+                block = module.blocks.slices[names.index(name)]
+                start[rows, block] = torch.from_numpy(columns).to(start)
+                drawn[rows, names.index(name)] = start[rows, block].sum(1)
+                if expected:
+                    layers[name][-1][rows] = np.expm1(logs)
+            if torch.equal(module.blocks.dense_sums(start), drawn):
+                return whole_counts(start)
+            return whole_counts(
+                module.draw(predictor, drawn, start=start, n_steps=sampler.n_steps, generator=generator)
+            )
 
         counts = cells.in_order(sampler.over_cells(cells, draw))
         kept = self.genes.get_level_values(0).isin([*self.given, *self.targets])
@@ -80,14 +92,35 @@ class ModalityRequest:
             result.mod[name].layers["expected"] = cells.in_order(rows)
         return result
 
+    def _deep_columns(
+        self, kept: Tensor, tokens: np.ndarray, requested: dict[str, np.ndarray], rng: np.random.Generator
+    ) -> dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Targets by their regressions: rows of cells with all that is given, drawn counts, and mean ``log1p``."""
+        names, found = self.known.modalities, {}
+        given = [names.index(name) for name in self.given]
+        rows = np.flatnonzero((self.module.library(kept)[:, given] > 0).all(1).cpu().numpy())
+        regressions = self.known.summary.deep_columns.get(tuple(self.given), {})
+        wanted = [name for name in self.targets if name in regressions and name not in requested]
+        if wanted and len(rows):
+            counts = to_scipy(kept)[rows]
+            inputs = known_inputs([counts[:, self.module.blocks.slices[block]] for block in given], tokens[rows])
+            for name in wanted:
+                logs = regressions[name].log_mean(inputs)
+                found[name] = rows, regressions[name].draw(logs, rng), logs
+        return found
+
     def _target_sizes(
-        self, kept: Tensor, conditions: Conditions[Tensor], requested: dict[str, np.ndarray], rng: np.random.Generator
+        self,
+        kept: Tensor,
+        tokens: np.ndarray,
+        conditions: Conditions[Tensor],
+        requested: dict[str, np.ndarray],
+        rng: np.random.Generator,
     ) -> tuple[Tensor, Tensor]:
         """Library sizes ``(cells, modalities)``: those of what is given, and of the targets, drawn and expected."""
         there = self.module.library(kept)
         drawn, mean = there.cpu().numpy().copy(), there.cpu().numpy().copy()
         regressions = self.known.summary.library_from_tokens.get(tuple(self.given), {})
-        tokens = self.module.tokens(kept, conditions).flatten(1).cpu().numpy()
         without_tokens = None
         for column, name in enumerate(self.known.modalities):
             if name in requested:

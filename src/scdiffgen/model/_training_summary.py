@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,8 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import modality_names, unseen_in_training
+from scdiffgen.diffusion import to_scipy
+from scdiffgen.imputation import DeepColumns, deep_columns, known_inputs
 from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel, library_from_tokens
 from scdiffgen.module import (
     HiddenMoments,
@@ -38,10 +40,12 @@ if TYPE_CHECKING:
 
 BASIS_CELLS = 20_000
 REGRESSION_CELLS = 5_000
-FEW_CELLS = 20
+FEW_CELLS, FEW_DEEP_CELLS, MOST_DEEP_COLUMNS = 20, 100, 500
 
 LibraryRegressions = Mapping[tuple[str, ...], Mapping[str, LibraryFromTokens]]
 """Of the library size of a modality on the tokens of others: by the names of these, then by its own."""
+DeepRegressions = Mapping[tuple[str, ...], Mapping[str, DeepColumns]]
+"""Of the counts of a deeply measured modality on what is known of others, likewise."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class TrainingSummary:
     learned_interventions: Mapping[str, np.ndarray]  # ids of those that training cells had, ever
     library_from_tokens: LibraryRegressions  # of models of several modalities
     reference_pseudobulks: Pseudobulks | None = None  # of the reference of a query model
+    deep_columns: DeepRegressions = field(default_factory=dict)  # of models of several modalities
 
     def to_plain(self) -> dict[str, Any]:
         """Arrays in dicts and tuples, as they are saved."""
@@ -67,10 +72,8 @@ class TrainingSummary:
             "token_basis": None if self.token_basis is None else tuple(self.token_basis),
             "token_genes": None if self.token_genes is None else tuple(self.token_genes),
             "learned_interventions": dict(self.learned_interventions),
-            "library_from_tokens": {
-                given: {name: tuple(fitted) for name, fitted in by_name.items()}
-                for given, by_name in self.library_from_tokens.items()
-            },
+            "library_from_tokens": _to_tuples(self.library_from_tokens),
+            "deep_columns": _to_tuples(self.deep_columns),
             "reference_pseudobulks": None if reference is None else reference.to_plain(),
         }
 
@@ -85,12 +88,18 @@ class TrainingSummary:
             token_basis=None if basis is None else TokenBasis(*basis),
             token_genes=None if plain["token_genes"] is None else TokenGenes(*plain["token_genes"]),
             learned_interventions=plain["learned_interventions"],
-            library_from_tokens={
-                given: {name: LibraryFromTokens(*fitted) for name, fitted in by_name.items()}
-                for given, by_name in plain["library_from_tokens"].items()
-            },
+            library_from_tokens=_from_tuples(LibraryFromTokens, plain["library_from_tokens"]),
             reference_pseudobulks=None if reference is None else Pseudobulks(**reference),
+            deep_columns=_from_tuples(DeepColumns, plain.get("deep_columns", {})),  # files of earlier versions lack it
         )
+
+
+def _to_tuples(regressions: Mapping[tuple[str, ...], Mapping[str, tuple]]) -> dict[tuple[str, ...], dict[str, tuple]]:
+    return {given: {name: tuple(fit) for name, fit in fits.items()} for given, fits in regressions.items()}
+
+
+def _from_tuples(kind: type, plain: Mapping[tuple[str, ...], Mapping[str, tuple]]) -> dict[tuple[str, ...], Any]:
+    return {given: {name: kind(*fit) for name, fit in fits.items()} for given, fits in plain.items()}
 
 
 def training_summary(model: BaseModelClass) -> TrainingSummary:
@@ -119,9 +128,9 @@ def remember_training(model: BaseModelClass) -> np.ndarray:
     if _is_transferable(model):
         bulks = pseudobulks(module, Cells(model, None, indices), conditions, module.specs)
         bulks = None if bulks is None else bulks.concatenate(reference)
-    regressions = _library_regressions(model, indices)
+    sizes, columns = _regressions(model, indices)
     genes = None if basis is None else genes_in_training(model, basis)
-    summary = TrainingSummary(library, conditions, bulks, basis, genes, learned, regressions, reference)
+    summary = TrainingSummary(library, conditions, bulks, basis, genes, learned, sizes, reference, columns)
     model.training_summary_ = summary.to_plain()
     module.share_half_doses({name: torch.from_numpy(ids) for name, ids in learned.items()})
     return order
@@ -181,30 +190,39 @@ def hidden_moments(cells: Cells) -> HiddenMoments:
 
 
 @torch.no_grad()
-def _library_regressions(model: BaseModelClass, indices: np.ndarray) -> LibraryRegressions:
-    """How the library sizes of each modality follow from one other, or from all others, in training cells.
+def _regressions(model: BaseModelClass, indices: np.ndarray) -> tuple[LibraryRegressions, DeepRegressions]:
+    """How library sizes and deep columns of each modality follow from one other, or all others, in training cells.
 
     Each is fitted on the cells that have it and all that is given.
     """
     names, module = modality_names(model.registry), model.module
     if len(names) < 2 or not isinstance(module, JointThinningModule):
-        return {}
-    chosen, regressions = evenly_spread(np.sort(indices), REGRESSION_CELLS), {}
+        return {}, {}
+    of_sizes: dict[tuple[str, ...], dict[str, LibraryFromTokens]] = {}
+    of_columns: dict[tuple[str, ...], dict[str, DeepColumns]] = {}
+    chosen = evenly_spread(np.sort(indices), REGRESSION_CELLS)
+    whole = sparse.vstack([to_scipy(counts) for counts, _ in Cells(model, None, chosen)], format="csr")
+    blocks = {name: whole[:, block] for name, block in zip(names, module.blocks.slices, strict=True)}
+    sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.values()])
     for given in dict.fromkeys([*combinations(names, 1), *combinations(names, len(names) - 1)]):
         hidden = torch.tensor([name not in given for name in names], device=model.device)
-        tokens, library = [], []
+        rows_of_tokens = []
         for counts, conditions in Cells(model, None, chosen):
             kept = module.without(counts, hidden.expand(len(counts), -1))
-            tokens.append(module.tokens(kept, conditions).flatten(1).cpu().numpy())
-            library.append(module.library(counts).cpu().numpy())
-        stacked, sizes = np.concatenate(tokens), np.concatenate(library)
-        complete, fitted = (sizes[:, [names.index(name) for name in given]] > 0).all(1), {}
+            rows_of_tokens.append(module.tokens(kept, conditions).flatten(1).cpu().numpy())
+        tokens = np.concatenate(rows_of_tokens)
+        complete = (sizes[:, [names.index(name) for name in given]] > 0).all(1)
+        of_sizes[given], of_columns[given] = {}, {}
         for column, name in enumerate(names):
             rows = complete & (sizes[:, column] > 0)
-            if name not in given and rows.sum() >= FEW_CELLS:
-                fitted[name] = library_from_tokens(stacked[rows], sizes[rows, column : column + 1])
-        regressions[given] = fitted
-    return regressions
+            if name in given or rows.sum() < FEW_CELLS:
+                continue
+            of_sizes[given][name] = library_from_tokens(tokens[rows], sizes[rows, column : column + 1])
+            is_small = blocks[name].shape[1] <= MOST_DEEP_COLUMNS  # residuals of all columns are kept
+            if module.is_deep(column) and is_small and rows.sum() >= FEW_DEEP_CELLS:
+                inputs = known_inputs([blocks[other][rows] for other in given], tokens[rows])
+                of_columns[given][name] = deep_columns(inputs, tokens.shape[1], blocks[name][rows].toarray())
+    return of_sizes, of_columns
 
 
 class TrainingCells:

@@ -90,6 +90,10 @@ class JointThinningModule(ThinningModule):
         dropped = without_blocks(self.library(counts), self.withhold_rate)
         return super().corrupt(self.without(counts, dropped))
 
+    def is_deep(self, modality: int) -> bool:
+        """Whether a modality has so many molecules a column that its priors are limited."""
+        return bool(self.denoiser.limit.limited[modality])
+
     def without(self, counts: Tensor, modalities: Tensor) -> Tensor:
         """CSR counts of cells as if some ``modalities`` ``(cells, modalities)`` had not been measured."""
         there = ~modalities.flatten()[self.blocks.places(counts)]
