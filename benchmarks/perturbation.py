@@ -62,7 +62,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         add_external(options, path)
         return
     if options.resume and path.exists():
+        before = read_result(path)
         result["rows"] = resumed(path, result["settings"])
+        result = before | result | {"settings": before["settings"] | result["settings"]}  # what was added stays
     for seed in options.seeds:
         done = {row["fold"] for row in result["rows"] if row["seed"] == seed}
         for fold, rows in measure(options, seed, done):

@@ -141,7 +141,7 @@ def perturbation_report(
     {layer}
     log_normalised
         Predictions whose ``.X`` is log(1 + counts per 10,000 of the genes of ``train``), as programs without counts
-        write it. It is scored as it is; such cells lack the noise of counts and are told from real cells by that.
+        write it. It is scored as it is; such cells lack the noise of counts, which distinguishes them from real ones.
     {metrics}
     baselines
         Baseline or baselines to compute.
