@@ -157,9 +157,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, cells in external_predictions(dict(options.external), options.task, fold, options.seed).items():
             for target in fold.targets:
                 sides = []
-                for side in (fold.real, cells, fold.control):
-                    own = side.obs[CONTEXT] == target.context
-                    own &= (side.obs[RESPONSE] == target.response) | (side is fold.control)
+                for side, response in ((fold.real, target.response), (cells, target.response), (fold.train, CONTROL)):
+                    own = (side.obs[RESPONSE] == response) & (side.obs[CONTEXT] == target.context)
                     values = side.X[own.to_numpy()]
                     values = values if LOGGED in side.uns else log_normalise(values)
                     sides.append(sparse.csr_matrix(values[subsample(values.shape[0], options.max_cells, options.seed)]))

@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.utils.sparsefuncs import mean_variance_axis
 
-from scdiffgen._log_normalise import TARGET_SUM, log_normalise
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._input import CountsLike, Matrix, as_counts, as_features, gene_names, gene_positions
 
@@ -122,11 +122,8 @@ class ExpressionSpace:
         genes = cells.var_names if self.genes is None else self.genes
         positions = gene_positions(cells.var_names, genes[self.columns], name)
         values = sparse.csr_matrix(as_features(cells.X, name)[:, positions])
-        if values.nnz and values.max() > 1.5 * np.log1p(TARGET_SUM):  # predictions may overshoot
-            raise ValueError(
-                f"`{name}` holds {values.max():g}, and log(1 + counts per 10,000) is at most "
-                f"{np.log1p(TARGET_SUM):.3g}. Leave it out of `log_normalised` if it holds counts."
-            )
+        if values.nnz and (values.data == np.rint(values.data)).all():
+            raise ValueError(f"`{name}` holds whole numbers only, so counts. Leave it out of `log_normalised`.")
         return values
 
     def pcs(self, counts: CountsLike, *, name: str = "counts") -> NDArray[np.float64]:
