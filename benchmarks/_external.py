@@ -12,6 +12,8 @@ import pandas as pd
 from anndata import AnnData
 from scipy import sparse
 
+LOGGED = "log1p"  # in .uns, where scanpy says that .X is log-normalised
+
 
 def add_external_argument(parser: argparse.ArgumentParser) -> None:
     """Option for folders of cells that other programs made."""
@@ -42,8 +44,11 @@ def external_files(folders: Mapping[str, Path], file: str) -> Iterator[tuple[str
             print(f"{name} is left out: {folder} has no {file}.", flush=True)
 
 
-def read_external(path: Path, genes: pd.Index, columns: Sequence[str]) -> AnnData:
+def read_external(path: Path, genes: pd.Index, columns: Sequence[str], *, may_be_logged: bool = False) -> AnnData:
     """Read cells: counts of the genes asked for in ``.X``, and the columns of ``.obs`` asked for.
+
+    If they ``may_be_logged``, ``"log1p"`` in ``.uns`` says that ``.X`` is log(1 + counts per 10,000). Of ``.uns``, this
+    and the account of a recipe are kept.
 
     Raises
     ------
@@ -57,8 +62,12 @@ def read_external(path: Path, genes: pd.Index, columns: Sequence[str]) -> AnnDat
     lacking = [column for column in columns if column not in cells.obs]
     if lacking:
         raise ValueError(f"{path} has no obs column {lacking[0]!r}; it has {list(cells.obs.columns)}.")
-    counts = sparse.csr_matrix(cells[:, genes].X)
-    wrong = ~((counts.data >= 0) & (counts.data == np.rint(counts.data)))
-    if wrong.any():
-        raise ValueError(f"{path} holds {counts.data[wrong][0]:g} in .X, which is not a count. Write raw counts.")
-    return AnnData(counts, obs=cells.obs[list(columns)].astype(str), var=pd.DataFrame(index=genes))
+    values = sparse.csr_matrix(cells[:, genes].X)
+    wrong = ~((values.data >= 0) & (values.data == np.rint(values.data)))
+    if wrong.any() and not (may_be_logged and LOGGED in cells.uns):
+        way_out = f", or put {LOGGED!r} into .uns if they are log-normalised" if may_be_logged else ""
+        raise ValueError(
+            f"{path} holds {values.data[wrong][0]:g} in .X, which is not a count. Write raw counts{way_out}."
+        )
+    uns = {key: cells.uns[key] for key in (LOGGED, "recipe") if key in cells.uns}
+    return AnnData(values, obs=cells.obs[list(columns)].astype(str), var=pd.DataFrame(index=genes), uns=uns)

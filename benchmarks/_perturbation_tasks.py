@@ -14,6 +14,7 @@ from anndata import AnnData
 
 from benchmarks._data import KANG
 from benchmarks._dose_task import NUMBER_KINDS
+from benchmarks._external import LOGGED
 from benchmarks._perturbation_data import (
     CONTEXT,
     CONTROL,
@@ -169,11 +170,12 @@ def score(
         n_trees=settings.n_trees,
         seed=seed,
     )
+    logged = [name for name, cells in predictions.items() if LOGGED in cells.uns]
     if baselines is not None:
-        return report(predictions, baselines=baselines)
+        return report(predictions, baselines=baselines, log_normalised=logged)
     as_counts = report({}, baselines=AS_COUNTS, baselines_as_counts=True)
     as_counts["prediction"] += ", as counts"
-    return pd.concat([report(predictions), as_counts], ignore_index=True)
+    return pd.concat([report(predictions, log_normalised=logged), as_counts], ignore_index=True)
 
 
 def shrunk(fold: Fold, settings: Settings, seed: int) -> Fold:

@@ -18,8 +18,10 @@ dose                doses of simulated perturbations, with every kind of number 
 ``python -m benchmarks.perturbation --task kang --seeds 0 1 2``
 
 To add another program: export what may be trained on with ``--export FOLDER``, let it write
-``OTHER/<task>-<held out>-seed<seed>.h5ad`` with counts in ``.X`` and the columns ``response`` and ``context``, about as
-many cells of each as ``FOLDER/<task>-<held out>-targets.csv`` asks for, and run with ``--external NAME=OTHER``.
+``OTHER/<task>-<held out>-seed<seed>.h5ad`` with counts in ``.X`` (or log(1 + counts per 10,000), and ``"log1p"`` in
+``.uns``) and the columns ``response`` and ``context``, about as many cells of each as
+``FOLDER/<task>-<held out>-targets.csv`` asks for, and run with ``--external NAME=OTHER``; with ``--only-external`` to
+add the rows to a result that is there. Predictions start from cells of the context whose ``response`` is ``control``.
 """
 
 from __future__ import annotations
@@ -39,10 +41,12 @@ from benchmarks._external import add_external_argument, external_files, read_ext
 from benchmarks._perturbation_data import CONTEXT, RESPONSE, Fold
 from benchmarks._perturbation_settings import QUICK, Settings
 from benchmarks._perturbation_table import markdown, summary_of
-from benchmarks._perturbation_tasks import TASKS, run_fold
+from benchmarks._perturbation_tasks import TASKS, run_fold, score, shrunk
 from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
 
 DOSE_SIZE, QUICK_DOSE_SIZE = (4000, 200), (300, 30)  # cells, genes
+
+SCORED_BY = ("max_cells", "n_trees", "train_cells", "n_genes")  # settings that scores depend on
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -54,8 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = output_folder(options.output, quick=options.quick)
     result = new_result(options)
     path = folder / f"perturbation-{options.task}.json"
+    if options.only_external:
+        add_external(options, path)
+        return
     if options.resume and path.exists():
+        before = read_result(path)
         result["rows"] = resumed(path, result["settings"])
+        result = before | result | {"settings": before["settings"] | result["settings"]}  # what was added stays
     for seed in options.seeds:
         done = {row["fold"] for row in result["rows"] if row["seed"] == seed}
         for fold, rows in measure(options, seed, done):
@@ -82,11 +91,16 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-scvi", action="store_true", help="leave out latent arithmetic in scVI")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write what may be trained on, and run nothing")
     add_external_argument(parser)
+    parser.add_argument("--only-external", action="store_true", help="add the rows of --external to the result")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
     known = list(NUMBER_KINDS if options.task == "dose" else TASKS[options.task].models)
     options.models = known if options.models is None else options.models
+    if options.only_external:
+        options.models = []
+        if not options.external:
+            parser.error("--only-external needs --external NAME=FOLDER")
     if unknown := set(options.models) - set(known):
         parser.error(f"--models {' '.join(sorted(unknown))}: {options.task} has {' '.join(known)}")
     if options.task == "dose" and (options.external or options.export):
@@ -154,6 +168,39 @@ def measure(options: argparse.Namespace, seed: int, done: Collection[str]) -> It
         yield fold.name, rows
 
 
+def add_external(options: argparse.Namespace, path: Path) -> None:
+    """Score the cells of other programs alone, and put the rows into the result, if there is one.
+
+    Raises
+    ------
+    ValueError
+        If the rows of the result were scored otherwise.
+    """
+    result = read_result(path) if path.exists() else new_result(options)
+    settings = settings_of(options)
+    if changed := [name for name in SCORED_BY if result["settings"][name] != getattr(settings, name)]:
+        raise ValueError(f"{path} was scored with other {', '.join(changed)}: choose another --output.")
+    known = result["settings"].get("external", [])
+    result["settings"]["external"] = sorted({*known, *dict(options.external)})
+    for seed in options.seeds:
+        for fold in TASKS[options.task].folds(FOLDER, options.types):
+            cells = external_predictions(dict(options.external), options.task, fold, seed)
+            scores = score(shrunk(fold, settings, seed), cells, (), settings, seed) if cells else pd.DataFrame()
+            replaced = {(seed, fold.name, name) for name in cells}
+            kept = [row for row in result["rows"] if (row["seed"], row["fold"], row["prediction"]) not in replaced]
+            rows = [{"seed": seed, "fold": fold.name, **row} for row in scores.to_dict("records")]
+            result["rows"] = [*kept, *rows]
+            result.setdefault("recipes", {}).update(
+                {
+                    f"{name}, {fold.name}, {seed}": dict(of.uns["recipe"])
+                    for name, of in cells.items()
+                    if "recipe" in of.uns
+                }
+            )
+            write_result(path.parent, path.stem, result)
+    print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
+
+
 def available_tasks() -> list[str]:
     """Tasks whose data are there."""
     return [*(name for name, task in TASKS.items() if (FOLDER / task.file).exists()), "dose"]
@@ -161,8 +208,8 @@ def available_tasks() -> list[str]:
 
 def external_predictions(folders: Mapping[str, Path], task: str, fold: Fold, seed: int) -> dict[str, AnnData]:
     """Responses that other programs predicted; a folder without the file is left out."""
-    files = external_files(folders, f"{file_name(task, fold)}-seed{seed}.h5ad")
-    return {name: read_external(path, fold.train.var_names, [RESPONSE, CONTEXT]) for name, path in files}
+    files, columns = external_files(folders, f"{file_name(task, fold)}-seed{seed}.h5ad"), [RESPONSE, CONTEXT]
+    return {name: read_external(path, fold.train.var_names, columns, may_be_logged=True) for name, path in files}
 
 
 def export(task: str, types: Sequence[str] | None, folder: Path) -> None:

@@ -71,11 +71,12 @@ def read_job(description: str | None) -> Job:
 
 
 def set_threads(n_threads: int) -> None:
-    """Set the threads of torch and of numba; numba, which scanpy calls, listens only before it is imported."""
+    """Set the threads of torch, numba and JAX, of which the last two listen only before they are imported."""
     threads = {
         "OMP_NUM_THREADS": str(n_threads),
         "MKL_NUM_THREADS": str(n_threads),
         "NUMBA_NUM_THREADS": str(n_threads),
+        "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={str(n_threads > 1).lower()}",
     }
     if not threads.items() <= os.environ.items():
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | threads)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 from benchmarks._external import read_external
-from benchmarks.external import _recipe, scdiffusion
+from benchmarks.external import _recipe, _responses, scdiffusion
 from benchmarks.external._recipe import Job, Stages, drive, write_cells
 from scipy import sparse
 
@@ -114,8 +114,75 @@ def test_log_normalised_expression_becomes_counts_of_the_library_sizes_of_the_la
     np.testing.assert_allclose(rounded, shares * library[:, None], atol=0.51)
 
 
-def test_recipes_import_without_scdiffgen() -> None:
-    blocked = (
-        "import sys; sys.modules['scdiffgen'] = None; import benchmarks.external.cfgen, benchmarks.external.scdiffusion"
+@pytest.fixture
+def exported(tmp_path: Path) -> list[str]:
+    """Arguments of a recipe for responses: cells of two types, of which ``b`` was never treated."""
+    obs = pd.DataFrame({"response": ["control", "stim", "control"] * 20, "context": [*"aab"] * 20})
+    obs.index = [f"cell_{i}" for i in range(60)]
+    counts = sparse.csr_matrix(np.random.default_rng(0).poisson(5, size=(60, 4)) + 1, dtype=np.float32)
+    AnnData(counts, obs, pd.DataFrame(index=[*"wxyz"])).write_h5ad(tmp_path / "train.h5ad")
+    pd.DataFrame({"response": ["stim"], "context": ["b"], "n_cells": 9}).to_csv(tmp_path / "targets.csv", index=False)
+    names = {"cells": "train.h5ad", "targets": "targets.csv", "out": "theirs/kang-b-seed0.h5ad"}
+    return [text for name, file in names.items() for text in (f"--{name}", str(tmp_path / file))]
+
+
+def test_a_program_for_responses_is_driven_and_its_cells_are_written(
+    exported: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Controls as they are: read again, they are the log-normalised controls, and counts have their library sizes."""
+    lengths = []
+
+    class Toy:
+        full, settings = 40, {"batch_size": 8}
+
+        def __init__(self, job: _responses.Job) -> None:
+            self.start = {context: job.logged()[job.controls(context)].X.toarray() for context in "ab"}
+
+        def train(self, length: int) -> None:
+            lengths.append(length)
+
+        def predict(self, target: _responses.Target) -> _responses.Predicted:
+            return _responses.Predicted(self.start[target.context])
+
+    monkeypatch.setattr(sys, "argv", ["recipe", *exported, "--share", "0.25"])
+    monkeypatch.setattr(_responses, "set_threads", lambda _: None)
+    _responses.drive(None, Toy, ["numpy"])
+    out, genes, columns = Path(exported[-1]), pd.Index([*"wxyz"]), ["response", "context"]
+    train = ad.read_h5ad(exported[1])
+    control = train[(train.obs["context"] == "b").to_numpy()].copy()
+    library = np.asarray(control.X.sum(axis=1)).ravel()
+    logged = read_external(out, genes, columns, may_be_logged=True)
+    np.testing.assert_allclose(logged.X.toarray(), np.log1p(1e4 * control.X.toarray() / library[:, None]), rtol=1e-5)
+    assert set(zip(logged.obs["response"], logged.obs["context"], strict=True)) == {("stim", "b")}
+    counts = read_external(out.parent.with_name("theirs-counts") / out.name, genes, columns)
+    assert sorted(np.asarray(counts.X.sum(axis=1)).ravel()) == sorted(library)
+    recipe = ad.read_h5ad(out).uns["recipe"]
+    assert lengths == [10] == [recipe["length"]] and recipe["recommended_length"] == 40 and recipe["batch_size"] == 8
+    with pytest.raises(ValueError, match="is not a count. Write raw counts.$"):
+        read_external(out, genes, columns)
+    del logged.uns["log1p"]
+    logged.write_h5ad(out)
+    with pytest.raises(ValueError, match="or put 'log1p' into .uns if they are log-normalised"):
+        read_external(out, genes, columns, may_be_logged=True)
+
+
+def test_expected_expression_is_that_of_the_counts_that_are_drawn() -> None:
+    train = AnnData(
+        sparse.csr_matrix(np.full((4000, 3), 50.0)),
+        pd.DataFrame({"response": "control", "context": "b"}, [*map(str, range(4000))]),
     )
+    job = _responses.Job(train, [], 1.0, 0, Path())
+    shares = np.array([0.2, 0.3, 0.5])
+    counts = _responses.drawn(
+        job, _responses.Predicted(np.log1p(1e4 * np.tile(shares, (4000, 1)))), _responses.Target("stim", "b")
+    )
+    np.testing.assert_allclose(counts.mean(axis=0), 150 * shares, rtol=0.02)
+
+
+RECIPES = ("cfgen", "scdiffusion", "scldm", "scgen", "cpa", "biolord", "cellflow")
+
+
+def test_recipes_import_without_scdiffgen() -> None:
+    imported = ", ".join(f"benchmarks.external.{name}" for name in RECIPES)
+    blocked = f"import sys; sys.modules['scdiffgen'] = None; import {imported}"
     subprocess.run([sys.executable, "-c", blocked], check=True, cwd=Path(_recipe.__file__).parents[2])

@@ -9,6 +9,7 @@ import anndata
 import numpy as np
 import pandas as pd
 import pytest
+import scanpy as sc
 from anndata import AnnData
 from benchmarks import _perturbation_data, _perturbation_tasks, perturbation
 from benchmarks._data import KANG, MissingData
@@ -27,11 +28,12 @@ from benchmarks._perturbation_data import (
     predicted_cells,
 )
 from benchmarks._perturbation_models import seen_cells, start_cells
-from benchmarks._perturbation_settings import QUICK
+from benchmarks._perturbation_settings import QUICK, Settings
 from benchmarks._perturbation_table import summary_of
 from benchmarks._perturbation_tasks import TASKS
 from benchmarks._perturbation_time import PACKER, cells_of_both_sides, nearest_cells, time_predictions
 from benchmarks._perturbation_transfer import TRANSFERRED, transferred_sentence, transferred_shares
+from benchmarks._perturbation_verdicts import kinds_of
 from scipy import sparse, stats
 from verdicts import numbers
 
@@ -307,6 +309,45 @@ def test_a_run_writes_all_predictions_and_can_be_resumed(tmp_path: Path, monkeyp
     perturbation.main([*arguments, "--types", "B", "--models", "effect", "--resume"])
     with pytest.raises(ValueError, match="was run with other models"):
         perturbation.main([*arguments, "--types", "B", "--resume"])
+
+
+@pytest.mark.usefixtures("_tiny")
+def test_rows_of_other_programs_are_added_to_a_result(tmp_path: Path) -> None:
+    """Log-normalised expression scores as the counts that it is made of, and old rows of a name are replaced."""
+    perturbation.export("kang", ["B"], tmp_path / "theirs")
+    known = anndata.read_h5ad(tmp_path / "theirs/kang-B-train.h5ad")
+    treated = known[known.obs[RESPONSE] == "stim"][:CELLS_A_GROUP].copy()
+    treated.obs[CONTEXT] = "B"
+    treated.uns["recipe"] = {"length": 3}
+    treated.write_h5ad(tmp_path / "theirs/kang-B-seed0.h5ad")
+    sc.pp.normalize_total(treated, target_sum=1e4)
+    sc.pp.log1p(treated)
+    (tmp_path / "logged").mkdir()
+    treated.uns["log1p"] = {}
+    treated.write_h5ad(tmp_path / "logged/kang-B-seed0.h5ad")
+    arguments = ["--task", "kang", "--types", "B", "--threads", "1", "--output", str(tmp_path), "--seeds", "0"]
+    path = tmp_path / "perturbation-kang.json"
+    result = {"settings": dataclasses.asdict(Settings()) | {"models": ["effect"]}}
+    result["rows"] = [
+        {"seed": 0, "fold": "B", "prediction": name, "n_real": 1} for name in ("effect: coupled", "theirs")
+    ]
+    path.write_text(json.dumps(result))
+    external = ["--external", *(f"{name}={tmp_path / name}" for name in ("theirs", "logged"))]
+    perturbation.main([*arguments, "--only-external", *external])
+    result = json.loads(path.read_text())
+    rows = pd.DataFrame(result["rows"]).set_index("prediction")
+    assert sorted(rows.index) == ["effect: coupled", "logged", "theirs"]
+    assert rows.at["theirs", "pearson_delta"] == pytest.approx(rows.at["logged", "pearson_delta"], rel=1e-4)
+    assert kinds_of(result) == {"effect: coupled": "ours", "theirs": "other", "logged": "other"}
+    assert result["recipes"] == {f"{name}, B, 0": {"length": 3} for name in ("theirs", "logged")}
+    with pytest.raises(ValueError, match="was scored with other max_cells, n_trees"):
+        perturbation.main([*arguments, "--only-external", "--quick", *external])
+
+
+def test_what_is_added_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        perturbation.parse(["--task", "kang", "--only-external"])
+    assert "--only-external needs --external NAME=FOLDER" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("_tiny")

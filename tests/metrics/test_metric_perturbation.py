@@ -6,6 +6,7 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
+import scanpy as sc
 from scipy import sparse
 
 from scdiffgen import metrics
@@ -293,3 +294,20 @@ def test_nothing_is_warned_of_in_a_clean_report(transfer) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         run(transfer, {"perfect": transfer["perfect"]})
+
+
+def test_expression_that_is_log_normalised_already_scores_as_its_counts_do(transfer) -> None:
+    logged = transfer["perfect"].copy()
+    sc.pp.normalize_total(logged, target_sum=1e4)
+    sc.pp.log1p(logged)
+    logged = logged[:, ::-1].copy()  # genes are aligned
+    found = run(transfer, {"counts": transfer["perfect"], "logged": logged}, log_normalised="logged")
+    for name in CHEAP:
+        assert found.at["logged", name] == pytest.approx(found.at["counts", name], rel=1e-5)
+
+
+def test_what_is_not_log_normalised_is_refused(transfer) -> None:
+    with pytest.raises(ValueError, match="holds whole numbers only, so counts"):
+        run(transfer, {"counts": transfer["perfect"]}, log_normalised=["counts"])
+    with pytest.raises(ValueError, match=r"`log_normalised` has \['other'\]"):
+        run(transfer, {"counts": transfer["perfect"]}, log_normalised=["other"])

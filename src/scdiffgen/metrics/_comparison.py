@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
+from anndata import AnnData
 from numpy.typing import NDArray
 
 from scdiffgen._names import as_names
@@ -52,6 +53,12 @@ class Cells(NamedTuple):
         counts = space.counts(cells, name=name)
         expression = space.of_counts(counts)
         return cls(space.project(expression), expression, counts, labels)
+
+    @classmethod
+    def of_log_normalised(cls, space: ExpressionSpace, cells: AnnData, name: str) -> Cells:
+        """Map log-normalised expression, which messages call ``name``, into the space."""
+        expression = space.of_log_normalised(cells, name=name)
+        return cls(space.project(expression), expression)
 
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Choose cells by position."""

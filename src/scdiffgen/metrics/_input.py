@@ -57,7 +57,7 @@ def as_counts(
     matrix = _matrix(counts, layer, name)
     _check_values(matrix.data, layer, name)
     if isinstance(counts, AnnData) and genes is not None:
-        return matrix[:, _gene_positions(counts.var_names, genes, name)]
+        return matrix[:, gene_positions(counts.var_names, genes, name)]
     if n_genes is not None and matrix.shape[1] != n_genes:
         raise ValueError(
             f"`{name}` has {matrix.shape[1]} genes, expected {n_genes}. Pass the same genes in the same order, "
@@ -186,7 +186,7 @@ def to_dense(matrix: Points) -> Any:
     return matrix.toarray() if hasattr(matrix, "toarray") else matrix
 
 
-def _gene_positions(available: pd.Index, wanted: Sequence[str], name: str) -> NDArray[np.intp]:
+def gene_positions(available: pd.Index, wanted: Sequence[str], name: str) -> NDArray[np.intp]:
     if not available.is_unique:
         raise ValueError(
             f"`{name}` has repeated gene names (first: {available[available.duplicated()][0]!r}). "

@@ -97,6 +97,7 @@ def perturbation_report(
     dose_key: str | None = None,
     control_label: str = "control",
     layer: str | None = None,
+    log_normalised: Sequence[str] = (),
     metrics: Sequence[str] | None = None,
     baselines: Sequence[str] = BASELINES,
     baselines_as_counts: bool = False,
@@ -155,6 +156,9 @@ def perturbation_report(
     control_label
         What the perturbation of control cells is called.
     {layer}
+    log_normalised
+        Predictions whose ``.X`` is log(1 + counts per 10,000 of the genes of ``train``), as programs without counts
+        write it. It is scored as it is; such cells lack the noise of counts, which distinguishes them from real ones.
     {metrics}
     baselines
         Baseline or baselines to compute.
@@ -203,7 +207,11 @@ def perturbation_report(
     held_out = HeldOut.fit(real, control, space, keys, settings)
     training = TrainingResponses.fit(train, space, keys, held_out)
     named = {name: (cells, f"predictions[{name!r}]") for name, cells in predictions.items()}
-    answers = {name: (keys.conditions(*pair), Cells.of(space, *pair)) for name, pair in named.items()}
+    logged = as_names(log_normalised)
+    if unknown := sorted(set(logged) - set(predictions)):
+        raise ValueError(f"`log_normalised` has {unknown}, of which there are no predictions: {[*predictions]}.")
+    read = {name: Cells.of_log_normalised if name in logged else Cells.of for name in named}
+    answers = {name: (keys.conditions(*pair), read[name](space, *pair)) for name, pair in named.items()}
 
     def pairs() -> Iterator[tuple[Key, Pair]]:
         for condition, reference in held_out.references.items():

@@ -14,7 +14,7 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._input import CountsLike, Matrix, as_counts, gene_names
+from scdiffgen.metrics._input import CountsLike, Matrix, as_counts, as_features, gene_names, gene_positions
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,15 @@ class ExpressionSpace:
     def of_counts(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
         """Log-normalised expression of the kept genes, (cells, kept), of counts that are checked and aligned."""
         return log_normalise(counts, dtype=np.float32)[:, self.columns]
+
+    def of_log_normalised(self, cells: AnnData, *, name: str) -> sparse.csr_matrix:
+        """Kept genes of cells that are log-normalised already, (cells, kept); messages call the cells ``name``."""
+        genes = cells.var_names if self.genes is None else self.genes
+        positions = gene_positions(cells.var_names, genes[self.columns], name)
+        values = sparse.csr_matrix(as_features(cells.X, name)[:, positions])
+        if values.nnz and (values.data == np.rint(values.data)).all():
+            raise ValueError(f"`{name}` holds whole numbers only, so counts. Leave it out of `log_normalised`.")
+        return values
 
     def pcs(self, counts: CountsLike, *, name: str = "counts") -> NDArray[np.float64]:
         """Principal components, centred on the training mean, (cells, components)."""
