@@ -15,7 +15,19 @@ from scipy import sparse
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics import _response as scores
-from scdiffgen.metrics._comparison import ALL, METRICS, Cells, Direction, Key, Metric, Pair, Settings, choose, compare
+from scdiffgen.metrics._comparison import (
+    ALL,
+    EMPTY,
+    METRICS,
+    Cells,
+    Direction,
+    Key,
+    Metric,
+    Pair,
+    Settings,
+    choose,
+    compare,
+)
 from scdiffgen.metrics._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
 from scdiffgen.metrics._heterogeneity import UNDEFINED, RealResponse, ResponseHeterogeneity
 from scdiffgen.metrics._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
@@ -248,7 +260,8 @@ def _heterogeneity(real: RealResponse, predicted: Predicted) -> ResponseHeteroge
 
 
 def _predicted(cells: Cells) -> Predicted:
-    return Predicted(mean_expression(cells.expression), cells.pcs, cells.counts)
+    counts = None if cells.counts is EMPTY else cells.counts  # of log-normalised expression there are none
+    return Predicted(mean_expression(cells.expression), cells.pcs, counts)
 
 
 def _baselines(
