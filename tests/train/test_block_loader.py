@@ -130,6 +130,7 @@ def test_memory_does_not_grow_with_the_number_of_cells(tmp_path: Path, monkeypat
     """Registering and training never hold the whole matrix: what more cells take is much less than they are."""
     monkeypatch.setattr("scdiffgen.data._counts.BLOCK_VALUES", 200 * 400)
     monkeypatch.setattr("scdiffgen.model._training_runs.LINEAR_CELLS", 500)
+    monkeypatch.setattr("scdiffgen.model._training_summary.REGRESSION_CELLS", 500)
     small_model().train(1, accelerator="cpu", enable_progress_bar=False)  # imports what training needs
     sizes, peaks = [], []
     for n_cells in (2_000, 6_000):
