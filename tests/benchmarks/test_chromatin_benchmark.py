@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from benchmarks import chromatin, peaks, render
+from benchmarks import chromatin, peaks
 from benchmarks._chromatin_data import ATAC, OTHER, ChromatinSplit, labels_of, simulated, split_chromatin
 from benchmarks._chromatin_methods import real_cells
+from benchmarks._chromatin_page import chromatin_section, peaks_section
 from benchmarks._chromatin_scores import auc_by_column, contrast_pearson, imputation_scores, profile_auc
 from benchmarks._multimodal_data import RNA, padded
 from benchmarks._record import read_result
@@ -77,7 +78,7 @@ def test_the_quick_run_is_written_and_rendered(tmp_path: Path) -> None:
     assert [row["epochs"] for row in result["training"]] == [2, 2]
     assert [row["kind"] for row in result["rows"]] == ["limit", "null", "null", "ours", "other", "redrawn"]
     assert all(value is not None for row in result["rows"] + result["imputation"] for value in row["scores"].values())
-    assert "MULTIVI" in render.render(tmp_path / "results", tmp_path / "docs").read_text()
+    assert "MULTIVI" in chromatin_section("chromatin-simulated", result, tmp_path)
 
 
 def test_cost_by_peaks_is_written_and_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,7 +88,8 @@ def test_cost_by_peaks_is_written_and_rendered(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(peaks.subprocess, "run", run_here)  # a process of its own takes longer to start
     peaks.main(["--quick", "--threads", "1", "--output", str(tmp_path / "results")])
-    rows = read_result(tmp_path / "results" / "peaks.json")["rows"]
+    result = read_result(tmp_path / "results" / "peaks.json")
+    rows = result["rows"]
     assert [row["n_peaks"] for row in rows] == [200, 200]
     assert all(value > 0 for row in rows for value in row.values())
-    assert "a step, s" in render.render(tmp_path / "results", tmp_path / "docs").read_text()
+    assert "a step, s" in peaks_section("peaks", result, tmp_path)
