@@ -7,10 +7,12 @@ from collections.abc import Sequence
 
 from benchmarks import (
     augmentation,
+    chromatin,
     generation,
     import_time,
     many_conditions,
     multimodal,
+    peaks,
     perturbation,
     processes,
     published,
@@ -19,7 +21,8 @@ from benchmarks import (
     speed,
     tokens,
 )
-from benchmarks._data import DATASETS, available
+from benchmarks._chromatin_data import SNARE
+from benchmarks._data import DATASETS, FOLDER, available
 from benchmarks._external import add_external_argument
 from benchmarks._perturbation_tasks import TASKS
 from benchmarks._record import add_common_arguments, output_folder
@@ -50,6 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     speed.main(["--data", main_data, *common])
     augmentation.main(["--data", main_data, *common])
     multimodal.main(common)
+    if options.quick or (FOLDER / SNARE).exists():
+        chromatin.main(common)
+    peaks.main(common)
     for task in tasks:
         perturbation.main(["--task", task, *(external if task in TASKS else []), *common])
     for task in [] if options.quick else published.available_tasks():

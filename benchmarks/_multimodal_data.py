@@ -107,6 +107,16 @@ def stacked(parts: list[AnnData]) -> AnnData:
     return AnnData(counts, obs=pd.DataFrame(index=names), var=pd.DataFrame(index=parts[0].var_names))
 
 
+def padded(mdata: MuData) -> MuData:
+    """The same cells with zeros where a modality was not measured, as scvi-tools expects them."""
+    parts = {}
+    for key, cells in mdata.mod.items():
+        with_zeros = sparse.vstack([cells.X, sparse.csr_matrix((1, cells.n_vars), dtype=np.float32)], format="csr")
+        counts = with_zeros[cells.obs_names.get_indexer(mdata.obs_names)]  # -1, of a cell without, is the last row
+        parts[key] = AnnData(counts, obs=pd.DataFrame(index=mdata.obs_names), var=cells.var)
+    return joined(parts)
+
+
 def joined(modalities: dict[str, AnnData]) -> MuData:
     """A MuData, without what mudata 0.3 says of its next version."""
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
@@ -115,11 +125,21 @@ def joined(modalities: dict[str, AnnData]) -> MuData:
 
 def read_pbmc10k() -> MuData:
     """PBMC with 14 proteins."""
-    path = FOLDER / CITE
-    if not path.exists():
-        raise MissingData(f"{CITE} is not in ../shared/data: put it there, or choose other data.")
+    return read_file(CITE)
+
+
+def read_file(file: str) -> MuData:
+    """Read a file of the data folder.
+
+    Raises
+    ------
+    MissingData
+        If the file is not there.
+    """
+    if not (FOLDER / file).exists():
+        raise MissingData(f"{file} is not in ../shared/data: put it there, or choose other data.")
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
-        return mudata.read_h5mu(path)
+        return mudata.read_h5mu(FOLDER / file)
 
 
 def simulated() -> MuData:

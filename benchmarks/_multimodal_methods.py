@@ -16,7 +16,7 @@ from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import RidgeCV
 
 from benchmarks._models import Kind
-from benchmarks._multimodal_data import PROTEIN, RNA, CiteSplit, joined, stacked
+from benchmarks._multimodal_data import PROTEIN, RNA, CiteSplit, joined, padded
 from scdiffgen.metrics import ExpressionSpace
 from scdiffgen.model import TokenDiffusion
 
@@ -46,15 +46,9 @@ def fit_scdiffgen(split: CiteSplit, max_epochs: int | None) -> TokenDiffusion:
 def fit_totalvi(split: CiteSplit, max_epochs: int | None) -> TOTALVI:
     """Train with the defaults on the same cells; those without protein are a batch, as totalVI asks for."""
     mdata = split.seen()
-    n_imputed = split.imputed.n_obs
-    empty = sparse.csr_matrix((n_imputed, mdata[PROTEIN].n_vars), dtype=np.float32)
-    protein = mdata[PROTEIN]
-    without = protein[:n_imputed].copy()
-    without.X, without.obs_names = empty, split.imputed.obs_names
-    padded = stacked([protein, without])
-    padded.X = padded.X.toarray()
-    cells = joined({RNA: mdata[RNA], PROTEIN: padded[mdata[RNA].obs_names].copy()})
-    is_measured = cells.obs_names.isin(protein.obs_names)
+    cells = padded(mdata)
+    cells[PROTEIN].X = cells[PROTEIN].X.toarray()
+    is_measured = cells.obs_names.isin(mdata[PROTEIN].obs_names)
     cells.obs[BATCH] = pd.Categorical(np.where(is_measured, MEASURED, "not " + MEASURED))
     TOTALVI.setup_mudata(cells, batch_key=BATCH, modalities={"rna_layer": RNA, "protein_layer": PROTEIN})
     model = TOTALVI(cells)
@@ -79,11 +73,12 @@ def real_cells(split: CiteSplit) -> list[JointMethod]:
     return [JointMethod("other real cells", "limit", whole), JointMethod("protein of other cells", "null", torn)]
 
 
-def scdiffgen_draws(model: TokenDiffusion, n_steps: int) -> JointMethod:
-    """Generate both modalities together."""
+def scdiffgen_draws(model: TokenDiffusion, n_steps: int, conditions: pd.DataFrame | None = None) -> JointMethod:
+    """Generate both modalities together, under the conditions of each cell where there are any."""
 
     def draw(n_cells: int, seed: int) -> Counts:
-        return counts_of(model.generate(n_cells=n_cells, n_steps=n_steps, seed=seed, silent=True))
+        asked = {"n_cells": n_cells} if conditions is None else {"conditions": conditions}
+        return counts_of(model.generate(**asked, n_steps=n_steps, seed=seed, silent=True))
 
     return JointMethod(f"scdiffgen, {n_steps} steps", "ours", draw)
 
@@ -102,7 +97,7 @@ def totalvi_draws(model: TOTALVI) -> JointMethod:
 
 def counts_of(mdata: MuData, rows: NDArray[np.intp] | slice = slice(None)) -> Counts:
     """Counts of each modality."""
-    return {key: sparse.csr_matrix(mdata[key].X)[rows] for key in (RNA, PROTEIN)}
+    return {key: sparse.csr_matrix(mdata[key].X)[rows] for key in mdata.mod}
 
 
 # Telling protein from RNA: cells to expected counts (cells, proteins).
@@ -133,28 +128,41 @@ def scdiffgen_draws_protein(model: TokenDiffusion, split: CiteSplit, seed: int) 
 
 
 def ridge_imputes(split: CiteSplit, *, kernel: bool = False) -> NDArray[np.float64]:
-    """Ridge regression of log-counts on 30 components of RNA, and the depth of RNA; or kernel ridge regression.
+    """Ridge or kernel ridge regression of protein on RNA."""
+    return ridge_predicts(split.train[RNA].X, split.imputed[RNA].X, split.train[PROTEIN].X, kernel=kernel)
+
+
+def ridge_predicts(
+    known: sparse.csr_matrix, given: sparse.csr_matrix, target: sparse.csr_matrix, *, kernel: bool = False
+) -> NDArray[np.float64]:
+    """Ridge regression of log-counts on 30 components and the depth of what is given; or kernel ridge regression.
 
     The kernel is Gaussian in the components, whose medium distance it has as width, by 1,500 random Fourier features.
     """
-    space = ExpressionSpace.fit(split.train[RNA].X)
-    parts = (split.train, split.imputed)
-    depths = [np.log(np.asarray(mdata[RNA].X.sum(axis=1))) for mdata in parts]
-    features = pcs = [space.pcs(mdata[RNA].X) for mdata in parts]
+    space = ExpressionSpace.fit(known)
+    depths = [np.log(np.asarray(counts.sum(axis=1))) for counts in (known, given)]
+    features = pcs = [space.pcs(counts) for counts in (known, given)]
     if kernel:
         gamma = 1 / np.median(pdist(pcs[0][:300], "sqeuclidean"))
         fourier = RBFSampler(gamma=gamma, n_components=1500, random_state=0).fit(pcs[0])
         unit, first = np.sqrt(fourier.n_components / 2), pcs[0][:, 0].std()
         features = [np.hstack([unit * fourier.transform(of_part), of_part / first]) for of_part in pcs]
     train, imputed = (np.hstack(both) for both in zip(features, depths, strict=True))
-    ridge = RidgeCV(np.logspace(-2, 5, 8)).fit(train, np.log1p(split.train[PROTEIN].X.toarray()))
+    ridge = RidgeCV(np.logspace(-2, 5, 8)).fit(train, np.log1p(target.toarray()))
     return np.expm1(ridge.predict(imputed))
 
 
 def mean_imputes(split: CiteSplit) -> NDArray[np.float64]:
     """The mean share of each protein, times a total that follows the depth of RNA: what needs no cell state."""
-    depth, known = (np.log(np.asarray(cells[RNA].X.sum(axis=1)).ravel()) for cells in (split.imputed, split.train))
     protein = split.train[PROTEIN].X
-    slope, intercept = np.polyfit(known, np.log(np.asarray(protein.sum(axis=1)).ravel() + 1), 1)
-    share = np.asarray(protein.sum(axis=0)).ravel() / protein.sum()
-    return np.exp(intercept + slope * depth)[:, None] * share
+    total = total_by_depth(split.train[RNA].X, split.imputed[RNA].X, protein)
+    return total[:, None] * np.asarray(protein.sum(axis=0)).ravel() / protein.sum()
+
+
+def total_by_depth(
+    known: sparse.csr_matrix, given: sparse.csr_matrix, target: sparse.csr_matrix
+) -> NDArray[np.float64]:
+    """Molecules of the target by the depth of what is given, a line in logarithms ``(cells,)``."""
+    depth, of_known = (np.log(np.asarray(counts.sum(axis=1)).ravel()) for counts in (given, known))
+    slope, intercept = np.polyfit(of_known, np.log(np.asarray(target.sum(axis=1)).ravel() + 1), 1)
+    return np.exp(intercept + slope * depth)

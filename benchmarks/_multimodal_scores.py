@@ -82,8 +82,8 @@ def correlation(x: NDArray, y: NDArray) -> NDArray[np.float64]:
 
 
 def library_correlation(counts: Counts) -> float:
-    """Rank correlation of the depth of RNA and that of protein."""
-    depth = [np.asarray(counts[key].sum(axis=1)).ravel() for key in (RNA, PROTEIN)]
+    """Rank correlation of the depths of both modalities."""
+    depth = [np.asarray(matrix.sum(axis=1)).ravel() for matrix in counts.values()]
     return float(stats.spearmanr(*depth).statistic)
 
 

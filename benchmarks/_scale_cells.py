@@ -17,8 +17,8 @@ CHUNK = 20_000
 LABEL = "cell_type"
 
 
-def simulate_to(path: Path, n_cells: int, n_genes: int, seed: int = 0) -> None:
-    """Write Poisson counts of eight types of cells, library sizes log-normal around 1,000, to an ``.h5ad`` by rows."""
+def simulate_to(path: Path, n_cells: int, n_genes: int, seed: int = 0, n_molecules: int = N_MOLECULES) -> None:
+    """Write Poisson counts of eight types of cells, library sizes log-normal, to an ``.h5ad`` by rows."""
     random = np.random.default_rng(seed)
     shares = random.dirichlet(np.full(n_genes, 0.3), N_TYPES)
     types = random.integers(N_TYPES, size=n_cells)
@@ -30,7 +30,7 @@ def simulate_to(path: Path, n_cells: int, n_genes: int, seed: int = 0) -> None:
             del file["X"]
         for start in range(0, n_cells, CHUNK):
             chosen = types[start : start + CHUNK]
-            library = random.lognormal(np.log(N_MOLECULES), 0.3, len(chosen))
+            library = random.lognormal(np.log(n_molecules), 0.3, len(chosen))
             counts = random.poisson(library[:, None] * shares[chosen]).astype(np.float32)
             counts[:, 0] += counts.sum(1) == 0
             rows = sparse.csr_matrix(counts)

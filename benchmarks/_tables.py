@@ -111,6 +111,25 @@ def scale_table(result: Mapping[str, Any]) -> str:
     return markdown([*header, "generated to a file, cells/s", "peak memory, MB"], rows)
 
 
+def peaks_table(result: Mapping[str, Any]) -> str:
+    """Seconds of a step and memory by the number of peaks, and of those open in a cell."""
+    header = ["peaks", "open in a cell", "open, %", "parameters, million", "before training, s", "a step, s"]
+    rows = [
+        [
+            f"{row['n_peaks']:,}",
+            f"{row['nonzeros_per_cell']:,.0f}",
+            f"{100 * row['nonzeros_per_cell'] / row['n_peaks']:.1f}",
+            f"{row['parameters'] / 1e6:.1f}",
+            f"{row['before_training']:.1f}",
+            f"{row['seconds_per_step']:.2f}",
+            f"{row['memory_of_data']:,.0f}",
+            f"{row['peak_memory']:,.0f}",
+        ]
+        for row in result["rows"]
+    ]
+    return markdown([*header, "memory with the data, MB", "peak memory, MB"], rows)
+
+
 def many_conditions_table(result: Mapping[str, Any]) -> str:
     """Sizes of the embeddings, and how near each is to the true responses."""
     header = ["perturbations by", "embedding, parameters", "all parameters", "file, MB", "training, s"]

@@ -21,7 +21,7 @@ def shortcomings(result: Mapping[str, Any]) -> list[str]:
     A score is as good as its median over seeds is near to the ideal of the metric. Against real cells, only what no
     seed reaches counts: the best seed of the package is farther from the ideal than the worst of other real cells.
     """
-    return [*_lost(result), *_short_of_real_cells(result), *_likelihood(result), *_copied(result)]
+    return [*generation_shortcomings(result), *_likelihood(result), *_copied(result)]
 
 
 def soak_shortcomings(result: Mapping[str, Any]) -> list[str]:
@@ -65,11 +65,16 @@ def many_conditions_shortcomings(result: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def generation_shortcomings(result: Mapping[str, Any]) -> list[str]:
+    """Sentences on generated cells: where another method draws better ones, and where they are no real cells."""
+    return [*_lost(result), *_short_of_real_cells(result)]
+
+
 def multimodal_shortcomings(result: Mapping[str, Any]) -> list[str]:
     """Sentences on several modalities: where another method draws better cells, or tells protein better from RNA."""
     means = {name: float(np.median(of["mean"])) for name, of in pearson_by_method(result).items()}
     better = [f"{name} ({mean:.3f})" for name, mean in means.items() if mean > means["scdiffgen"]]
-    lines = [*_lost(result), *_short_of_real_cells(result)]
+    lines = generation_shortcomings(result)
     if better:
         lines.append(f"Imputed protein, mean Pearson {means['scdiffgen']:.3f}: better with {', '.join(better)}.")
     return lines

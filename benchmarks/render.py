@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks import _perturbation_table
+from benchmarks._chromatin_page import chromatin_section, peaks_section
 from benchmarks._figures import augmentation_figure, generation_figure, scale_figure, soak_figure, speed_figure
 from benchmarks._page import bullets, figure, measured_with, section
 from benchmarks._perturbation_figure import perturbation_figure
@@ -327,6 +328,8 @@ SECTIONS: dict[str, Callable[[str, Mapping[str, Any], Path], str]] = {
     "tokens": tokens_section,
     "augmentation": augmentation_section,
     "multimodal": multimodal_section,
+    "chromatin": chromatin_section,
+    "peaks": peaks_section,
     "speed": speed_section,
     "scale": scale_section,
     "many-conditions": many_conditions_section,

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,20 +41,21 @@ GENERATED_SHARE = 0.1  # of as many cells as were trained on
 class StepTimer(pl.Callback):
     """When training starts, and each step ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.clock = clock
         self.ends: list[float] = []
 
     def on_train_start(self, *arguments: Any) -> None:
         """Read the clock."""
-        self.start = time.perf_counter()
+        self.start = self.clock()
 
     def on_train_batch_end(self, *arguments: Any) -> None:
         """Read the clock."""
-        self.ends.append(time.perf_counter())
+        self.ends.append(self.clock())
 
     def on_train_end(self, *arguments: Any) -> None:
         """Read the clock."""
-        self.end = time.perf_counter()
+        self.end = self.clock()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

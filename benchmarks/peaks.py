@@ -1,0 +1,91 @@
+"""What does chromatin of many peaks cost? Time of a step and peak memory of training at 10,000 to 100,000 peaks.
+
+``python -m benchmarks.peaks --threads 1``
+
+Simulated cells have the same number of molecules at every number of peaks, and more of them at the largest, which tells
+what grows with the peaks from what grows with the non-zeros. Each size is measured in a process of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import anndata as ad
+import numpy as np
+
+from benchmarks._memory import peak_of_this_process
+from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._scale_cells import LABEL, simulate_to
+from benchmarks._tables import peaks_table
+from benchmarks.scale import StepTimer
+from scdiffgen.model import TokenDiffusion
+
+SIZES = ((10_000, 300), (30_000, 300), (100_000, 300), (100_000, 2_500))  # peaks, molecules a cell
+QUICK_SIZES = ((200, 30), (200, 60))
+N_CELLS, BATCH_SIZE, N_STEPS, WARM_UP = 200, 128, 6, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.peaks", description=__doc__.splitlines()[0])
+    parser.add_argument("--one", type=Path, metavar="FILE", help="measure one file, and print it")
+    add_common_arguments(parser)
+    options = parser.parse_args(arguments)
+    if options.one:
+        start(options.threads)
+        print(json.dumps(measure(options.one)))
+        return
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for n_peaks, n_molecules in QUICK_SIZES if options.quick else SIZES:
+            file = Path(folder) / f"{n_peaks}-{n_molecules}.h5ad"
+            simulate_to(file, N_CELLS, n_peaks, n_molecules=n_molecules)
+            command = [sys.executable, "-m", "benchmarks.peaks", "--threads", str(options.threads)]
+            finished = subprocess.run([*command, "--one", str(file)], capture_output=True, text=True, check=True)
+            rows.append(json.loads(finished.stdout.splitlines()[-1]))
+            print(rows[-1], flush=True)
+            file.unlink()
+    result = {
+        "benchmark": "peaks",
+        "data": {"n_cells": N_CELLS, "batch_size": BATCH_SIZE, "n_steps": N_STEPS - WARM_UP},
+        "environment": environment(options.threads, [0]),
+        "rows": rows,
+    }
+    write_result(output_folder(options.output, quick=options.quick), "peaks", result)
+    print(peaks_table(result))
+
+
+def measure(file: Path) -> dict[str, Any]:
+    """Register and train for some steps, in this process."""
+    adata = ad.read_h5ad(file)
+    before, loaded = time.process_time(), peak_of_this_process()
+    TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
+    model, timer = TokenDiffusion(adata), StepTimer(time.process_time)
+    model.train(
+        max_epochs=N_STEPS,
+        batch_size=BATCH_SIZE,
+        limit_train_batches=1,
+        limit_val_batches=1,
+        callbacks=[timer],
+        enable_progress_bar=False,
+    )
+    return {
+        "n_peaks": adata.n_vars,
+        "nonzeros_per_cell": adata.X.nnz / adata.n_obs,
+        "parameters": sum(weights.numel() for weights in model.module.parameters()),
+        "before_training": timer.start - before,
+        "seconds_per_step": float(np.median(np.diff(timer.ends)[WARM_UP - 1 :])),
+        "memory_of_data": loaded,
+        "peak_memory": peak_of_this_process(),
+    }
+
+
+if __name__ == "__main__":
+    main()
