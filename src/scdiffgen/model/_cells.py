@@ -23,6 +23,7 @@ from scdiffgen.data import check_counts_again
 from ._checks import cell_positions, check_seed
 
 BATCH_SIZE = 512
+SMALL_BATCH = 64  # cells that are far apart on disk, where all between them are read
 
 
 class Cells:

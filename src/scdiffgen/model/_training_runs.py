@@ -24,7 +24,7 @@ from scdiffgen._arguments import check_choice, check_names, check_whole_number
 from scdiffgen.data import check_counts_again
 from scdiffgen.train import NO_STEP, TrainingPlanConfig, stage_ends
 
-from ._cells import Cells, evenly_spread
+from ._cells import SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
 from ._model_access import in_training
 from ._quiet import LIGHTNING, less_chatter
@@ -34,7 +34,6 @@ STEPS_PER_VALIDATION = 100
 LINEAR_CELLS = 20_000  # of which a linear model is fitted
 LOSSES = ("validation_loss", "train_loss")
 TRAINER_ARGUMENTS = (*inspect.signature(Trainer).parameters, *inspect.signature(pl.Trainer).parameters, "ckpt_path")
-SMALL_BATCH = 64  # cells that are far apart on disk, where all between them are read
 
 
 def default_max_epochs(n_train: int, batch_size: int) -> int:

@@ -30,7 +30,7 @@ from scdiffgen.module import (
 )
 from scdiffgen.responses import Pseudobulks, pseudobulks
 
-from ._cells import Cells, evenly_spread
+from ._cells import SMALL_BATCH, Cells, evenly_spread
 from ._checks import library_sizes
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ def moments_in_training(model: BaseModelClass) -> HiddenMoments:
 def genes_in_training(model: BaseModelClass, basis: TokenBasis) -> TokenGenes:
     """Genes that follow the tokens in (at most 5,000 of) the training cells, and which tokens return."""
     indices = np.sort(training_indices(model))
-    return token_genes(*activation_and_expression(Cells(model, None, evenly_spread(indices, REGRESSION_CELLS)), basis))
+    cells = Cells(model, None, evenly_spread(indices, REGRESSION_CELLS), SMALL_BATCH)
+    return token_genes(*activation_and_expression(cells, basis))
 
 
 def activation_and_expression(cells: Cells, basis: TokenBasis) -> tuple[np.ndarray, sparse.csr_matrix]:
@@ -201,13 +202,13 @@ def _regressions(model: BaseModelClass, indices: np.ndarray) -> tuple[LibraryReg
     of_sizes: dict[tuple[str, ...], dict[str, LibraryFromTokens]] = {}
     of_columns: dict[tuple[str, ...], dict[str, DeepColumns]] = {}
     chosen = evenly_spread(np.sort(indices), REGRESSION_CELLS)
-    whole = sparse.vstack([to_scipy(counts) for counts, _ in Cells(model, None, chosen)], format="csr")
+    whole = sparse.vstack([to_scipy(counts) for counts, _ in Cells(model, None, chosen, SMALL_BATCH)], format="csr")
     blocks = {name: whole[:, block] for name, block in zip(names, module.blocks.slices, strict=True)}
     sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.values()])
     for given in dict.fromkeys([*combinations(names, 1), *combinations(names, len(names) - 1)]):
         hidden = torch.tensor([name not in given for name in names], device=model.device)
         rows_of_tokens = []
-        for counts, conditions in Cells(model, None, chosen):
+        for counts, conditions in Cells(model, None, chosen, SMALL_BATCH):
             kept = module.without(counts, hidden.expand(len(counts), -1))
             rows_of_tokens.append(module.tokens(kept, conditions).flatten(1).cpu().numpy())
         tokens = np.concatenate(rows_of_tokens)
