@@ -70,14 +70,14 @@ class TrainingSummary:
         return cls(
             library=plain["library"],
             conditions=Conditions.from_plain(plain["conditions"], len(plain["library"])),
-            pseudobulks=None if bulks is None else Pseudobulks(**bulks),
+            pseudobulks=None if bulks is None else Pseudobulks.from_plain(bulks),
             token_basis=None if basis is None else TokenBasis(*basis),
             learned_interventions=plain["learned_interventions"],
             library_from_tokens={
                 given: {name: LibraryFromTokens(*fitted) for name, fitted in by_name.items()}
                 for given, by_name in plain["library_from_tokens"].items()
             },
-            reference_pseudobulks=None if reference is None else Pseudobulks(**reference),
+            reference_pseudobulks=None if reference is None else Pseudobulks.from_plain(reference),
         )
 
 
