@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 LEAST_Z = 4.5  # of genes that respond
 FEWEST, FEWEST_GENES = 40, 4  # cells of a group in which strengths are measured, and genes that respond, if alike
+MOST_GENES = 100  # that respond most, of which scores are made
 LEAST_SLOPE, LARGEST = 0.5, 1.0  # of scores on strengths; variance of strengths
 N_NODES = 15  # strengths over which means are taken
 
@@ -117,6 +118,7 @@ def _pairs(bulks: Pseudobulks) -> dict[int, Pair]:
         change = bulks.log_mean[rows[0]].astype(float) - bulks.log_mean[rows[1]]
         chance = (bulks.log_variance[rows] / bulks.n_cells[rows, None]).sum(0)
         genes = np.flatnonzero(np.abs(change) > LEAST_Z * np.sqrt(chance + np.finfo(float).tiny))
+        genes = genes[np.argsort(-np.abs(change[genes]), kind="stable")[:MOST_GENES]]
         change = change[genes]
         alone = (change**4).sum() / max((change**2).sum() ** 2, np.finfo(float).tiny)
         if len(genes) and alone < 1 / FEWEST_GENES:
@@ -142,7 +144,9 @@ def _moved(
 
 def _expression(counts: np.ndarray, library: np.ndarray) -> np.ndarray:
     """Log expression, and behind it the logarithm of the library size ``(cells, responding + 1)``."""
-    return np.column_stack([log_normalise(counts, library=library), np.log(np.maximum(library, 1))])
+    return np.column_stack(
+        [log_normalise(counts, library=library, dtype=np.float32), np.log(np.maximum(library, 1), dtype=np.float32)]
+    )
 
 
 def _shared_variance(cells: np.ndarray, direction: np.ndarray) -> tuple[float, float]:
