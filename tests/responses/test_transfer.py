@@ -39,7 +39,8 @@ def transfer(
     noise = np.full(log_mean.shape, variance)
     of_model = counts if expected is None else expected
     n_cells = np.full(len(codes), 50)
-    bulks = Pseudobulks(identity, interventions, doses, n_cells, counts, of_model, log_mean, noise, curves)
+    arrays = (identity, interventions, doses, n_cells, counts, of_model, log_mean, noise, curves)
+    bulks = Pseudobulks(*arrays, np.zeros(len(codes)))
     return ResponseTransfer(bulks, **others)
 
 

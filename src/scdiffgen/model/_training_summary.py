@@ -84,12 +84,12 @@ class TrainingSummary:
         return cls(
             library=plain["library"],
             conditions=Conditions.from_plain(plain["conditions"], len(plain["library"])),
-            pseudobulks=None if bulks is None else Pseudobulks(**bulks),
+            pseudobulks=None if bulks is None else Pseudobulks.from_plain(bulks),
             token_basis=None if basis is None else TokenBasis(*basis),
             token_genes=None if plain["token_genes"] is None else TokenGenes(*plain["token_genes"]),
             learned_interventions=plain["learned_interventions"],
             library_from_tokens=_from_tuples(LibraryFromTokens, plain["library_from_tokens"]),
-            reference_pseudobulks=None if reference is None else Pseudobulks(**reference),
+            reference_pseudobulks=None if reference is None else Pseudobulks.from_plain(reference),
             deep_columns=_from_tuples(DeepColumns, plain.get("deep_columns", {})),  # files of earlier versions lack it
         )
 

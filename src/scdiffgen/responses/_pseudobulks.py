@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from scdiffgen._log_normalise import TARGET_SUM
 from scdiffgen.conditions import Code, Conditions, ConditionSpec, backoff_levels, have_exactly
 
 from ._response_curves import STEPS, response_curves
+from ._strengths import strength_variances
 
 if TYPE_CHECKING:
     from scdiffgen.module import ThinningModule
@@ -83,6 +84,7 @@ class Pseudobulks:
     log_mean: np.ndarray  # (groups, genes): of log(1 + counts per 10,000)
     log_variance: np.ndarray  # (groups, genes): of the same, over the cells
     curves: np.ndarray  # (untreated groups, steps, genes): mean log expression once moved, see _response_curves
+    strength_variance: np.ndarray  # (groups,): of the strengths with which cells respond, see _strengths
 
     @property
     def n_genes(self) -> int:
@@ -127,6 +129,11 @@ class Pseudobulks:
         """Arrays by name."""
         return dict(vars(self))
 
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, np.ndarray]) -> Pseudobulks:
+        """Undo :meth:`to_plain`; models that were saved before strengths were learned have none."""
+        return cls(**{"strength_variance": np.zeros(len(plain["n_cells"])), **plain})
+
 
 def pseudobulks(
     module: ThinningModule,
@@ -167,4 +174,6 @@ def pseudobulks(
     sums_of, expected_of, means, variances = (
         array.astype(np.float32) for array in (totals, expected, log_mean, log_variance)
     )
-    return Pseudobulks(*groups, n_cells, sums_of, expected_of, means, variances, curves)
+    bulks = Pseudobulks(*groups, n_cells, sums_of, expected_of, means, variances, curves, np.zeros(n_groups))
+    treatment_of = TreatedGroups(groups.identity[:, :0], *groups[1:]).distinct()[1]
+    return replace(bulks, strength_variance=strength_variances(module, batches, bulks, row_of, treatment_of))

@@ -45,22 +45,31 @@ def response_curves(
     """
     n_groups, n_genes = log_correction.shape
     curves = torch.zeros(n_groups, len(STEPS), n_genes, device=module.device, dtype=torch.float64)
-    corrections, n_seen, first = torch.from_numpy(log_correction).float().to(module.device), np.zeros(n_groups), 0
+    corrections, n_seen = torch.from_numpy(log_correction).float().to(module.device), np.zeros(n_groups)
+    for groups, counts, given in first_cells(batches, group_of, n_groups):
+        which = torch.from_numpy(groups).to(module.device)
+        n_seen += np.bincount(groups, minlength=n_groups)
+        log_prob = module.expression(counts.to_sparse_csr(), given).log() + corrections[which]
+        for step, expected in enumerate(_expected_at_steps(counts, log_prob.softmax(1))):
+            curves[:, step].index_add_(0, which, expected.double())
+    return (curves / torch.from_numpy(n_seen).to(curves).clamp(min=1)[:, None, None]).float().cpu().numpy()
+
+
+def first_cells(
+    batches: Iterable[tuple[Tensor, Conditions[Tensor]]], group_of: np.ndarray, n_groups: int
+) -> Iterator[tuple[np.ndarray, Tensor, Conditions[Tensor]]]:
+    """The first cells of each group in minibatches: their groups, dense counts and conditions; -1 is no group."""
+    n_seen, first = np.zeros(n_groups, dtype=int), 0
     for there, given in batches:
         groups = group_of[first : first + len(there)]
         first += len(there)
         chosen = np.zeros(len(there), dtype=bool)
         for group in np.unique(groups[groups >= 0]):
-            rows = np.flatnonzero(groups == group)[: int(N_CELLS - n_seen[group])]
+            rows = np.flatnonzero(groups == group)[: N_CELLS - n_seen[group]]
             chosen[rows], n_seen[group] = True, n_seen[group] + len(rows)
-        if not chosen.any():
-            continue
-        taken, which = (torch.from_numpy(each).to(module.device) for each in (np.flatnonzero(chosen), groups[chosen]))
-        counts = there.to_dense()[taken]
-        log_prob = module.expression(counts.to_sparse_csr(), given.take(taken)).log() + corrections[which]
-        for step, expected in enumerate(_expected_at_steps(counts, log_prob.softmax(1))):
-            curves[:, step].index_add_(0, which, expected.double())
-    return (curves / torch.from_numpy(n_seen).to(curves).clamp(min=1)[:, None, None]).float().cpu().numpy()
+        if chosen.any():
+            taken = torch.from_numpy(np.flatnonzero(chosen)).to(there.device)
+            yield groups[chosen], there.to_dense()[taken], given.take(taken)
 
 
 def solved(curve: np.ndarray, change: np.ndarray) -> np.ndarray:
@@ -74,8 +83,10 @@ def solved(curve: np.ndarray, change: np.ndarray) -> np.ndarray:
     return np.where(change == 0, 0.0, steps)
 
 
-def balanced(curve: np.ndarray, root: np.ndarray, change: np.ndarray) -> np.ndarray:
+def balanced(curve: np.ndarray, root: np.ndarray, change: np.ndarray, strengths: np.ndarray) -> np.ndarray:
     """Steps ``(genes,)`` at which shares, whose fourth roots were ``root``, still sum to 1.
+
+    Cells are moved by the steps times one of their ``strengths`` each, and means are over these.
 
     Where the changes ask for more molecules than a cell has, or for fewer, each is missed in proportion to the fourth
     root of the share, so that large genes, which make up for many, change by more than small ones.
@@ -83,10 +94,13 @@ def balanced(curve: np.ndarray, root: np.ndarray, change: np.ndarray) -> np.ndar
 
     def at(excess: float) -> tuple[np.ndarray, float]:
         steps = solved(curve, change - excess * root)
-        return steps, (moved(root, steps) ** (1 / POWER)).sum()
+        each = np.maximum(strengths[:, None] * steps, STEPS[0])
+        return steps, (moved(root, each) ** (1 / POWER)).mean(0).sum()
 
     if not change.any():
         return np.zeros_like(change)
+    at_steps = [np.interp(np.outer(strengths, STEPS), STEPS, one).mean(0) for one in np.eye(len(STEPS))]
+    curve = np.stack(at_steps, 1) @ curve
     low, high = -LARGEST_EXCESS, LARGEST_EXCESS
     for _ in range(N_HALVINGS):
         middle = (low + high) / 2

@@ -14,6 +14,7 @@ from scdiffgen.conditions import Conditions, ConditionSpec
 
 from ._pseudobulks import TreatedGroups
 from ._response_curves import LEAST_RATIO, POWER
+from ._strengths import drawn_strengths
 from ._transfer import PseudobulkResponse, ResponseTransfer
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class TransferredResponse(NamedTuple):
     before: Tensor  # fourth roots of the shares of cells of their context, before (cells, genes)
     log_correction: Tensor  # of the logarithm of the expression that is expected (cells, genes)
     source: Tensor  # positions among SOURCES (cells,)
+    strength_variance: Tensor  # (cells,)
 
     @property
     def known(self) -> Tensor:
@@ -56,17 +58,17 @@ class ResponseModel:
         rows = np.hstack([before.identity, before.interventions, after.interventions, before.doses, after.doses])
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         n_genes = self.transfer.bulks.n_genes
-        of_network = PseudobulkResponse(np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes), "network", {})
+        of_network = PseudobulkResponse(np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes), "network", 0.0, {})
         found = []
         for row in first:
             identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
             left_out = unmeasured_only and (not requested or self.transfer.has_measured(identity, requested))
             found.append((None if left_out else self.transfer.response(identity, had, requested)) or of_network)
-        *arrays, origins, _ = zip(*found, strict=True)
+        *arrays, origins, variances, _ = zip(*found, strict=True)
         device = source[self.specs[-1].name].given.device
         group_of_cell = torch.from_numpy(group_of.ravel()).to(device)
         tables = [torch.from_numpy(np.stack(array)).float() for array in arrays]
-        tables.append(torch.tensor([SOURCES.index(origin) for origin in origins]))
+        tables += [torch.tensor([SOURCES.index(origin) for origin in origins]), torch.tensor(variances)]
         return TransferredResponse(*(table.to(device)[group_of_cell] for table in tables))
 
     def from_untreated(self, conditions: Conditions[np.ndarray], row: int) -> PseudobulkResponse | None:
@@ -84,13 +86,14 @@ class ResponseModel:
         scale: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Move whole cells, CSR ``(cells, genes)``, by ``scale`` times their response: dense counts.
+        """Move whole cells, CSR ``(cells, genes)``, by ``scale`` times their response and strength: dense counts.
 
         What rises does so by the same difference of fourth roots in all cells of a context, what falls in the same
         ratio.
         """
         log_prob = (module.expression(counts, source).log() + response.log_correction).log_softmax(1)
-        root, change = (POWER * log_prob).exp(), scale * response.change
+        strengths = drawn_strengths(response.strength_variance, generator)
+        root, change = (POWER * log_prob).exp(), scale * strengths[:, None] * response.change
         fallen = root * (1 + change / response.before).clamp(min=LEAST_RATIO)
         changed = torch.where(change < 0, fallen, root + change).log() / POWER
         return module.process.couple(counts.to_dense(), log_prob, changed - log_prob, generator)

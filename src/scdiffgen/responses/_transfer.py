@@ -28,6 +28,7 @@ from ._feature_regression import MIN_PERTURBATIONS
 from ._pseudobulks import MIN_CELLS, Pseudobulks
 from ._response_curves import POWER, balanced, moved
 from ._stacking import NO_CHANGE, Predictions, Source, Stacked, less_noise, mean_of, shrunk, stacked
+from ._strengths import nodes
 
 N_KNOWN = 100  # responses that are kept once they are computed
 N_LEFT_OUT, N_OTHERS = 50, 300  # responses that are left out in turn, at most, and perturbations that predict them
@@ -44,6 +45,7 @@ class PseudobulkResponse(NamedTuple):
     before: np.ndarray  # fourth roots of the shares of cells of the context as they were (genes,)
     log_correction: np.ndarray  # of the log-expression expected of untreated cells: what these really have (genes,)
     source: Source  # whether the perturbation was measured, or its parts, or others with feature vectors
+    strength_variance: float  # of the strengths with which cells respond
     weights: Mapping[str, float]  # of the predictions of the target
 
 
@@ -122,8 +124,11 @@ class ResponseTransfer:
         if untreated is None or had is None or requested is None:
             return None
         root, curve, correction = untreated
-        before, after = (moved(root, balanced(curve, root, each.change)) for each in (had, requested))
-        return PseudobulkResponse(after - before, before, correction, requested.source, requested.weights)
+        rows = self.bulks.have(target) if not source else np.zeros(0, dtype=int)  # cells that responded differ already
+        variance = float(self.bulks.strength_variance[rows].mean()) if rows.any() else 0.0
+        before = moved(root, balanced(curve, root, had.change, np.ones(1)))
+        after = moved(root, balanced(curve, root, requested.change, nodes(variance)))
+        return PseudobulkResponse(after - before, before, correction, requested.source, variance, requested.weights)
 
     def _of_contexts(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
         """From contexts as they were measured; they differ in what is given, down the back-off levels."""
