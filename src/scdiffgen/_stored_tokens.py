@@ -51,7 +51,9 @@ def token_loadings(
             )
         return tokens
     if LOADINGS_KEY not in tokens.varm:
-        raise ValueError(f"`{name}.varm` has no {LOADINGS_KEY!r}: call `model.write_back({name})` first.")
+        modality = next(iter(getattr(tokens, "mod", ())), None)  # of a MuData
+        remedy = f"call `model.write_back({name})` first" if modality is None else f"pass `{name}[{modality!r}]`"
+        raise ValueError(f"`{name}.varm` has no {LOADINGS_KEY!r}: {remedy}.")
     genes = symbols_of(tokens, gene_symbols, name)
     return pd.DataFrame(tokens.varm[LOADINGS_KEY], index=genes, columns=token_names(tokens))
 

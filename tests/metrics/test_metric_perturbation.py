@@ -10,6 +10,7 @@ import scanpy as sc
 from scipy import sparse
 
 from scdiffgen import metrics
+from scdiffgen.metrics._perturbation_report import _in_words as in_words
 from scdiffgen.metrics._response import (
     de_overlap,
     de_pr_auc,
@@ -311,3 +312,11 @@ def test_what_is_not_log_normalised_is_refused(transfer) -> None:
         run(transfer, {"counts": transfer["perfect"]}, log_normalised=["counts"])
     with pytest.raises(ValueError, match=r"`log_normalised` has \['other'\]"):
         run(transfer, {"counts": transfer["perfect"]}, log_normalised=["other"])
+
+
+def test_predictions_that_lack_cells_are_listed_by_condition() -> None:
+    key = {"context": "L6", "perturbation": "A", "dose": None, "n_real": 7, "n_predicted": 24}
+    keys = [key | {"prediction": name} for name in ("model", "no_change")]
+    listed = in_words([*keys, keys[0] | {"n_predicted": 6}]).split("; ")
+    sizes = ["model, no_change of A in L6 (7 real, 24 predicted cells)", "model of A in L6 (7 real, 6 predicted cells)"]
+    assert listed == sizes

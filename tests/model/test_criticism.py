@@ -50,7 +50,7 @@ def tables(
         (
             {"aucs": (0.8, 0.5, 0.6)},
             MANY,
-            ["Generated cells are told from real ones at AUC 0.80, other real cells at 0.51: see"],
+            ["Generated cells differ from real ones at AUC 0.80, other real cells at 0.51: see"],
         ),
         (
             {"aucs": (0.6, 0.5, 0.9)},

@@ -124,6 +124,14 @@ def test_cells_of_one_type_do_not_differ(small: TokenDiffusion) -> None:
     assert found["is_de_fdr_0.05"].sum() == 0 and found["lfc_mean"].abs().max() < 0.3
 
 
+def test_draws_of_a_small_group_are_made_together(small: TokenDiffusion, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    expression = small.module.expression
+    monkeypatch.setattr(small.module, "expression", lambda x, *more: sizes.append(len(x)) or expression(x, *more))
+    small.differential_expression(idx1=[0, 1, 2], idx2=[3, 4, 5, 6], n_samples_overall=50, batch_size=32, silent=True)
+    assert sizes == [32, 18, 32, 18]
+
+
 def test_means_and_shares_are_those_of_the_counts(small: TokenDiffusion) -> None:
     found = small.differential_expression(groupby="cell_type", n_samples_overall=50, silent=True)
     assert found.shape[0] == 40 and set(found["group2"]) == {"Rest"}

@@ -83,3 +83,18 @@ def test_generation_names_the_groups_it_is_asked_for_that_are_small() -> None:
         warnings.simplefilter("error")
         model.generate({"cell_type": "a"}, 2, n_steps=1, silent=True)
         model.generate(None, 2, n_steps=1, silent=True)
+
+
+def test_a_group_is_named_once_and_counted_over_batches() -> None:
+    cells = simulated_cells(64)
+    cells.obs["cell_type"], cells.obs["batch"] = np.repeat(["a", "b"], [60, 4]), np.resize(["x", "y"], 64)
+    with pytest.warns(UserWarning, match="1 group"):
+        TokenDiffusion.setup_anndata(cells, labels_key="cell_type", batch_key="batch")
+    model = TokenDiffusion(cells, **SMALL)
+    model.train(max_epochs=1, train_size=1.0, **QUIET)
+    with pytest.warns(UserWarning) as caught:
+        model.generate(cells.obs[["cell_type", "batch"]], n_steps=1, silent=True)
+    (message,) = few(caught)
+    assert "1 group of fewer than 20 training cells: cell_type 'b' (4 cells)." in message
+    with pytest.warns(UserWarning, match=r"1 group of fewer than 20 cells are mostly noise: cell_type 'b' \(4 cells\)"):
+        model.get_token_loadings(groupby="cell_type")

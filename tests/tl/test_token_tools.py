@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import scanpy as sc
 from anndata import AnnData
+from mudata import MuData
 from scipy import stats
 from scipy.optimize import linear_sum_assignment
 from sklearn.feature_selection import f_classif
@@ -135,6 +136,7 @@ def test_annotations_add_up_and_survive_a_file(cells: AnnData, tmp_path) -> None
         (lambda adata: tl.token_associations(adata, "donor"), "no column 'donor'"),
         (lambda adata: tl.token_associations(adata[adata.obs["phase"] == "G1"], "phase"), "does not differ"),
         (lambda adata: tl.rank_token_genes(adata.T.copy()), "call `model.write_back"),
+        (lambda adata: tl.rank_token_genes(MuData({"rna": adata})), r"pass `adata\['rna'\]`"),
         (lambda adata: tl.token_similarity(adata, adata[:, :2].copy()), "2 genes in common"),
     ],
 )

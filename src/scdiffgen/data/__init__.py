@@ -21,4 +21,4 @@ from scdiffgen.data._registered import (
     write_conditions,
 )
 from scdiffgen.data._setup import Manager, SetupArguments, check_modalities, forget_copied_setup
-from scdiffgen.data._small_groups import warn_of_few_cells
+from scdiffgen.data._small_groups import FEWEST_CELLS, NOT_GROUPED, in_words, warn_of_few_cells

@@ -71,7 +71,7 @@ class CategoricalCovariatesField(ColumnsField):
                 raise ValueError(
                     f"`{self.argument}={column.name!r}`: {counted(len(unseen), 'unseen category', 'unseen categories')}"
                     f" ({listed(unseen)}); the registered ones are {listed(known)}.{did_you_mean(unseen[0], known)} "
-                    "Leave these cells out, rename the category, or teach it to a trained model (`load_query_data`)."
+                    "Leave these cells out, rename the category, or add it to a trained model (`load_query_data`)."
                 )
             # never numbers turned to text
             dtype = known.dtype if not len(unseen) or known.dtype == unseen.dtype else np.dtype(object)

@@ -38,13 +38,10 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
     if not len(small):
         return
     small = small[np.argsort(n_cells[small], kind="stable")]
-    named = [
-        column for column in _compared(manager, obs) if any(column in condition_columns(manager, s) for s in specs)
-    ]
     first = np.flatnonzero(~codes.duplicated())[small]
     warnings.warn(
         f"{counted(len(small), 'group')} of fewer than {FEWEST_CELLS} cells: "
-        f"{_in_words(obs.iloc[first][named], n_cells[small])}. Little can be learned of so few, and "
+        f"{in_words(obs.iloc[first][_compared(manager, obs)], n_cells[small])}. Little can be learned of so few, and "
         "a label of fewer than 5 comes out as its neighbours: merge groups, or judge what is generated with care.",
         UserWarning,
         stacklevel=settings.warnings_stacklevel,
@@ -52,12 +49,13 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
 
 
 def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Registry) -> None:
-    """Warn once of rows of a request with few training cells, of which there are ``n_cells``, but some."""
-    few = np.flatnonzero((n_cells > 0) & (n_cells < FEWEST_CELLS))
+    """Warn once of requested groups with few training cells in all batches: ``n_cells``, but some."""
+    groups = table[_compared(registry, table)]
+    few = np.flatnonzero((n_cells > 0) & (n_cells < FEWEST_CELLS) & ~groups.duplicated())
     if len(few):
         warnings.warn(
             f"Cells are generated of {counted(len(few), 'group')} of fewer than {FEWEST_CELLS} training cells: "
-            f"{_in_words(table.iloc[few][_compared(registry, table)], n_cells[few])}. They may be like cells of other "
+            f"{in_words(groups.iloc[few], n_cells[few])}. They may be like cells of other "
             "groups.",
             UserWarning,
             stacklevel=settings.warnings_stacklevel,
@@ -65,14 +63,14 @@ def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Regist
 
 
 def _compared(registry: Registry | AnnDataManager, table: pd.DataFrame) -> list[str]:
-    """Columns of a table by which groups are told apart: neither numbers nor doses."""
+    """Columns of a table by which groups differ: neither numbers, doses, batches nor descriptions."""
     doses = [DOSE, *(field_state(registry, REGISTRY_KEYS.PERTURBATION) or {}).get("dose_columns", [])]
-    specs = [spec for spec in condition_specs(registry) if not spec.is_number]
+    specs = [spec for spec in condition_specs(registry) if not spec.is_number and spec.registry_key not in NOT_GROUPED]
     columns = dict.fromkeys(column for spec in specs for column in condition_columns(registry, spec))
     return [column for column in columns if column in table and column not in doses]
 
 
-def _in_words(table: pd.DataFrame, n_cells: Sequence[int] | np.ndarray) -> str:
+def in_words(table: pd.DataFrame, n_cells: Sequence[int] | np.ndarray) -> str:
     """At most ten groups, by what is given of each, with their cells."""
     rows = zip(table.head(LONGEST_LIST).to_dict("records"), n_cells, strict=False)
     shown = [

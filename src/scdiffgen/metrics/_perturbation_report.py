@@ -288,9 +288,10 @@ def _baselines(
 
 
 def _in_words(keys: list[Key]) -> str:
-    """Predictions that lack cells."""
-    return ", ".join(
-        f"{key['prediction']} of {Condition(key['context'], key['perturbation'], key['dose'])} "
-        f"({key['n_real']} real, {key['n_predicted']} predicted cells)"
-        for key in keys
-    )
+    """Predictions that lack cells, those of one condition and size together."""
+    together: dict[str, list[str]] = {}
+    for key in keys:
+        condition = Condition(key["context"], key["perturbation"], key["dose"])
+        of = f"{condition} ({key['n_real']} real, {key['n_predicted']} predicted cells)"
+        together.setdefault(of, []).append(key["prediction"])
+    return "; ".join(f"{', '.join(names)} of {of}" for of, names in together.items())

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions, Request, request_table
 from scdiffgen.data import (
+    NOT_GROUPED,
     Registry,
     add_texts,
     condition_specs,
@@ -43,7 +44,7 @@ class CellRequest:
         self.encoded = encode(model, self.table)
         self.given = list(self.encoded.given_only())
         self.n_alike = self.known.n_alike(self.encoded)
-        warn_of_few_cells(self.table, self.n_alike, model.registry)
+        warn_of_few_cells(self.table, self.known.n_alike(self.encoded, NOT_GROUPED), model.registry)
 
     def completed(
         self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)

@@ -160,7 +160,7 @@ def remarks_on(
         if auc > SEPARABLE:
             who = "Generated cells" if label == "overall" else f"Generated {label} cells"
             found.append(
-                f"{who} are told from real ones at AUC {auc:.2f}, other real cells at {ceiling[label]:.2f}: see "
+                f"{who} differ from real ones at AUC {auc:.2f}, other real cells at {ceiling[label]:.2f}: see "
                 f"`scores` for what is off{few}."
             )
     found += missed_axes(dispersion) + ([] if programs is None else missed_programs(programs))

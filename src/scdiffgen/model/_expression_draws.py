@@ -105,13 +105,10 @@ class ExpressionDraws:
     ) -> np.ndarray:
         """Expression ``(draws, genes)``: every cell equally often, but for one draw, in random order."""
         changes, columns = under_batch(self.model, transform_batch), np.arange(self.model.module.n_vars)
-        rows = []
-        for start in range(0, n_samples_overall, len(indices)):
-            n_cells = min(len(indices), n_samples_overall - start)
-            chosen = np.sort(self.random.permutation(indices)[:n_cells])
-            cells = Cells(self.model, adata, chosen, self.batch_size, changes=changes)
-            rows.append(expression_of(cells, columns, self.generator))
-        return self.random.permutation(np.concatenate(rows))
+        n_rounds = -(-n_samples_overall // len(indices))
+        rounds = [self.random.permutation(indices) for _ in range(n_rounds)]  # all read together: groups may be small
+        cells = Cells(self.model, adata, np.concatenate(rounds)[:n_samples_overall], self.batch_size, changes=changes)
+        return self.random.permutation(expression_of(cells, columns, self.generator))
 
 
 def compare_expression(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import combinations
@@ -290,9 +290,10 @@ class TrainingCells:
         numbers = self.summary.conditions.numbers(self.specs)
         return make(*self._sizes, n_interventions=self._n_interventions, numbers=numbers)
 
-    def n_alike(self, requested: Conditions[np.ndarray]) -> np.ndarray:
-        """Training cells that had all of what each row asks for together ``(rows,)``."""
-        return unseen_in_training(self.specs, requested, self.summary.conditions).n_cells
+    def n_alike(self, requested: Conditions[np.ndarray], but: Collection[str] = ()) -> np.ndarray:
+        """Training cells that had what each row requests together ``(rows,)``, ``but`` some registry keys."""
+        compared = [spec for spec in self.specs if spec.registry_key not in but]
+        return unseen_in_training(compared, requested, self.summary.conditions).n_cells
 
 
 def sizes_by_name(library_size: Any, modalities: Sequence[str]) -> Mapping[str, Any]:
