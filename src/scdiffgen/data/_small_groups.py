@@ -51,6 +51,8 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
 def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Registry) -> None:
     """Warn once of requested groups with few training cells in all batches: ``n_cells``, but some."""
     groups = table[_compared(registry, table)]
+    if groups.empty:
+        return
     few = np.flatnonzero((n_cells > 0) & (n_cells < FEWEST_CELLS) & ~groups.duplicated())
     if len(few):
         warnings.warn(
