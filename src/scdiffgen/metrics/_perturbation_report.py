@@ -176,7 +176,7 @@ def perturbation_report(
         Baseline or baselines to compute.
     baselines_as_counts
         Whether baselines that add a change predict counts instead of log expression. Expression with something added
-        to every zero is told from real cells at once, and counts are not.
+        to every zero is distinguished from real cells at once, and counts are not.
     {space}
     {max_cells}
     {forests}

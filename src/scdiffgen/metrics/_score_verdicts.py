@@ -7,7 +7,7 @@ import pandas as pd
 
 from scdiffgen.metrics._comparison import METRICS, OF_TRAIN
 
-FEWEST_CELLS = 10  # of which a score is told from another
+FEWEST_CELLS = 10  # that a score needs
 ALIKE, BETWEEN, CONTROL, OTHER = (
     "like other real cells",
     "between",

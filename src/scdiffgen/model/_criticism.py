@@ -164,16 +164,17 @@ def remarks_on(
                 f"`scores` for what is off{few}."
             )
     found += missed_axes(dispersion) + ([] if programs is None else missed_programs(programs))
-    unjudged = [str(label) for label, auc in generated["c2st_auc_forest_genes"].items() if np.isnan(auc)]
-    if unjudged:
-        found.append(f"Too few cells were held out to judge these by themselves: {', '.join(unjudged)}.")
     ratio = generated.loc["overall", "novelty"]
     if ratio < NOT_NEW:
         found.append(
             f"Generated cells lie closer to training cells than held-out cells do (ratio {ratio:.2f}): the model "
             "copies. Train fewer epochs, or a smaller network."
         )
-    return found or ["Nothing stands out."]
+    found = found or ["Nothing stands out."]
+    unjudged = [str(label) for label, auc in generated["c2st_auc_forest_genes"].items() if np.isnan(auc)]
+    if unjudged:
+        found.append(f"Too few cells were held out to judge these by themselves: {', '.join(unjudged)}.")
+    return found
 
 
 def _labelled(model: BaseModelClass, adata: AnnData | None, indices: np.ndarray) -> AnnData:

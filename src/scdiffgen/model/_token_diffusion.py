@@ -135,8 +135,9 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         if len(self.module.stages()) > 1:
             self._data_splitter_cls = StagedDataSplitter
         conditions = ", ".join(spec.name for spec in specs) or "none"
+        several = [f"{len(names)} columns of {name!r}" for name, names in feature_names(self.registry).items()]
         self._model_summary_string = (
-            f"TokenDiffusion on {' + '.join(map(str, n_vars.values()))} genes: {size.n_tokens} tokens of "
+            f"TokenDiffusion on {' + '.join(several) or f'{columns} genes'}: {size.n_tokens} tokens of "
             f"{size.token_dim}, {size.n_layers} layers, process {make.process_name!r}, conditions: {conditions}"
         )
         self.init_params_ = self._get_init_params(locals())

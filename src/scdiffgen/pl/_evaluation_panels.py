@@ -166,7 +166,7 @@ def evaluation_roc(
     """Draw the ROC of classifiers that are trained to tell generated cells from real ones.
 
     A line is the mean over five test folds, its band their range. Positive is generated: on the diagonal,
-    generated cells cannot be told from real ones; the nearer to the upper left corner, the easier they are told. The
+    generated cells are not distinguished from real ones; the nearer to the upper left corner, the better they are. The
     areas are those that :func:`scdiffgen.metrics.evaluate` gives for the same arguments.
 
     Parameters
