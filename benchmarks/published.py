@@ -11,20 +11,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from time import process_time
 from typing import Any
 
 import pandas as pd
 
 from benchmarks._data import FOLDER, KANG
-from benchmarks._perturbation_settings import QUICK, Settings
 from benchmarks._published_cells import DATASETS, EXCLUDED, PREPARE, TABLE, Prepared, published
 from benchmarks._published_predictions import CONTROLS, OURS, cells_of, predictions
 from benchmarks._published_scores import all_scores
 from benchmarks._published_table import HIGHER, rank_table
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
-from benchmarks.perturbation import resumed
+from benchmarks.perturbation import resumed, settings_of
 
 UNTREATED = "baseControl"
 COMPARED = {"mse": 0.0, "edistance": 0.0, "sym_kldiv": 0.0, "wasserstein": 5e-4}  # relative deviations allowed
@@ -76,11 +75,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def available_tasks() -> list[str]:
     """Tasks whose data are there."""
     return list(PREPARE) if all((FOLDER / file).exists() for file in (KANG, TABLE, EXCLUDED)) else []
-
-
-def settings_of(options: argparse.Namespace) -> Settings:
-    settings = QUICK if options.quick else Settings()
-    return settings if options.max_epochs is None else replace(settings, max_epochs=options.max_epochs)
 
 
 def new_result(options: argparse.Namespace, prepared: Prepared, theirs: pd.DataFrame) -> dict[str, Any]:

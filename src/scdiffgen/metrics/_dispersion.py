@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._comparison import CONFIDENCE, Pair, Settings
+from scdiffgen.metrics._comparison import CONFIDENCE, Cells, Pair, Settings
 from scdiffgen.metrics._evaluate import OVERALL, Prepared, pairs, prepare
 from scdiffgen.metrics._input import CountsLike, FewCellsWarning
 from scdiffgen.metrics._resampling import unit_weights
@@ -94,19 +94,27 @@ def dispersion(
 
 def disperse(prepared: Prepared, groupby: str | None, settings: Settings) -> pd.DataFrame:
     """The table of `dispersion`; a warning points to the line that called the caller."""
-    if any(WITHIN in side.labels for side in prepared.cells.values()):
-        raise ValueError(f"obs[{groupby!r}] has a group {WITHIN!r}, the name of the rows within all. Rename it.")
     genes = _leading_genes(prepared.space)
-    parts: dict[str, dict[str, Pair]] = {}
-    for key, pair in pairs(prepared.cells, list(SIDES), settings):
-        is_all = groupby is not None and key["group"] == OVERALL
-        for group in [OVERALL, WITHIN] if is_all else [key["group"]]:
-            parts.setdefault(group, {})[key["source"]] = pair
+    parts = grouped_pairs(prepared.cells, groupby, list(SIDES), settings)
     tables = {group: _table(sides, genes, within=group == WITHIN) for group, sides in parts.items()}
     few = [group for group, table in tables.items() if (table["n"] < FEWEST_CELLS).any()]
     if few:
         warnings.warn(f"NaN for want of {FEWEST_CELLS} cells: {', '.join(few)}.", FewCellsWarning, stacklevel=3)
     return pd.concat(tables, names=["group", "component"])
+
+
+def grouped_pairs(
+    cells: Mapping[str, Cells], groupby: str | None, sources: Sequence[str], settings: Settings
+) -> dict[str, dict[str, Pair]]:
+    """Pairs of each group by source: all cells, all again for what is measured within labels, and each label."""
+    if any(WITHIN in side.labels for side in cells.values()):
+        raise ValueError(f"obs[{groupby!r}] has a group {WITHIN!r}, the name of the rows within all. Rename it.")
+    parts: dict[str, dict[str, Pair]] = {}
+    for key, pair in pairs(cells, sources, settings):
+        is_all = groupby is not None and key["group"] == OVERALL
+        for group in [OVERALL, WITHIN] if is_all else [key["group"]]:
+            parts.setdefault(group, {})[key["source"]] = pair
+    return parts
 
 
 def _table(sides: Mapping[str, Pair], genes: list[str], *, within: bool) -> pd.DataFrame:

@@ -14,14 +14,14 @@ from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import did_you_mean, listed
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._comparison import CONFIDENCE, Cells, Pair, Settings
-from scdiffgen.metrics._dispersion import WITHIN
-from scdiffgen.metrics._evaluate import OVERALL, Prepared, pairs, prepare
+from scdiffgen.metrics._dispersion import WITHIN, grouped_pairs
+from scdiffgen.metrics._evaluate import Prepared, prepare
 from scdiffgen.metrics._input import Matrix
 from scdiffgen.metrics._resampling import Weights
+from scdiffgen.metrics._spread import FEWEST_CELLS
 from scdiffgen.metrics.baselines import null_shuffled
 
 N_BINS = 25  # of genes by mean expression, as in scanpy
-FEWEST_CELLS = 10
 SOURCES = ("generated", "other_real", "null_shuffled")
 OFF = {"generated": ("off", "low", "high"), "other_real": ("other_off", "other_low", "other_high")}
 COLUMNS = ["real", *SOURCES, *OFF["generated"], *OFF["other_real"]]
@@ -88,10 +88,12 @@ def gene_programs(
     [2]
     """
     settings = Settings(layer, max_cells=max_cells, n_bootstrap=n_bootstrap, seed=seed)
-    return programs_of(prepare(real, generated, train, groupby, settings, other_real=other_real), programs, settings)
+    return programs_of(
+        prepare(real, generated, train, groupby, settings, other_real=other_real), groupby, programs, settings
+    )
 
 
-def programs_of(prepared: Prepared, programs: Programs, settings: Settings) -> pd.DataFrame:
+def programs_of(prepared: Prepared, groupby: str | None, programs: Programs, settings: Settings) -> pd.DataFrame:
     """The table of `gene_programs`."""
     weights = program_weights(prepared.fitted.counts, prepared.space.genes, programs)
     other = prepared.cells["other_real"]
@@ -100,14 +102,8 @@ def programs_of(prepared: Prepared, programs: Programs, settings: Settings) -> p
     control = null_shuffled(other.counts, other.labels, drawn, seed=settings.seed)
     sides = {name: (side.counts, side.labels) for name, side in prepared.cells.items()} | {SOURCES[2]: (control, drawn)}
     scored = {name: Cells(log_normalise(counts) @ weights, labels=labels) for name, (counts, labels) in sides.items()}
-    groups: dict[str, dict[str, Pair]] = {}
-    for key, pair in pairs(scored, SOURCES, settings):
-        groups.setdefault(key["group"], {})[key["source"]] = pair
-    tables = {}
-    for group, by_source in groups.items():
-        tables[group] = _table(by_source, list(programs), within=False)
-        if group == OVERALL and len(groups) > 1:
-            tables[WITHIN] = _table(by_source, list(programs), within=True)
+    groups = grouped_pairs(scored, groupby, SOURCES, settings)
+    tables = {group: _table(sides, list(programs), within=group == WITHIN) for group, sides in groups.items()}
     table = pd.concat(tables, names=["group", "statistic", "program"])
     n_genes = dict(zip(programs, (weights > 0).sum(axis=0).tolist(), strict=True))
     return table.assign(n_genes=[n_genes.get(name, np.nan) for name in table.index.get_level_values("program")])

@@ -44,7 +44,9 @@ class CellRequest:
         self.encoded = encode(model, self.table)
         self.given = list(self.encoded.given_only())
         self.n_alike = self.known.n_alike(self.encoded)
-        warn_of_few_cells(self.table, self.known.n_alike(self.encoded, NOT_GROUPED), model.registry)
+        is_finer = any(spec.registry_key in NOT_GROUPED for spec in self.known.specs)
+        in_groups = self.known.n_alike(self.encoded, NOT_GROUPED) if is_finer else self.n_alike
+        warn_of_few_cells(self.table, in_groups, model.registry)
 
     def completed(
         self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)

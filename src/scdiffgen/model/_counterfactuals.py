@@ -12,7 +12,7 @@ from scvi.model.base import BaseModelClass
 from torch import Tensor
 
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.conditions import N_CELLS, Conditions
+from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions
 from scdiffgen.data import write_conditions
 from scdiffgen.module import ThinningModule
 from scdiffgen.responses import SOURCES, ResponseModel
@@ -52,7 +52,7 @@ def counterfactual_cells(
     obs = cells.obs()
     for name, value in write_conditions(model.registry, table.drop(columns=N_CELLS)).iloc[0].items():
         obs[name] = value
-    obs["unseen_in_training"] = TrainingCells(model).n_alike(encoded) == 0
+    obs[UNSEEN] = TrainingCells(model).n_alike(encoded) == 0
     if keep is None:
         obs["response"] = pd.Categorical(cells.in_order(list(responses)), categories=list(SOURCES))
     return new_cells(cells.in_order(list(counts)), obs, gene_names(model))

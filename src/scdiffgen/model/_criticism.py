@@ -101,7 +101,7 @@ def criticised(
         scores = score(prepared, METRICS, SOURCES, settings)
         settings = settings._replace(n_bootstrap=N_BOOTSTRAP)
         axes = disperse(prepared, "label", settings)
-        scored = None if programs is None else programs_of(prepared, programs, settings)
+        scored = None if programs is None else programs_of(prepared, "label", programs, settings)
     n_cells = real.obs["label"].value_counts().to_dict()
     return Criticism(likelihood, scores, axes, remarks_on(likelihood, scores, axes, n_cells, scored), scored)
 

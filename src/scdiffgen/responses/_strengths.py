@@ -1,11 +1,11 @@
 r"""How differently cells respond: each has a *strength* around 1, by which its response is multiplied.
 
 Strengths are gamma distributed, with mean 1 and a standard deviation that treated cells show. Log expression of the
-genes that respond is projected on their change: 0 of the mean untreated cell, 1 of the mean treated one. The molecules
-of a cell are divided at random into two halves; the covariance over cells of the two scores is their variance without
-sampling noise. What treated cells have of it beyond untreated ones that are all moved alike, over the squared slope of
-the score on the strength, is the variance of strengths. It is pooled over contexts (DerSimonian and Laird 1986), then
-drawn towards the mean over treatments and towards 0, by its uncertainty.
+genes that respond is projected on their change: 0 of the mean untreated cell, 1 of the mean treated one. The covariance
+between different genes, summed over all pairs of them, is the variance of the scores without sampling noise, which
+genes do not share. What treated cells have of it beyond untreated ones that are all moved alike, over the squared slope
+of the score on the strength, is the variance of strengths. It is pooled over contexts (DerSimonian and Laird 1986),
+then drawn towards the mean over treatments and towards 0, by its uncertainty.
 """
 
 from __future__ import annotations
