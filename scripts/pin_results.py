@@ -1,7 +1,7 @@
 """Pin what the package computes before its code is moved, and compare afterwards.
 
-    python scripts/pin_results.py --write /tmp/pins.pkl
-    python scripts/pin_results.py --compare /tmp/pins.pkl --only labels --verb generate
+    python scripts/pin_results.py --write pins.pkl
+    python scripts/pin_results.py --compare pins.pkl --only labels --verb generate
 
 Seven small models are trained, saved, and loaded anew for every call of a public method, with a fresh copy of the
 cells, so that no call can influence another. ``--compare`` says of each call ``same`` (bit for bit), ``renamed`` (the
