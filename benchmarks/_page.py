@@ -32,7 +32,7 @@ def measured_with(result: Mapping[str, Any]) -> str:
     with_ = result["environment"]
     packages = ", ".join(f"{name} {number}" for name, number in with_["packages"].items())
     threads = f"{with_['threads']} thread{'' if with_['threads'] == 1 else 's'}"
-    added = f"; rows were added by `{result['added']['command']}`" if "added" in result else ""
+    added = "".join(f"; rows were added by `{later['command']}`" for later in result.get("added", []))
     return (
         f"*Commit {with_['commit']}, `{with_['command']}`, {threads}, {with_['device']}, "
         f"seeds {', '.join(map(str, with_['seeds']))}; Python {with_['python']}, {packages}{added}.*"

@@ -5,7 +5,8 @@
 To add another program: export the training cells with ``--export FOLDER``, let it write
 ``OTHER/<data>-seed<seed>.h5ad`` with counts in ``.X`` and the label of each cell in ``.obs["label"]``, at least as many
 of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with ``--external NAME=OTHER``; with
-``--add`` nothing is trained, and only its rows are scored and added to the results that are there.
+``--add`` nothing of ours is trained, and only its rows, and those of scVI for ``--scvi-seeds``, are added to the
+results that are there.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", nargs="+", type=int, default=[16, 32], help="numbers of steps to generate in")
     add_external_argument(parser)
-    parser.add_argument("--add", action="store_true", help="add rows of --external to results that are there")
+    parser.add_argument("--add", action="store_true", help="add rows of --external and scVI to what is there")
     parser.add_argument("--scvi-seeds", nargs="*", type=int, help="seeds for which scVI is trained; default: all")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the training cells, and run nothing")
     add_common_arguments(parser)
@@ -129,13 +130,16 @@ def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
 def add(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
     """Score cells of other programs, and add their rows to the results of a run, in place of older ones."""
     result = read_result(folder / f"generation-{name}.json")
+    result["added"] = [*result.get("added", []), environment(settings.threads, settings.seeds)]
     for seed in settings.seeds:
         split = load_split(name, seed)
         scorer = Scorer.fit(split, n_trees=result["settings"]["n_trees"], n_jobs=settings.threads)
-        rows = [row | {"seed": seed} for _, row in scored(external_methods(settings.external, split), split, scorer)]
-        again = {(seed, row["method"]) for row in rows}
-        result["rows"] = [row for row in result["rows"] if (row["seed"], row["method"]) not in again] + rows
-        result["added"] = environment(settings.threads, settings.seeds)
+        new = [*scored(external_methods(settings.external, split), split, scorer)]
+        if seed in (settings.scvi_seeds or ()):
+            new += scvi_records(split, settings, scorer)
+        for kind, record in new:
+            others = [row for row in result[kind] if (row["seed"], row["method"]) != (seed, record["method"])]
+            result[kind] = [*others, {"seed": seed, **record}]
         write_result(folder, f"generation-{name}", result)
     print(f"\n## {name}\n\n{generation_table(result)}")
     return result
@@ -153,10 +157,15 @@ def measure(split: Split, settings: Settings) -> Iterator[tuple[str, dict[str, A
     yield from score(scdiffgen_methods(ours, list(settings.steps)))
     yield "likelihood", likelihoods(ours, split, seed=split.seed)
     if settings.scvi_seeds is None or split.seed in settings.scvi_seeds:
-        scvi.settings.seed = split.seed
-        other, seconds = timed(lambda: fit_scvi(split, max_epochs=settings.max_epochs))
-        yield "training", {"method": "scVI", "seconds": seconds, "epochs": other.trainer.current_epoch}
-        yield from score(scvi_methods(other))
+        yield from scvi_records(split, settings, scorer)
+
+
+def scvi_records(split: Split, settings: Settings, scorer: Scorer) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Train scVI, draw by each of its priors and score."""
+    scvi.settings.seed = split.seed
+    model, seconds = timed(lambda: fit_scvi(split, max_epochs=settings.max_epochs))
+    yield "training", {"method": "scVI", "seconds": seconds, "epochs": model.trainer.current_epoch}
+    yield from scored(scvi_methods(model), split, scorer)
 
 
 def scored(methods: Sequence[Method], split: Split, scorer: Scorer) -> Iterator[tuple[str, dict[str, Any]]]:
