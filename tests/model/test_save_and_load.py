@@ -50,6 +50,18 @@ def test_a_loaded_model_says_the_same_bit_by_bit(small: TokenDiffusion, saved: P
     assert_same(small, load(saved, simulated_cells(120)))
 
 
+def test_a_model_is_as_large_where_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size that a machine with a GPU takes by default is stored."""
+    cells = simulated_cells(30)
+    TokenDiffusion.setup_anndata(cells)
+    with monkeypatch.context() as machine:
+        machine.setattr(torch.cuda, "is_available", lambda: True)
+        model = TokenDiffusion(cells, n_layers=1)
+    model.save(tmp_path / "model")
+    assert load(tmp_path / "model", adata=False).module.size == model.module.size
+    assert model.module.size.n_tokens > TokenDiffusion(cells).module.size.n_tokens
+
+
 def test_a_model_needs_no_cells_to_generate(small: TokenDiffusion, saved: Path) -> None:
     model = load(saved, adata=False)
     assert model.adata is None

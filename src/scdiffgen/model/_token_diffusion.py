@@ -120,6 +120,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         if not isinstance(network, NetworkOptions):
             raise TypeError(f"`network` is {network!r}: pass `scdiffgen.model.NetworkOptions(...)`.")
         sizes = {"n_tokens": n_tokens, "token_dim": token_dim, "n_layers": n_layers}
+        preset = preset or ("base" if torch.cuda.is_available() else "small")  # stored: other machines have other devices
         size = network_size(preset, network, nested_tokens, **sizes)
         specs = condition_specs(self.registry)
         features = {
@@ -338,10 +339,9 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
 
 
 def network_size(
-    preset: Preset | None, options: NetworkOptions, nested_tokens: bool, **sizes: int | None
+    preset: Preset, options: NetworkOptions, nested_tokens: bool, **sizes: int | None
 ) -> NetworkSize:
-    """The named size, by default the larger where a GPU is found, with what is given in place of its own numbers."""
-    preset = preset or ("base" if torch.cuda.is_available() else "small")
+    """The named size, with what is given in place of its own numbers."""
     check_choice("preset", preset, PRESETS)
     known = {field.name for field in fields(NetworkSize)}
     given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
