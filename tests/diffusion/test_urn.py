@@ -149,7 +149,7 @@ def test_molecules_of_an_urn_are_drawn_as_if_one_after_the_other(weights: list[f
 def test_equal_weights_of_each_cell_are_the_urn() -> None:
     n, n_cells, weight = 5, 20_000, 0.8
     urn = UrnPrediction(torch.tensor(ALPHA).log().expand(n_cells, 4), torch.full((n_cells, 4), weight))
-    drawn = urn.draw(urn.log_rates, torch.full((n_cells,), n), torch.Generator().manual_seed(0))
+    drawn = urn.draw(urn.log_rates.exp(), torch.full((n_cells,), n), torch.Generator().manual_seed(0))
     cells = torch.bincount(drawn, minlength=4 * n_cells).view(n_cells, 4).numpy()
     law = {bag: stats.dirichlet_multinomial.pmf(bag, ALPHA / weight, n) for bag in bags(n, 4)}
     observed = [(cells == bag).all(1).sum() for bag in law]
@@ -183,7 +183,7 @@ def test_molecules_of_an_urn_that_were_there_count_too() -> None:
     state = torch.zeros(n_cells, 2)
     for n in (2, 3):
         urn = UrnPrediction(rates, weights)
-        drawn = urn.draw(urn.log_rates_at(state), torch.full((n_cells,), n), generator)
+        drawn = urn.draw(urn.rates_at(state), torch.full((n_cells,), n), generator)
         state += torch.bincount(drawn, minlength=2 * n_cells).view(n_cells, 2)
     law = urn_by_hand(np.array([0.5, 1.5]), np.array([2.0, 0.3]), 5)
     observed = [(state.numpy() == bag).all(1).sum() for bag in law]

@@ -70,7 +70,7 @@ def test_shares_do_not_depend_on_the_size_of_the_rates(each: bool, shift: float)
     urn = UrnPrediction(logs + shift, weights)
     state, generator = torch.zeros(1, 3), torch.Generator().manual_seed(0)
     torch.testing.assert_close(urn.log_prob(state), logs.log_softmax(1), atol=1e-3, rtol=0)
-    drawn = urn.draw(urn.log_rates_at(state), torch.tensor([100_000]), generator)
+    drawn = urn.draw(urn.rates_at(state), torch.tensor([100_000]), generator)
     shares = torch.bincount(drawn, minlength=3) / 100_000
     torch.testing.assert_close(shares[None], logs.softmax(1), atol=0.02, rtol=0)
 

@@ -91,14 +91,14 @@ class BlockPrediction(NamedTuple):
         total = self.blocks.dense_sums(self.log_rates.exp()).flatten().index_add(0, places, reinforced)
         return (self.log_rates[rows, columns].exp() + reinforced).log() - total.log()[places]
 
-    def log_rates_at(self, state: Tensor) -> Tensor:
-        """Log of the rates ``(cells, columns)`` for a dense state ``(cells, columns)``."""
-        return torch.cat([urn.log_rates_at(there) for urn, there in self._urns(state)], dim=1)
+    def rates_at(self, state: Tensor) -> Tensor:
+        """Rates ``(cells, columns)`` for a dense state ``(cells, columns)``."""
+        return torch.cat([urn.rates_at(there) for urn, there in self._urns(state)], dim=1)
 
-    def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Draw ``n_molecules`` ``(cells, modalities)`` by given rates; each counts for later ones of its modality."""
         drawn = [
-            urn.draw(rates, n, generator) for (urn, rates), n in zip(self._urns(log_rates), n_molecules.T, strict=True)
+            urn.draw(part, n, generator) for (urn, part), n in zip(self._urns(rates), n_molecules.T, strict=True)
         ]
         return self.blocks.side_by_side(drawn)
 
@@ -195,6 +195,6 @@ def grow_blocks(
         if torch.equal(now, after):
             continue
         prediction = predictor(state, library)
-        drawn = prediction.draw(prediction.log_rates_at(state), after - now, generator)
+        drawn = prediction.draw(prediction.rates_at(state), after - now, generator)
         state.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=state.dtype))
     return state

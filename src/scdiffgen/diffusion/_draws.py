@@ -95,9 +95,10 @@ def _point(total: Tensor, order: Tensor, generator: torch.Generator | None) -> T
 
 def _positions(rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None) -> Tensor:
     n_cells, n_genes = rates.shape
-    cumulative = rates.double().cumsum(1)
+    cumulative = rates.cumsum(1, dtype=torch.float64)
     rows = torch.repeat_interleave(n_molecules)
     uniform = torch.rand(len(rows), generator=generator, device=rows.device, dtype=torch.float64)
-    flat = (cumulative / cumulative[:, -1:] + torch.arange(n_cells, device=rows.device)[:, None]).flatten()
+    before = torch.arange(n_cells, device=rows.device, dtype=torch.float64)[:, None]
+    flat = torch.addcmul(before, cumulative, cumulative[:, -1:].reciprocal()).flatten()
     drawn = torch.searchsorted(flat, uniform + rows, right=True)
     return torch.minimum(drawn, (rows + 1) * n_genes - 1)

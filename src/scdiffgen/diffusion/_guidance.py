@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ._ode_samplers import Denoise
 from ._samplers import MoleculePrediction, MoleculePredictor
+from ._thinning import log_of, within_range
 
 
 class GuidedPrediction(NamedTuple):
@@ -28,13 +29,14 @@ class GuidedPrediction(NamedTuple):
         """Log-probabilities ``(cells, genes)`` of the next molecule given the dense state ``(cells, genes)``."""
         return self._mixed([part.log_prob(state) for part in (self.unconditional, *self.conditional)]).log_softmax(1)
 
-    def log_rates_at(self, state: Tensor) -> Tensor:
+    def rates_at(self, state: Tensor) -> Tensor:
         """The same of rates, mixed in their logarithms as well."""
-        return self._mixed([part.log_rates_at(state) for part in (self.unconditional, *self.conditional)])
+        logs = [log_of(part.rates_at(state)) for part in (self.unconditional, *self.conditional)]
+        return within_range(self._mixed(logs)).exp()
 
-    def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Draw ``n_molecules`` by given rates from an urn whose weights are those of the unconditional prediction."""
-        return self.unconditional.draw(log_rates, n_molecules, generator)
+        return self.unconditional.draw(rates, n_molecules, generator)
 
     def _mixed(self, parts: Sequence[Tensor]) -> Tensor:
         base, *conditional = parts

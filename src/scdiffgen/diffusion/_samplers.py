@@ -16,11 +16,11 @@ class MoleculePrediction(Protocol):
         """Log-probabilities ``(cells, genes)`` of the next molecule given the dense state ``(cells, genes)``."""
         ...
 
-    def log_rates_at(self, state: Tensor) -> Tensor:
-        """The same as logarithms of rates, whose sum matters against the weights of the urn."""
+    def rates_at(self, state: Tensor) -> Tensor:
+        """The same as rates, whose sum matters against the weights of the urn."""
         ...
 
-    def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Draw ``n_molecules`` ``(cells,)`` by given rates: flat positions ``cell * n_genes + gene``.
 
         One after the other if the prediction is an urn: each counts for those after it.
@@ -69,6 +69,6 @@ def grow_molecules(
         if torch.equal(now, after):
             continue
         prediction = predictor(state, library)
-        drawn = prediction.draw(prediction.log_rates_at(state), after - now, generator)
+        drawn = prediction.draw(prediction.rates_at(state), after - now, generator)
         state.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=state.dtype))
     return state

@@ -50,7 +50,7 @@ class UrnPrediction(NamedTuple):
 
     def log_prob(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(cells, genes)`` of the next molecule for a dense state ``(cells, genes)``."""
-        return self.log_rates_at(state).log_softmax(1)
+        return log_of(self.rates_at(state)).log_softmax(1)
 
     def log_prob_at(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
@@ -60,19 +60,18 @@ class UrnPrediction(NamedTuple):
         total = log_total.exp().index_add(0, rows, reinforced)
         return (self.log_rates[rows, columns].exp() + reinforced).log() - total.log()[rows]
 
-    def log_rates_at(self, state: Tensor) -> Tensor:
-        """Log of the rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""
-        rates = within_range(self.log_rates).exp() + self.weights * state
-        return rates.clamp(min=torch.finfo(rates.dtype).tiny).log()  # finite, so that guidance can mix them
+    def rates_at(self, state: Tensor) -> Tensor:
+        """Rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""
+        return torch.addcmul(within_range(self.log_rates).exp(), self.weights, state)
 
-    def draw(self, log_rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Draw ``n_molecules`` ``(cells,)`` by given rates, one after the other; each adds its weight for the next.
 
         If each cell has weights of its own, shares are drawn instead, and all molecules by them: of equal weights that
         is the same, of others it is no urn, but keeps each gene at its share on average.
         """
         draw = draw_from_urn if self.weights.ndim == 1 else draw_by_gamma
-        return draw(within_range(log_rates).exp(), self.weights, n_molecules, generator)
+        return draw(rates, self.weights, n_molecules, generator)
 
 
 def thinning_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -130,6 +129,11 @@ def likelihood_bound(cross_entropy: Tensor, counts: Tensor) -> Tensor:
     library = row_sums(counts, values)
     orders = torch.lgamma(library + 1) - row_sums(counts, torch.lgamma(values + 1))
     return library * cross_entropy - orders
+
+
+def log_of(rates: Tensor) -> Tensor:
+    """Logarithms, finite also of zero, so that guidance can mix them."""
+    return rates.clamp(min=torch.finfo(rates.dtype).tiny).log()
 
 
 def within_range(log_rates: Tensor) -> Tensor:

@@ -120,7 +120,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         if not isinstance(network, NetworkOptions):
             raise TypeError(f"`network` is {network!r}: pass `scdiffgen.model.NetworkOptions(...)`.")
         sizes = {"n_tokens": n_tokens, "token_dim": token_dim, "n_layers": n_layers}
-        preset = preset or ("base" if torch.cuda.is_available() else "small")  # stored: other machines have other devices
+        preset = preset or ("base" if torch.cuda.is_available() else "small")  # stored: others have other devices
         size = network_size(preset, network, nested_tokens, **sizes)
         specs = condition_specs(self.registry)
         features = {
