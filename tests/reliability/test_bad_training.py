@@ -112,6 +112,7 @@ MAKING = [
         "Pass",
     ),
     Bad("a GPU that is not there", train(accelerator="gpu"), "`accelerator`", "'gpu'", "pass 'cpu'"),
+    Bad("the GPU of a Mac", train(accelerator="mps"), "`accelerator`", "double precision", "pass 'cpu'"),
     Bad("an unknown device", train(accelerator="quantum"), "accelerator", "quantum", "cpu"),
 ]
 

@@ -65,16 +65,19 @@ def check_devices(accelerator: Any, devices: Any, strategy: Any) -> None:
 
 
 def check_accelerator(accelerator: str) -> None:
-    """Raise if there is no accelerator of that name, or none of it in this computer."""
+    """Raise if there is no accelerator of that name, none of it in this computer, or if it cannot do what is needed."""
     known = ["auto", "gpu", *AcceleratorRegistry.available_accelerators()]
     if isinstance(accelerator, str) and accelerator not in known:
         raise ValueError(f"`accelerator` is {accelerator!r}: choose one of {known}, such as 'cpu'.")
-    there = {"gpu": torch.cuda.is_available() or torch.backends.mps.is_available()}
-    there |= {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-    if not there.get(accelerator, True):
+    if accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
         raise ValueError(
             f"`accelerator` is {accelerator!r}, but PyTorch {torch.__version__} finds none: pass 'cpu', or 'auto' to "
             "take what there is."
+        )
+    if accelerator == "mps":
+        raise ValueError(
+            "`accelerator` is 'mps', but the GPU of Apple has neither double precision nor the sparse tensors that "
+            "counts are kept in: pass 'cpu', or 'auto', which takes it."
         )
 
 
