@@ -11,6 +11,9 @@ from benchmarks._best_prior import best_prior
 
 OURS = "scdiffgen, 32 steps"  # the default
 
+LOW_PRECISION = "scdiffgen, bf16-mixed"
+"""Our model where it is trained in low precision."""
+
 
 def generation_table(result: Mapping[str, Any]) -> str:
     """Scores of every method, and in how many it wins: a row a method, a column a metric; or a table each kind."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import lightning.pytorch as pl
 import numpy as np
@@ -23,7 +23,7 @@ from benchmarks._memory import peak_memory
 from benchmarks._models import Method, scdiffgen_methods
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
 from benchmarks._scvi import scvi_methods
-from benchmarks._tables import speed_tables
+from benchmarks._tables import LOW_PRECISION, speed_tables
 from scdiffgen.model import TokenDiffusion
 
 STEPS = (8, 16, 32, 64)
@@ -75,8 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def measure(split: Split, *, turns: int, repeats: int, n_cells: int) -> dict[str, list[dict[str, Any]]]:
     """Cells a second of training and of generating, one value for each epoch or repeat."""
-    rates: dict[str, list[float]] = {"scdiffgen": [], "scVI": []}
+    rates: dict[str, list[float]] = {"scdiffgen": [], LOW_PRECISION: [], "scVI": []}
     for _ in range(turns):
+        lower, timer = trained(TokenDiffusion, split, precision="bf16-mixed", labels_key=LABEL)
+        rates[LOW_PRECISION] += [len(lower.train_indices) / seconds for seconds in timer.seconds[1:]]
         ours, timer = trained(TokenDiffusion, split, labels_key=LABEL)
         rates["scdiffgen"] += [len(ours.train_indices) / seconds for seconds in timer.seconds[1:]]
         other, timer = trained(scvi.model.SCVI, split, batch_key=LABEL)
@@ -91,12 +93,14 @@ def measure(split: Split, *, turns: int, repeats: int, n_cells: int) -> dict[str
     }
 
 
-def trained(model_class: Callable[..., Any], split: Split, **setup: str) -> tuple[Any, EpochTimer]:
+def trained(
+    model_class: Callable[..., Any], split: Split, precision: Literal["32-true", "bf16-mixed"] = "32-true", **setup: str
+) -> tuple[Any, EpochTimer]:
     """Train for a few epochs, with the defaults in everything else."""
     adata, timer = split.train.copy(), EpochTimer()
     model_class.setup_anndata(adata, **setup)
     model = model_class(adata)
-    model.train(max_epochs=N_EPOCHS, callbacks=[timer], enable_progress_bar=False)
+    model.train(max_epochs=N_EPOCHS, callbacks=[timer], precision=precision, enable_progress_bar=False)
     return model, timer
 
 

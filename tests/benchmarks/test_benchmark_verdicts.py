@@ -146,6 +146,9 @@ def test_what_is_slower_is_said() -> None:
     (line,) = speed_shortcomings(speed_result(100.0, 250.0))
     assert named(line, ["scVI", "scdiffgen"]) == ["scVI", "scdiffgen"] and numbers(line) == [2.5]
     assert speed_shortcomings(speed_result(250.0, 100.0)) == []
+    lower = speed_result(100.0, 250.0)
+    lower["training"].append({"model": "scdiffgen, bf16-mixed", "cells_per_second": [900.0]})
+    assert speed_shortcomings(lower) == [line]  # what is the default counts
 
 
 def augmentation_result(**f1: float) -> dict[str, Any]:

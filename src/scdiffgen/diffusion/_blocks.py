@@ -97,9 +97,7 @@ class BlockPrediction(NamedTuple):
 
     def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Draw ``n_molecules`` ``(cells, modalities)`` by given rates; each counts for later ones of its modality."""
-        drawn = [
-            urn.draw(part, n, generator) for (urn, part), n in zip(self._urns(rates), n_molecules.T, strict=True)
-        ]
+        drawn = [urn.draw(part, n, generator) for (urn, part), n in zip(self._urns(rates), n_molecules.T, strict=True)]
         return self.blocks.side_by_side(drawn)
 
     def _urns(self, columns: Tensor) -> list[tuple[UrnPrediction, Tensor]]:

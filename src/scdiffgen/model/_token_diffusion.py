@@ -338,9 +338,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         return super()._validate_anndata(checked_cells(self, adata), copy_if_view)
 
 
-def network_size(
-    preset: Preset, options: NetworkOptions, nested_tokens: bool, **sizes: int | None
-) -> NetworkSize:
+def network_size(preset: Preset, options: NetworkOptions, nested_tokens: bool, **sizes: int | None) -> NetworkSize:
     """The named size, with what is given in place of its own numbers."""
     check_choice("preset", preset, PRESETS)
     known = {field.name for field in fields(NetworkSize)}

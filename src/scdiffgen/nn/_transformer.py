@@ -7,6 +7,8 @@ does not go through the compiler of torch.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -38,7 +40,11 @@ class Attention(nn.Module):
         """
         query, key, value = self._heads(queries, sources)
         mask = None if mask is None else mask[:, None, None]
-        attended = F.scaled_dot_product_attention(query.expand(len(key), -1, -1, -1), key, value, attn_mask=mask)
+        is_slow = key.device.type == "cpu" and key.dtype.itemsize < 4  # attention in half precision on a CPU
+        if is_slow:
+            query, key, value = query.float(), key.float(), value.float()
+        with torch.autocast("cpu", enabled=False) if is_slow else nullcontext():
+            attended = F.scaled_dot_product_attention(query.expand(len(key), -1, -1, -1), key, value, attn_mask=mask)
         return self.out(attended.transpose(1, 2).flatten(2))
 
     def weights(self, tokens: Tensor) -> Tensor:
