@@ -33,6 +33,7 @@ from scdiffgen.module import (
 
 from ._cells import Cells, evenly_spread
 from ._model_access import gene_names, registered, require_thinning, weights_id
+from ._training_data import RegisteredData
 from ._training_summary import (
     REGRESSION_CELLS,
     activation_and_expression,
@@ -233,8 +234,8 @@ def truncated(model: BaseModelClass, n_tokens: int) -> Any:
     cut.module.load_state_dict({name: old[name][tuple(map(slice, new[name].shape))] for name in new})
     cut.module.eval()
     cut.to_device(model.device)
-    weights = cut.module.gene_weights()
-    basis = None if weights is None else token_basis(moments_in_training(cut), weights.cpu().numpy())
-    genes = None if basis is None else genes_in_training(cut, basis)
+    weights, data = cut.module.gene_weights(), RegisteredData(cut)
+    basis = None if weights is None else token_basis(moments_in_training(data), weights.cpu().numpy())
+    genes = None if basis is None else genes_in_training(data, basis)
     cut.training_summary_ = replace(training_summary(model), token_basis=basis, token_genes=genes).to_plain()
     return cut
