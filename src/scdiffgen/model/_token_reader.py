@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -13,11 +12,10 @@ import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
-from scvi import settings
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._arguments import is_finite_number
-from scdiffgen._messages import counted
+from scdiffgen._messages import counted, warn_user
 from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens, numbered_tokens
 from scdiffgen.data import FEWEST_CELLS, in_words
 from scdiffgen.module import (
@@ -176,11 +174,9 @@ def loadings_table(
         groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}
         few = {name: len(indices) for name, indices in groups.items() if len(indices) < FEWEST_CELLS}
         if few:
-            warnings.warn(
+            warn_user(
                 f"Loadings within {counted(len(few), 'group')} of fewer than {FEWEST_CELLS} cells are mostly noise: "
-                f"{in_words(pd.DataFrame({groupby: list(few)}), list(few.values()))}.",
-                UserWarning,
-                stacklevel=settings.warnings_stacklevel,
+                f"{in_words(pd.DataFrame({groupby: list(few)}), list(few.values()))}."
             )
         values = np.concatenate([found(indices) for indices in groups.values()], axis=1)
         tokens = pd.MultiIndex.from_product([groups, tokens], names=[groupby, "token"])
