@@ -8,13 +8,9 @@ lines of a file; the tables show the last of each variant and seed. ``--variants
 
 from __future__ import annotations
 
-import argparse
-import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -24,9 +20,9 @@ import scvi
 from anndata import AnnData
 
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
-from benchmarks._record import environment, output_folder, start
 from benchmarks._scores import METRICS, Scorer, likelihoods
 from benchmarks._tables import markdown, summary
+from benchmarks._variants import study_options, study_runs
 from benchmarks.generation import timed
 from scdiffgen.metrics._resampling import unit_weights
 from scdiffgen.metrics._spread import log_variance_ratios
@@ -122,27 +118,18 @@ def tables(runs: Sequence[dict[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.studies.linear_start", description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", choices=list(DATASETS), default=available(fewer=True))
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--variants", nargs="*", choices=list(VARIANTS), default=list(VARIANTS))
-    parser.add_argument("--threads", type=int, default=2, help="threads of everything (2)")
-    parser.add_argument("--output", type=Path, help="file to append to (benchmarks/results/study-linear-start.jsonl)")
-    parser.add_argument("--quick", action="store_true", help="two epochs, to see that it runs: results mean nothing")
-    options = parser.parse_args(arguments)
-    start(options.threads)
-    output = options.output or output_folder(None, quick=options.quick) / "study-linear-start.jsonl"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    for name, seed in product(options.data, options.seeds) if options.variants else []:
+    default = available(fewer=True)
+    about = "benchmarks.studies.linear_start", __doc__.splitlines()[0]
+    options = study_options(*about, [*DATASETS], default, [0, 1, 2], [*VARIANTS]).parse_args(arguments)
+
+    def measured(name: str, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
         split = inner_split(load_split(name, seed))
         scorer = Scorer.fit(split, n_trees=20 if options.quick else 200, n_jobs=options.threads)
         for variant in options.variants:
             scores = measure(VARIANTS[variant], split, scorer, 2 if options.quick else None)
-            run = {"data": name, "seed": seed, "variant": variant, "n_train": split.train.n_obs, "scores": scores}
-            with output.open("a") as file:
-                file.write(json.dumps(run | {"environment": environment(options.threads, [seed])}) + "\n")
-            print(f"{name}, seed {seed}: {variant}, {scores['seconds']:.0f} s", flush=True)
-    print(tables([json.loads(line) for line in output.read_text().splitlines()]))
+            yield variant, {"n_train": split.train.n_obs, "scores": scores}
+
+    print(tables(study_runs(options, "study-linear-start.jsonl", measured)))
 
 
 if __name__ == "__main__":

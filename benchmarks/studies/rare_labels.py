@@ -9,12 +9,8 @@ recognises. Held-out cells of the benchmark take no part. Runs are lines of a fi
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from itertools import product
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -27,8 +23,8 @@ from sklearn.linear_model import LogisticRegression
 import scdiffgen.module._rare_labels
 import scdiffgen.train._plan
 from benchmarks._data import DATASETS, LABEL, available, load_split
-from benchmarks._record import environment, output_folder, start
 from benchmarks._tables import markdown, summary
+from benchmarks._variants import study_options, study_runs
 from benchmarks.generation import timed
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.model import TokenDiffusion
@@ -103,28 +99,18 @@ def table(runs: Sequence[dict[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.studies.rare_labels", description=__doc__.splitlines()[0])
-    parser.add_argument("--data", nargs="+", choices=list(WHOLE), default=[*set(WHOLE) & set(available(fewer=True))])
-    parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12])
-    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
-    parser.add_argument("--threads", type=int, default=2, help="threads of everything (2)")
-    parser.add_argument("--output", type=Path, help="file to append to (benchmarks/results/study-rare-labels.jsonl)")
-    parser.add_argument("--quick", action="store_true", help="two epochs, to see that it runs: results mean nothing")
-    options = parser.parse_args(arguments)
-    start(options.threads)
-    output = options.output or output_folder(None, quick=options.quick) / "study-rare-labels.jsonl"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    for name, seed in product(options.data, options.seeds):
+    default = [*set(WHOLE) & set(available(fewer=True))]
+    about = "benchmarks.studies.rare_labels", __doc__.splitlines()[0]
+    options = study_options(*about, [*WHOLE], default, [10, 11, 12], [*VARIANTS]).parse_args(arguments)
+
+    def measured(name: str, seed: int) -> Iterator[tuple[str, dict[str, Any]]]:
         train = load_split(name, seed).train
         others = other_training_cells(name, seed, train)
         for variant in options.variants:
             with VARIANTS[variant]():
-                scores = measure(train, others, seed, 2 if options.quick else None)
-            run = {"data": name, "seed": seed, "variant": variant, "scores": scores}
-            with output.open("a") as file:
-                file.write(json.dumps(run | {"environment": environment(options.threads, [seed])}) + "\n")
-            print(f"{name}, seed {seed}: {variant}, {scores['seconds']:.0f} s", flush=True)
-    print(table([json.loads(line) for line in output.read_text().splitlines()]))
+                yield variant, {"scores": measure(train, others, seed, 2 if options.quick else None)}
+
+    print(table(study_runs(options, "study-rare-labels.jsonl", measured)))
 
 
 if __name__ == "__main__":

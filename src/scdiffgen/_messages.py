@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,6 +12,16 @@ import numpy as np
 import pandas as pd
 
 LONGEST_LIST = 10
+BETWEEN = (__name__.partition(".")[0], "scvi", "lightning", "torch", "contextlib", "functools")
+"""Packages whose frames may lie between a warning and the line that the user wrote."""
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn at the innermost line of code that is the user's, and not of a package that calls itself."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in BETWEEN:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 def plain(value: Any) -> Any:

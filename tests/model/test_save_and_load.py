@@ -85,12 +85,12 @@ def test_a_model_needs_no_cells_to_generate(small: TokenDiffusion, saved: Path) 
     ],
 )
 def test_what_needs_cells_says_that_there_are_none(ask, saved: Path) -> None:
-    with pytest.raises(ValueError, match="The model was loaded without cells: pass `adata`"):
+    with pytest.raises(ValueError, match="The model has no cells beside it: pass `adata`"):
         ask(load(saved, adata=False))
 
 
 def test_a_model_without_cells_is_not_trained_on(saved: Path) -> None:
-    with pytest.raises(ValueError, match="loaded without cells: load it with `adata`, the cells to train it on"):
+    with pytest.raises(ValueError, match="no cells beside it: make or load it with `adata`.*`datamodule`"):
         load(saved, adata=False).train(max_epochs=1, **QUIET)
 
 

@@ -214,7 +214,6 @@ def test_query_cells_may_be_reduced_on_the_way(model: TokenDiffusion) -> None:
         ("differential_expression", {"weights": "importance"}, "leave it out"),
         ("differential_expression", {"group_1": "a"}, "Did you mean 'group1'"),
         ("get_feature_correlation_matrix", {"rna_size_factor": 500}, "leave it out"),
-        ("train", {"datamodule": None}, "open_cells"),
         ("train", {"use_gpu": True}, "accelerator='gpu'"),
         ("generate", {"n_sample": 3}, "`generate` has no argument 'n_sample'"),
         ("predict_perturbation", {"condition": {}}, "Did you mean 'conditions'"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,11 +15,10 @@ from anndata import AnnData
 from anndata.abc import CSCDataset, CSRDataset
 from mudata import MuData
 from scipy import sparse
-from scvi import settings
 from scvi.data import AnnDataManager
 from scvi.data.fields import BaseMuDataWrapperClass, LayerField
 
-from scdiffgen._messages import counted, did_you_mean, listed, raise_if_not_unique
+from scdiffgen._messages import counted, did_you_mean, listed, raise_if_not_unique, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 
 logger = logging.getLogger(__name__)
@@ -234,11 +232,9 @@ class CountsField(LayerField):
         state = super().register_field(adata)
         matrix = by_rows = self.get_field_data(adata)
         if isinstance(matrix, CSCDataset):
-            warnings.warn(
+            warn_user(
                 f"{self._place} is stored by columns on disk: every mini-batch will read all of it. Write it by rows "
-                "(`adata.X = adata.X.tocsr()` before `adata.write_h5ad(path)`).",
-                UserWarning,
-                stacklevel=settings.warnings_stacklevel,
+                "(`adata.X = adata.X.tocsr()` before `adata.write_h5ad(path)`)."
             )
         elif isinstance(matrix, np.ndarray):
             by_rows = np.asanyarray(matrix, order="C")

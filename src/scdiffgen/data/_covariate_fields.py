@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
 from mudata import MuData
-from scvi import settings
 
-from scdiffgen._messages import counted, did_you_mean, listed, plain
+from scdiffgen._messages import counted, did_you_mean, listed, plain, warn_user
 from scdiffgen._text import TEXT_DIM, embed_texts
 from scdiffgen.conditions import Code, ConditionSpec, NumberTransform
 from scdiffgen.data._columns_field import ColumnsField, State, numbers, obs_column, raise_if_missing, requested_column
@@ -54,11 +52,9 @@ class CategoricalCovariatesField(ColumnsField):
             singletons = categories[np.bincount(used.cat.codes, minlength=len(categories)) == 1]
             if len(singletons) and len(column) > 1:
                 n_singletons = counted(len(singletons), "category", "categories")
-                warnings.warn(
+                warn_user(
                     f"`{self.argument}={column.name!r}`: {n_singletons} with a single cell ({listed(singletons)}): "
-                    "hardly anything can be learned about a category from one cell.",
-                    UserWarning,
-                    stacklevel=settings.warnings_stacklevel,
+                    "hardly anything can be learned about a category from one cell."
                 )
             fitted.append(categories)
         return self.pack(fitted)

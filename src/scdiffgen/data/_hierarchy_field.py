@@ -5,7 +5,6 @@ A node is the path that leads to it, so that a name under two parents is two nod
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,9 +12,8 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from mudata import MuData
-from scvi import settings
 
-from scdiffgen._messages import counted, did_you_mean, listed, plain
+from scdiffgen._messages import counted, did_you_mean, listed, plain, warn_user
 from scdiffgen.conditions import ConditionSpec
 from scdiffgen.data._columns_field import ColumnsField, State, entries_of, obs_column, raise_if_missing
 
@@ -66,11 +64,9 @@ class HierarchyField(ColumnsField):
                 "Leave these cells out, or rename the place."
             )
         elif unseen:
-            warnings.warn(
+            warn_user(
                 f"`{self.argument}`: {counted(len(unseen), 'unseen place')} ({listed(unseen)}); these cells stay at "
-                "the parent that is known.",
-                UserWarning,
-                stacklevel=settings.warnings_stacklevel,
+                "the parent that is known."
             )
         return encode_paths(values, nodes, len(self.columns)), {**state, "nodes": nodes}
 

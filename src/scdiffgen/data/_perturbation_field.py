@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
@@ -13,9 +12,8 @@ import pandas as pd
 from anndata import AnnData
 from mudata import MuData
 from scipy.sparse.csgraph import connected_components
-from scvi import settings
 
-from scdiffgen._messages import counted, did_you_mean, listed
+from scdiffgen._messages import counted, did_you_mean, listed, warn_user
 from scdiffgen.conditions import ConditionSpec, NumberTransform, PerturbationSyntax
 from scdiffgen.data._columns_field import ColumnsField, State
 from scdiffgen.data._perturbation_input import (
@@ -74,12 +72,10 @@ class PerturbationField(ColumnsField):
                 f"{named(self.columns)}: every cell is a control ({listed(self.syntax.control)}). Leave it out."
             )
         if all(treatments.distinct):
-            warnings.warn(
+            warn_user(
                 f"{named(self.columns)}: no cell is a control (`control` is {listed(self.syntax.control)}). Effects "
                 f"are measured against controls; if one of {listed(treatments.names)} is the control, name it in "
-                f"`control`.{did_you_mean(self.syntax.control[0], treatments.names)}",
-                UserWarning,
-                stacklevel=settings.warnings_stacklevel,
+                f"`control`.{did_you_mean(self.syntax.control[0], treatments.names)}"
             )
         names, features = treatments.names, None
         if self.features_key is not None:

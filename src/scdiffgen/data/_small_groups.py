@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-from scvi import settings
 from scvi.data import AnnDataManager
 
-from scdiffgen._messages import LONGEST_LIST, counted
+from scdiffgen._messages import LONGEST_LIST, counted, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data._perturbation_input import DOSE
 from scdiffgen.data._registered import (
@@ -39,12 +37,10 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
         return
     small = small[np.argsort(n_cells[small], kind="stable")]
     first = np.flatnonzero(~codes.duplicated())[small]
-    warnings.warn(
+    warn_user(
         f"{counted(len(small), 'group')} of fewer than {FEWEST_CELLS} cells: "
         f"{in_words(obs.iloc[first][_compared(manager, obs)], n_cells[small])}. Little can be learned of so few, and "
-        "a label of fewer than 5 comes out as its neighbours: merge groups, or judge what is generated with care.",
-        UserWarning,
-        stacklevel=settings.warnings_stacklevel,
+        "a label of fewer than 5 comes out as its neighbours: merge groups, or judge what is generated with care."
     )
 
 
@@ -55,12 +51,10 @@ def warn_of_few_cells(table: pd.DataFrame, n_cells: np.ndarray, registry: Regist
         return
     few = np.flatnonzero((n_cells > 0) & (n_cells < FEWEST_CELLS) & ~groups.duplicated())
     if len(few):
-        warnings.warn(
+        warn_user(
             f"Cells are generated of {counted(len(few), 'group')} of fewer than {FEWEST_CELLS} training cells: "
             f"{in_words(groups.iloc[few], n_cells[few])}. They may be like cells of other "
-            "groups.",
-            UserWarning,
-            stacklevel=settings.warnings_stacklevel,
+            "groups."
         )
 
 

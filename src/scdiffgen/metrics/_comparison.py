@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +13,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from scdiffgen._messages import warn_user
 from scdiffgen._names import as_names
 from scdiffgen.metrics import _distances as points
 from scdiffgen.metrics import _genes as genes
@@ -262,8 +262,7 @@ def choose(
     if not everything and TRANSPORT in names:
         points.pot()
     if everything and find_spec("ot") is None:
-        left_out = f"`{TRANSPORT}` is left out, as POT is not installed. Install it with: {points.INSTALL}"
-        warnings.warn(left_out, stacklevel=3)
+        warn_user(f"`{TRANSPORT}` is left out, as POT is not installed. Install it with: {points.INSTALL}")
         names.remove(TRANSPORT)
     unknown = sorted(set(names) - set(metrics)) + sorted(set(others) - set(known))
     if unknown:
@@ -278,7 +277,6 @@ def compare(
     space: ExpressionSpace,
     settings: Settings,
     in_words: Callable[[list[Key]], str],
-    stacklevel: int = 3,
 ) -> pd.DataFrame:
     """Score all pairs, a row each, and describe it in ``.attrs``; warns once of keys that lack cells, ``in_words``."""
     rows: list[Key] = []
@@ -292,7 +290,7 @@ def compare(
             short.setdefault(lacking, []).append(key)
     if short:
         listed = "; ".join(f"{', '.join(names)} of {in_words(keys)}" for names, keys in short.items())
-        warnings.warn(f"NaN for want of cells: {listed}.", FewCellsWarning, stacklevel)
+        warn_user(f"NaN for want of cells: {listed}.", FewCellsWarning)
     bounds = [f"{name}_{end}" for name in metrics for end in ("low", "high")] if settings.n_bootstrap > 0 else []
     table = pd.DataFrame(rows, columns=[*columns, *metrics, *bounds])
     sizes = {"n_genes": len(space.columns), "n_pcs": len(space.components)}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from scdiffgen._messages import warn_user
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._comparison import CONFIDENCE, Cells, Pair, Settings
 from scdiffgen.metrics._evaluate import OVERALL, Prepared, pairs, prepare
@@ -93,13 +93,13 @@ def dispersion(
 
 
 def disperse(prepared: Prepared, groupby: str | None, settings: Settings) -> pd.DataFrame:
-    """The table of `dispersion`; a warning points to the line that called the caller."""
+    """The table of `dispersion`."""
     genes = _leading_genes(prepared.space)
     parts = grouped_pairs(prepared.cells, groupby, list(SIDES), settings)
     tables = {group: _table(sides, genes, within=group == WITHIN) for group, sides in parts.items()}
     few = [group for group, table in tables.items() if (table["n"] < FEWEST_CELLS).any()]
     if few:
-        warnings.warn(f"NaN for want of {FEWEST_CELLS} cells: {', '.join(few)}.", FewCellsWarning, stacklevel=3)
+        warn_user(f"NaN for want of {FEWEST_CELLS} cells: {', '.join(few)}.", FewCellsWarning)
     return pd.concat(tables, names=["group", "component"])
 
 

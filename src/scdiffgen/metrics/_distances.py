@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
@@ -14,6 +13,7 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances_argmin
 from sklearn.neighbors import KDTree
 
+from scdiffgen._messages import warn_user
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._input import Points, as_point_pair, as_points, enough_cells
 from scdiffgen.metrics._resampling import Weights, subsample, unresampled, weighted_mean
@@ -261,7 +261,7 @@ def _moments(points: NDArray, weights: NDArray) -> tuple[NDArray, NDArray]:
     return mean, (centred * weights[:, None]).T @ centred / (weights.sum() - 1)
 
 
-def compare_novelty(found: NDArray, expected: NDArray, stacklevel: int = 3) -> Novelty:
+def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
     """Compare nearest-neighbour distances of generated cells with those of held-out cells; warns of copies."""
     median = float(np.median(expected))
     ratio = float(np.median(found)) / median if median > 0 else float("nan")
@@ -269,12 +269,11 @@ def compare_novelty(found: NDArray, expected: NDArray, stacklevel: int = 3) -> N
     copies, by_chance = (int((side <= 1e-6 * median).sum()) for side in (found, expected))
     crowded = too_close > COPY_LIMIT and len(expected) >= CELLS_FOR_LIMIT
     if crowded or copies / len(found) > by_chance / len(expected):
-        warnings.warn(
+        warn_user(
             f"Generated cells resemble training cells more than new real cells do: {copies} of {len(found)} are copies,"
             f" and {too_close:.0%} are closer to a training cell than 99 % of held-out cells are (1 % expected). The "
             "generator may have memorised: train it for less long, on more cells, or with fewer parameters.",
             CopyWarning,
-            stacklevel,
         )
     return Novelty(ratio, too_close, copies)
 

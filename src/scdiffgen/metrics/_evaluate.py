@@ -151,14 +151,14 @@ def evaluate(
 
 
 def score(prepared: Prepared, metrics: Sequence[str], sources: Sequence[str], settings: Settings) -> pd.DataFrame:
-    """The table of `evaluate`; warnings point to the line that called the caller."""
+    """The table of `evaluate`."""
     space, fitted, fitted_on, cells = prepared
     if "label_accuracy" in metrics:
         cells = _with_hits(cells, fitted, settings.seed)
     if OF_TRAIN & set(metrics):
         cells = {name: side._replace(to_train=nearest_distances(fitted.pcs, side.pcs)) for name, side in cells.items()}
         if "generated" in sources and len(cells["generated"].pcs) and len(cells["reference"].pcs):
-            compare_novelty(cells["generated"].to_train, cells["reference"].to_train, stacklevel=4)
+            compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
     if "detected_spread" in metrics:
         residuals = detected_residuals(fitted.counts, *(side.counts for side in cells.values()))
         cells = {n: side._replace(detected=off) for (n, side), off in zip(cells.items(), residuals, strict=True)}
@@ -168,9 +168,7 @@ def score(prepared: Prepared, metrics: Sequence[str], sources: Sequence[str], se
     asked = [source for source in SOURCES if source in sources]
     in_words = partial(_groups_in_words, n_sources=len(asked))
     chosen = {name: METRICS[name] for name in metrics}
-    scores = compare(
-        pairs(cells, asked, settings), chosen, ["group", "source", "n"], space, settings, in_words, stacklevel=4
-    )
+    scores = compare(pairs(cells, asked, settings), chosen, ["group", "source", "n"], space, settings, in_words)
     scores = scores.set_index(["group", "source"])
     scores.attrs["settings"] |= {"fitted_on": fitted_on, "n_bootstrap": settings.n_bootstrap}
     scores.attrs["n_cells"] = {name: len(side.labels) for name, side in {"fitted": fitted, **cells}.items()}

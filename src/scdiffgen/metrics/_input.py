@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -12,6 +11,7 @@ from anndata import AnnData
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
+from scdiffgen._messages import warn_user
 from scdiffgen._names import check_column
 
 CountsLike: TypeAlias = AnnData | NDArray | sparse.spmatrix | sparse.sparray
@@ -30,11 +30,11 @@ class FewCellsWarning(UserWarning):
     """A metric got fewer cells than it needs and is reported as NaN."""
 
 
-def enough_cells(metric: str, needed: int, *, stacklevel: int = 3, **n_cells: int) -> bool:
+def enough_cells(metric: str, needed: int, **n_cells: int) -> bool:
     """Whether every side has at least ``needed`` cells; warns and returns False otherwise."""
     for side, n in n_cells.items():
         if n < needed:
-            warnings.warn(f"{metric} needs {needed} cells, `{side}` has {n}: NaN.", FewCellsWarning, stacklevel)
+            warn_user(f"{metric} needs {needed} cells, `{side}` has {n}: NaN.", FewCellsWarning)
             return False
     return True
 

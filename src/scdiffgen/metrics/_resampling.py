@@ -80,6 +80,6 @@ def weight_below(values: NDArray, weights: Weights, at: NDArray, side: Literal["
 def unresampled(metric: str, needed: int, score: Callable[..., NDArray], x: Any, y: Any) -> float:
     """Score two samples as they are; NaN, with a warning, if a side has fewer cells than needed."""
     n_real, n_generated = x.shape[0], y.shape[0]
-    if not enough_cells(metric, needed, stacklevel=4, real=n_real, generated=n_generated):
+    if not enough_cells(metric, needed, real=n_real, generated=n_generated):
         return float("nan")
     return float(score(x, y, unit_weights(n_real), unit_weights(n_generated))[0])

@@ -23,7 +23,8 @@ from ._display import folded
 from ._missed_axes import missed_axes, missed_programs
 from ._model_access import gene_names, registered
 from ._sampler import Sampler
-from ._training_summary import TrainingCells, training_indices, training_summary
+from ._training_data import training_indices
+from ._training_summary import TrainingCells, training_summary
 
 FEW_CELLS = 50  # of a label
 ENOUGH_CELLS = 100  # of all: half of them against half of the generated leaves the AUC uncertain by .06

@@ -38,7 +38,6 @@ OF_METHODS: dict[str, dict[str, str]] = {
         "use_gpu": "Pass `accelerator='gpu'`.",
         "lr": "Pass it to the optimiser, `plan_kwargs={'lr': ...}`.",
         "weight_decay": "Pass it to the optimiser, `plan_kwargs={'weight_decay': ...}`.",
-        "datamodule": "Open cells that are larger than memory with `scdiffgen.model.open_cells`.",
         "load_sparse_tensor": "Minibatches are sparse always: leave it out.",
     },
     "generate": {"n_samples": "It is called `n_cells`."},

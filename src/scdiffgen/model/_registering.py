@@ -79,7 +79,7 @@ def checked_cells(model: BaseModelClass, adata: AnnData | MuData | None) -> AnnD
     """Cells of the kind that the model was registered with, no view; ``None`` if they are those beside the model."""
     if adata is None:
         if model.adata is None:
-            raise ValueError("The model was loaded without cells: pass `adata`.")
+            raise ValueError("The model has no cells beside it: pass `adata`, or load it with cells.")
     elif modalities(model):
         check_mudata(adata)
         check_modalities(adata, modalities(model), None, transfer=True)

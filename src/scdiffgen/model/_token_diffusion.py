@@ -9,12 +9,13 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from anndata import AnnData
+from lightning.pytorch import LightningDataModule
 from mudata import MuData
 from scvi.utils import setup_anndata_dsp
 
 from scdiffgen._arguments import check_choice, check_share, explain_unknown_arguments
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.data import condition_specs, counts_keys, feature_names, required_state
+from scdiffgen.data import condition_specs, counts_keys, feature_names, read_registry, required_state
 from scdiffgen.module import DiffusionModule, GaussianOptions, process_module
 from scdiffgen.nn import NetworkOptions, NetworkSize
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
@@ -30,6 +31,7 @@ from ._reading import Reading
 from ._registering import checked_cells, register_anndata, register_mudata
 from ._responding import Responding
 from ._token_reading import TokenReading
+from ._training_data import StreamedData
 from ._training_runs import check_training, run_training, settled_epochs, settled_plan, settled_stopping
 
 Preset = Literal["small", "base", "large"]
@@ -73,7 +75,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     network
         Encoder, read-out, embeddings and other forms and sizes: :class:`scdiffgen.model.NetworkOptions`.
     registry
-        Registry of a saved model, in place of ``adata``.
+        In place of ``adata``: ``model.registry`` of another model, :meth:`load_registry` of a saved one, or the
+        ``registry`` of a data module of scvi-tools. Trained by ``train(datamodule=...)``.
 
     Raises
     ------
@@ -113,7 +116,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         network: NetworkOptions | None = None,
         registry: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(adata, registry)
+        super().__init__(adata, None if registry is None else read_registry(registry, type(self)))
         check_torch()
         check_share("withhold_rate", withhold_rate)
         network = NetworkOptions() if network is None else network
@@ -248,6 +251,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         datasplitter_kwargs: dict[str, Any] | None = None,
         plan_config: Any = None,
         plan_kwargs: dict[str, Any] | None = None,
+        datamodule: LightningDataModule | None = None,
         trainer_config: Any = None,
         **trainer_kwargs: Any,
     ) -> None:
@@ -275,6 +279,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
             For :class:`scvi.dataloaders.DataSplitter`; ``external_indexing`` fixes the split.
         plan_config, plan_kwargs
             Settings of the optimiser, see :class:`scdiffgen.train.TrainingPlanConfig`.
+        datamodule
+            For a model made of a ``registry``: its own minibatches, mappings from registry keys to tensors.
         trainer_config, **trainer_kwargs
             For :class:`scvi.train.Trainer`, such as ``logger``, ``enable_progress_bar``, ``max_steps``, ``callbacks``.
 
@@ -282,9 +288,9 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         ------
         ValueError
             If there are too few cells or epochs, none to validate early stopping, the accelerator is not there, a
-            number is out of range, or a model of :meth:`load_query_data` has nothing new to learn.
+            number is out of range, minibatches do not fit the registry, or a query model has nothing new to learn.
         TypeError
-            If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name.
+            If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name, or ``datamodule`` is none.
         RuntimeError
             If the gradients of ten steps in a row are not finite, or far larger than before.
 
@@ -300,19 +306,15 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
             "batch_size": batch_size,
             **(datasplitter_kwargs or {}),
         }
-        check_training(self, accelerator, devices, split, trainer_kwargs)
+        check_training(self, datamodule, accelerator, devices, split, trainer_kwargs)
         if split.get("external_indexing") is not None:
             split["external_indexing"] = external_split(split["external_indexing"], self.adata.n_obs)
-        epochs = settled_epochs(self, max_epochs, check_val_every_n_epoch, split)
-        trainer = {
-            **epochs,
-            "accelerator": accelerator,
-            "devices": devices,
-            "trainer_config": trainer_config,
-            **trainer_kwargs,
-            **settled_stopping(self, early_stopping, trainer_kwargs, split, **epochs),
-        }
-        run_training(self, split, settled_plan(self, plan_config, plan_kwargs, early_stopping), trainer)
+        plan = settled_plan(self, plan_config, plan_kwargs, early_stopping)
+        streamed = None if datamodule is None else StreamedData(datamodule, self, initialise=not self.is_trained_)
+        epochs = settled_epochs(self, max_epochs, check_val_every_n_epoch, split, streamed)
+        stopping = settled_stopping(self, early_stopping, trainer_kwargs, split, streamed, **epochs)
+        chosen = {"accelerator": accelerator, "devices": devices, "trainer_config": trainer_config}
+        run_training(self, streamed, split, plan, {**epochs, **chosen, **trainer_kwargs, **stopping})
 
     def get_var_names(self, legacy_mudata_format: bool = False) -> np.ndarray | dict[str, np.ndarray]:
         """Names of the genes; of a MuData, a mapping from each modality to those of its genes, proteins or peaks.

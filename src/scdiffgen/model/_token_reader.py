@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -13,11 +12,10 @@ import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
-from scvi import settings
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._arguments import is_finite_number
-from scdiffgen._messages import counted
+from scdiffgen._messages import counted, warn_user
 from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens, numbered_tokens
 from scdiffgen.data import FEWEST_CELLS, in_words
 from scdiffgen.module import (
@@ -33,6 +31,7 @@ from scdiffgen.module import (
 
 from ._cells import Cells, evenly_spread
 from ._model_access import gene_names, registered, require_thinning, weights_id
+from ._training_data import RegisteredData
 from ._training_summary import (
     REGRESSION_CELLS,
     activation_and_expression,
@@ -175,11 +174,9 @@ def loadings_table(
         groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}
         few = {name: len(indices) for name, indices in groups.items() if len(indices) < FEWEST_CELLS}
         if few:
-            warnings.warn(
+            warn_user(
                 f"Loadings within {counted(len(few), 'group')} of fewer than {FEWEST_CELLS} cells are mostly noise: "
-                f"{in_words(pd.DataFrame({groupby: list(few)}), list(few.values()))}.",
-                UserWarning,
-                stacklevel=settings.warnings_stacklevel,
+                f"{in_words(pd.DataFrame({groupby: list(few)}), list(few.values()))}."
             )
         values = np.concatenate([found(indices) for indices in groups.values()], axis=1)
         tokens = pd.MultiIndex.from_product([groups, tokens], names=[groupby, "token"])
@@ -233,8 +230,8 @@ def truncated(model: BaseModelClass, n_tokens: int) -> Any:
     cut.module.load_state_dict({name: old[name][tuple(map(slice, new[name].shape))] for name in new})
     cut.module.eval()
     cut.to_device(model.device)
-    weights = cut.module.gene_weights()
-    basis = None if weights is None else token_basis(moments_in_training(cut), weights.cpu().numpy())
-    genes = None if basis is None else genes_in_training(cut, basis)
+    weights, data = cut.module.gene_weights(), RegisteredData(cut)
+    basis = None if weights is None else token_basis(moments_in_training(data), weights.cpu().numpy())
+    genes = None if basis is None else genes_in_training(data, basis)
     cut.training_summary_ = replace(training_summary(model), token_basis=basis, token_genes=genes).to_plain()
     return cut

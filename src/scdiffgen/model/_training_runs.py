@@ -15,6 +15,7 @@ from typing import Any
 import lightning.pytorch as pl
 import numpy as np
 import pandas as pd
+from lightning.pytorch import LightningDataModule
 from scvi.model._utils import use_distributed_sampler
 from scvi.model.base import BaseModelClass
 from scvi.train import Trainer, TrainRunner
@@ -22,12 +23,13 @@ from scvi.train._config import merge_kwargs
 
 from scdiffgen._arguments import check_choice, check_names, check_whole_number
 from scdiffgen.data import check_counts_again
-from scdiffgen.train import NO_STEP, TrainingPlanConfig, stage_ends
+from scdiffgen.train import NO_STEP, SparseDataSplitter, TrainingPlanConfig, stage_ends
 
 from ._cells import SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
 from ._model_access import in_training
 from ._quiet import LIGHTNING, less_chatter
+from ._training_data import StreamedData
 from ._training_summary import remember_training
 
 STEPS_PER_VALIDATION = 100
@@ -42,24 +44,63 @@ def default_max_epochs(n_train: int, batch_size: int) -> int:
 
 
 def check_training(
-    model: BaseModelClass, accelerator: str, devices: Any, split: Mapping[str, Any], trainer: Mapping[str, Any]
+    model: BaseModelClass,
+    datamodule: Any,
+    accelerator: str,
+    devices: Any,
+    split: Mapping[str, Any],
+    trainer: Mapping[str, Any],
 ) -> None:
     """Raise unless there are cells to train on and to hold out, and a device to train with."""
-    if model.adata is None:
-        raise ValueError("The model was loaded without cells: load it with `adata`, the cells to train it on.")
+    if datamodule is not None:
+        _check_data_module(model, datamodule, split)
+    elif model.adata is None:
+        raise ValueError(
+            "The model has no cells beside it: make or load it with `adata`, the cells to train it on, or pass them as "
+            "`datamodule`."
+        )
     check_whole_number("batch_size", split["batch_size"])
     check_accelerator(accelerator)
     check_devices(accelerator, devices, trainer.get("strategy"))
     check_torch(model.module.parameters())
     check_names("train", trainer, [*inspect.signature(type(model).train).parameters, *TRAINER_ARGUMENTS])
-    check_split(model.adata.n_obs, split["train_size"], split["validation_size"], split["batch_size"])
+    if datamodule is None:
+        check_split(model.adata.n_obs, split["train_size"], split["validation_size"], split["batch_size"])
+
+
+def _check_data_module(model: BaseModelClass, datamodule: Any, split: Mapping[str, Any]) -> None:
+    """Raise if a model cannot be trained from a data module, or cells are to be split that come split."""
+    if not isinstance(datamodule, LightningDataModule):
+        raise TypeError(
+            f"`datamodule` is of type {type(datamodule).__name__}: pass a `lightning.pytorch.LightningDataModule`."
+        )
+    if model.adata is not None:
+        raise ValueError(
+            "`datamodule`: the model has cells beside it, which it is trained on. Make one without, "
+            "`TokenDiffusion(registry=model.registry)`, or load it by `load(path, adata=False)`."
+        )
+    if len(model.module.stages()) > 1:
+        raise ValueError(
+            f"`datamodule`: process {model.module.process_name!r} is trained in stages, of what is computed of every "
+            "cell once. Make the model with `process='thinning'`, or train it on an AnnData."
+        )
+    for name, value in split.items():
+        if value is not None and name not in ("shuffle_set_split", "batch_size"):
+            raise TypeError(f"`{name}` has no effect with `datamodule`, whose cells are split already. Leave it out.")
 
 
 def settled_epochs(
-    model: BaseModelClass, max_epochs: int | None, check_val_every_n_epoch: int | None, split: Mapping[str, Any]
+    model: BaseModelClass,
+    max_epochs: int | None,
+    check_val_every_n_epoch: int | None,
+    split: Mapping[str, Any],
+    streamed: StreamedData | None,
 ) -> dict[str, int]:
     """Number of epochs, and of epochs between validations, where they are not given."""
-    n_train, batch_size = math.ceil(model.adata.n_obs * (split["train_size"] or 0.9)), split["batch_size"]
+    if streamed is not None:
+        n_train, batch_size = streamed.n_train, math.ceil(streamed.n_train / streamed.n_batches)
+    else:
+        n_train, batch_size = math.ceil(model.adata.n_obs * (split["train_size"] or 0.9)), split["batch_size"]
     if split.get("external_indexing"):
         n_train = len(split["external_indexing"][0])
     max_epochs = default_max_epochs(n_train, batch_size) if max_epochs is None else max_epochs
@@ -78,6 +119,7 @@ def settled_stopping(
     early_stopping: bool | None,
     given: Mapping[str, Any],
     split: Mapping[str, Any],
+    streamed: StreamedData | None,
     max_epochs: int,
     check_val_every_n_epoch: int,
 ) -> dict[str, Any]:
@@ -90,10 +132,11 @@ def settled_stopping(
     monitor = given.get("early_stopping_monitor", LOSSES[0])
     check_choice("early_stopping_monitor", monitor, LOSSES)
     held_out = split.get("external_indexing")
-    if (held_out and not len(held_out[1])) or (split["train_size"] == 1 or split["validation_size"] == 0):
+    none_left = split["train_size"] == 1 or split["validation_size"] == 0 or (held_out and not len(held_out[1]))
+    if none_left or (streamed is not None and not streamed.has_validation):
         raise ValueError(
-            "`early_stopping=True` needs cells to validate on, and the split leaves none: pass `train_size=0.9`, or "
-            "`early_stopping=False`."
+            "`early_stopping=True` needs cells to validate on, and there are none: pass `train_size=0.9`, or a "
+            "`datamodule` with a `val_dataloader`, or `early_stopping=False`."
         )
     first_stages = [0, *stage_ends(model.module.stages(), max_epochs)][-2] // check_val_every_n_epoch
     warmup = max(given.get("early_stopping_warmup_epochs", 0), first_stages)
@@ -119,25 +162,17 @@ def settled_plan(
 
 
 def run_training(
-    model: BaseModelClass, split: Mapping[str, Any], plan: Mapping[str, Any], trainer: Mapping[str, Any]
+    model: BaseModelClass,
+    streamed: StreamedData | None,
+    split: Mapping[str, Any],
+    plan: Mapping[str, Any],
+    trainer: Mapping[str, Any],
 ) -> None:
     """Train, go on with the history of earlier trainings, and keep of the cells what the model needs."""
-    check_counts_again(model.adata_manager)
     was_trained = model.is_trained_
     history = dict(model.history_) if model.is_trained_ and isinstance(model.history_, dict) else {}
     model.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
-    splitter = model._data_splitter_cls(
-        model.adata_manager,
-        load_sparse_tensor=True,
-        distributed_sampler=use_distributed_sampler(trainer.get("strategy")),
-        **split,
-    )
-    if not model.is_trained_:
-        splitter.setup()
-        train = np.sort(splitter.train_idx)
-        model.module.initialise(Cells(model, None, train))
-        sample = evenly_spread(train, LINEAR_CELLS)
-        model.module.start_linearly(Cells(model, None, sample, SMALL_BATCH))
+    splitter = _splitter(model, split, trainer) if streamed is None else streamed
     training_plan = model._training_plan_cls(model.module, **plan)
     with less_chatter(*LIGHTNING):
         TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()
@@ -154,8 +189,26 @@ def run_training(
     if history:
         logged = getattr(model.trainer.logger, "history", {})  # loggers of others have none
         model.history_ = continued(history, model.history_, logged)
-    remember_training(model)
+    remember_training(model, streamed)
     model.is_trained_ = True
+
+
+def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[str, Any]) -> SparseDataSplitter:
+    """Minibatches of the AnnData beside a model, which starts from its training cells if it is not trained yet."""
+    check_counts_again(model.adata_manager)
+    splitter = model._data_splitter_cls(
+        model.adata_manager,
+        load_sparse_tensor=True,
+        distributed_sampler=use_distributed_sampler(trainer.get("strategy")),
+        **split,
+    )
+    if not model.is_trained_:
+        splitter.setup()
+        train = np.sort(splitter.train_idx)
+        model.module.initialise(Cells(model, None, train))
+        sample = evenly_spread(train, LINEAR_CELLS)
+        model.module.start_linearly(Cells(model, None, sample, SMALL_BATCH))
+    return splitter
 
 
 @contextmanager
@@ -168,7 +221,7 @@ def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
     split = trainer.datamodule
     model.train_indices, model.validation_indices = split.train_idx, split.val_idx
     model.test_indices, model.history_ = split.test_idx, dict(getattr(trainer.logger, "history", {}))
-    order = remember_training(model)
+    order = remember_training(model, split if isinstance(split, StreamedData) else None)
     try:
         yield
     finally:  # the optimiser knows the tokens in the order in which they are trained

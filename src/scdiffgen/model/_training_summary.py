@@ -30,8 +30,9 @@ from scdiffgen.module import (
 )
 from scdiffgen.responses import Pseudobulks, pseudobulks
 
-from ._cells import SMALL_BATCH, Cells, evenly_spread
+from ._cells import SMALL_BATCH, Cells
 from ._checks import library_sizes
+from ._training_data import KeptCells, RegisteredData, StreamedData
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 BASIS_CELLS = 20_000
 REGRESSION_CELLS = 5_000
 FEW_CELLS, FEW_DEEP_CELLS, MOST_DEEP_COLUMNS = 20, 100, 500
+
+TrainingData = RegisteredData | StreamedData
 
 LibraryRegressions = Mapping[tuple[str, ...], Mapping[str, LibraryFromTokens]]
 """Of the library size of a modality on the tokens of others: by the names of these, then by its own."""
@@ -107,18 +110,18 @@ def training_summary(model: BaseModelClass) -> TrainingSummary:
     return TrainingSummary.from_plain(model.training_summary_)
 
 
-def remember_training(model: BaseModelClass) -> np.ndarray:
+def remember_training(model: BaseModelClass, data: TrainingData | None = None) -> np.ndarray:
     """Summarise the training and validation cells, and settle what training left open; returns the tokens' old order.
+
+    By default they are those of the AnnData beside the model; of other data only training cells are seen.
 
     Where tokens add up, the network is sorted: the k-th token is the k-th by the variance that it explains, but for
     nested tokens, which keep their order.
     """
-    module, indices = model.module, training_indices(model)
-    order, basis = _sort_tokens(model)
+    module, data = model.module, RegisteredData(model) if data is None else data
+    order, basis = _sort_tokens(module, data)
     before = None if model.training_summary_ is None else training_summary(model)
-    batches = [(module.library(counts).cpu().numpy(), given.numpy()) for counts, given in Cells(model, None, indices)]
-    library = np.concatenate([library for library, _ in batches])
-    conditions = Conditions.concatenate([given for _, given in batches])
+    library, conditions = data.known()
     reference = None if before is None else before.reference_pseudobulks
     learned = {} if before is None else dict(before.learned_interventions)
     for name in module.denoiser.effect_names:
@@ -126,19 +129,15 @@ def remember_training(model: BaseModelClass) -> np.ndarray:
         learned[name] = np.union1d(learned.get(name, np.zeros(0, dtype=np.int64)), treatment.ids[treatment.mask])
     bulks = None
     if _is_transferable(model):
-        bulks = pseudobulks(module, Cells(model, None, indices), conditions, module.specs)
+        cells, own = data.again(conditions)
+        bulks = pseudobulks(module, cells, own, module.specs)
         bulks = None if bulks is None else bulks.concatenate(reference)
-    sizes, columns = _regressions(model, indices)
-    genes = None if basis is None else genes_in_training(model, basis)
+    sizes, columns = _regressions(model, data)
+    genes = None if basis is None else genes_in_training(data, basis)
     summary = TrainingSummary(library, conditions, bulks, basis, genes, learned, sizes, reference, columns)
     model.training_summary_ = summary.to_plain()
     module.share_half_doses({name: torch.from_numpy(ids) for name, ids in learned.items()})
     return order
-
-
-def training_indices(model: BaseModelClass) -> np.ndarray:
-    """Positions of the training and validation cells."""
-    return np.concatenate([model.train_indices, model.validation_indices]).astype(int)
 
 
 def _is_transferable(model: BaseModelClass) -> bool:
@@ -149,33 +148,30 @@ def _is_transferable(model: BaseModelClass) -> bool:
     return one and len(module.denoiser.effect_names) == 1 and not numbers
 
 
-def _sort_tokens(model: BaseModelClass) -> tuple[np.ndarray, TokenBasis | None]:
+def _sort_tokens(module: Any, data: TrainingData) -> tuple[np.ndarray, TokenBasis | None]:
     """Sort the tokens by the variance that they explain; the order, and their basis over the training cells."""
-    module, weights = model.module, model.module.gene_weights()
+    weights = module.gene_weights()
     order = np.arange(module.size.n_tokens)
     if weights is None:
         return order, None
-    weights, moments = weights.cpu().numpy(), moments_in_training(model)
+    weights, moments = weights.cpu().numpy(), moments_in_training(data)
     if not module.size.nested_tokens:
         order = np.argsort(-moments.explained(weights), kind="stable")
         module.sort_tokens(order)
     return order, token_basis(moments.take(order), module.gene_weights().cpu().numpy())
 
 
-def moments_in_training(model: BaseModelClass) -> HiddenMoments:
+def moments_in_training(data: TrainingData) -> HiddenMoments:
     """Moments of the read-out's hidden vectors over (at most 20,000 of) the training cells."""
-    indices = np.sort(training_indices(model))
-    return hidden_moments(Cells(model, None, evenly_spread(indices, BASIS_CELLS)))
+    return hidden_moments(data.some(BASIS_CELLS))
 
 
-def genes_in_training(model: BaseModelClass, basis: TokenBasis) -> TokenGenes:
+def genes_in_training(data: TrainingData, basis: TokenBasis) -> TokenGenes:
     """Genes that follow the tokens in (at most 5,000 of) the training cells, and which tokens return."""
-    indices = np.sort(training_indices(model))
-    cells = Cells(model, None, evenly_spread(indices, REGRESSION_CELLS), SMALL_BATCH)
-    return token_genes(*activation_and_expression(cells, basis))
+    return token_genes(*activation_and_expression(data.some(REGRESSION_CELLS, SMALL_BATCH), basis))
 
 
-def activation_and_expression(cells: Cells, basis: TokenBasis) -> tuple[np.ndarray, sparse.csr_matrix]:
+def activation_and_expression(cells: Cells | KeptCells, basis: TokenBasis) -> tuple[np.ndarray, sparse.csr_matrix]:
     """Activations ``(cells, tokens)`` and log-normalised expression ``(cells, genes)``, each modality by itself."""
     activation, expression = [], []
     for counts, conditions in cells:
@@ -184,14 +180,14 @@ def activation_and_expression(cells: Cells, basis: TokenBasis) -> tuple[np.ndarr
     return np.concatenate(activation), sparse.vstack(expression, format="csr")
 
 
-def hidden_moments(cells: Cells) -> HiddenMoments:
+def hidden_moments(cells: Cells | KeptCells) -> HiddenMoments:
     """Moments of the read-out's hidden vectors of some cells."""
     moments = (HiddenMoments.of(cells.module.hidden(*batch).cpu().numpy()) for batch in cells)
     return reduce(HiddenMoments.merge, moments)
 
 
 @torch.no_grad()
-def _regressions(model: BaseModelClass, indices: np.ndarray) -> tuple[LibraryRegressions, DeepRegressions]:
+def _regressions(model: BaseModelClass, data: TrainingData) -> tuple[LibraryRegressions, DeepRegressions]:
     """How library sizes and deep columns of each modality follow from one other, or all others, in training cells.
 
     Each is fitted on the cells that have it and all that is given.
@@ -201,14 +197,14 @@ def _regressions(model: BaseModelClass, indices: np.ndarray) -> tuple[LibraryReg
         return {}, {}
     of_sizes: dict[tuple[str, ...], dict[str, LibraryFromTokens]] = {}
     of_columns: dict[tuple[str, ...], dict[str, DeepColumns]] = {}
-    chosen = evenly_spread(np.sort(indices), REGRESSION_CELLS)
-    whole = sparse.vstack([to_scipy(counts) for counts, _ in Cells(model, None, chosen, SMALL_BATCH)], format="csr")
+    chosen = data.some(REGRESSION_CELLS, SMALL_BATCH)
+    whole = sparse.vstack([to_scipy(counts) for counts, _ in chosen], format="csr")
     blocks = {name: whole[:, block] for name, block in zip(names, module.blocks.slices, strict=True)}
     sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.values()])
     for given in dict.fromkeys([*combinations(names, 1), *combinations(names, len(names) - 1)]):
         hidden = torch.tensor([name not in given for name in names], device=model.device)
         rows_of_tokens = []
-        for counts, conditions in Cells(model, None, chosen, SMALL_BATCH):
+        for counts, conditions in chosen:
             kept = module.without(counts, hidden.expand(len(counts), -1))
             rows_of_tokens.append(module.tokens(kept, conditions).flatten(1).cpu().numpy())
         tokens = np.concatenate(rows_of_tokens)

@@ -1,0 +1,73 @@
+"""A registry that a model is made of without cells: checked, and brought to our form if a data module wrote it."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scvi.model.base import BaseModelClass
+
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.data._registered import FIELDS, Registry, with_state
+
+WAY_OUT = (
+    "Pass `model.registry` of a model whose cells were registered by `setup_anndata`, "
+    "`TokenDiffusion.load_registry(path)` of a saved one, or the `registry` of a data module of scvi-tools."
+)
+
+
+def read_registry(registry: Any, cls: type[BaseModelClass]) -> dict[str, Any]:
+    """The registry itself, or of scvi-tools' data modules one of the same cells as ``cls.setup_anndata`` gives it."""
+    fields = registry.get("field_registries", {}) if isinstance(registry, Mapping) else {}
+    counts = fields.get(REGISTRY_KEYS.X, {}).get("state_registry", {})
+    missing = [name for name in ("n_vars", "column_names") if name not in counts]
+    if missing:
+        what = f"lacks {missing[0]!r} of the counts" if isinstance(registry, Mapping) else f"is a {type(registry)}"
+        raise ValueError(f"`registry` {what}. {WAY_OUT}")
+    if registry.get("setup_method_name") != "setup_datamodule":
+        return dict(registry)
+    known = inspect.signature(cls.setup_anndata).parameters
+    setup = {name: value for name, value in registry["setup_args"].items() if name in known}
+    counts = {**counts, "column_names": np.asarray(counts["column_names"])}
+    kept = {REGISTRY_KEYS.X: {**fields[REGISTRY_KEYS.X], "state_registry": counts}}
+    states = {key: _state(key, fields[key]["state_registry"]) for key in FIELDS if key in fields}
+    kept |= {key: fields[key] for key, state in states.items() if state}
+    ours: Registry = {
+        **registry,
+        "model_name": cls.__name__,
+        "setup_method_name": "setup_anndata",
+        "setup_args": setup,
+        "field_registries": kept,
+    }
+    for key, state in states.items():
+        if state:
+            ours = with_state(ours, key, state, len(state[FIELDS[key].counted]))
+    keys = {REGISTRY_KEYS.BATCH: "batch_key", REGISTRY_KEYS.LABELS: "labels_key"}
+    setup |= {argument: states[key]["original_key"] if states.get(key) else None for key, argument in keys.items()}
+    return dict(ours)
+
+
+def _state(key: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    """The state of a field as ours is; empty if nothing was registered."""
+    if "categorical_mapping" in state:
+        categories = state["categorical_mapping"]
+        if state.get("original_key") is None or categories is None:
+            return {}
+        return {"original_key": state["original_key"], "categorical_mapping": _categories(categories)}
+    if "field_keys" in state:
+        mappings = state.get("mappings", state.get("mapping", {}))
+        names = list(state["field_keys"])
+        each = list(mappings.values() if isinstance(mappings, Mapping) else mappings)
+        if len(each) != len(names):
+            raise ValueError(f"`registry`: {key!r} names the columns {names}, and holds the categories of {len(each)}.")
+        categories = [_categories(every) for every in each]
+        return {"field_keys": names, "mappings": categories, "n_cats_per_key": [len(every) for every in categories]}
+    return dict(state)
+
+
+def _categories(written: Any) -> np.ndarray:
+    """Categories in the order of their codes; data modules may write them as a mapping to these."""
+    ordered = sorted(written, key=written.__getitem__) if isinstance(written, Mapping) else list(written)
+    return np.asarray(ordered)

@@ -1,0 +1,237 @@
+"""Training cells, wherever they are: registered, and read as often as needed, or of a data module, and read once."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from lightning.pytorch import LightningDataModule
+from lightning.pytorch.utilities.model_helpers import is_overridden
+from scipy import sparse
+from scvi.data._utils import scipy_to_torch_sparse
+from scvi.model.base import BaseModelClass
+from torch import Tensor
+
+from scdiffgen._messages import counted, listed
+from scdiffgen.conditions import Conditions
+from scdiffgen.diffusion import to_scipy
+from scdiffgen.module import DiffusionModule
+
+from ._cells import BATCH_SIZE, SMALL_BATCH, Cells, evenly_spread
+
+logger = logging.getLogger(__name__)
+
+KEPT_CELLS = 20_000  # of a data module, for all that needs counts before and after training
+
+Batch = tuple[Tensor, Conditions[Tensor]]
+
+
+def training_indices(model: BaseModelClass) -> np.ndarray:
+    """Positions of the training and validation cells."""
+    if model.train_indices is None:
+        raise ValueError(
+            "The model was trained from a data module, and which cells were in it is not known: what reads its "
+            "training cells again needs a model that was made and trained with `adata`."
+        )
+    return np.concatenate([model.train_indices, model.validation_indices]).astype(int)
+
+
+class RegisteredData:
+    """Training and validation cells of the AnnData beside a model, which are read whenever they are needed."""
+
+    def __init__(self, model: BaseModelClass) -> None:
+        self.model = model
+        self.indices = np.sort(training_indices(model))
+
+    def known(self) -> tuple[np.ndarray, Conditions[np.ndarray]]:
+        """Library sizes and conditions of all cells."""
+        library = self.model.module.library
+        batches = [(library(counts).cpu().numpy(), given.numpy()) for counts, given in self._cells(self.indices)]
+        return np.concatenate([sizes for sizes, _ in batches]), Conditions.concatenate([given for _, given in batches])
+
+    def again(self, conditions: Conditions[np.ndarray]) -> tuple[Cells, Conditions[np.ndarray]]:
+        """Cells in the same order in every pass, and their conditions, of those that are :meth:`known`."""
+        return self._cells(self.indices), conditions
+
+    def some(self, at_most: int, batch_size: int = BATCH_SIZE) -> Cells:
+        """At most so many of them, evenly spread."""
+        return self._cells(evenly_spread(self.indices, at_most), batch_size)
+
+    def _cells(self, indices: np.ndarray, batch_size: int = BATCH_SIZE) -> Cells:
+        return Cells(self.model, None, indices, batch_size)
+
+
+class KeptCells:
+    """Minibatches of cells in memory, in order; of a stream of cells at most so many are kept, evenly spread."""
+
+    def __init__(self, module: DiffusionModule, at_most: int, batch_size: int = BATCH_SIZE) -> None:
+        self.module, self.at_most, self.batch_size = module, at_most, batch_size
+        self.n_seen, self.step = 0, 1  # every so many cells one is kept
+        self._parts: list[tuple[np.ndarray, sparse.csr_matrix, Conditions[np.ndarray]]] = []
+
+    def __len__(self) -> int:
+        """Number of cells that are kept."""
+        return sum(len(positions) for positions, *_ in self._parts)
+
+    def add(self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray]) -> None:
+        """See further cells; where there are too many then, every second one of those that were kept goes."""
+        positions = np.arange(self.n_seen, self.n_seen + conditions.n_cells)
+        self.n_seen += len(positions)
+        self._keep(positions, counts, conditions)
+        while len(self) > self.at_most:
+            self.step *= 2
+            joined = self._joined()
+            self._parts = []
+            self._keep(*joined)
+
+    def _keep(self, positions: np.ndarray, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray]) -> None:
+        rows = np.flatnonzero(positions % self.step == 0)
+        self._parts.append((positions[rows], counts[rows], conditions.take(rows)))
+
+    def _joined(self) -> tuple[np.ndarray, sparse.csr_matrix, Conditions[np.ndarray]]:
+        positions, counts, conditions = zip(*self._parts, strict=True)
+        return np.concatenate(positions), sparse.vstack(counts, format="csr"), Conditions.concatenate(conditions)
+
+    @property
+    def conditions(self) -> Conditions[np.ndarray]:
+        """Conditions of the cells that are kept."""
+        return self._joined()[2]
+
+    def some(self, at_most: int, batch_size: int) -> KeptCells:
+        """At most so many of them, evenly spread, in minibatches of another size."""
+        fewer = KeptCells(self.module, at_most, batch_size)
+        rows, (_, counts, conditions) = evenly_spread(np.arange(len(self)), at_most), self._joined()
+        fewer.add(counts[rows], conditions.take(rows))
+        return fewer
+
+    def __iter__(self) -> Iterator[Batch]:
+        """CSR counts and conditions, on the device of the module."""
+        _, counts, conditions = self._joined()
+        for start in range(0, counts.shape[0], self.batch_size):
+            rows = np.arange(start, min(start + self.batch_size, counts.shape[0]))
+            there = scipy_to_torch_sparse(counts[rows]).to(self.module.device)
+            yield there, conditions.take(rows).to(there.device)
+
+
+class StreamedData(LightningDataModule):
+    """A user's data module of minibatches by registry key, of whose training cells one pass is made before training.
+
+    Library sizes and conditions are kept of all of them, and counts of at most 20,000.
+    """
+
+    def __init__(self, source: LightningDataModule, model: BaseModelClass, *, initialise: bool) -> None:
+        super().__init__()
+        self.source, self.module = source, model.module
+        self.train_idx = self.val_idx = self.test_idx = None  # where scvi-tools looks for positions of cells
+        self.kept = KeptCells(self.module, KEPT_CELLS)
+        self.n_batches = 0
+        self._library: list[np.ndarray] = []
+        self._conditions: list[Conditions[np.ndarray]] = []
+        source.prepare_data()
+        source.setup("fit")
+        if initialise:
+            self.module.initialise(self._looked_at())
+            self.module.start_linearly(self.some(KEPT_CELLS, SMALL_BATCH))
+        else:
+            deque(self._looked_at(), maxlen=0)
+        self.n_train = self.kept.n_seen
+
+    def _looked_at(self) -> Iterator[Batch]:
+        """The one pass over the training cells; raise if a minibatch is not what was registered."""
+        for batch in self.train_dataloader():
+            counts, conditions = self.module.unpack(self.on_before_batch_transfer(batch, 0))
+            self._check(counts, conditions)
+            self._library.append(self.module.library(counts).cpu().numpy())
+            self._conditions.append(conditions.numpy())
+            self.kept.add(to_scipy(counts), self._conditions[-1])
+            self.n_batches += 1
+            yield counts, conditions
+        if not self.kept.n_seen:
+            raise ValueError("`datamodule`: its `train_dataloader()` hands out no cell.")
+
+    def _check(self, counts: Tensor, conditions: Conditions[Tensor]) -> None:
+        values, library = counts.values(), self.module.library(counts)
+        place = f"`datamodule`: minibatch {self.n_batches} of `train_dataloader()`"
+        if not ((values >= 0) & (values.frac() == 0)).all():
+            raise ValueError(f"{place} does not hold molecule counts in {self.module.count_keys}. Pass raw counts.")
+        if not (library if library.ndim == 1 else library.sum(1)).all():
+            raise ValueError(f"{place} has a cell without a single molecule. Leave such cells out.")
+        for spec in self.module.specs:
+            ids = conditions[spec.name].ids
+            if not spec.is_number and ids.numel() and ids.max() >= spec.n_categories:
+                raise ValueError(
+                    f"{place} has the code {int(ids.max())} of {spec.name!r} in {spec.registry_key!r}, and the "
+                    f"registry {counted(spec.n_categories, 'category', 'categories')}, coded from 0 in their order."
+                )
+
+    @property
+    def has_validation(self) -> bool:
+        """Whether there are cells to validate on."""
+        return not isinstance(self.val_dataloader(), list)
+
+    def known(self) -> tuple[np.ndarray, Conditions[np.ndarray]]:
+        """Library sizes and conditions of all training cells."""
+        return np.concatenate(self._library), Conditions.concatenate(self._conditions)
+
+    def again(self, conditions: Conditions[np.ndarray]) -> tuple[KeptCells, Conditions[np.ndarray]]:
+        """The cells that are kept, in the same order in every pass, and their conditions."""
+        if self.kept.step > 1:
+            logger.info("Responses are those of %d of the %d training cells.", len(self.kept), self.n_train)
+        return self.kept, self.kept.conditions
+
+    def some(self, at_most: int, batch_size: int = BATCH_SIZE) -> KeptCells:
+        """At most so many of the cells that are kept, evenly spread."""
+        return self.kept.some(at_most, batch_size)
+
+    # What Lightning calls.
+
+    def setup(self, stage: str | None = None) -> None:
+        """The user's data module was set up already; it gets to know the trainer."""
+        self.source.trainer = self.trainer
+
+    def teardown(self, stage: str) -> None:
+        """Let the user's data module clean up."""
+        self.source.teardown(stage)
+
+    def train_dataloader(self) -> Any:
+        """Minibatches to train on."""
+        return self.source.train_dataloader()
+
+    def val_dataloader(self) -> Any:
+        """Held-out minibatches; an empty list where there are none."""
+        if not is_overridden("val_dataloader", self.source, parent=LightningDataModule):
+            return []
+        loader = self.source.val_dataloader()
+        return [] if loader is None else loader
+
+    def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> dict[str, Tensor]:
+        """Those tensors of a minibatch that were registered; raise if one is not there, or of another width."""
+        batch = self.source.on_before_batch_transfer(batch, dataloader_idx)
+        if not isinstance(batch, Mapping):
+            raise TypeError(
+                f"`datamodule`: a minibatch is of type {type(batch).__name__}: hand out a mapping from registry keys, "
+                "such as 'X' and 'labels', to tensors with a row a cell."
+            )
+        keys = [*self.module.count_keys, *dict.fromkeys(spec.registry_key for spec in self.module.specs)]
+        for key in keys:
+            if not isinstance(batch.get(key), Tensor):
+                found = f"of type {type(batch[key]).__name__}" if key in batch else "not there"
+                raise ValueError(
+                    f"`datamodule`: {key!r} is registered, and in a minibatch it is {found} (there are "
+                    f"{listed(batch)}). Hand out a tensor with a row a cell."
+                )
+        n_columns = sum(batch[key].shape[1] for key in self.module.count_keys)
+        if n_columns != self.module.n_vars:
+            raise ValueError(
+                f"`datamodule`: a minibatch has {counted(n_columns, 'gene')}, and {self.module.n_vars:,} are "
+                "registered. Hand out the registered ones, in their order."
+            )
+        tensors = {key: batch[key] for key in keys}
+        return {key: each if each.ndim > 1 else each[:, None] for key, each in tensors.items()}
+
+    def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:
+        """What the user's data module does on the device."""
+        return self.source.on_after_batch_transfer(batch, dataloader_idx)

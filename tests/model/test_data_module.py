@@ -1,0 +1,259 @@
+"""Training from a registry and a data module, without an AnnData."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scvi
+import torch
+from anndata import AnnData
+from lightning.pytorch import LightningDataModule
+from mudata import MuData
+from scipy import sparse, stats
+from small_cells import QUIET, SMALL, simulated_cells
+from torch import Tensor
+
+from scdiffgen.datasets import simulate, simulate_cite
+from scdiffgen.model import TokenDiffusion
+from scdiffgen.model._training_data import KeptCells
+from scdiffgen.model._training_summary import training_summary
+
+KEYS = {"labels_key": "cell_type", "batch_key": "batch", "continuous_covariate_keys": ["age"]}
+
+
+class Stream:
+    """Minibatches of rows of tensors, shuffled anew at every pass."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], batch_size: int) -> None:
+        self.tensors, self.batch_size = tensors, batch_size
+
+    def __len__(self) -> int:
+        return -(-len(self.tensors["X"]) // self.batch_size)
+
+    def __iter__(self) -> Iterator[dict[str, Tensor]]:
+        order = torch.randperm(len(self.tensors["X"]))
+        for rows in order.split(self.batch_size):
+            yield {key: each[rows] for key, each in self.tensors.items()}
+
+
+class Cells(LightningDataModule):
+    """Cells that were registered somewhere else, split at a row."""
+
+    def __init__(self, tensors: Mapping[str, Tensor], n_train: int, batch_size: int = 32) -> None:
+        super().__init__()
+        self.train_cells = {key: each[:n_train] for key, each in tensors.items()}
+        self.held_out = {key: each[n_train:] for key, each in tensors.items()}
+        self.batch_size = batch_size
+
+    def train_dataloader(self) -> Stream:
+        return Stream(self.train_cells, self.batch_size)
+
+    def val_dataloader(self) -> Stream | None:
+        return Stream(self.held_out, self.batch_size) if len(self.held_out["X"]) else None
+
+
+def tensors_of(model: TokenDiffusion) -> dict[str, Tensor]:
+    """What scvi-tools' loader hands out of all cells."""
+    return next(iter(model._make_data_loader(model.adata, batch_size=model.adata.n_obs)))
+
+
+def by_stream(adata: AnnData, n_train: int = 0, sizes: Mapping[str, Any] = SMALL, **keys: Any) -> tuple[Any, Cells]:
+    """An untrained model made of the registry alone, and the cells in a data module."""
+    TokenDiffusion.setup_anndata(adata, **(keys or KEYS))
+    registered = TokenDiffusion(adata, **sizes)
+    return TokenDiffusion(registry=registered.registry, **sizes), Cells(tensors_of(registered), n_train or adata.n_obs)
+
+
+def test_trained_saved_loaded_and_generating(tmp_path: Path) -> None:
+    model, cells = by_stream(simulated_cells(200), n_train=160)
+    model.train(2, datamodule=cells, check_val_every_n_epoch=1, **QUIET)
+    assert model.is_trained and model.adata is None and len(model.history["validation_loss"]) == 2
+    summary = training_summary(model)
+    assert len(summary.library) == summary.conditions.n_cells == 160
+    np.testing.assert_array_equal(np.sort(summary.library), np.sort(cells.train_cells["X"].sum(1)))
+    model.save(tmp_path / "model")
+    loaded = TokenDiffusion.load(tmp_path / "model", adata=False)
+    drawn = [each.generate({"cell_type": "a", "age": 40}, n_cells=5, seed=0) for each in (model, loaded)]
+    np.testing.assert_array_equal(drawn[0].X.toarray(), drawn[1].X.toarray())
+    assert list(drawn[0].var_names) == [f"gene{i}" for i in range(20)]
+    loaded.train(1, datamodule=cells, **QUIET)
+    other = TokenDiffusion.load(tmp_path / "model", simulated_cells(30, seed=3))
+    assert other.get_latent_representation(silent=True).shape == (30, 16)
+    registry = TokenDiffusion.load_registry(str(tmp_path / "model"))
+    assert TokenDiffusion(registry=registry, **SMALL).summary_stats.n_labels == 2
+
+
+def test_it_learns_what_it_learns_of_an_anndata() -> None:
+    adata = simulated_cells(400)
+    streamed, cells = by_stream(adata, labels_key="cell_type")
+    registered = TokenDiffusion(adata, **SMALL)
+    scvi.settings.seed = 0
+    registered.train(30, train_size=1.0, batch_size=32, **QUIET)
+    scvi.settings.seed = 0
+    streamed.train(30, datamodule=cells, **QUIET)
+    losses = [model.history["train_loss"]["train_loss"].iloc[-5:].mean() for model in (registered, streamed)]
+    assert losses[0] == pytest.approx(losses[1], rel=0.01)
+    for label in "ab":
+        real = np.asarray(adata.X[adata.obs["cell_type"] == label])
+        drawn = [model.generate({"cell_type": label}, n_cells=300, seed=1).X for model in (registered, streamed)]
+        shares = [np.asarray(each.sum(0)).ravel() / each.sum() for each in (*drawn, real)]
+        np.testing.assert_allclose(shares[1], shares[0], atol=0.015)
+        np.testing.assert_allclose(shares[1], shares[2], atol=0.015)
+        sizes = [np.asarray(each.sum(1)).ravel() for each in (drawn[1], real)]
+        assert stats.ks_2samp(*sizes).pvalue > 1e-3
+
+
+def test_the_network_starts_from_the_same_cells_as_with_an_anndata() -> None:
+    adata = simulated_cells(100)
+    streamed, cells = by_stream(adata, labels_key="cell_type")
+    registered = TokenDiffusion(adata, **SMALL)
+    for model, data in ((registered, None), (streamed, cells)):
+        model.train(1, train_size=None if data else 1.0, datamodule=data, plan_kwargs={"lr": 0.0}, **QUIET)
+    biases = [model.module.denoiser.network.readout.state_dict()["bias"] for model in (registered, streamed)]
+    torch.testing.assert_close(*biases)
+
+
+def test_sparse_minibatches_and_tensors_that_are_not_registered() -> None:
+    model, cells = by_stream(simulated_cells(80))
+
+    class Other(Cells):
+        def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> dict[str, Any]:
+            return {**batch, "X": batch["X"].to_sparse(), "ind_x": None, "size_factor": 0}
+
+    model.train(1, datamodule=Other(cells.train_cells, 80), **QUIET)
+    assert model.generate(n_cells=3, seed=0).n_obs == 3
+
+
+def test_responses_are_transferred_from_the_cells_that_are_kept() -> None:
+    screen = simulate(n_cells=600, n_genes=30)
+    keys = {"layer": "counts", "labels_key": "cell_type", "perturbation_key": "perturbation"}
+    streamed, cells = by_stream(screen, **keys)
+    registered = TokenDiffusion(screen, **SMALL)
+    streamed.train(1, datamodule=cells, **QUIET)
+    registered.train(1, train_size=1.0, **QUIET)
+    bulks = [training_summary(model).pseudobulks for model in (registered, streamed)]
+    np.testing.assert_array_equal(bulks[0].identity, bulks[1].identity)
+    np.testing.assert_allclose(bulks[0].counts, bulks[1].counts)
+    np.testing.assert_allclose(bulks[0].log_mean, bulks[1].log_mean, rtol=1e-5)
+
+
+def test_several_modalities() -> None:
+    mdata: MuData = simulate_cite(n_cells=200)
+    TokenDiffusion.setup_mudata(mdata, labels_key="cell_type")
+    registered = TokenDiffusion(mdata, **SMALL)
+    streamed = TokenDiffusion(registry=registered.registry, **SMALL)
+    streamed.train(1, datamodule=Cells(tensors_of(registered), 200), **QUIET)
+    drawn = streamed.generate(n_cells=3, seed=0)
+    assert list(drawn.mod) == list(mdata.mod)
+    assert set(training_summary(streamed).library_from_tokens) == {("rna",), ("protein",)}
+
+
+def written_by_scvi_tools(adata: AnnData) -> dict[str, Any]:
+    """The registry that scvi-tools' MappedCollectionDataModule writes of such cells."""
+    empty: dict[str, Any] = {"data_registry": {}, "state_registry": {}, "summary_stats": {}}
+    genes = {"n_obs": adata.n_obs, "n_vars": adata.n_vars, "column_names": adata.var_names}
+    batch = {"categorical_mapping": {"y": 1, "x": 0}, "original_key": "batch"}
+    labels = {"categorical_mapping": np.array(["a", "b", "?"], dtype=object), "original_key": "cell_type"}
+    return {
+        "scvi_version": scvi.__version__,
+        "model_name": "SCVI",
+        "setup_method_name": "setup_datamodule",
+        "setup_args": {"layer": None, "batch_key": "batch", "labels_key": "cell_type", "samples_key": None},
+        "field_registries": {
+            "X": {"data_registry": {"attr_name": "X", "attr_key": None}, "state_registry": genes, "summary_stats": {}},
+            "batch": {**empty, "state_registry": batch, "summary_stats": {"n_batch": 2}},
+            "labels": {**empty, "state_registry": {**labels, "unlabeled_category": "?"}},
+            "sample": {**empty, "state_registry": {"categorical_mapping": None, "original_key": None}},
+            "size_factor": empty,
+            "extra_categorical_covs": empty,
+            "extra_continuous_covs": empty,
+        },
+    }
+
+
+def test_a_registry_that_a_data_module_of_scvi_tools_wrote(tmp_path: Path) -> None:
+    adata = simulated_cells(80)
+    _, cells = by_stream(adata, labels_key="cell_type", batch_key="batch")
+    model = TokenDiffusion(registry=written_by_scvi_tools(adata), **SMALL)
+    model.train(1, datamodule=cells, **QUIET)
+    model.save(tmp_path / "model")
+    loaded = TokenDiffusion.load(tmp_path / "model", simulated_cells(20, seed=5))
+    assert loaded.get_latent_representation(silent=True).shape == (20, 16)
+    assert loaded.generate({"cell_type": "b", "batch": "y"}, n_cells=2).obs["batch"].tolist() == ["y", "y"]
+
+
+@pytest.mark.parametrize("n_cells", [5, 64, 65, 1000])
+def test_cells_that_are_kept_of_a_stream_are_evenly_spread(n_cells: int) -> None:
+    model = by_stream(simulated_cells(30), labels_key="cell_type")[0]
+    counts = sparse.random(n_cells, 20, 0.3, format="csr", random_state=0, dtype=np.float32)
+    counts[:, 0] = np.arange(n_cells)[:, None]
+    kept = KeptCells(model.module, 64, 7)
+    given = training_conditions(model, n_cells)
+    for start in range(0, n_cells, 50):
+        rows = np.arange(start, min(start + 50, n_cells))
+        kept.add(counts[rows], given.take(rows))
+    batches = list(kept)
+    places = np.concatenate([batch.to_dense()[:, 0].numpy() for batch, _ in batches])
+    step = 2 ** int(np.ceil(np.log2(max(n_cells / 64, 1))))
+    np.testing.assert_array_equal(places, np.arange(0, n_cells, step))
+    assert sum(conditions.n_cells for _, conditions in batches) == len(places) == len(kept) <= 64
+
+
+def training_conditions(model: TokenDiffusion, n_cells: int) -> Any:
+    codes = {"labels": torch.zeros(n_cells, 1)}
+    return model.module.unpack({"X": torch.ones(n_cells, 20), **codes})[1].numpy()
+
+
+def replaced(key: str, change: Callable[[Tensor], Any]) -> Callable[[Cells], Cells]:
+    def of(cells: Cells) -> Cells:
+        changed = {**cells.train_cells, key: change(cells.train_cells[key])}
+        return Cells({name: each for name, each in changed.items() if each is not None}, 80)
+
+    return of
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (replaced("labels", lambda codes: codes + 5), r"code 6 of 'cell_type'.*2 categories"),
+        (replaced("labels", lambda codes: None), "'labels' is registered, and in a minibatch it is not there"),
+        (replaced("X", lambda counts: counts[:, :10]), "has 10 genes, and 20 are registered"),
+        (replaced("X", lambda counts: counts.log1p()), "does not hold molecule counts"),
+        (replaced("X", lambda counts: counts * 0), "without a single molecule"),
+        (lambda cells: Cells({key: each[:0] for key, each in cells.train_cells.items()}, 0), "hands out no cell"),
+    ],
+)
+def test_minibatches_that_do_not_fit_the_registry(change: Callable[[Cells], Cells], message: str) -> None:
+    model, cells = by_stream(simulated_cells(80))
+    with pytest.raises(ValueError, match=message):
+        model.train(1, datamodule=change(cells), **QUIET)
+    assert not model.is_trained
+
+
+def test_what_cannot_be_done() -> None:
+    adata = simulated_cells(80)
+    model, cells = by_stream(adata)
+    with pytest.raises(TypeError, match="`datamodule` is of type list"):
+        model.train(1, datamodule=[], **QUIET)
+    with pytest.raises(TypeError, match="`train_size` has no effect with `datamodule`"):
+        model.train(1, datamodule=cells, train_size=0.5, **QUIET)
+    with pytest.raises(ValueError, match="there are none: pass"):
+        model.train(1, datamodule=cells, early_stopping=True, **QUIET)
+    with pytest.raises(ValueError, match="cells beside it"):
+        TokenDiffusion(adata, **SMALL).train(1, datamodule=cells, **QUIET)
+    with pytest.raises(ValueError, match="trained in stages"):
+        TokenDiffusion(registry=model.registry, process="latent", **SMALL).train(2, datamodule=cells, **QUIET)
+    for registry in ({}, 3, {"field_registries": {}}):
+        with pytest.raises(ValueError, match="`registry` .*load_registry"):
+            TokenDiffusion(registry=registry)
+    model.train(1, datamodule=cells, **QUIET)
+    for call in (model.get_latent_representation, model.criticism, model.write_back):
+        with pytest.raises(ValueError, match=r"trained from a data module|no cells beside it|not know which cells"):
+            call()
+    model.adata = adata
+    with pytest.raises(ValueError, match=r"data module|does not know which cells"):
+        model.criticism()
