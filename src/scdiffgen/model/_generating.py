@@ -66,7 +66,7 @@ class Generating(BaseModelClass):
         """
         require_training(self)
         request = CellRequest(self, conditions, n_cells)
-        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
+        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given, library_size)
         generator = generator_from(seed, self.device)
         complete, sizes = request.completed(generator, library_size)
         cells = sampler.sample(complete, sizes, generator, None if silent else "Generating")

@@ -32,6 +32,7 @@ from scdiffgen.responses import Pseudobulks, pseudobulks
 
 from ._cells import SMALL_BATCH, Cells, evenly_spread
 from ._checks import library_sizes
+from ._deep_draws import DeepRegressions
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -44,8 +45,6 @@ FEW_CELLS, FEW_DEEP_CELLS, MOST_DEEP_COLUMNS = 20, 100, 500
 
 LibraryRegressions = Mapping[tuple[str, ...], Mapping[str, LibraryFromTokens]]
 """Of the library size of a modality on the tokens of others: by the names of these, then by its own."""
-DeepRegressions = Mapping[tuple[str, ...], Mapping[str, DeepColumns]]
-"""Of the counts of a deeply measured modality on what is known of others, likewise."""
 
 
 @dataclass(frozen=True)
