@@ -50,7 +50,8 @@ class Generating(BaseModelClass):
         """Generate cells under given conditions.
 
         Cells of an identity never measured with a perturbation are sampled untreated and moved as cells of other
-        identities respond (:meth:`predict_perturbation`).
+        identities respond (:meth:`predict_perturbation`). Protein tags of a MuData are drawn by regression from the
+        generated RNA (:meth:`generate_modality`), unless a library size is chosen or there are perturbations.
 
         Returns
         -------
