@@ -65,6 +65,8 @@ class ThinningModule(DiffusionModule):
 
         frequencies = gene_frequencies(untreated(), self.n_vars)
         deep = (n_molecules >= DEEP * n_cells * widths) & (n_cells > 0)
+        if len(widths) == 1 and any(spec.is_intervention for spec in self.specs):
+            deep[:] = False  # limited priors would take away that effects add up
         for denoiser in self.denoisers:
             denoiser.limit.limited.copy_(deep)
             denoiser.network.readout.initialise_bias(frequencies)

@@ -202,5 +202,6 @@ class PriorLimit(nn.Module):
     def forward(self, log_expected: Genes, weights: Float[Tensor, " genes"]) -> tuple[Genes, Genes]:
         """Log-rates and weights, from the log of the molecules expected and the weights of the urn."""
         of_genes = torch.cat([limited.expand(n) for limited, n in zip(self.limited.unbind(), self.sizes, strict=True)])
-        filled = torch.where(of_genes, (log_expected - self.log_limits).exp(), 0.0)
-        return log_expected - filled.log1p(), (weights + filled) / (1 + filled)
+        excess = torch.where(of_genes, log_expected - self.log_limits, -torch.inf)
+        share = excess.sigmoid()  # of the observed molecules; finite at any excess, as its exponential is not
+        return log_expected - F.softplus(excess), weights + (1 - weights) * share
