@@ -9,7 +9,7 @@ compared with cells that no model has seen.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from benchmarks._multimodal_data import CITE_DATA, PROTEIN, RNA, CiteSplit, available_cite, load_cite
 from benchmarks._multimodal_methods import (
+    JointMethod,
     fit_scdiffgen,
     fit_totalvi,
     mean_imputes,
@@ -36,6 +37,8 @@ from benchmarks._record import add_common_arguments, environment, output_folder,
 from benchmarks._tables import generation_table, imputation_table
 from benchmarks.generation import timed
 from scdiffgen.model import TokenDiffusion
+
+ENVIRONMENT_OF = {"imputation": "imputation_environment", "rows": "generation_environment"}
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
     add_common_arguments(parser)
     parser.add_argument("--imputation", type=Path, help="impute alone, with the models that this folder keeps")
+    parser.add_argument("--generation", type=Path, help="generate with our model alone, likewise")
     options = parser.parse_args(arguments)
     start(options.threads)
     settings = Settings(options.seeds, threads=options.threads)
@@ -81,8 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         settings = Settings(options.seeds[:1], 4, options.threads, max_epochs=2, n_trees=20)
     for name in ["simulated"] if options.quick else options.data:
         folder = output_folder(options.output, quick=options.quick)
-        if options.imputation:
-            run_imputation(name, settings, folder, options.imputation)
+        if options.imputation or options.generation:
+            run_ours(name, settings, folder, {"imputation": options.imputation, "rows": options.generation})
         else:
             run(name, settings, folder)
 
@@ -118,12 +122,20 @@ def measure(split: CiteSplit, settings: Settings) -> Iterator[tuple[str, dict[st
     scvi.settings.seed = split.seed
     other, seconds = timed(lambda: fit_totalvi(split, settings.max_epochs))
     yield "training", {"method": "totalVI", "seconds": seconds, "epochs": other.trainer.current_epoch}
-    for method in [*real_cells(split), scdiffgen_draws(ours, settings.steps), totalvi_draws(other)]:
+    methods = [*real_cells(split), scdiffgen_draws(ours, settings.steps), totalvi_draws(other)]
+    yield from generations(split, scorer, methods)
+    yield from imputations(split, ours, {"totalVI": lambda: totalvi_imputes(other, split)})
+
+
+def generations(
+    split: CiteSplit, scorer: JointScorer, methods: Sequence[JointMethod]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Draw as many cells as were held out, and score them."""
+    for method in methods:
         counts, seconds = timed(lambda method=method: method.sample(split.held_out.n_obs, split.seed))
         print(f"{split.name}, seed {split.seed}: {method.name}, {seconds:.1f} s", flush=True)
         scores = scorer.score(counts)
         yield "rows", {"method": method.name, "kind": method.kind, "seconds": seconds, "scores": scores}
-    yield from imputations(split, ours, {"totalVI": lambda: totalvi_imputes(other, split)})
 
 
 def imputations(
@@ -146,21 +158,34 @@ def imputations(
         yield "imputation", {"method": name, "seconds": seconds, **scores}
 
 
-def run_imputation(name: str, settings: Settings, folder: Path, models: Path) -> dict[str, Any]:
-    """Impute with models that were kept (or are trained, and kept), beside what else an earlier run has measured."""
+def run_ours(name: str, settings: Settings, folder: Path, models: Mapping[str, Path | None]) -> dict[str, Any]:
+    """Impute (``imputation``) or generate (``rows``) with models that were kept, or are trained and kept.
+
+    Beside what else an earlier run has measured.
+    """
     result = read_result(folder / f"multimodal-{name}.json")
-    result["imputation_environment"] = environment(settings.threads, settings.seeds)
-    for seed in settings.seeds:
-        split, path = load_cite(name, seed), models / f"{name}-{seed}"
-        if not path.exists():
-            scvi.settings.seed = seed
-            fit_scdiffgen(split, settings.max_epochs).save(path)
-        records = [{"seed": seed, **record} for _, record in imputations(split, TokenDiffusion.load(path, False), {})]
-        new = {row["method"] for row in records}
-        others = [row for row in result["imputation"] if row["seed"] != seed or row["method"] not in new]
-        result["imputation"] = [*others, *records]
-        write_result(folder, f"multimodal-{name}", result)
-    print(f"\n## {name}\n\n{imputation_table(result)}")
+    for part, of_part in models.items():
+        if of_part is None:
+            continue
+        result[ENVIRONMENT_OF[part]] = environment(settings.threads, settings.seeds)
+        for seed in settings.seeds:
+            split, path = load_cite(name, seed), of_part / f"{name}-{seed}"
+            if not path.exists():
+                scvi.settings.seed = seed
+                fit_scdiffgen(split, settings.max_epochs).save(path)
+            ours = TokenDiffusion.load(path, False)
+            if part == "rows":
+                scorer = JointScorer.fit(split, n_trees=settings.n_trees, n_jobs=settings.threads)
+                measured = generations(split, scorer, [scdiffgen_draws(ours, settings.steps)])
+            else:
+                measured = imputations(split, ours, {})
+            new = {record["method"]: {"seed": seed, **record} for _, record in measured}
+            result[part] = [
+                *(new.pop(row["method"], row) if row["seed"] == seed else row for row in result[part]),
+                *new.values(),
+            ]
+            write_result(folder, f"multimodal-{name}", result)
+    print(f"\n## {name}\n\n{generation_table(result)}\n\n{imputation_table(result)}")
     return result
 
 

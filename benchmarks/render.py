@@ -305,7 +305,8 @@ def tokens_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
 
 
 def multimodal_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
-    data, later = result["data"], result.get("imputation_environment")
+    data = result["data"]
+    later = {"imputation_environment": "Imputation but for totalVI", "generation_environment": "Cells of scdiffgen"}
     return section(
         f"RNA and protein: {data['description']}",
         f"{data['n_train']:,} training cells, {data['n_imputed']:,} cells of which models see the RNA alone, "
@@ -316,7 +317,7 @@ def multimodal_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
         imputation_table(result),
         bullets("Where it falls short", multimodal_shortcomings(result)),
         measured_with(result),
-        *([f"Imputation but for totalVI: {measured_with({'environment': later})}"] if later else []),
+        *(f"{of}: {measured_with({'environment': result[key]})}" for key, of in later.items() if key in result),
     )
 
 

@@ -80,7 +80,9 @@ def test_the_quick_run_writes_a_result_that_is_rendered(
     options = ["--quick", "--seeds", "0", "--threads", "1", "--output", str(tmp_path)]
     multimodal.main([*options, "--imputation", str(tmp_path / "models")])
     multimodal.main([*options, "--imputation", str(tmp_path / "models")])  # with the model that was kept
+    multimodal.main([*options, "--generation", str(tmp_path / "models")])
     result = read_result(tmp_path / "multimodal-simulated.json")
+    assert sorted(row["kind"] for row in result["rows"]) == ["limit", "null", "ours", "redrawn"]
     assert before == [row for row in result["imputation"] if row["method"] == "totalVI"]
     assert len(result["imputation"]) == 5
     assert "totalVI" in render.multimodal_section("multimodal-simulated", result, tmp_path)

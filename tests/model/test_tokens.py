@@ -43,7 +43,7 @@ def log_rates(model: TokenDiffusion, adata: AnnData) -> np.ndarray:
     counts, conditions = model.module.unpack(next(iter(loader)))
     library = model.module.library(counts)
     with torch.no_grad():
-        rates = model.module.ema_denoiser.bind(conditions)(counts, library).log_rates
+        rates = model.module.ema_denoiser.bind_scores(conditions)(counts, library).logits
     return (rates - rates.mean(1, keepdim=True)).numpy()
 
 

@@ -55,7 +55,8 @@ class UrnPrediction(NamedTuple):
     def log_prob_at(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
         rows, columns = row_indices(state), state.col_indices()
-        reinforced = self.weights[columns] * state.values()
+        weights = self.weights[columns] if self.weights.ndim == 1 else self.weights[rows, columns]
+        reinforced = weights * state.values()
         log_total = self.log_rates.logsumexp(1) if self.log_total is None else self.log_total
         total = log_total.exp().index_add(0, rows, reinforced)
         return (self.log_rates[rows, columns].exp() + reinforced).log() - total.log()[rows]

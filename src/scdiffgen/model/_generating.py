@@ -50,7 +50,8 @@ class Generating(BaseModelClass):
         """Generate cells under given conditions.
 
         Cells of an identity never measured with a perturbation are sampled untreated and moved as cells of other
-        identities respond (:meth:`predict_perturbation`).
+        identities respond (:meth:`predict_perturbation`). Protein tags of a MuData are drawn by regression from the
+        generated RNA (:meth:`generate_modality`), unless a library size is chosen or there are perturbations.
 
         Returns
         -------
@@ -66,7 +67,7 @@ class Generating(BaseModelClass):
         """
         require_training(self)
         request = CellRequest(self, conditions, n_cells)
-        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
+        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given, library_size)
         generator = generator_from(seed, self.device)
         complete, sizes = request.completed(generator, library_size)
         cells = sampler.sample(complete, sizes, generator, None if silent else "Generating")

@@ -13,12 +13,11 @@ from scvi.model.base import BaseModelClass
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
-from scdiffgen.diffusion import to_scipy
-from scdiffgen.imputation import known_inputs
 from scdiffgen.module import JointThinningModule
 
 from ._cells import Cells, new_cells
 from ._checks import library_sizes
+from ._deep_draws import deep_inputs
 from ._model_access import gene_names
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells, sizes_by_name
@@ -102,8 +101,7 @@ class ModalityRequest:
         regressions = self.known.summary.deep_columns.get(tuple(self.given), {})
         wanted = [name for name in self.targets if name in regressions and name not in requested]
         if wanted and len(rows):
-            counts = to_scipy(kept)[rows]
-            inputs = known_inputs([counts[:, self.module.blocks.slices[block]] for block in given], tokens[rows])
+            inputs = deep_inputs(kept, tokens, self.module.blocks, given, rows)
             for name in wanted:
                 logs = regressions[name].log_mean(inputs)
                 found[name] = rows, regressions[name].draw(logs, rng), logs

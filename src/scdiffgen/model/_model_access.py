@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,11 +18,12 @@ from scdiffgen._arguments import check_whole_number
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ConditionSpec
 from scdiffgen.data import modality_names
-from scdiffgen.module import DiffusionModule, ThinningModule
+from scdiffgen.module import DiffusionModule, JointThinningModule, ThinningModule
 from scdiffgen.responses import ResponseModel, ResponseTransfer
 
 from ._cells import BATCH_SIZE
 from ._checks import check_guidance, check_torch
+from ._deep_draws import DeepDraw, deep_draws
 from ._sampler import N_STEPS, Sampler
 from ._training_summary import training_summary
 
@@ -118,8 +120,12 @@ def sampler_of(
     batch_size: int = BATCH_SIZE,
     guidance_scale: float | Mapping[str, float] = 1.0,
     given: Sequence[str] = (),
+    library_size: Any = None,
 ) -> Sampler:
-    """What draws cells of the model; raise unless all numbers are in range, and scales are for given conditions."""
+    """What draws cells of the model; raise unless all numbers are in range, and scales are for given conditions.
+
+    Regressions, which draw sizes of their own, serve where no library size is chosen. They do not know effects.
+    """
     check_guidance(guidance_scale, given)
     check_whole_number("n_steps", n_steps)
     check_whole_number("batch_size", batch_size)
@@ -129,7 +135,10 @@ def sampler_of(
         vectors, batches = None if features is None else features.cpu().numpy(), _batch_columns(module.specs)
         transfer = ResponseTransfer(bulks, vectors, batches)
         responses = ResponseModel(transfer, module.specs)
-    return Sampler(module, responses, guidance_scale, n_steps, batch_size)
+    deep: Sequence[DeepDraw] = ()
+    if isinstance(module, JointThinningModule) and library_size is None and not module.denoiser.effect_names:
+        deep = deep_draws(modalities(model), module.blocks, training_summary(model).deep_columns)
+    return Sampler(module, responses, guidance_scale, n_steps, batch_size, deep)
 
 
 def _batch_columns(specs: Sequence[ConditionSpec]) -> list[int]:

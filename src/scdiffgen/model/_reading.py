@@ -251,7 +251,8 @@ class Reading(BaseModelClass):
         ================================ =======================================================================
 
         Of a MuData, generated cells and loadings go to the modality that they are of; tokens, activations and
-        ``.uns["scdiffgen"]`` to the whole and to every modality.
+        ``.uns["scdiffgen"]`` to the whole and to every modality. Protein that is drawn by a regression on generated RNA
+        (:meth:`generate`) has library sizes of its own.
 
         Parameters
         ----------

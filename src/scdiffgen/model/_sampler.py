@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from scdiffgen.responses import ResponseModel
 
 from ._cells import BATCH_SIZE, Cells
 from ._checks import LARGEST_LIBRARY
+from ._deep_draws import DeepDraw, deep_inputs
 
 N_STEPS = 32
 
@@ -27,7 +28,7 @@ class Sampler:
     """A trained module, the responses that its training cells show, and the settings under which cells are drawn.
 
     Cells in contexts where a treatment was not measured, but was elsewhere, are drawn untreated and moved by the
-    transferred response.
+    transferred response. Of cells with all modalities, some may be drawn by regressions on the others.
     """
 
     module: DiffusionModule
@@ -35,6 +36,7 @@ class Sampler:
     guidance_scale: float | Mapping[str, float] = 1.0
     n_steps: int = N_STEPS
     batch_size: int = BATCH_SIZE
+    by_regression: Sequence[DeepDraw] = ()
 
     @torch.no_grad()
     def over_rows(
@@ -108,6 +110,24 @@ class Sampler:
 
     def minibatch(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
         """Draw one minibatch: dense counts ``(cells, genes)``."""
+        if not self.by_regression:
+            return self._by_network(conditions, library, generator)
+        module: Any = self.module  # of several modalities
+        whole, library = (library > 0).all(1), library.clone()
+        for draw in self.by_regression:
+            library[whole, draw.target] = 0
+        drawn, rows = self._by_network(conditions, library, generator), whole.nonzero().flatten().cpu().numpy()
+        seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
+        for draw in self.by_regression if len(rows) else ():
+            counts = drawn.to_sparse_csr()
+            tokens = module.tokens(counts, conditions).flatten(1).cpu().numpy()
+            inputs = deep_inputs(counts, tokens, module.blocks, draw.given, rows)
+            columns = draw.regression.draw(draw.regression.log_mean(inputs), np.random.default_rng([seed, draw.target]))
+            drawn[whole, module.blocks.slices[draw.target]] = torch.from_numpy(columns).to(drawn)
+        return drawn
+
+    def _by_network(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw one minibatch molecule by molecule, and move cells by transferred responses."""
         module = self.module
 
         def by_network(given: Conditions[Tensor]) -> Tensor:

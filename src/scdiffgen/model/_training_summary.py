@@ -32,6 +32,7 @@ from scdiffgen.responses import Pseudobulks, pseudobulks
 
 from ._cells import SMALL_BATCH, Cells
 from ._checks import library_sizes
+from ._deep_draws import DeepRegressions
 from ._training_data import KeptCells, RegisteredData, StreamedData
 
 if TYPE_CHECKING:
@@ -47,8 +48,6 @@ TrainingData = RegisteredData | StreamedData
 
 LibraryRegressions = Mapping[tuple[str, ...], Mapping[str, LibraryFromTokens]]
 """Of the library size of a modality on the tokens of others: by the names of these, then by its own."""
-DeepRegressions = Mapping[tuple[str, ...], Mapping[str, DeepColumns]]
-"""Of the counts of a deeply measured modality on what is known of others, likewise."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import torch
@@ -19,6 +19,7 @@ from scdiffgen.nn import (
     InputKind,
     LabelOffsets,
     NetworkSize,
+    PriorLimit,
     TokenNetwork,
     UniversalCombination,
 )
@@ -146,6 +147,7 @@ class Denoiser(ConditionedDenoiser):
         label = next((spec for spec in specs if spec.registry_key == REGISTRY_KEYS.LABELS), None)
         has_table = label is not None and label.n_categories * n_vars <= LARGEST_TABLE
         self.label_offsets = LabelOffsets(label, n_vars) if label is not None and has_table else None
+        self.limit = PriorLimit((n_vars,))
 
     def make_network(self, n_vars: int, size: NetworkSize) -> TokenNetwork:
         return TokenNetwork(n_vars, size)
@@ -159,20 +161,29 @@ class Denoiser(ConditionedDenoiser):
         self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
     ) -> MoleculePredictor:
         """Fix the conditions: the predictor takes the molecules there, dense or CSR, and the library sizes."""
+        scores = self.bind_scores(conditions, effect_scale, trains_effects)
+        return lambda state, library: self.prediction(scores(state, library))
+
+    def bind_scores(
+        self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
+    ) -> Callable[[Tensor, Tensor], GeneScores]:
+        """The same, up to the scores of the genes."""
         embedded = self.embed_conditions(conditions, conditions.n_cells)
         of_labels = self.label_scores(conditions)
 
-        def predict(state: Tensor, library: Tensor) -> MoleculePrediction:
+        def predict(state: Tensor, library: Tensor) -> GeneScores:
             there = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
             n_molecules = self.library(there)
             scores: GeneScores = self.network(there, n_molecules, library, embedded)
             added = self.effect_scores(there, n_molecules, library, conditions, trains_effects)
             for score in [*(effect_scale * effect for effect in added.values()), *of_labels.values()]:
                 scores = scores._replace(logits=scores.logits + score)
-            return self.prediction(scores)
+            return scores
 
         return predict
 
     def prediction(self, scores: GeneScores) -> MoleculePrediction:
         """Rates of the next molecule from the scores of the genes."""
-        return UrnPrediction(scores.log_rates(), scores.urn_weights, scores.log_concentration[:, 0])
+        if not self.limit.limited.any():
+            return UrnPrediction(scores.log_rates(), scores.urn_weights, scores.log_concentration[:, 0])
+        return UrnPrediction(*self.limit(scores.log_rates(), scores.urn_weights))

@@ -6,7 +6,7 @@ softmax. A modality that was not measured in a cell has the library size 0, as i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,11 +21,8 @@ from scdiffgen.diffusion import BlockPrediction, Blocks, Thinned, to_scipy, with
 from scdiffgen.nn import GeneScores, NetworkSize, PriorLimit
 
 from ._denoiser import Denoiser
-from ._processes import BlockThinning, Given
+from ._processes import BlockThinning
 from ._thinning_module import ThinningModule
-
-DEEP = 10
-"""Molecules of a gene (or protein) and cell, on average over a modality, from which its priors are limited."""
 
 
 class JointDenoiser(Denoiser):
@@ -68,22 +65,6 @@ class JointThinningModule(ThinningModule):
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> JointDenoiser:
         return JointDenoiser(self.blocks, self.specs, self.size, features)
-
-    def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
-        """As in the base class; and limit the strength of the priors of modalities that are measured deeply."""
-        n_molecules = n_cells = torch.zeros(len(self.blocks.sizes))
-
-        def counted() -> Iterator[tuple[Tensor, Given]]:
-            nonlocal n_molecules, n_cells
-            for counts, given in batches:
-                library = self.library(counts).cpu()
-                n_molecules, n_cells = n_molecules + library.sum(0), n_cells + (library > 0).sum(0)
-                yield counts, given
-
-        super().initialise(counted())
-        deep = (n_molecules >= DEEP * n_cells * torch.tensor(self.blocks.sizes)) & (n_cells > 0)
-        for denoiser in self.denoisers:
-            denoiser.limit.limited.copy_(deep)
 
     def corrupt(self, counts: Tensor) -> Thinned:
         """Corrupt training cells, after modality dropout: at the rate of condition dropout, each is as if missing."""

@@ -24,6 +24,9 @@ PRIOR_CELLS, LARGEST_DECAY = 5000, 5.0  # cells that the prior of the weights co
 MANY_GENES = 750  # of which, and of more, the prior has its whole strength
 FREE_CELLS, LEAST_SHARE = 10_000, 0.1  # cells with which the linear model is as free to change as anything else
 
+DEEP = 10
+"""Molecules of a gene (or protein) and cell, on average over a modality, from which its priors are limited."""
+
 
 class ThinningModule(DiffusionModule):
     """Token diffusion on counts: molecules are taken away, and put back."""
@@ -43,19 +46,29 @@ class ThinningModule(DiffusionModule):
         """Start from the average cell to which nothing was done.
 
         What effects add starts at zero: if the base began with the genes of treated cells, it would have to unlearn
-        them where they are rare, and the effects would come out too weak. Labels of few cells get their offsets.
+        them where they are rare, and the effects would come out too weak. Labels of few cells get their offsets, and
+        the strength of the priors is limited where a modality has :data:`DEEP` molecules a column and more.
         """
+        widths = torch.tensor(self.denoiser.limit.sizes)
+        n_molecules = n_cells = torch.zeros(len(widths))
         offsets = self.denoiser.label_offsets if self.starts_linearly else None
         of_labels = None if offsets is None else LabelSums(offsets)
 
         def untreated() -> Iterator[tuple[Tensor, Tensor]]:
+            nonlocal n_molecules, n_cells
             for counts, given in batches:
+                library = self.library(counts).cpu().reshape(len(counts), -1)
+                n_molecules, n_cells = n_molecules + library.sum(0), n_cells + (library > 0).sum(0)
                 if of_labels is not None:
                     of_labels.add(counts, given)
                 yield counts, self.denoiser.unaffected(given, len(counts))
 
         frequencies = gene_frequencies(untreated(), self.n_vars)
+        deep = (n_molecules >= DEEP * n_cells * widths) & (n_cells > 0)
+        if len(widths) == 1 and any(spec.is_intervention for spec in self.specs):
+            deep[:] = False  # limited priors would take away that effects add up
         for denoiser in self.denoisers:
+            denoiser.limit.limited.copy_(deep)
             denoiser.network.readout.initialise_bias(frequencies)
             if of_labels is not None:
                 denoiser.label_offsets.table.copy_(of_labels.offsets(frequencies))

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import Thinned, UrnPrediction
+from scdiffgen.diffusion import Thinned
 from scdiffgen.nn import Attention, CountEncoder, LinearEncoder
 
 from ._denoiser import Denoiser
@@ -33,9 +33,8 @@ def contributions(denoiser: Denoiser, counts: Tensor, conditions: Given, genes: 
     weights = (weights - weights.mean(2, keepdim=True))[:, :, genes]
     hidden = readout.hidden(denoiser.network.tokens(counts, library, library, embedded))
     added = denoiser.effect_scores(counts, library, library, conditions) | denoiser.label_scores(conditions)
-    prediction = cast("UrnPrediction", denoiser.bind(conditions)(counts, library))
     return Contributions(
-        total=_centred(prediction.log_rates)[:, genes],
+        total=_centred(denoiser.bind_scores(conditions)(counts, library).logits)[:, genes],
         tokens=torch.einsum("ctr,trg->ctg", hidden, weights),
         conditions={name: _centred(scores)[:, genes] for name, scores in added.items()},
         constant=_centred(readout.bias[None])[0, genes],

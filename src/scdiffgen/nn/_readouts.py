@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -193,8 +193,15 @@ class PriorLimit(nn.Module):
         self.log_limits = nn.Parameter(torch.full((sum(sizes),), math.log(N_AT_FIRST)))
         self.register_buffer("limited", torch.zeros(len(sizes), dtype=torch.bool))
 
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Load; files of earlier versions lack it where there is one modality, and nothing was limited there."""
+        for name, value in self.state_dict().items():
+            state_dict.setdefault(prefix + name, value)
+        super()._load_from_state_dict(state_dict, prefix, *others)
+
     def forward(self, log_expected: Genes, weights: Float[Tensor, " genes"]) -> tuple[Genes, Genes]:
         """Log-rates and weights, from the log of the molecules expected and the weights of the urn."""
         of_genes = torch.cat([limited.expand(n) for limited, n in zip(self.limited.unbind(), self.sizes, strict=True)])
-        filled = torch.where(of_genes, (log_expected - self.log_limits).exp(), 0.0)
-        return log_expected - filled.log1p(), (weights + filled) / (1 + filled)
+        excess = torch.where(of_genes, log_expected - self.log_limits, -torch.inf)
+        share = excess.sigmoid()  # of the observed molecules; finite at any excess, as its exponential is not
+        return log_expected - F.softplus(excess), weights + (1 - weights) * share
