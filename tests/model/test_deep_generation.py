@@ -77,7 +77,7 @@ def test_rna_and_protein_go_together_as_in_cells_that_no_model_saw(model: TokenD
     logs = [np.log1p(each["protein"].X.toarray()) for each in (real, drawn)]
     means, spreads = ([measure(values, axis=0) for values in logs] for measure in (np.mean, np.std))
     np.testing.assert_allclose(*means, atol=0.35)
-    assert (spreads[1] > 0.6 * spreads[0]).all() and (spreads[1] < 1.2 * spreads[0]).all()  # after so short a training
+    assert (spreads[1] > 0.5 * spreads[0]).all() and (spreads[1] < 1.2 * spreads[0]).all()  # after so short a training
 
 
 def test_same_seed_same_cells_also_of_a_loaded_model(model: TokenDiffusion, tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> set[str]:
 
 
 def test_training_starts_at_the_average_cell_and_looks_along_the_axes(make_module: Make) -> None:
-    counts = counts_of(shares_along_two_axes(1000))
+    counts = counts_of(shares_along_two_axes(1000), depth=300)  # deeper ones have priors of limited strength
     axes = PCA(2, svd_solver="full").fit(log_normalised(counts)).components_
     module, sample = make_module(N_GENES, (), fresh=True), [(csr(counts), unconditional(1000))]
     random = module.gene_weights().clone()

@@ -68,7 +68,7 @@ class ThinningModule(DiffusionModule):
         if len(widths) == 1 and any(spec.is_intervention for spec in self.specs):
             deep[:] = False  # limited priors would take away that effects add up
         for denoiser in self.denoisers:
-            denoiser.limit.limited.copy_(deep)
+            denoiser.limit.limit(deep)
             denoiser.network.readout.initialise_bias(frequencies)
             if of_labels is not None:
                 denoiser.label_offsets.table.copy_(of_labels.offsets(frequencies))

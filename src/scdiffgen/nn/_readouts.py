@@ -198,6 +198,13 @@ class PriorLimit(nn.Module):
         for name, value in self.state_dict().items():
             state_dict.setdefault(prefix + name, value)
         super()._load_from_state_dict(state_dict, prefix, *others)
+        self.limit(self.limited)
+
+    @torch.no_grad()
+    def limit(self, limited: Tensor) -> None:
+        """Limit some modalities; without any nothing is trained here, as distributed training needs to know."""
+        self.limited.copy_(limited)
+        self.log_limits.requires_grad_(self.log_limits.requires_grad and bool(limited.any()))
 
     def forward(self, log_expected: Genes, weights: Float[Tensor, " genes"]) -> tuple[Genes, Genes]:
         """Log-rates and weights, from the log of the molecules expected and the weights of the urn."""
