@@ -48,22 +48,23 @@ def break_one_step_of_the_last_process(n_processes: int) -> None:
     ThinningModule.loss = loss
 
 
-def main(n_processes: int, folder: Path) -> None:
+def main(n_processes: int, folder: Path, strategy: str = "ddp") -> None:
     skipped: list[str] = []
     _plan.logger.warning = lambda text, *values: skipped.append(text % values)
     break_one_step_of_the_last_process(n_processes)
     adata = simulated_cells(400)
     scvi.settings.seed = 0
     model, recorder = small_model(adata), Recorder()
-    options = {"devices": n_processes, "strategy": "ddp"} if n_processes > 1 else {}
+    options = {"devices": n_processes, "strategy": strategy} if n_processes > 1 else {}
     model.train(
         12, batch_size=GLOBAL_BATCH // n_processes, callbacks=[recorder], check_val_every_n_epoch=3, **QUIET, **options
     )
     history = {name: values.to_numpy(float).ravel().tolist() for name, values in (model.history or {}).items()}
     said = {"weights": weights_of(model), "rates": recorder.rates, "levels": recorder.levels, "skipped": skipped}
     said |= {"rank": rank, "history": history, "remembered": len(model.training_summary_["library"])}
+    said["nll"] = float(model.get_nll(adata, seed=0, silent=True)["nll"].mean())
     (folder / f"{rank}.json").write_text(json.dumps(said))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    main(int(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(n_processes: int, folder: Path) -> list[dict[str, Any]]:
+def run(n_processes: int, folder: Path, *strategy: str) -> list[dict[str, Any]]:
     """What each process said."""
-    run_script(HERE / "distributed_training.py", n_processes, folder, folder=folder)
-    return [json.loads((folder / f"{rank}.json").read_text()) for rank in range(n_processes)]
+    run_script(HERE / "distributed_training.py", n_processes, folder, *strategy, folder=folder)
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,25 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return run(2, tmp_path_factory.mktemp("together"))
+
+
+@pytest.fixture(scope="module")
+def from_a_notebook(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the process says that forked the others."""
+    (notebook,) = run(2, tmp_path_factory.mktemp("notebook"), "ddp_notebook")
+    return notebook
+
+
+def test_the_model_of_a_notebook_is_that_of_the_processes_it_forked(
+    from_a_notebook: dict[str, Any], together: list[dict[str, Any]]
+) -> None:
+    """Its weights score cells as those of processes that Lightning started; it knows the losses and all cells."""
+    assert from_a_notebook["remembered"] == 400
+    np.testing.assert_allclose(from_a_notebook["nll"], together[0]["nll"], rtol=0.01)
+    for name, losses in together[0]["history"].items():
+        found, expected = np.array(from_a_notebook["history"][name]), np.array(losses)
+        finite = np.isfinite(expected)  # one step is broken, in processes that know their rank from the start
+        np.testing.assert_allclose(found[finite], expected[finite], rtol=0.03)
 
 
 def test_all_processes_hold_the_same_model(together: list[dict[str, Any]]) -> None:

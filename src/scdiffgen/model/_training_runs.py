@@ -186,8 +186,11 @@ def run_training(
             f"Weights are not finite after training, and the model counts as untrained: make a new one, and train it "
             f"with a lower learning rate than `plan_kwargs={{'lr': {lr:g}}}`."
         )
+    logged = getattr(model.trainer.logger, "history", {})  # loggers of others have none
+    if training_plan.logged and not logged:
+        logged = training_plan.logged
+        model.history_ = {name: pd.concat([history.get(name), frame]) for name, frame in logged.items()}
     if history:
-        logged = getattr(model.trainer.logger, "history", {})  # loggers of others have none
         model.history_ = continued(history, model.history_, logged)
     remember_training(model, streamed)
     model.is_trained_ = True
@@ -202,8 +205,8 @@ def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[
         distributed_sampler=use_distributed_sampler(trainer.get("strategy")),
         **split,
     )
+    splitter.setup()  # the same as Lightning's own, which may be that of another process
     if not model.is_trained_:
-        splitter.setup()
         train = np.sort(splitter.train_idx)
         model.module.initialise(Cells(model, None, train))
         sample = evenly_spread(train, LINEAR_CELLS)

@@ -15,6 +15,7 @@ from numbers import Real
 from typing import Any
 
 import lightning.pytorch as pl
+import pandas as pd
 import torch
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from scvi.module.base import LossOutput
@@ -99,6 +100,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         self._best_loss = self._last_loss = math.inf
         self._best: list[dict[str, Tensor]] = []  # weights of the denoiser and of its average
         self.n_steps = 0  # with finite gradients
+        self.logged: dict[str, pd.DataFrame] = {}  # by processes that a notebook forked
         self._n_skipped = 0
         self._norms: deque[float] = deque(maxlen=N_USUAL)
         self._stage = self._stage_start = 0
@@ -183,6 +185,19 @@ class DiffusionTrainingPlan(pl.LightningModule):
             return
         for part, weights in zip(self.module.denoisers, self._best, strict=False):
             part.load_state_dict(weights)
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What processes that a notebook forked bring back besides the weights, in plain values."""
+        attached = self._trainer is not None and self.trainer.is_global_zero
+        logged = getattr(self.trainer.logger, "history", {}) if attached else {}
+        plain = {name: [of.index.name, of.index.tolist(), list(map(float, of[name]))] for name, of in logged.items()}
+        return {"n_steps": self.n_steps, "logged": plain}
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Take it from them."""
+        self.n_steps = state["n_steps"]
+        for name, (kind, numbers, losses) in state["logged"].items():
+            self.logged[name] = pd.DataFrame({name: losses}, index=pd.Index(numbers, name=kind))
 
     def configure_optimizers(self) -> OptimizerLRSchedulerConfig:
         """AdamW, and a learning rate that warms up and decays over the whole run, or over each of its stages."""
