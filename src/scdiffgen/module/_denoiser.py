@@ -184,6 +184,6 @@ class Denoiser(ConditionedDenoiser):
 
     def prediction(self, scores: GeneScores) -> MoleculePrediction:
         """Rates of the next molecule from the scores of the genes."""
-        if not self.limit.limited.any():
+        if not self.limit.is_used:
             return UrnPrediction(scores.log_rates(), scores.urn_weights, scores.log_concentration[:, 0])
         return UrnPrediction(*self.limit(scores.log_rates(), scores.urn_weights))
