@@ -46,6 +46,7 @@ from benchmarks._verdicts import (
     soak_shortcomings,
     speed_shortcomings,
 )
+from benchmarks._where_time_goes import time_table
 
 INTRODUCTION = """\
 # Benchmarks
@@ -210,6 +211,7 @@ def speed_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
         f"{data['n_train']:,} training cells, {data['n_genes']:,} genes; memory with all genes of the data.",
         figure(speed_figure(result), name, docs),
         speed_tables(result),
+        time_table(result["time"]) if "time" in result else "",
         bullets("Where it falls short", speed_shortcomings(result)),
         measured_with(result),
     )

@@ -2,8 +2,7 @@
 
 ``python -m benchmarks.speed --threads 2``
 
-Both models are trained in turns on the same cells; the first epoch of each turn is a warm-up. ``--profile`` prints
-where the time of training goes instead.
+Both models are trained in turns on the same cells; the first epoch of each turn is a warm-up.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from typing import Any, Literal
 import lightning.pytorch as pl
 import numpy as np
 import scvi
-import torch
 
 from benchmarks._data import DATASETS, LABEL, Split, load_split
 from benchmarks._memory import peak_memory
@@ -24,11 +22,12 @@ from benchmarks._models import Method, scdiffgen_methods
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
 from benchmarks._scvi import scvi_methods
 from benchmarks._tables import LOW_PRECISION, speed_tables
+from benchmarks._where_time_goes import where_time_goes
 from scdiffgen.model import TokenDiffusion
 
 STEPS = (8, 16, 32, 64)
 N_TURNS, N_EPOCHS, N_REPEATS = 3, 4, 3
-PROFILED_ROWS = 25
+N_STEPS = 32  # of what is looked at by operation
 
 
 class EpochTimer(pl.Callback):
@@ -53,20 +52,17 @@ class EpochTimer(pl.Callback):
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__.splitlines()[0])
     parser.add_argument("--data", choices=list(DATASETS), default="kang")
-    parser.add_argument("--profile", action="store_true", help="print where the time of training goes, and stop")
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
     split = load_split(options.data, seed=0)
-    if options.profile:
-        print(profile(split))
-        return
     turns, repeats, n_cells = (1, 1, 64) if options.quick else (N_TURNS, N_REPEATS, 1024)
     result = {
         "benchmark": "speed",
         "data": {"name": options.data, "n_train": split.train.n_obs, "n_genes": split.train.n_vars},
         "environment": environment(options.threads, [0]),
         **measure(split, turns=turns, repeats=repeats, n_cells=n_cells),
+        "time": where_time_goes(split, lambda model: scdiffgen_methods(model, [N_STEPS])[0]),
         "memory": [{"model": m} | peak_memory(m, options.data, options.threads) for m in ("scdiffgen", "scVI")],
     }
     write_result(output_folder(options.output, quick=options.quick), f"speed-{options.data}", result)
@@ -112,17 +108,6 @@ def sampling_rates(method: Method, labels: np.ndarray, repeats: int) -> list[flo
         method.sample(labels, seed)
         rates.append(len(labels) / (time.perf_counter() - begin))
     return rates[1:]
-
-
-def profile(split: Split) -> str:
-    """Where the time of one epoch of training goes, after a warm-up."""
-    adata = split.train.copy()
-    TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
-    model = TokenDiffusion(adata)
-    model.train(max_epochs=1, enable_progress_bar=False)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-        model.train(max_epochs=1, enable_progress_bar=False)
-    return profiler.key_averages().table(sort_by="self_cpu_time_total", row_limit=PROFILED_ROWS)
 
 
 if __name__ == "__main__":
