@@ -251,6 +251,6 @@ def test_weights_say_what_a_response_is_made_of(treated: TokenDiffusion) -> None
     weights = treated.get_response_weights(asked)
     assert weights["response"].tolist() == ["measured"] * 3 and weights["cell_type"].tolist() == ["c", "a", "c"]
     numbers = weights.drop(columns=["cell_type", "stim", "response"])
-    np.testing.assert_allclose(numbers.sum(1), 1)
+    np.testing.assert_allclose(numbers.sum(axis=1), 1)
     assert numbers["own cells"].iloc[0] == 0 < numbers["own cells"].iloc[1]
     assert numbers["no change"].iloc[2] == 1

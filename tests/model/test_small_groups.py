@@ -80,7 +80,7 @@ def test_generation_names_the_groups_it_is_asked_for_that_are_small() -> None:
     with pytest.warns(UserWarning, match=r"1 group of fewer than 20 training cells: cell_type 'c' \(4 cells\)"):
         model.generate({"cell_type": "c"}, 2, n_steps=1, silent=True)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
         model.generate({"cell_type": "a"}, 2, n_steps=1, silent=True)
         model.generate(None, 2, n_steps=1, silent=True)
 

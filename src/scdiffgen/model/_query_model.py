@@ -140,7 +140,7 @@ def freeze_known(query: nn.Module, reference: nn.Module) -> None:
     """Let only those rows be trained that the reference does not have."""
     known = {name: weight.shape for name, weight in reference.named_parameters()}
     for name, weight in query.named_parameters():
-        if name not in known:
+        if name not in known or not weight.requires_grad:
             continue
         if weight.shape == known[name]:
             weight.requires_grad_(False)

@@ -57,7 +57,7 @@ class ThinningModule(DiffusionModule):
         def untreated() -> Iterator[tuple[Tensor, Tensor]]:
             nonlocal n_molecules, n_cells
             for counts, given in batches:
-                library = self.library(counts).cpu().reshape(len(counts), -1)
+                library = self.library(counts).cpu().reshape(len(counts), len(widths))
                 n_molecules, n_cells = n_molecules + library.sum(0), n_cells + (library > 0).sum(0)
                 if of_labels is not None:
                     of_labels.add(counts, given)
