@@ -71,7 +71,7 @@ MAKING = [
     Bad(
         "an unknown loss", train(early_stopping_monitor="elbo", **WITH), "`early_stopping_monitor`", "'elbo'", "'valid"
     ),
-    Bad("no validation", train(train_size=1.0, **WITH), "`early_stopping=True`", "leaves none", "train_size=0.9"),
+    Bad("no validation", train(train_size=1.0, **WITH), "`early_stopping=True`", "there are none", "train_size=0.9"),
     Bad("misspelt epochs", train(epochs=3), "`train`", "'epochs'", "'max_epochs'", TypeError),
     Bad("a setting of the plan", train(plan_kwargs={"lrs": 1}), "`plan_kwargs`", "'lrs'", "'lr'", TypeError),
     Bad("a rate of learning", train(lr=1e-3), "`train`", "'lr'", "plan_kwargs={'lr'", TypeError),
