@@ -250,7 +250,7 @@ def test_conditions_that_are_not_predicted_are_nan_with_one_warning(transfer) ->
     other.obs["drug"] = "g5"
     with pytest.warns(metrics.FewCellsWarning, match=r"half of g0 in C \(60 real, 0 predicted cells\)") as caught:
         scores = run(transfer, {"half": other})
-    assert len(caught) == 1
+    assert sum(issubclass(warning.category, UserWarning) for warning in caught) == 1  # others are pandas' own
     assert scores.loc["half", list(CHEAP)].isna().all()
     assert scores.loc["other_contexts", list(CHEAP)].notna().all()
 
@@ -259,7 +259,7 @@ def test_a_condition_of_one_cell_is_nan_with_one_warning(transfer) -> None:
     real = ad.concat([transfer["real"], simulate({("C", "g3"): 1}, seed=5)])
     with pytest.warns(metrics.FewCellsWarning, match="real_half of g3 in C") as caught:
         scores = run({**transfer, "real": real}, {}, metrics=(*CHEAP, "discrimination"))
-    assert len(caught) == 1
+    assert sum(issubclass(warning.category, UserWarning) for warning in caught) == 1  # others are pandas' own
     assert scores[scores["perturbation"] == "g3"][list(CHEAP)].isna().all(axis=None)
 
 
@@ -294,6 +294,7 @@ def test_predictions_are_checked(transfer) -> None:
 def test_nothing_is_warned_of_in_a_clean_report(transfer) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", message=".*deprecated", category=DeprecationWarning)  # scanpy's, of pandas
         run(transfer, {"perfect": transfer["perfect"]})
 
 
