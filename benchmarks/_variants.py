@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from benchmarks._record import environment, output_folder, start
+from benchmarks._tables import markdown, summary
 
 Run = dict[str, Any]
 
@@ -42,3 +46,15 @@ def study_runs(
                 file.write(json.dumps(run | {"environment": environment(options.threads, [seed])}) + "\n")
             print(f"{name}, seed {seed}: {variant}, {found['scores']['seconds']:.0f} s", flush=True)
     return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+def study_table(runs: Sequence[Run], digits: Mapping[str, int]) -> str:
+    """Medians and ranges over the seeds of every score, of the last run of each kind and seed."""
+    of = [name for name in runs[0] if name not in ("seed", "scores", "environment")]
+    last = {(*(run[name] for name in of), run["seed"]): run for run in runs}.values()
+    scores = pd.DataFrame([{name: run[name] for name in of} | run["scores"] for run in last])
+    rows = []
+    for kind, found in scores.groupby(of, sort=False):
+        numbers = [summary(found[name].dropna().to_numpy(dtype=np.float64), n) for name, n in digits.items()]
+        rows.append([*map(str, kind), *numbers])
+    return markdown([*of, *digits], rows)

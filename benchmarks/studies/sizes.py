@@ -8,10 +8,8 @@ the benchmark, which it neither trains on nor reports. Runs are lines of a file;
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -20,8 +18,8 @@ import scvi
 from benchmarks._data import LABEL, Split, available, load_split
 from benchmarks._models import scdiffgen_methods
 from benchmarks._scores import likelihoods
+from benchmarks._variants import Run, study_options, study_runs, study_table
 from benchmarks.generation import timed
-from benchmarks.studies._runner import keep, parse, table
 from scdiffgen.metrics import ExpressionSpace, classifier_auc
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
@@ -67,17 +65,20 @@ def measure(split: Split, size: str, max_epochs: int | None) -> dict[str, float]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    own = argparse.ArgumentParser(add_help=False)
-    own.add_argument("--cells", nargs="+", type=int, default=[1000, 2500, 5000, 10000])
-    chosen, rest = own.parse_known_args(arguments)
-    options = parse("sizes", __doc__, available(), list(SIZES), rest)
-    for name, seed, n_cells in product(options.data, options.seeds, chosen.cells):
-        split = fewer_cells(load_split(name, seed), n_cells)
-        for size in options.variants:
-            scores = measure(split, size, options.max_epochs)
-            keep(options, seed, {"data": name, "cells": n_cells, "size": size}, scores)
+    about = "benchmarks.studies.sizes", __doc__.splitlines()[0]
+    parser = study_options(*about, available(), available()[:1], [0, 1, 2], [*SIZES])
+    parser.add_argument("--cells", nargs="+", type=int, default=[1000, 2500, 5000, 10000])
+    options = parser.parse_args(arguments)
+
+    def measured(name: str, seed: int) -> Iterator[tuple[str, Run]]:
+        whole = load_split(name, seed)
+        for n_cells in options.cells:
+            split = fewer_cells(whole, n_cells)
+            for size in options.variants:
+                yield size, {"cells": n_cells, "scores": measure(split, size, 2 if options.quick else None)}
+
     digits = {"nats per molecule": 4, "forest AUC, components": 3, "forest AUC, genes": 3, "seconds": 0, "weights": 0}
-    print(table(options.output, digits))
+    print(study_table(study_runs(options, "study-sizes.jsonl", measured), digits))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ benchmark, which it neither trains on nor reports. Runs are lines of a file; the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import product
@@ -19,8 +19,8 @@ import numpy as np
 
 from benchmarks._data import available, load_split
 from benchmarks._models import fit_scdiffgen, scdiffgen_methods
+from benchmarks._variants import Run, study_options, study_runs, study_table
 from benchmarks.generation import timed
-from benchmarks.studies._runner import keep, parse, table
 from scdiffgen.diffusion import _samplers
 from scdiffgen.metrics import ExpressionSpace, classifier_auc
 
@@ -30,15 +30,17 @@ N_TREES, N_DRAWS = 100, 2  # sets of cells that an AUC is the mean of
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    options = parse("steps", __doc__, available(), list(OFFSETS), arguments)
-    for name, seed in product(options.data, options.seeds):
+    about = "benchmarks.studies.steps", __doc__.splitlines()[0]
+    options = study_options(*about, available(), available()[:1], [0, 1, 2], [*OFFSETS]).parse_args(arguments)
+
+    def measured(name: str, seed: int) -> Iterator[tuple[str, Run]]:
         split = load_split(name, seed)
         split = replace(split, held_out=split.other)
-        model = fit_scdiffgen(split, max_epochs=options.max_epochs)
+        model = fit_scdiffgen(split, max_epochs=2 if options.quick else None)
         space = ExpressionSpace.fit(split.train.X)
         spaces = {"components": space.pcs, "genes": space.expression}
-        for n_steps, variant in product(N_STEPS, options.variants):
-            spaced = partial(_samplers.molecule_schedule, offset=OFFSETS[variant])
+        for n_steps, spacing in product(N_STEPS, options.variants):
+            spaced = partial(_samplers.molecule_schedule, offset=OFFSETS[spacing])
             aucs: dict[str, list[float]] = {part: [] for part in spaces}
             with patch.object(_samplers, "molecule_schedule", spaced):
                 draw = scdiffgen_methods(model, [n_steps])[0].sample
@@ -49,8 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     aucs[part].append(classifier_auc(*cells, n_trees=N_TREES, n_jobs=options.threads))
             scores = {f"forest AUC, {part}": float(np.mean(auc)) for part, auc in aucs.items()}
             scores["seconds"] = float(np.mean([seconds for _, seconds in drawn]))
-            keep(options, seed, {"data": name, "steps": n_steps, "spacing": variant}, scores)
-    print(table(options.output, {"forest AUC, components": 3, "forest AUC, genes": 3, "seconds": 1}))
+            yield spacing, {"steps": n_steps, "scores": scores}
+
+    digits = {"forest AUC, components": 3, "forest AUC, genes": 3, "seconds": 1}
+    print(study_table(study_runs(options, "study-steps.jsonl", measured), digits))
 
 
 if __name__ == "__main__":

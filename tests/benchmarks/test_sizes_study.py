@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks._data import LABEL, load_split
-from benchmarks.studies import _runner, sizes
+from benchmarks._variants import study_table
+from benchmarks.studies import sizes
 
 
 def test_fewer_cells_are_training_cells_and_scores_are_on_other_real_cells() -> None:
@@ -19,12 +20,10 @@ def test_fewer_cells_are_training_cells_and_scores_are_on_other_real_cells() -> 
     assert set(split.held_out.obs[LABEL]) <= set(split.train.obs[LABEL])
 
 
-def test_a_table_has_the_last_run_of_each_seed(tmp_path: Path) -> None:
+def test_a_table_has_the_last_run_of_each_seed() -> None:
     runs = [("a", 0, 9.0), ("a", 0, 1.0), ("a", 1, 2.0), ("a", 2, 4.0), ("b", 0, None)]
     lines = [{"size": size, "seed": seed, "scores": {"nll": score}, "environment": {}} for size, seed, score in runs]
-    path = tmp_path / "runs.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert _runner.table(path, {"nll": 1}).splitlines()[2:] == ["| a | 2.0 (1.0 to 4.0) |", "| b | - |"]
+    assert study_table(lines, {"nll": 1}).splitlines()[2:] == ["| a | 2.0 (1.0 to 4.0) |", "| b | - |"]
 
 
 def test_the_study_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,6 +31,6 @@ def test_the_study_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     common = ["--seeds", "0", "--quick", "--threads", "1", "--output", str(output)]
     sizes.main(["--data", "pbmc68k", "--cells", "150", "--variants", "8 x 64, 2 layers", *common])
     run = json.loads(output.read_text())
-    assert (run["data"], run["cells"], run["size"], run["seed"]) == ("pbmc68k", 150, "8 x 64, 2 layers", 0)
+    assert (run["data"], run["cells"], run["variant"], run["seed"]) == ("pbmc68k", 150, "8 x 64, 2 layers", 0)
     assert 0 < run["scores"]["nats per molecule"] < 10 and 0 < run["scores"]["forest AUC, genes"] <= 1
-    assert "| pbmc68k | 150 |" in capsys.readouterr().out
+    assert "| pbmc68k | 8 x 64, 2 layers | 150 |" in capsys.readouterr().out

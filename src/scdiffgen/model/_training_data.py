@@ -92,8 +92,11 @@ class KeptCells:
         self._parts.append((positions[rows], counts[rows], conditions.take(rows)))
 
     def _joined(self) -> tuple[np.ndarray, sparse.csr_matrix, Conditions[np.ndarray]]:
-        positions, counts, conditions = zip(*self._parts, strict=True)
-        return np.concatenate(positions), sparse.vstack(counts, format="csr"), Conditions.concatenate(conditions)
+        if len(self._parts) > 1:  # once for all passes over them
+            positions, counts, conditions = zip(*self._parts, strict=True)
+            whole = sparse.vstack(counts, format="csr")
+            self._parts = [(np.concatenate(positions), whole, Conditions.concatenate(conditions))]
+        return self._parts[0]
 
     @property
     def conditions(self) -> Conditions[np.ndarray]:
