@@ -55,7 +55,7 @@ def dose_scores(
 ) -> pd.DataFrame:
     """Score the curves of the network with every kind of embedding, of baselines, and of as many cells from the truth.
 
-    The first model also carries over what was measured at other doses, as is the default.
+    The first model also transfers what was measured at other doses, as is the default.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ def dose_scores(
         curves = baseline_curves(adata, controls, perturbation, seed)
         curves |= {kind: _predicted(model, perturbation, chosen, seed, False) for kind, model in models.items()}
         first, model = next(iter(models.items()))
-        curves[f"{first}: carried over"] = _predicted(model, perturbation, chosen, seed, True)
+        curves[f"{first}: transferred"] = _predicted(model, perturbation, chosen, seed, True)
         for name, curve in curves.items():
             rows += [
                 {"perturbation": perturbation, "dose": dose, "span": span, "prediction": name}

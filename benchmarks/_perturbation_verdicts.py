@@ -13,7 +13,7 @@ LIMITS = ("real_half", "real cells")
 DEFAULTS = (
     "effect: coupled",
     "sinusoidal: generate",
-    "sinusoidal: carried over",
+    "sinusoidal: transferred",
 )  # of the package, in one task or another
 TRAINED = ("latent_scvi",)  # models of others
 

@@ -151,7 +151,7 @@ def treated() -> TokenDiffusion:
     return model
 
 
-def test_a_response_is_carried_over_from_where_it_was_measured(treated: TokenDiffusion, tmp_path) -> None:
+def test_a_response_is_transferred_from_where_it_was_measured(treated: TokenDiffusion, tmp_path) -> None:
     adata = treated.adata
     untreated = np.flatnonzero(adata.obs["cell_type"] == "c")
     twins = predict(treated, None, {"stim": "IFN"}, indices=untreated)
