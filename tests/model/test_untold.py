@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,24 @@ def test_of_nothing_told_and_of_some_rows(model: TokenDiffusion) -> None:
     made = model.generate(table, **QUICK)
     shares = [share_treated(made[rows]) for rows in (slice(50), slice(50, 100), slice(100, 300))]
     assert shares[0] < 0.1 and shares[1] > 0.9 and shares[2] == pytest.approx(TREATED["a"], abs=0.1)
+
+
+def test_of_a_parent_in_a_hierarchy() -> None:
+    """Leaves below a parent, and library sizes, are as in its training cells, also beside another condition."""
+    adata = cells()
+    treated = (adata.obs["guide"] == "A").to_numpy()
+    adata.obs["depth"] = np.where(np.arange(adata.n_obs) % 4 < 2, "low", "high")
+    adata.X[adata.obs["depth"] == "high"] *= 10
+    TokenDiffusion.setup_anndata(adata, hierarchy_keys=["cell_type", "guide"], categorical_covariate_keys=["depth"])
+    scvi.settings.seed = 0
+    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
+    model.train(max_epochs=30, batch_size=64, plan_kwargs={"lr": 1e-2}, **QUIET)
+    for kind, depth in product(TREATED, ("low", "high")):
+        made = model.generate({"cell_type": kind, "depth": depth}, n_cells=300, **QUICK)
+        alike = ((adata.obs["cell_type"] == kind) & (adata.obs["depth"] == depth)).to_numpy()
+        assert share_treated(made) == pytest.approx(treated[alike].mean(), abs=0.1)
+        assert np.asarray(made.X.sum(1)).mean() == pytest.approx(adata.X[alike].sum(1).mean(), rel=0.05)
+        assert made.obs.columns.tolist() == ["cell_type", "depth", "unseen_in_training"]
 
 
 def test_in_a_file(model: TokenDiffusion, tmp_path) -> None:

@@ -118,10 +118,11 @@ class Conditions(Mapping[str, Condition[Array]]):
         by_name = {name: Condition(*(array.cpu().numpy() for array in condition)) for name, condition in self.items()}
         return Conditions(by_name, self.n_cells)
 
-    def codes(self: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> np.ndarray:
+    def codes(self: Conditions[np.ndarray], specs: Sequence[ConditionSpec], *, open_ended: bool = False) -> np.ndarray:
         """Categories ``(cells, slots of all conditions)`` int64 under every registered condition, to group cells by.
 
-        Numbers are no categories and are left out. Where there is no category, a slot holds a :class:`Code`.
+        Numbers are no categories and are left out. Where there is no category, a slot holds a :class:`Code`. Levels
+        below the end of a path are absent, or missing where paths are ``open_ended``, as those of requests are.
         """
         columns = [np.zeros((self.n_cells, 0), dtype=np.int64)]
         for spec in specs:
@@ -129,7 +130,8 @@ class Conditions(Mapping[str, Condition[Array]]):
                 continue
             if spec.name in self:
                 ids, _, mask, given = self[spec.name]
-                columns.append(np.where(given[:, None], np.where(mask, ids, Code.ABSENT), Code.MISSING))
+                beside = Code.MISSING if open_ended and spec.is_path else Code.ABSENT
+                columns.append(np.where(given[:, None], np.where(mask, ids, beside), Code.MISSING))
             else:
                 columns.append(np.full((self.n_cells, spec.n_slots), Code.MISSING))
         return np.concatenate(columns, axis=1)

@@ -236,18 +236,25 @@ class TrainingCells:
     def complete(self, conditions: Conditions[np.ndarray], generator: torch.Generator) -> Conditions[np.ndarray]:
         """Conditions of cells, where what is missing is that of training cells that are like them in the rest.
 
-        How like each other numbers are is not known here: of cells that are given one, such as a time, the network
-        tells what their identity is, and treatments alone are drawn, which it hardly tells from few molecules.
+        Of a hierarchy, levels below the one that is given are missing. How like each other numbers are is not known
+        here: of cells that are given one, such as a time, the network tells what their identity is, and treatments
+        alone are drawn, which it hardly tells from few molecules.
         """
-        if all(condition.given.all() for condition in conditions.values()):
+        paths = [spec.name for spec in self.specs if spec.is_path and spec.name in conditions]
+        if all(each.given.all() and (name not in paths or each.mask.all()) for name, each in conditions.items()):
             return conditions
         rng = np.random.default_rng([generator.initial_seed(), 1])
-        rows = LibrarySizeModel(*self._sizes, 1, self._n_interventions).rows_like(conditions.codes(self.specs), rng)
+        codes = conditions.codes(self.specs, open_ended=True)
+        rows = LibrarySizeModel(*self._sizes, 1, self._n_interventions).rows_like(codes, rng)
         everywhere = np.ones(conditions.n_cells, dtype=bool)
         by_category = everywhere.copy()
         for spec in self.specs:
             if spec.is_number:
                 by_category &= ~conditions[spec.name].given
+        for name in paths:
+            here, there = conditions[name], self.summary.conditions[name].take(rows)
+            goes_on = (~here.mask | (there.mask & (here.ids == there.ids))).all(1)
+            conditions = conditions.replace({name: here._replace(given=here.given & ~(goes_on & by_category))})
         which = {name: everywhere if name in self.effect_names else by_category for name in conditions}
         return conditions.complete_from(self.summary.conditions, rows, which)
 
@@ -271,7 +278,8 @@ class TrainingCells:
         if len(names) == 1:
             requested = by_name.get(names[0])
         if requested is None:
-            return self.size_model().sample(conditions.codes(self.specs), rng, conditions.numbers(self.specs))
+            codes = conditions.codes(self.specs, open_ended=True)
+            return self.size_model().sample(codes, rng, conditions.numbers(self.specs))
         if len(names) < 2:
             return resolved(requested)
         sizes = self.library_sizes(conditions, generator)
