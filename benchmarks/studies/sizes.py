@@ -13,15 +13,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scvi
 
 from benchmarks._data import LABEL, Split, available, load_split
-from benchmarks._models import scdiffgen_methods
-from benchmarks._scores import likelihoods
-from benchmarks._variants import Run, study_options, study_runs, study_table
-from benchmarks.generation import timed
-from scdiffgen.metrics import ExpressionSpace, classifier_auc
-from scdiffgen.model import NetworkOptions, TokenDiffusion
+from benchmarks._variants import Run, fit_variant, study_options, study_runs, study_table, variant_scores
+from scdiffgen.model import NetworkOptions
 
 SIZES: dict[str, dict[str, Any]] = {
     "8 x 64, 2 layers": {},
@@ -29,7 +24,6 @@ SIZES: dict[str, dict[str, Any]] = {
     "16 x 128, 3 layers": {"n_tokens": 16, "token_dim": 128, "n_layers": 3, "network": NetworkOptions(n_heads=4)},
     "32 x 64, 2 layers": {"n_tokens": 32},
 }
-N_STEPS = 16  # of generation
 
 
 def fewer_cells(split: Split, n_cells: int) -> Split:
@@ -43,25 +37,9 @@ def fewer_cells(split: Split, n_cells: int) -> Split:
 
 def measure(split: Split, size: str, max_epochs: int | None) -> dict[str, float]:
     """Train one size and score it."""
-    scvi.settings.seed = split.seed
-    adata = split.train.copy()
-    TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
-    model = TokenDiffusion(adata, preset="small", **SIZES[size])
-    _, seconds = timed(lambda: model.train(max_epochs, enable_progress_bar=False))
-    counts = scdiffgen_methods(model, [N_STEPS])[0].sample(split.labels, split.seed)
-    space = ExpressionSpace.fit(split.train.X)
-    spaces = {"components": space.pcs, "genes": space.expression}
-    auc = {
-        f"forest AUC, {name}": classifier_auc(to_space(split.held_out.X), to_space(counts), n_trees=100)
-        for name, to_space in spaces.items()
-    }
-    nll = likelihoods(model, split, seed=split.seed)["scdiffgen"]
-    return {
-        "nats per molecule": nll,
-        **auc,
-        "seconds": seconds,
-        "weights": sum(p.numel() for p in model.module.denoiser.parameters()),
-    }
+    model, seconds = fit_variant(split, SIZES[size], max_epochs)
+    n_weights = sum(p.numel() for p in model.module.denoiser.parameters())
+    return {**variant_scores(model, split), "seconds": seconds, "weights": n_weights}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -21,6 +21,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "default": {},
     "encoder, linear": {"encoder": "linear"},
     "encoder, cross_attention": {"encoder": "cross_attention"},
+    "expression, embedded": {"expression_embedding": "wavelet"},
     "conditioning, cross_attention": {"conditioning": "cross_attention"},
     "conditioning, concat": {"conditioning": "concat"},
     "positions, sinusoidal": {"positions": "sinusoidal"},

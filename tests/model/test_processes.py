@@ -181,6 +181,8 @@ def test_latent_diffusion_learns_types_and_has_the_surface(tmp_path: Path) -> No
     [
         {"encoder": "linear", "positions": "sinusoidal"},
         {"encoder": "cross_attention", "positions": "none"},
+        {"encoder": "cross_attention", "expression_embedding": "rotary"},
+        {"expression_embedding": "direct"},
         {"readout": ReadoutOptions(kind="mlp"), "attention": "across"},
         {"readout": ReadoutOptions(kind="cross_attention")},
     ],
@@ -216,10 +218,20 @@ def test_attention_to_genes_does_with_some_of_them(process: str) -> None:
     np.testing.assert_allclose(*read, rtol=1e-5)
     assert not np.allclose(read[0], model.get_latent_representation(), atol=1e-3)
     if process == "thinning":
-        with pytest.raises(ValueError, match="attends to genes has no weights"):
+        with pytest.raises(ValueError, match="or attends to genes has no weights"):
             model.get_token_loadings(method="encoder")
 
 
 def test_other_encoders_need_all_genes(gaussian: TokenDiffusion) -> None:
     with pytest.raises(ValueError, match="`genes` needs an encoder"):
         gaussian.get_latent_representation(genes=["gene1"])
+
+
+@pytest.mark.parametrize("method", ["encoder", "gradient"])
+def test_embedded_expression_has_no_weights_of_the_genes(method: str) -> None:
+    cells = simulated_cells(40)
+    TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
+    model = TokenDiffusion(cells, network=NetworkOptions(expression_embedding="fourier"), **SMALL)
+    model.train(max_epochs=1, batch_size=20, **QUIET)
+    with pytest.raises(ValueError, match="embeds expression or attends to genes has no weights"):
+        model.get_token_loadings(method=method)

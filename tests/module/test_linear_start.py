@@ -185,6 +185,7 @@ ADDITIVE, ENCODER = {"denoiser.network.readout.gene_weights", "denoiser.network.
     ("options", "readout", "encoder"),
     [
         (NetworkOptions(), True, True),
+        (NetworkOptions(expression_embedding="learned"), True, True),
         (NetworkOptions(encoder="linear"), True, False),
         (NetworkOptions(encoder="cross_attention"), True, False),
         (NetworkOptions(readout=ReadoutOptions(kind="mlp")), False, True),

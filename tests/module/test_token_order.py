@@ -41,6 +41,7 @@ FORMS: dict[str, dict[str, Any]] = {
     **{f"conditioning {kind}": {"conditioning": kind} for kind in get_args(ConditioningKind)},
     **{f"positions {kind}": {"positions": kind} for kind in ("sinusoidal", "none")},
     "attention across": {"attention": "across"},
+    "embedded expression": {"encoder": "linear", "expression_embedding": "direct"},
     "readout mlp": {"readout": ReadoutOptions(kind="mlp")},
     "readout cross_attention": {"readout": ReadoutOptions(kind="cross_attention")},
     "readout logsumexp": {"readout": ReadoutOptions(pooling="logsumexp", nonnegative=True)},

@@ -35,7 +35,8 @@ class LatentDenoiser(VectorDenoiser):
         process: GaussianDiffusion,
     ) -> None:
         latent = cast("LatentOptions", process.options)
-        inner = replace(size, options=replace(size.options, readout=ReadoutOptions(), encoder="mlp"))
+        plain = replace(size.options, readout=ReadoutOptions(), encoder="mlp", expression_embedding=None)
+        inner = replace(size, options=plain)
         super().__init__(size.n_tokens * latent.latent_dim, specs, inner, features, process)
         self.autoencoder = TokenAutoencoder(n_vars, size, latent.latent_dim, latent.likelihood, latent.tokens)
 

@@ -25,7 +25,7 @@ Axes = dict[type[nn.Module], dict[str, int]]
 
 TOKEN_AXES: Axes = {
     CountEncoder: {"to_tokens.weight": 0, "to_tokens.bias": 0},
-    LinearEncoder: {"weight": 1, "shift.weight": 0, "shift.bias": 0},
+    LinearEncoder: {"weight": 1, "mix": 1, "shift.weight": 0, "shift.bias": 0},
     GeneAttentionEncoder: {"queries": 0},
     TokenTrunk: {"positions": 0},
     AdditiveReadout: {"heads": 0, "gene_weights": 0},
@@ -47,7 +47,7 @@ def permute_weights(network: nn.Module, order: Tensor, axes: Axes) -> None:
     for part in network.modules():
         for name, axis in axes.get(type(part), {}).items():
             weight = attrgetter(name)(part)
-            if weight is not None:  # as interactions, where there is one intervention a cell
+            if weight is not None:  # as interactions, where there is one intervention a cell, and the mix of plain sums
                 permute_tokens(weight, order, axis)
 
 

@@ -72,10 +72,10 @@ def encoder_weights(denoiser: Denoiser, directions: Tensor) -> Tensor:
 def _weighing_encoder(denoiser: Denoiser) -> CountEncoder | LinearEncoder:
     """The encoder, if it begins by weighing the genes."""
     encoder = denoiser.network.trunk.encoder
-    if not isinstance(encoder, CountEncoder | LinearEncoder):
+    if not isinstance(encoder, CountEncoder | LinearEncoder) or encoder.functions is not None:
         raise ValueError(
-            "An encoder that attends to genes has no weights of them: use `method='readout'`, or make and train a "
-            "model with `encoder='mlp'`."
+            "An encoder that embeds expression or attends to genes has no weights of them: use `method='readout'`, or "
+            "make and train a model with `encoder='mlp'` and `expression_embedding=None`."
         )
     return encoder
 

@@ -5,21 +5,44 @@ An encoder has two parts: ``read``, of the corrupted cells, and ``forward``, whi
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ._numbers import SinusoidalEmbedding
-from ._options import EncoderKind, InputKind, NetworkSize
+from ._numbers import NUMBER_EMBEDDINGS, geometric_frequencies, log_count_embedding, rotate
+from ._options import EncoderKind, InputKind, NetworkSize, NumberKind
 from ._shapes import Genes, Tokens, Vector
 from ._transformer import Attention
 
 Sums = Float[Tensor, "cells sums"]
 
+N_FUNCTIONS, EMBEDDED_DIM = 4, 32
+
+
+class ExpressionFunctions(nn.Module):
+    """Learned functions of expression, linear in its embedding; 0 of 0. The first begins as the identity."""
+
+    def __init__(self, kind: NumberKind) -> None:
+        super().__init__()
+        self.embed = log_count_embedding(kind, EMBEDDED_DIM)
+        self.to_functions = nn.Linear(EMBEDDED_DIM, N_FUNCTIONS)
+        with torch.no_grad():
+            self.to_functions.weight[0] = self.to_functions.bias[0] = 0
+
+    def forward(self, expression: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape functions"]:
+        learned = self.to_functions(self.embed(expression)) * (expression != 0)[..., None]
+        return learned + F.pad(expression[..., None], (0, N_FUNCTIONS - 1))
+
 
 class WeighingEncoder(nn.Module):
-    """An encoder that begins with weighted sums of the genes: of ``log1p(counts)``, or of values as they are."""
+    r"""An encoder that begins with weighted sums of the genes: of ``log1p(counts)``, or of values as they are.
+
+    With an ``expression_embedding`` these are :math:`\sum_j B_j \odot \sum_g a_j(x_g) W_g`, with learned functions
+    :math:`a_j`. At first they are sums of :math:`x_g`, as without: :math:`a_0(x) = x`, :math:`B_0 = 1`, others zero.
+    """
 
     def __init__(self, n_genes: int, n_sums: int, size: NetworkSize, input_kind: InputKind) -> None:
         super().__init__()
@@ -27,9 +50,14 @@ class WeighingEncoder(nn.Module):
         self.shape = (size.n_tokens, size.token_dim)
         self.weight = nn.Parameter(torch.randn(n_genes, n_sums) * 0.1)
         self.shift = nn.Linear(size.conditioning_dim, n_sums)
+        kind = size.options.expression_embedding
+        self.functions = None if kind is None else ExpressionFunctions(kind)
+        self.mix = None if kind is None else nn.Parameter(torch.eye(N_FUNCTIONS, 1).repeat(1, n_sums))
 
     def read(self, state: Genes) -> Sums:
         """Weighted sums; of CSR counts their cost follows the non-zeros, not the genes."""
+        if self.functions is not None and self.mix is not None:
+            return self._read_embedded(state, self.functions, self.mix)
         if self.input_kind == "values":
             return state @ self.weight
         if state.layout == torch.strided:
@@ -38,6 +66,21 @@ class WeighingEncoder(nn.Module):
         return F.embedding_bag(
             columns, self.weight, rows, per_sample_weights=logs, mode="sum", include_last_offset=True
         )
+
+    def _read_embedded(self, state: Genes, functions: ExpressionFunctions, mix: Tensor) -> Sums:
+        """The same of embedded expression; genes of a cell with equal counts are summed first, and share a factor."""
+        if self.input_kind == "values":
+            return torch.einsum("cgj,gs,js->cs", functions(state), self.weight, mix)
+        counts = state.to_sparse_csr() if state.layout == torch.strided else state
+        distinct, place = counts.values().unique(return_inverse=True)
+        factors = functions(torch.log1p(distinct)) @ mix
+        cells = torch.arange(len(counts), device=counts.device).repeat_interleave(counts.crow_indices().diff())
+        groups, order = (cells * len(distinct) + place).sort()
+        groups, sizes = groups.unique_consecutive(return_counts=True)
+        starts, columns = F.pad(sizes.cumsum(0), (1, 0)), counts.col_indices()[order]
+        sums = F.embedding_bag(columns, self.weight, starts, mode="sum", include_last_offset=True)
+        sums = sums * F.embedding(groups % len(distinct), factors)
+        return sums.new_zeros(len(counts), sums.shape[1]).index_add(0, groups // len(distinct), sums)
 
 
 class CountEncoder(WeighingEncoder):
@@ -76,12 +119,33 @@ class LinearEncoder(WeighingEncoder):
         return torch.einsum("td,gtd->tg", direction, self.weight.unflatten(1, self.shape))
 
 
+class TurnedAttention(Attention):
+    """Attention of learned queries to sources with keys that are turned by a number, the last component of a source."""
+
+    frequencies: Tensor
+
+    def __init__(self, dim: int, n_heads: int) -> None:
+        super().__init__(dim, n_heads, dim, learned_queries=True)
+        if dim < 2 * n_heads:
+            raise ValueError(
+                f"`expression_embedding` is 'rotary', which turns pairs of components, but `token_dim` is {dim} for "
+                f"{n_heads} attention heads: pass a `token_dim` of at least {2 * n_heads}, or fewer `n_heads`."
+            )
+        self.register_buffer("frequencies", geometric_frequencies(dim // n_heads // 2, 1.0, 50.0))
+
+    def _heads(self, queries: Tensor, sources: Tensor | None = None) -> tuple[Tensor, ...]:
+        vectors, numbers = cast("Tensor", sources).tensor_split([-1], dim=2)
+        query, key, value = super()._heads(queries, vectors)
+        return query, rotate(key, numbers[:, None] * self.frequencies), value
+
+
 class GeneAttentionEncoder(nn.Module):
     r"""Tokens are queries that attend to the expressed genes of a cell, and so can do with any subset of them.
 
     Gene :math:`g` with :math:`x_g` molecules is the product of its own learned vector and the embedded number,
     :math:`e_g \odot \phi(\log(1 + x_g))`. Genes without molecules are left out; of values, which have no such zero, all
-    are taken. Beside the genes there is always one learned vector to attend to, for cells that are empty.
+    are taken. Beside the genes there is always one learned vector to attend to, for cells that are empty. With
+    ``expression_embedding="rotary"`` the gene is :math:`e_g` alone, and its key is turned by the number.
     """
 
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:
@@ -90,9 +154,13 @@ class GeneAttentionEncoder(nn.Module):
         self.input_kind = input_kind
         self.genes = nn.Parameter(torch.randn(n_genes, dim))
         self.nothing = nn.Parameter(torch.randn(dim))
-        self.embed_expression = SinusoidalEmbedding(dim)
+        kind = size.options.expression_embedding or "sinusoidal"
+        self.embed_expression = None if kind == "rotary" else NUMBER_EMBEDDINGS[kind](dim)
         self.queries = nn.Parameter(torch.randn(size.n_tokens, dim))
-        self.attention = Attention(dim, size.n_heads, dim, learned_queries=True)
+        if self.embed_expression is None:
+            self.attention: Attention = TurnedAttention(dim, size.n_heads)
+        else:
+            self.attention = Attention(dim, size.n_heads, dim, learned_queries=True)
         self.shift = nn.Linear(size.conditioning_dim, dim)
         self.norm = nn.LayerNorm(dim)
         self.out = nn.Sequential(nn.SiLU(), nn.Linear(dim, dim))
@@ -100,19 +168,25 @@ class GeneAttentionEncoder(nn.Module):
     def read(self, state: Genes) -> Tokens:
         """What each token takes from the genes."""
         if self.input_kind == "values":
-            return self._attend(self.genes * self.embed_expression(state), torch.ones_like(state, dtype=torch.bool))
+            return self._attend(self.genes.expand(len(state), -1, -1), state, torch.ones_like(state, dtype=torch.bool))
         counts = state if state.layout == torch.strided else state.to_dense()
         n_expressed = int((counts > 0).sum(1).max())
         largest, columns = counts.topk(n_expressed, dim=1)  # the expressed genes of each cell, padded by others
-        return self._attend(self.genes[columns] * self.embed_expression(torch.log1p(largest)), largest > 0)
+        return self._attend(self.genes[columns], torch.log1p(largest), largest > 0)
 
     def forward(
         self, gene_sums: Float[Tensor, "cells all dim"], conditioning: Vector, n_tokens: int | None = None
     ) -> Tokens:
         return self.out(self.norm(gene_sums[:, :n_tokens] + self.shift(conditioning)[:, None]))
 
-    def _attend(self, genes: Float[Tensor, "cells genes dim"], mask: Bool[Tensor, "cells genes"]) -> Tokens:
-        sources = torch.cat([self.nothing.expand(len(genes), 1, -1), genes], dim=1)
+    def _attend(
+        self, genes: Float[Tensor, "cells genes dim"], expression: Genes, mask: Bool[Tensor, "cells genes"]
+    ) -> Tokens:
+        if self.embed_expression is None:
+            genes, nothing = torch.cat([genes, expression[..., None]], dim=2), F.pad(self.nothing, (0, 1))
+        else:
+            genes, nothing = genes * self.embed_expression(expression), self.nothing
+        sources = torch.cat([nothing.expand(len(genes), 1, -1), genes], dim=1)
         return self.attention(self.queries, sources, F.pad(mask, (1, 0), value=True))
 
 

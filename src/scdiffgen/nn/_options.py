@@ -13,6 +13,7 @@ PositionKind = Literal["learned", "sinusoidal", "none"]
 AttentionKind = Literal["within", "across"]
 InterventionKind = Literal["effect", "embedding"]
 NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet"]
+ExpressionKind = Literal[NumberKind, None]
 CategoryKind = Literal["table", "hashed", "code"]
 PoolingKind = Literal["attention", "mean"]
 ReadoutKind = Literal["additive", "mlp", "cross_attention"]
@@ -78,6 +79,10 @@ class NetworkOptions:
     encoder
         How genes become tokens: ``"mlp"``, ``"linear"``, or ``"cross_attention"`` over the expressed genes, which can
         do with a part of them (:meth:`TokenDiffusion.get_latent_representation`).
+    expression_embedding
+        How the encoder reads the molecules of a gene. ``None``: weighted by their logarithm, or sinusoidal with
+        ``"cross_attention"``. One of the kinds of ``number_embedding``: by learned functions of that embedding, or with
+        ``"cross_attention"`` the embedding itself, of which ``"rotary"`` turns the keys of the genes.
     conditioning
         How conditions reach the tokens: in one vector with the noise level that scales and shifts the layers
         (``"adaln"``, :cite:p:`peebles2023dit`), each as a vector that the tokens attend to (``"cross_attention"``), or
@@ -127,6 +132,7 @@ class NetworkOptions:
     """
 
     encoder: EncoderKind = "mlp"
+    expression_embedding: ExpressionKind = None
     conditioning: ConditioningKind = "adaln"
     positions: PositionKind = "learned"
     attention: AttentionKind = "within"
