@@ -183,6 +183,7 @@ def test_latent_diffusion_learns_types_and_has_the_surface(tmp_path: Path) -> No
         {"encoder": "cross_attention", "positions": "none"},
         {"readout": ReadoutOptions(kind="mlp"), "attention": "across"},
         {"readout": ReadoutOptions(kind="cross_attention")},
+        {"conditioning": "cross_attention", "attention": "across", "attention_numbers": "rotated"},
     ],
     ids=str,
 )
