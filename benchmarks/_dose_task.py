@@ -22,6 +22,12 @@ from scdiffgen.metrics.baselines import dose_shift
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 NUMBER_KINDS = ("sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet")
+_IN_SEQUENCE = {"conditioning": "cross_attention", "intervention": "embedding"}  # attention sees no dose of an effect
+NETWORKS = {kind: NetworkOptions(number_embedding=kind) for kind in NUMBER_KINDS} | {
+    "embedding": NetworkOptions(intervention="embedding"),
+    "cross_attention": NetworkOptions(**_IN_SEQUENCE),
+    "cross_attention, rotated": NetworkOptions(**_IN_SEQUENCE, attention_numbers="rotated"),
+}
 TRAINED = (0.1, 0.3, 1.0, 3.0, 10.0)
 SPANS = {"seen": (0.3, 3.0), "between": (0.17, 0.55, 1.7, 5.5), "beyond": (30.0,)}
 DOSES = {dose: span for span, doses in SPANS.items() for dose in doses}
@@ -36,12 +42,12 @@ def simulated_cells(n_cells: int, n_genes: int, seed: int) -> AnnData:
 
 
 def dose_model(adata: AnnData, kind: str, settings: Settings, seed: int) -> TokenDiffusion:
-    """Train with one kind of number embedding."""
+    """Train one of the networks."""
     scvi.settings.seed = seed
     TokenDiffusion.setup_anndata(
         adata, layer="counts", labels_key="cell_type", perturbation_key="perturbation", dose_key="dose"
     )
-    model = TokenDiffusion(adata, network=NetworkOptions(number_embedding=kind), **settings.size)
+    model = TokenDiffusion(adata, network=NETWORKS[kind], **settings.size)
     model.train(max_epochs=settings.max_epochs, enable_progress_bar=False, enable_model_summary=False)
     return model
 
@@ -53,7 +59,7 @@ def dose_scores(
     seed: int,
     make: Callable[[AnnData, str, Settings, int], TokenDiffusion] = dose_model,
 ) -> pd.DataFrame:
-    """Score the curves of the network with every kind of embedding, of baselines, and of as many cells from the truth.
+    """Score the curves of networks, of baselines, and of as many cells from the truth.
 
     The first model also transfers what was measured at other doses, as is the default.
 
@@ -62,13 +68,13 @@ def dose_scores(
     adata
         Simulated cells.
     kinds
-        Kinds of number embedding.
+        Names of networks.
     settings
         How much work to do.
     seed
         Seed of training and prediction.
     make
-        Makes a model of the cells and a kind of embedding.
+        Makes a model of the cells and the name of a network.
 
     Returns
     -------

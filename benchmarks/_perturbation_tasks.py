@@ -79,7 +79,13 @@ TASKS = {
     "packer": Task(
         PACKER,
         packer,
-        {kind: {"network": NetworkOptions(number_embedding=kind)} for kind in NUMBER_KINDS},
+        {
+            **{kind: {"network": NetworkOptions(number_embedding=kind)} for kind in NUMBER_KINDS},
+            "cross_attention": {"network": NetworkOptions(conditioning="cross_attention")},
+            "cross_attention, rotated": {
+                "network": NetworkOptions(conditioning="cross_attention", attention_numbers="rotated")
+            },
+        },
         of_time=True,
     ),
 }

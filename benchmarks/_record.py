@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numba
 import torch
 from threadpoolctl import threadpool_limits
 
@@ -26,7 +27,11 @@ PACKAGES = ("torch", "scvi-tools", "scanpy", "anndata", "scikit-learn", "POT", "
 
 
 def start(threads: int) -> None:
-    """Set the number of threads of everything, and leave out what libraries say about loggers and workers."""
+    """Set the number of threads of everything, and leave out what libraries say about loggers and workers.
+
+    What numba compiled for scanpy would otherwise set the threads of torch to the number of cores.
+    """
+    numba.set_num_threads(threads)
     torch.set_num_threads(threads)
     threadpool_limits(threads)
     warnings.filterwarnings("ignore", category=UserWarning, module="lightning|scvi")

@@ -11,8 +11,8 @@ norman              two genes activated at once, each of which was alone in trai
 papalexi            knock-outs of genes never knocked out, by their loadings in a PCA; the genes are left out in turn
 papalexi-random     the same with random feature vectors
 papalexi-guides     guides never used, of genes that other guides knock out
-packer              a window of time in an embryo, with every kind of number embedding; the windows are left out in turn
-dose                doses of simulated perturbations, with every kind of number embedding
+packer              a window of time in an embryo, with every way to see a number; the windows are left out in turn
+dose                doses of simulated perturbations, with every way to see a number
 =================== ==================================================================================================
 
 ``python -m benchmarks.perturbation --task kang --seeds 0 1 2``
@@ -36,7 +36,7 @@ import pandas as pd
 from anndata import AnnData
 
 from benchmarks._data import FOLDER
-from benchmarks._dose_task import NUMBER_KINDS, dose_scores, simulated_cells
+from benchmarks._dose_task import NETWORKS, dose_scores, simulated_cells
 from benchmarks._external import add_external_argument, external_files, read_external
 from benchmarks._perturbation_data import CONTEXT, RESPONSE, Fold
 from benchmarks._perturbation_settings import QUICK, Settings
@@ -95,7 +95,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
-    known = list(NUMBER_KINDS if options.task == "dose" else TASKS[options.task].models)
+    known = list(NETWORKS if options.task == "dose" else TASKS[options.task].models)
     options.models = known if options.models is None else options.models
     if options.only_external:
         options.models = []

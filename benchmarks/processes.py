@@ -61,6 +61,14 @@ NETWORKS: Contenders = {
     "conditioning cross_attention": {"network": NetworkOptions(conditioning="cross_attention")},
     "conditioning concat": {"network": NetworkOptions(conditioning="concat")},
     **{
+        f"{name} {kind}, rotated": {"network": NetworkOptions(**{name: kind}, attention_numbers="rotated")}
+        for name, kind in (("conditioning", "cross_attention"), ("conditioning", "concat"), ("attention", "across"))
+    },
+    **{
+        f"level {kind}": {"network": NetworkOptions(level_embedding=kind)}
+        for kind in ("rotary", "direct", "learned", "fourier", "hybrid", "wavelet")
+    },
+    **{
         f"{n} tokens of {dim}": {"n_tokens": n, "token_dim": dim}
         for n, dim in ((16, 32), (64, 64), (128, 32), (16, 256))
     },

@@ -122,7 +122,7 @@ controls. Our place in a published benchmark comes first.
 | effect: keep .05 | control cells thinned to this share of their molecules, the others sampled (`keep=`) |
 | effect: generate | cells from their conditions alone, by `generate` |
 | embedding: ... | the same of a model with `intervention="embedding"`, whose treatments are conditions as all others |
-| sinusoidal, fourier, ...: ... | the same with this `number_embedding`; *transferred*: the response of other doses too |
+| sinusoidal, fourier, ...: ... | the same with this `number_embedding`; *transferred*: as by default |
 | no_change | the control cells |
 | train_mean | control cells and the mean change of all training responses |
 | other_contexts, nearest_context | and the mean change in other cell types, or in the most similar one |

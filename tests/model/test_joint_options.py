@@ -54,6 +54,17 @@ def cells() -> MuData:
 
 ARGUMENTS: dict[str, dict[str, Any]] = {
     **{name: {"network": NetworkOptions(**form)} for name, form in FORMS.items()},
+    **{
+        f"rotated, {kind}": {
+            "network": NetworkOptions(**form, attention_numbers="rotated", intervention="embedding"),
+            "token_dim": 24,
+        }
+        for kind, form in {
+            "cross_attention": {"conditioning": "cross_attention"},
+            "concat": {"conditioning": "concat"},
+            "across": {"attention": "across"},
+        }.items()
+    },
     "nested tokens": {"nested_tokens": True},
     "preset and dropout of conditions": {"preset": "small", "withhold_rate": 0.3},
 }

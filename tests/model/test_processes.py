@@ -185,6 +185,7 @@ def test_latent_diffusion_learns_types_and_has_the_surface(tmp_path: Path) -> No
         {"expression_embedding": "direct"},
         {"readout": ReadoutOptions(kind="mlp"), "attention": "across"},
         {"readout": ReadoutOptions(kind="cross_attention")},
+        {"conditioning": "cross_attention", "attention": "across", "attention_numbers": "rotated"},
     ],
     ids=str,
 )

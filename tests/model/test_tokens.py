@@ -123,7 +123,7 @@ def test_gradients_are_differences_of_activations(trained: Example) -> None:
     loader = model._make_data_loader(adata=adata, batch_size=adata.n_obs)
     counts, conditions = model.module.unpack(next(iter(loader)))
     library, logs = model.module.library(counts).double(), counts.to_dense().double().log1p()
-    condition = model.module.ema_denoiser.embed_conditions(conditions, len(library)).double()
+    condition = model.module.ema_denoiser.embed_conditions(conditions, len(library)).vectors.double()
 
     @torch.no_grad()
     def activation(logs: torch.Tensor) -> np.ndarray:
@@ -223,7 +223,7 @@ def test_names_stay_with_the_model_that_they_were_given_for(trained: Example, tm
 def test_attention_weights_are_those_of_the_forward_pass() -> None:
     torch.manual_seed(0)
     attention, tokens = Attention(16, 4), torch.randn(5, 7, 16)
-    value = attention._heads(tokens)[2]
+    value = attention._heads(tokens, None, None)[2]
     mixed = (attention.weights(tokens) @ value).transpose(1, 2).flatten(2)
     torch.testing.assert_close(attention.out(mixed), attention(tokens))
 

@@ -115,7 +115,7 @@ def test_without_conditions_the_level_is_all_there_is(kind: ConditioningKind) ->
 
 def test_cross_attention_reads_the_level_beside_the_conditions() -> None:
     trunk, given = TokenNetwork(N_GENES, of_kind("cross_attention")).trunk, conditions_of("concat")
-    level, sequence = trunk.conditioning(torch.arange(5.0), torch.arange(5.0) + 9, given)
+    level, sequence, _ = trunk.conditioning(torch.arange(5.0), torch.arange(5.0) + 9, given)
     torch.testing.assert_close(sequence, torch.cat([given, level[:, None]], dim=1))
     assert torch.pdist(level).min() > 1e-4
 

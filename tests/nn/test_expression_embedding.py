@@ -135,7 +135,7 @@ def test_embedded_counts_fit_what_sums_of_logarithms_cannot(kind: NumberKind) ->
 # Attention to the genes.
 
 
-def test_rotary_keys_turn_with_the_counts_in_torchs_attention() -> None:
+def test_rotary_keys_rotate_with_the_counts_in_torchs_attention() -> None:
     encoder = GeneAttentionEncoder(N_GENES, sized("rotary"))
     random_weights(encoder)
     seen, to_keys = encoder.read(csr(COUNTS)).detach(), encoder.attention.key_value
@@ -143,7 +143,7 @@ def test_rotary_keys_turn_with_the_counts_in_torchs_attention() -> None:
         genes = np.flatnonzero(counts)
         sources = torch.cat([encoder.nothing[None], encoder.genes[genes]])
         keys, values = to_keys(sources).detach().unflatten(1, (2, SIZE.n_heads, -1)).permute(1, 2, 0, 3)
-        angles = torch.tensor(np.log1p([0, *counts[genes]])).float()[:, None] * encoder.attention.frequencies
+        angles = torch.tensor(np.log1p([0, *counts[genes]])).float()[:, None] * encoder.angles.frequencies
         queries = encoder.queries.unflatten(1, (SIZE.n_heads, -1)).transpose(0, 1)
         weights = (queries @ rotate(keys, angles).transpose(1, 2) / keys.shape[2] ** 0.5).softmax(2)
         torch.testing.assert_close(seen[cell], (weights @ values).transpose(0, 1).flatten(1), rtol=1e-4, atol=1e-5)
@@ -167,8 +167,8 @@ def test_sinusoidal_is_what_attention_does_without_a_choice() -> None:
     torch.testing.assert_close(encoders[1].read(csr(COUNTS)), encoders[0].read(csr(COUNTS)))
 
 
-def test_wrong_kinds_and_heads_too_short_to_turn_are_named() -> None:
+def test_wrong_kinds_and_heads_too_short_to_rotate_are_named() -> None:
     with pytest.raises(ValueError, match=r"`expression_embedding` is 'log1p': pass one of \['sinusoidal'.*None\]"):
         NetworkOptions(expression_embedding="log1p")
-    with pytest.raises(ValueError, match="`token_dim` is 2 for 2 attention heads: pass a `token_dim` of at least 4"):
+    with pytest.raises(ValueError, match="A head of 0 planes .* by 1 numbers. Pass a larger `token_dim`"):
         GeneAttentionEncoder(N_GENES, sized("rotary", token_dim=2))

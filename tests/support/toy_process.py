@@ -26,7 +26,7 @@ class LinearShares(ConditionedDenoiser):
         return nn.Linear(size.conditioning_dim, n_vars)
 
     def bind(self, conditions: Conditions[Tensor], *effects: Any) -> Predictor:
-        return lambda: self.network(self.embed_conditions(conditions, conditions.n_cells)).log_softmax(1)
+        return lambda: self.network(self.embed_conditions(conditions, conditions.n_cells).vectors).log_softmax(1)
 
 
 class Multinomial:
@@ -94,7 +94,7 @@ class MultinomialModule(DiffusionModule):
 
     @torch.no_grad()
     def tokens(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
-        return self.ema_denoiser.embed_conditions(conditions, len(counts))[:, None]
+        return self.ema_denoiser.embed_conditions(conditions, len(counts)).vectors[:, None]
 
     def hidden(self, counts: Tensor, conditions: Conditions[Tensor]) -> Tensor:
         return self.tokens(counts, conditions)

@@ -39,6 +39,11 @@ def losses(
     [
         pytest.param({}, False, id="default"),
         pytest.param({"network": NetworkOptions(encoder="cross_attention")}, False, id="gene attention"),
+        pytest.param(
+            {"network": NetworkOptions(conditioning="concat", attention="across", attention_numbers="rotated")},
+            False,
+            id="rotated",
+        ),
         pytest.param({"process": "gaussian"}, False, id="gaussian"),
         pytest.param({"network": NetworkOptions(intervention="embedding")}, True, id="embedded"),
         pytest.param({"network": NetworkOptions(intervention="effect")}, True, id="effects"),

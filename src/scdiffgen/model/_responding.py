@@ -266,7 +266,7 @@ class Responding(BaseModelClass):
         given = encode(self, table).to(self.device)
         denoiser = self.module.ema_denoiser
         with torch.no_grad():
-            vectors = {"identity": denoiser.embed_conditions(given, len(table)).flatten(1)}
+            vectors = {"identity": denoiser.embed_conditions(given, len(table)).vectors.flatten(1)}
             for name in denoiser.effect_names:
                 vectors["effect"] = denoiser.effect_of(name).summary(given[name])
         frames = [

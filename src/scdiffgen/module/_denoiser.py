@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, cast
+from dataclasses import replace
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scdiffgen._registry_keys import REGISTRY_KEYS
@@ -30,6 +32,13 @@ from ._token_order import TOKEN_AXES, permute_weights
 LARGEST_TABLE = 20_000_000  # labels times genes above which labels have no offsets
 
 
+class EmbeddedConditions(NamedTuple):
+    """What a network sees of the conditions."""
+
+    vectors: Tensor  # (cells, conditioning_dim) with "adaln", otherwise (cells, conditions, conditioning_dim)
+    numbers: Tensor | None  # (cells, conditions), if they rotate queries and keys
+
+
 class ConditionedDenoiser(nn.Module):
     """Embedded conditions, a network that sees them, and networks for what interventions add to its prediction."""
 
@@ -49,7 +58,8 @@ class ConditionedDenoiser(nn.Module):
         of_embedded = {name: vectors for name, vectors in features.items() if name not in self.effect_names}
         self.embed = ConditionEmbedder(embedded, dim, size.options, features=of_embedded)
         self.combine = UniversalCombination(len(embedded), dim) if size.options.conditioning == "adaln" else None
-        self.network = self.make_network(n_vars, size)
+        self.rotates = size.options.attention_numbers == "rotated"
+        self.network = self.make_network(n_vars, replace(size, conditions_with_number=tuple(self.embed.transforms)))
         self.effects = nn.ModuleList(
             EffectNetwork(spec, n_vars, size, features.get(spec.name), self.input_type)
             for spec in specs
@@ -117,21 +127,20 @@ class ConditionedDenoiser(nn.Module):
         """Permute the tokens: the ``order[k]``-th becomes the ``k``-th."""
         permute_weights(self, order, TOKEN_AXES)
 
-    def embed_conditions(self, conditions: Given, n_cells: int) -> Tensor:
-        """Vectors of everything but the effects.
-
-        One a cell ``(cells, conditioning_dim)`` if the conditioning is ``"adaln"``, otherwise one for each condition
-        ``(cells, conditions, conditioning_dim)``.
-        """
-        vectors = self.embed(conditions.without(self.effect_names), n_cells)
+    def embed_conditions(self, conditions: Given, n_cells: int) -> EmbeddedConditions:
+        """Embed everything but the effects."""
+        embedded = conditions.without(self.effect_names)
+        vectors, numbers = self.embed(embedded, n_cells), None
+        if self.rotates:
+            numbers = F.pad(self.embed.numbers(embedded, n_cells), (0, len(self.effect_names)))
         is_missing = vectors.new_ones(n_cells, len(self.effect_names), 1)
         for column, name in enumerate(self.effect_names):
             if name in conditions:
                 is_missing[:, column, 0] = (~conditions[name].given).to(is_missing)
         missing = is_missing * self.missing
         if self.combine is None:
-            return torch.cat([vectors, missing], dim=1)
-        return self.combine(vectors) + missing.sum(1)
+            return EmbeddedConditions(torch.cat([vectors, missing], dim=1), numbers)
+        return EmbeddedConditions(self.combine(vectors) + missing.sum(1), numbers)
 
 
 class Denoiser(ConditionedDenoiser):
@@ -174,7 +183,7 @@ class Denoiser(ConditionedDenoiser):
         def predict(state: Tensor, library: Tensor) -> GeneScores:
             there = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
             n_molecules = self.library(there)
-            scores: GeneScores = self.network(there, n_molecules, library, embedded)
+            scores: GeneScores = self.network(there, n_molecules, library, *embedded)
             added = self.effect_scores(there, n_molecules, library, conditions, trains_effects)
             for score in [*(effect_scale * effect for effect in added.values()), *of_labels.values()]:
                 scores = scores._replace(logits=scores.logits + score)

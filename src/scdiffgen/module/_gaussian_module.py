@@ -64,7 +64,7 @@ class VectorDenoiser(ConditionedDenoiser):
             def denoise(noisy: Tensor, time: Tensor) -> Tensor:
                 level = self.process.level(time)
                 log_level = (level.log_snr / 2).flatten().expand(conditions.n_cells)  # of one time, or one a cell
-                predicted, _ = self.network.read(noisy, log_level, library, embedded)
+                predicted, _ = self.network.read(noisy, log_level, library, *embedded)
                 added = self.effect_scores(noisy, log_level, library, conditions, trains_effects)
                 for score in added.values():
                     predicted = predicted + effect_scale * score
@@ -177,7 +177,7 @@ class GaussianModule(DiffusionModule):
         library = self.library(counts)
         level = self.process.level(torch.tensor(TIME_MIN, device=library.device)).log_snr / 2
         embedded = self.ema_denoiser.embed_conditions(conditions, len(library))
-        return self.ema_denoiser.network.tokens(self.to_vector(counts), level.expand_as(library), library, embedded)
+        return self.ema_denoiser.network.tokens(self.to_vector(counts), level.expand_as(library), library, *embedded)
 
     def gene_weights(self) -> Tensor | None:
         """Weights of the genes on :meth:`hidden`, in logs of counts per 10,000.

@@ -178,4 +178,4 @@ class ThinningModule(DiffusionModule):
     def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
         library = self.library(counts)
         embedded = self.ema_denoiser.embed_conditions(conditions, len(library))
-        return self.ema_denoiser.network.tokens(counts, library, library, embedded)
+        return self.ema_denoiser.network.tokens(counts, library, library, *embedded)

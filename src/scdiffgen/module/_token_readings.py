@@ -31,7 +31,7 @@ def contributions(denoiser: Denoiser, counts: Tensor, conditions: Given, genes: 
     embedded = denoiser.embed_conditions(conditions, len(library))
     weights = readout.loadings()
     weights = (weights - weights.mean(2, keepdim=True))[:, :, genes]
-    hidden = readout.hidden(denoiser.network.tokens(counts, library, library, embedded))
+    hidden = readout.hidden(denoiser.network.tokens(counts, library, library, *embedded))
     added = denoiser.effect_scores(counts, library, library, conditions) | denoiser.label_scores(conditions)
     return Contributions(
         total=_centred(denoiser.bind_scores(conditions)(counts, library).logits)[:, genes],
@@ -54,7 +54,7 @@ def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Given, d
     """
     network, encoder = denoiser.network, _weighing_encoder(denoiser)
     library = denoiser.library(counts)
-    conditioning = network.trunk.conditioning(library, library, denoiser.embed_conditions(conditions, len(library)))
+    conditioning = network.trunk.conditioning(library, library, *denoiser.embed_conditions(conditions, len(library)))
     sums = encoder.read(counts).detach().requires_grad_()
     hidden = network.additive_readout.hidden(network.trunk(sums, conditioning))
     activation = torch.einsum("ctr,tr->t", hidden, directions)
@@ -85,12 +85,14 @@ def attention_weights(denoiser: Denoiser, thinned: Thinned, conditions: Given) -
     """Attention of each token (rows) to each, mean over the heads: ``(layers, cells, tokens, tokens)``."""
     collected: list[Tensor] = []
 
-    def record(attention: Attention, inputs: tuple[Tensor]) -> None:
-        collected.append(attention.weights(inputs[0]).mean(1))
+    def record(attention: Attention, inputs: tuple[Tensor], given: dict[str, Tensor | None]) -> None:
+        collected.append(attention.weights(inputs[0], given["angles"]).mean(1))
 
     trunk = denoiser.network.trunk
     blocks = trunk.transformer.blocks
-    handles = [cast("Attention", block.attention).register_forward_pre_hook(record) for block in blocks]
+    handles = [
+        cast("Attention", block.attention).register_forward_pre_hook(record, with_kwargs=True) for block in blocks
+    ]
     try:
         denoiser.bind(conditions)(thinned.state, thinned.library)
     finally:

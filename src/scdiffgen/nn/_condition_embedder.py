@@ -210,6 +210,7 @@ class ConditionEmbedder(nn.Module):
         self.names = [spec.name for spec in specs]
         self.embedders = nn.ModuleList(EMBEDDERS[spec.kind](spec, dim, options) for spec in specs)
         self.null = nn.Parameter(torch.randn(len(specs), dim) * dim**-0.5)
+        self.transforms = {index: spec.transform for index, spec in enumerate(specs) if spec.has_values}
         for name, vectors in (features or {}).items():
             self.extend_features(name, vectors)
 
@@ -229,6 +230,19 @@ class ConditionEmbedder(nn.Module):
             for index, name in enumerate(self.names)
         ]
         return torch.stack(vectors, dim=1) if vectors else null
+
+    def numbers(
+        self, conditions: Mapping[str, Condition[Tensor]], n_cells: int
+    ) -> Float[Tensor, "{n_cells} n_conditions"]:
+        """Transformed number of each condition: the mean over its parts that have one, 0 where none has."""
+        numbers = self.null.new_zeros(n_cells, len(self.names))
+        for index, transform in self.transforms.items():
+            if self.names[index] in conditions:
+                parts = clear_padding(conditions[self.names[index]], numbers.dtype)
+                there = parts.mask & ~parts.values.isnan()
+                values = transform(parts.values.nan_to_num(nan=0.0))
+                numbers[:, index] = values.masked_fill(~there, 0.0).sum(dim=1) / there.sum(dim=1).clamp(min=1)
+        return numbers
 
     def extend_features(
         self, name: str, vectors: Float[Tensor, "new n_features"], components: Sequence[int] = ()

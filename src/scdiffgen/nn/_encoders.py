@@ -5,15 +5,14 @@ An encoder has two parts: ``read``, of the corrupted cells, and ``forward``, whi
 
 from __future__ import annotations
 
-from typing import cast
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from ._numbers import NUMBER_EMBEDDINGS, geometric_frequencies, log_count_embedding, rotate
+from ._numbers import NUMBER_EMBEDDINGS, log_count_embedding
 from ._options import EncoderKind, InputKind, NetworkSize, NumberKind
+from ._rotations import PlaneAngles
 from ._shapes import Genes, Tokens, Vector
 from ._transformer import Attention
 
@@ -119,33 +118,13 @@ class LinearEncoder(WeighingEncoder):
         return torch.einsum("td,gtd->tg", direction, self.weight.unflatten(1, self.shape))
 
 
-class TurnedAttention(Attention):
-    """Attention of learned queries to sources with keys that are turned by a number, the last component of a source."""
-
-    frequencies: Tensor
-
-    def __init__(self, dim: int, n_heads: int) -> None:
-        super().__init__(dim, n_heads, dim, learned_queries=True)
-        if dim < 2 * n_heads:
-            raise ValueError(
-                f"`expression_embedding` is 'rotary', which turns pairs of components, but `token_dim` is {dim} for "
-                f"{n_heads} attention heads: pass a `token_dim` of at least {2 * n_heads}, or fewer `n_heads`."
-            )
-        self.register_buffer("frequencies", geometric_frequencies(dim // n_heads // 2, 1.0, 50.0))
-
-    def _heads(self, queries: Tensor, sources: Tensor | None = None) -> tuple[Tensor, ...]:
-        vectors, numbers = cast("Tensor", sources).tensor_split([-1], dim=2)
-        query, key, value = super()._heads(queries, vectors)
-        return query, rotate(key, numbers[:, None] * self.frequencies), value
-
-
 class GeneAttentionEncoder(nn.Module):
     r"""Tokens are queries that attend to the expressed genes of a cell, and so can do with any subset of them.
 
     Gene :math:`g` with :math:`x_g` molecules is the product of its own learned vector and the embedded number,
     :math:`e_g \odot \phi(\log(1 + x_g))`. Genes without molecules are left out; of values, which have no such zero, all
     are taken. Beside the genes there is always one learned vector to attend to, for cells that are empty. With
-    ``expression_embedding="rotary"`` the gene is :math:`e_g` alone, and its key is turned by the number.
+    ``expression_embedding="rotary"`` the gene is :math:`e_g` alone, and its key is rotated by the number.
     """
 
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:
@@ -157,10 +136,8 @@ class GeneAttentionEncoder(nn.Module):
         kind = size.options.expression_embedding or "sinusoidal"
         self.embed_expression = None if kind == "rotary" else NUMBER_EMBEDDINGS[kind](dim)
         self.queries = nn.Parameter(torch.randn(size.n_tokens, dim))
-        if self.embed_expression is None:
-            self.attention: Attention = TurnedAttention(dim, size.n_heads)
-        else:
-            self.attention = Attention(dim, size.n_heads, dim, learned_queries=True)
+        self.angles = None if self.embed_expression else PlaneAngles(dim // size.n_heads // 2, [1.0])
+        self.attention = Attention(dim, size.n_heads, dim, learned_queries=True)
         self.shift = nn.Linear(size.conditioning_dim, dim)
         self.norm = nn.LayerNorm(dim)
         self.out = nn.Sequential(nn.SiLU(), nn.Linear(dim, dim))
@@ -182,12 +159,11 @@ class GeneAttentionEncoder(nn.Module):
     def _attend(
         self, genes: Float[Tensor, "cells genes dim"], expression: Genes, mask: Bool[Tensor, "cells genes"]
     ) -> Tokens:
-        if self.embed_expression is None:
-            genes, nothing = torch.cat([genes, expression[..., None]], dim=2), F.pad(self.nothing, (0, 1))
-        else:
-            genes, nothing = genes * self.embed_expression(expression), self.nothing
-        sources = torch.cat([nothing.expand(len(genes), 1, -1), genes], dim=1)
-        return self.attention(self.queries, sources, F.pad(mask, (1, 0), value=True))
+        if self.embed_expression is not None:
+            genes = genes * self.embed_expression(expression)
+        sources = torch.cat([self.nothing.expand(len(genes), 1, -1), genes], dim=1)
+        angles = None if self.angles is None else self.angles(F.pad(expression, (1, 0))[..., None])
+        return self.attention(self.queries, sources, F.pad(mask, (1, 0), value=True), angles)
 
 
 ENCODERS: dict[EncoderKind, type[CountEncoder] | type[LinearEncoder] | type[GeneAttentionEncoder]] = {

@@ -13,7 +13,8 @@ from ._encoders import ENCODERS
 from ._numbers import SinusoidalEmbedding, log_count_embedding
 from ._options import InputKind, NetworkSize
 from ._readouts import READOUTS, AdditiveReadout, GeneScores, Urn
-from ._shapes import Genes, Levels, Tokens, Vector, Vectors
+from ._rotations import NOT_ROTATED, Angles, Rotations
+from ._shapes import ConditionNumbers, Genes, Levels, Tokens, Vector, Vectors
 from ._transformer import TokenTransformer
 
 
@@ -22,6 +23,7 @@ class Conditioning(NamedTuple):
 
     vector: Tensor  # (cells, conditioning_dim), of noise level and library size; with "adaln" also of the conditions
     sequence: Tensor | None = None  # (cells, vectors, conditioning_dim), of the conditions otherwise
+    angles: Angles = NOT_ROTATED
 
 
 class TokenTrunk(nn.Module):
@@ -51,22 +53,28 @@ class TokenTrunk(nn.Module):
         else:
             self.register_buffer("positions", torch.zeros(size.n_tokens, size.token_dim))
         self.nested = size.nested_tokens
+        self.rotations = Rotations(size) if form.attention_numbers == "rotated" else None
         self.transformer = TokenTransformer(size)
 
-    def conditioning(self, level: Levels, library: Levels, condition: Vectors) -> Conditioning:
-        """Join noise level and library size with the conditions.
+    def conditioning(
+        self, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
+    ) -> Conditioning:
+        """Join noise level and library size with the conditions; numbers are needed if they rotate.
 
         Conditions are one vector a cell with ``"adaln"``, otherwise several. Cross-attention has the level beside them,
         so that there is always one to attend to.
         """
-        noise = self.embed_level(torch.log1p(level) if self.input_kind == "counts" else level).flatten(1)
-        depth = self.embed_library(torch.log1p(library)).flatten(1)
+        log_level, log_library = torch.log1p(level) if self.input_kind == "counts" else level, torch.log1p(library)
+        noise, depth = self.embed_level(log_level).flatten(1), self.embed_library(log_library).flatten(1)
+        angles = NOT_ROTATED
+        if self.rotations is not None:
+            angles = self.rotations(torch.stack([log_level, log_library], dim=1).flatten(1), numbers)
         if self.kind == "adaln":
-            return Conditioning(self.join(torch.cat([noise, depth, condition], dim=1)))
+            return Conditioning(self.join(torch.cat([noise, depth, condition], dim=1)), angles=angles)
         vector = self.join(torch.cat([noise, depth], dim=1))
         if self.kind == "cross_attention":
             condition = torch.cat([condition, vector[:, None]], dim=1)
-        return Conditioning(vector, condition)
+        return Conditioning(vector, condition, angles)
 
     def forward(self, gene_sums: Float[Tensor, "cells ..."], conditioning: Conditioning) -> Tokens:
         """Tokens from the encoder's first part; while nested tokens are trained perhaps only the leading ones."""
@@ -101,15 +109,19 @@ class ScoreNetwork(nn.Module):
             raise ValueError("The tokens do not add up to the scores of the genes: their read-out is not additive.")
         return self.readout
 
-    def read(self, state: Genes, level: Levels, library: Levels, condition: Vectors) -> tuple[Genes, Vector]:
+    def read(
+        self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
+    ) -> tuple[Genes, Vector]:
         """Scores of the genes in corrupted cells, and what they were conditioned on."""
-        conditioning = self.trunk.conditioning(level, library, condition)
+        conditioning = self.trunk.conditioning(level, library, condition, numbers)
         tokens = self.trunk(self.trunk.encoder.read(state), conditioning)
         return self.readout(tokens), conditioning.vector
 
-    def tokens(self, state: Genes, level: Levels, library: Levels, condition: Vectors) -> Tokens:
+    def tokens(
+        self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
+    ) -> Tokens:
         """Tokens after the transformer."""
-        conditioning = self.trunk.conditioning(level, library, condition)
+        conditioning = self.trunk.conditioning(level, library, condition, numbers)
         return self.trunk(self.trunk.encoder.read(state), conditioning)
 
 
@@ -120,7 +132,9 @@ class TokenNetwork(ScoreNetwork):
         super().__init__(n_genes, size, "counts")
         self.urn = Urn(n_genes, size.conditioning_dim, size.n_levels)
 
-    def forward(self, state: Genes, n_molecules: Levels, library: Levels, condition: Vectors) -> GeneScores:
+    def forward(
+        self, state: Genes, n_molecules: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
+    ) -> GeneScores:
         """Scores of the genes for the next molecule, given those that are there, CSR or dense."""
-        scores, conditioning = self.read(state, n_molecules, library, condition)
+        scores, conditioning = self.read(state, n_molecules, library, condition, numbers)
         return self.urn(scores, conditioning, n_molecules)

@@ -260,10 +260,13 @@ NUMBER_EMBEDDINGS: dict[NumberKind, type[NumberEmbedding]] = {
 }
 
 
+LOG_COUNT_PERIOD = 0.5  # shortest period of waves over logarithms of counts
+
+
 def log_count_embedding(kind: NumberKind, dim: int) -> NumberEmbedding:
     """Make an embedding of logarithms of counts, such as noise level and library size, which run to about 12."""
     if kind == "sinusoidal":
-        return SinusoidalEmbedding(dim, min_period=0.5)
+        return SinusoidalEmbedding(dim, min_period=LOG_COUNT_PERIOD)
     if kind == "rotary":
-        return RotaryEmbedding(dim, min_period=0.5)
+        return RotaryEmbedding(dim, min_period=LOG_COUNT_PERIOD)
     return NUMBER_EMBEDDINGS[kind](dim)

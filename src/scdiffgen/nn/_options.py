@@ -11,6 +11,7 @@ EncoderKind = Literal["mlp", "linear", "cross_attention"]
 ConditioningKind = Literal["adaln", "cross_attention", "concat"]
 PositionKind = Literal["learned", "sinusoidal", "none"]
 AttentionKind = Literal["within", "across"]
+AttentionNumberKind = Literal["embedded", "rotated"]
 InterventionKind = Literal["effect", "embedding"]
 NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet"]
 ExpressionKind = Literal[NumberKind, None]
@@ -82,7 +83,7 @@ class NetworkOptions:
     expression_embedding
         How the encoder reads the molecules of a gene. ``None``: weighted by their logarithm, or sinusoidal with
         ``"cross_attention"``. One of the kinds of ``number_embedding``: by learned functions of that embedding, or with
-        ``"cross_attention"`` the embedding itself, of which ``"rotary"`` turns the keys of the genes.
+        ``"cross_attention"`` the embedding itself, of which ``"rotary"`` rotates the keys of the genes.
     conditioning
         How conditions reach the tokens: in one vector with the noise level that scales and shifts the layers
         (``"adaln"``, :cite:p:`peebles2023dit`), each as a vector that the tokens attend to (``"cross_attention"``), or
@@ -92,6 +93,13 @@ class NetworkOptions:
     attention
         Whether tokens attend to those of their own cell (``"within"``), or also to those of the other cells of the
         minibatch (``"across"``), on which the result for a cell then depends.
+    attention_numbers
+        How attention sees numbers: as they are ``"embedded"``, or by queries and keys that are also ``"rotated"`` by
+        angles proportional to them (:cite:p:`su2024roformer`), so that logits depend on differences of angles. Vectors
+        of conditions are rotated by their covariate or mean dose (a dose needs ``intervention="embedding"``); with
+        ``conditioning="cross_attention"`` also that of noise level and library size, with ``"concat"`` the tokens of
+        the cell by these two; with ``attention="across"`` tokens by all of these numbers of their cell, among which
+        the components of a head are dealt out. A missing number counts as 0.
     intervention
         ``"effect"``: perturbations add to the scores of the genes, seeing the molecules of the cell but not its labels,
         so that responses transfer to cells never treated. ``"embedding"``: they are embedded as other conditions are.
@@ -118,7 +126,7 @@ class NetworkOptions:
     Raises
     ------
     ValueError
-        If a value is not one of the choices, or a size is not positive.
+        If a value is not one of the choices, a size is not positive, or rotations would change nothing.
     TypeError
         If ``readout`` is no :class:`ReadoutOptions`, or an argument is unknown.
 
@@ -136,6 +144,7 @@ class NetworkOptions:
     conditioning: ConditioningKind = "adaln"
     positions: PositionKind = "learned"
     attention: AttentionKind = "within"
+    attention_numbers: AttentionNumberKind = "embedded"
     intervention: InterventionKind = "effect"
     number_embedding: NumberKind = "sinusoidal"
     level_embedding: NumberKind = "sinusoidal"
@@ -152,6 +161,11 @@ class NetworkOptions:
         check_choices(self)
         if not isinstance(self.readout, ReadoutOptions):
             raise TypeError(f"`readout` is {self.readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
+        if (self.attention_numbers, self.conditioning, self.attention) == ("rotated", "adaln", "within"):
+            raise ValueError(
+                "`attention_numbers` is 'rotated', which changes nothing where an attention rotates all vectors alike. "
+                "Pass `conditioning='cross_attention'` or `'concat'`, or `attention='across'`, too."
+            )
         if self.dropout is not None:
             check_share("dropout", self.dropout)
         for name in SIZES:
@@ -177,6 +191,7 @@ class NetworkSize:
     dropout: float = 0.1
     nested_tokens: bool = False  # random numbers of leading tokens while training, :cite:p:`rippel2014nested`
     n_levels: int = 1  # noise levels, and library sizes, of a cell: one for each modality
+    conditions_with_number: tuple[int, ...] = ()  # positions among the embedded conditions
     options: NetworkOptions = field(default_factory=NetworkOptions)
 
     def __post_init__(self) -> None:

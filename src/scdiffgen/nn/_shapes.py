@@ -17,3 +17,6 @@ Levels = Float[Tensor, " cells *levels"]
 Vector = Float[Tensor, "cells conditioning_dim"]
 Vectors = Float[Tensor, " cells *vectors conditioning_dim"]
 """Embedded conditions: one vector a cell with ``conditioning="adaln"``, otherwise several."""
+
+ConditionNumbers = Float[Tensor, "cells n_conditions"] | None
+"""The number of each embedded condition, 0 where it has none; needed where numbers rotate queries and keys."""
