@@ -16,8 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numba
+import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
