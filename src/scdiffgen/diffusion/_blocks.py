@@ -20,7 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._samplers import MoleculePredictor, molecule_schedule
+from ._samplers import MoleculePredictor, molecules_of_steps
 from ._sparse import row_indices, row_sums, with_values
 from ._thinning import Thinned, UrnPrediction, thinning_levels
 
@@ -77,7 +77,7 @@ class BlockPrediction(NamedTuple):
 
     log_rates: Tensor  # (cells, columns)
     weights: Tensor  # (cells, columns)
-    own: Tensor  # (modalities,), whether each cell has weights of its own; otherwise those of all are the same
+    own: Sequence[bool]  # of each modality, whether each cell has weights of its own; otherwise all have the same
     blocks: Blocks
 
     def log_prob(self, state: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ class BlockPrediction(NamedTuple):
         parts = zip(*(of_all.split(self.blocks.sizes, 1) for of_all in (*self[:2], columns)), strict=True)
         return [
             (UrnPrediction(rates, weights if own else weights[0]), part)
-            for own, (rates, weights, part) in zip(self.own.tolist(), parts, strict=True)
+            for own, (rates, weights, part) in zip(self.own, parts, strict=True)
         ]
 
 
@@ -188,11 +188,8 @@ def grow_blocks(
     state = start.clone()
     present = blocks.dense_sums(state).round().long()
     target = torch.maximum(library.round().long(), present)
-    schedule = molecule_schedule(present.flatten(), target.flatten(), n_steps).unflatten(1, present.shape)
-    for now, after in zip(schedule[:-1], schedule[1:], strict=True):
-        if torch.equal(now, after):
-            continue
+    for n_molecules in molecules_of_steps(present.flatten(), target.flatten(), n_steps):
         prediction = predictor(state, library)
-        drawn = prediction.draw(prediction.rates_at(state), after - now, generator)
+        drawn = prediction.draw(prediction.rates_at(state), n_molecules.view_as(present), generator)
         state.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=state.dtype))
     return state
