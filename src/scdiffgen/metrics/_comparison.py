@@ -77,7 +77,8 @@ class Cells(NamedTuple):
 
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Choose cells by position."""
-        return Cells(*(form if form is EMPTY or form is self.space else form[rows] for form in self))
+        forms = {name: form for name, form in self._asdict().items() if form is not EMPTY and name != "space"}
+        return self._replace(**{name: form[rows] for name, form in forms.items()})
 
 
 class Settings(NamedTuple):
