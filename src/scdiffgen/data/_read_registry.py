@@ -32,7 +32,9 @@ def read_registry(registry: Any, cls: type[BaseModelClass]) -> dict[str, Any]:
     setup = {name: value for name, value in registry["setup_args"].items() if name in known}
     counts = {**counts, "column_names": np.asarray(counts["column_names"])}
     kept = {REGISTRY_KEYS.X: {**fields[REGISTRY_KEYS.X], "state_registry": counts}}
-    states = {key: _state(key, fields[key]["state_registry"]) for key in FIELDS if key in fields}
+    keys = {REGISTRY_KEYS.BATCH: "batch_key", REGISTRY_KEYS.LABELS: "labels_key"}
+    unused = [key for key, argument in keys.items() if registry["setup_args"].get(argument, "") is None]
+    states = {key: _state(key, fields[key]["state_registry"]) for key in FIELDS if key in fields and key not in unused}
     kept |= {key: fields[key] for key, state in states.items() if state}
     ours: Registry = {
         **registry,
@@ -44,7 +46,6 @@ def read_registry(registry: Any, cls: type[BaseModelClass]) -> dict[str, Any]:
     for key, state in states.items():
         if state:
             ours = with_state(ours, key, state, len(state[FIELDS[key].counted]))
-    keys = {REGISTRY_KEYS.BATCH: "batch_key", REGISTRY_KEYS.LABELS: "labels_key"}
     setup |= {argument: states[key]["original_key"] if states.get(key) else None for key, argument in keys.items()}
     return dict(ours)
 

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._samplers import MoleculePredictor, molecule_schedule
+from ._samplers import MoleculePredictor, molecules_of_steps
 from ._sparse import row_indices, row_sums, with_values
-from ._thinning import Thinned, UrnPrediction, thinning_levels
+from ._thinning import Thinned, UrnPrediction, log_shares, thinning_levels
 
 SHARED, GIVEN = 0.5, 0.25
 """Shares of the training cells whose modalities are all at one level, and in which some are there in full."""
@@ -77,7 +77,7 @@ class BlockPrediction(NamedTuple):
 
     log_rates: Tensor  # (cells, columns)
     weights: Tensor  # (cells, columns)
-    own: Tensor  # (modalities,), whether each cell has weights of its own; otherwise those of all are the same
+    own: Sequence[bool]  # of each modality, whether each cell has weights of its own; otherwise all have the same
     blocks: Blocks
 
     def log_prob(self, state: Tensor) -> Tensor:
@@ -87,9 +87,9 @@ class BlockPrediction(NamedTuple):
     def log_prob_at(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state."""
         rows, columns, places = row_indices(state), state.col_indices(), self.blocks.places(state)
+        log_total = torch.stack([block.logsumexp(1) for block in self.log_rates.split(self.blocks.sizes, 1)], dim=1)
         reinforced = self.weights[rows, columns] * state.values()
-        total = self.blocks.dense_sums(self.log_rates.exp()).flatten().index_add(0, places, reinforced)
-        return (self.log_rates[rows, columns].exp() + reinforced).log() - total.log()[places]
+        return log_shares(self.log_rates[rows, columns], reinforced, log_total.flatten(), places)
 
     def rates_at(self, state: Tensor) -> Tensor:
         """Rates ``(cells, columns)`` for a dense state ``(cells, columns)``."""
@@ -105,7 +105,7 @@ class BlockPrediction(NamedTuple):
         parts = zip(*(of_all.split(self.blocks.sizes, 1) for of_all in (*self[:2], columns)), strict=True)
         return [
             (UrnPrediction(rates, weights if own else weights[0]), part)
-            for own, (rates, weights, part) in zip(self.own.tolist(), parts, strict=True)
+            for own, (rates, weights, part) in zip(self.own, parts, strict=True)
         ]
 
 
@@ -188,11 +188,8 @@ def grow_blocks(
     state = start.clone()
     present = blocks.dense_sums(state).round().long()
     target = torch.maximum(library.round().long(), present)
-    schedule = molecule_schedule(present.flatten(), target.flatten(), n_steps).unflatten(1, present.shape)
-    for now, after in zip(schedule[:-1], schedule[1:], strict=True):
-        if torch.equal(now, after):
-            continue
+    for n_molecules in molecules_of_steps(present.flatten(), target.flatten(), n_steps):
         prediction = predictor(state, library)
-        drawn = prediction.draw(prediction.rates_at(state), after - now, generator)
+        drawn = prediction.draw(prediction.rates_at(state), n_molecules.view_as(present), generator)
         state.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=state.dtype))
     return state

@@ -31,8 +31,9 @@ def draw_from_urn(
     """
     drawn = _positions(rates, n_molecules, generator)
     shares = weights / weights.max().clamp(min=torch.finfo(weights.dtype).tiny)
-    total = (rates.double().sum(1) / weights.max())[torch.repeat_interleave(n_molecules)]
-    first = (n_molecules.cumsum(0) - n_molecules).repeat_interleave(n_molecules)
+    rows = torch.repeat_interleave(n_molecules, output_size=len(drawn))
+    total = (rates.double().sum(1) / weights.max())[rows]
+    first = (n_molecules.cumsum(0) - n_molecules)[rows]
     order = torch.arange(len(drawn), device=drawn.device) - first
     known = torch.zeros(len(drawn), dtype=torch.bool, device=drawn.device)
     waiting = torch.arange(len(drawn), device=drawn.device)
@@ -43,11 +44,11 @@ def draw_from_urn(
         source = first[waiting] + torch.where(fresh, 0, at.long())
         ready = known[source] & ~fresh
         copied = ready & (at - at.floor() < shares[drawn[source] % rates.shape[1]])
-        drawn[waiting[copied]] = drawn[source[copied]]
-        known[waiting[fresh | copied]] = True
+        drawn[waiting] = torch.where(copied, drawn[source], drawn[waiting])
+        known[waiting] = done = fresh | copied
         again = waiting[ready & ~copied]
         place[again] = _point(total[again], order[again], generator)
-        waiting = waiting[~(fresh | copied)]
+        waiting = waiting[~done]
     return drawn
 
 

@@ -46,6 +46,12 @@ def molecule_schedule(n_start: Tensor, n_end: Tensor, n_steps: int, offset: floa
     return torch.maximum(geometric, torch.minimum(n_start.long() + step, n_end.long()))
 
 
+def molecules_of_steps(n_start: Tensor, n_end: Tensor, n_steps: int) -> Tensor:
+    """Molecules that each step adds to each cell ``(steps, cells)``, of the steps that add any."""
+    added = molecule_schedule(n_start, n_end, n_steps).diff(dim=0)
+    return added[added.any(1)]
+
+
 @torch.no_grad()
 def grow_molecules(
     predictor: MoleculePredictor,
@@ -64,11 +70,8 @@ def grow_molecules(
     """
     state = start.clone()
     present = state.sum(1).round().long()
-    schedule = molecule_schedule(present, torch.maximum(library.round().long(), present), n_steps)
-    for now, after in zip(schedule[:-1], schedule[1:], strict=True):
-        if torch.equal(now, after):
-            continue
+    for n_molecules in molecules_of_steps(present, torch.maximum(library.round().long(), present), n_steps):
         prediction = predictor(state, library)
-        drawn = prediction.draw(prediction.rates_at(state), after - now, generator)
+        drawn = prediction.draw(prediction.rates_at(state), n_molecules, generator)
         state.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=state.dtype))
     return state

@@ -56,10 +56,8 @@ class UrnPrediction(NamedTuple):
         """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
         rows, columns = row_indices(state), state.col_indices()
         weights = self.weights[columns] if self.weights.ndim == 1 else self.weights[rows, columns]
-        reinforced = weights * state.values()
         log_total = self.log_rates.logsumexp(1) if self.log_total is None else self.log_total
-        total = log_total.exp().index_add(0, rows, reinforced)
-        return (self.log_rates[rows, columns].exp() + reinforced).log() - total.log()[rows]
+        return log_shares(self.log_rates[rows, columns], weights * state.values(), log_total, rows)
 
     def rates_at(self, state: Tensor) -> Tensor:
         """Rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""
@@ -130,6 +128,13 @@ def likelihood_bound(cross_entropy: Tensor, counts: Tensor) -> Tensor:
     library = row_sums(counts, values)
     orders = torch.lgamma(library + 1) - row_sums(counts, torch.lgamma(values + 1))
     return library * cross_entropy - orders
+
+
+def log_shares(log_rates: Tensor, reinforced: Tensor, log_total: Tensor, places: Tensor) -> Tensor:
+    """Logarithms of shares ``(stored values,)`` of totals ``(places,)``, to which what is reinforced adds, too."""
+    excess = log_total - log_total.clamp(-LARGEST_LOG_RATE, LARGEST_LOG_RATE)  # as in `within_range`
+    total = (log_total - excess).exp().index_add(0, places, reinforced)
+    return ((log_rates - excess[places]).exp() + reinforced).log() - total.log()[places]
 
 
 def log_of(rates: Tensor) -> Tensor:

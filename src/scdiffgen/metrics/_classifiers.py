@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from sklearn.base import ClassifierMixin
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -154,6 +153,8 @@ def fit_classifier(
 ) -> ClassifierMixin:
     """Fit a classifier of the given kind."""
     if kind == "forest":
+        from sklearn.ensemble import RandomForestClassifier
+
         model = RandomForestClassifier(n_trees, min_samples_leaf=MIN_LEAF, n_jobs=n_jobs, random_state=seed)
     elif kind == "logistic":
         logistic = LogisticRegression(C=PENALTY, max_iter=MAX_ITERATIONS, random_state=seed)

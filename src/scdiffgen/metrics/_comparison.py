@@ -30,6 +30,7 @@ BALLS = points.N_NEIGHBOURS + 1  # cells that nearest-neighbour balls need
 OF_TRAIN = {"novelty", "too_close"}  # metrics that need training cells
 OF_LABELS = {"label_accuracy", "label_fold_change_slope"}  # and groups
 EMPTY = np.empty(0)
+BLOCK = 5000  # cells whose expression is in memory at a time
 
 Rows: TypeAlias = NDArray[np.float64]  # the estimate, then its resamples
 Direction: TypeAlias = Literal["lower", "higher", "closest to"]
@@ -40,12 +41,26 @@ class Cells(NamedTuple):
     """A sample of cells in every form that a metric needs; what none needs is empty."""
 
     pcs: NDArray[np.float64]  # (cells, components)
-    expression: Matrix = EMPTY  # (cells, kept genes)
+    normalised: Matrix = EMPTY  # expression (cells, kept genes), where it is not made of the counts when asked for
     counts: Matrix = EMPTY  # (cells, genes)
     labels: NDArray = EMPTY  # groups, (cells,)
     hits: NDArray[np.float64] = EMPTY  # classified as its label, (cells,)
     detected: NDArray[np.float64] = EMPTY  # log genes detected, less what is usual for the molecules, (cells,)
     to_train: NDArray[np.float64] = EMPTY  # distance to the nearest training cell, (cells,)
+    space: ExpressionSpace | None = None  # in which expression is made of the counts
+
+    @property
+    def expression(self) -> Matrix:
+        """Log-normalised expression (cells, kept genes)."""
+        return self.normalised if self.space is None else self.space.of_counts(self.counts)
+
+    @classmethod
+    def of_many(cls, space: ExpressionSpace, cells: CountsLike, name: str, labels: NDArray) -> Cells:
+        """As :meth:`of`, but of all cells only counts and components are held in memory."""
+        counts = space.counts(cells, name=name)
+        starts = range(0, max(counts.shape[0], 1), BLOCK)
+        pcs = [space.project(space.of_counts(counts[start : start + BLOCK])) for start in starts]
+        return cls(np.concatenate(pcs), counts=counts, labels=labels, space=space)
 
     @classmethod
     def of(cls, space: ExpressionSpace, cells: CountsLike, name: str, labels: NDArray = EMPTY) -> Cells:
@@ -62,7 +77,8 @@ class Cells(NamedTuple):
 
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Choose cells by position."""
-        return Cells(*(form if form is EMPTY else form[rows] for form in self))
+        forms = {name: form for name, form in self._asdict().items() if form is not EMPTY and name != "space"}
+        return self._replace(**{name: form[rows] for name, form in forms.items()})
 
 
 class Settings(NamedTuple):

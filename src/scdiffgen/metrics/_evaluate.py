@@ -28,7 +28,7 @@ from scdiffgen.metrics._comparison import (
 from scdiffgen.metrics._distances import compare_novelty, nearest_distances
 from scdiffgen.metrics._input import CountsLike, labels_of
 from scdiffgen.metrics._label_contrasts import label_contrasts
-from scdiffgen.metrics._resampling import split_halves
+from scdiffgen.metrics._resampling import split_halves, subsample
 from scdiffgen.metrics._score_verdicts import with_verdicts
 from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics._spread import detected_residuals
@@ -195,7 +195,7 @@ def prepare(
     space = settings.space(real[half] if train is None else train)
 
     def sample(counts: CountsLike, name: str) -> Cells:
-        return Cells.of(space, counts, name, _groups(counts, groupby, name))
+        return Cells.of_many(space, counts, name, _groups(counts, groupby, name))
 
     whole = sample(real, "real")
     fitted = whole.take(half) if train is None else sample(train, "train")
@@ -207,7 +207,7 @@ def prepare(
     cells["generated"], other = sample(generated, "generated"), cells["other_real"]
     drawn = cells["reference"].labels[np.isin(cells["reference"].labels, other.labels)]
     for name in (name for name in sources if name in CONTROLS):
-        cells[name] = Cells.of(space, CONTROLS[name](other.counts, other.labels, drawn, seed=seed), name, drawn)
+        cells[name] = Cells.of_many(space, CONTROLS[name](other.counts, other.labels, drawn, seed=seed), name, drawn)
     return Prepared(space, fitted, "real" if train is None else "train", cells)
 
 
@@ -238,11 +238,14 @@ def pairs(cells: Mapping[str, Cells], asked: Sequence[str], settings: Settings) 
         members = {
             source: np.flatnonzero((group == OVERALL) | (side.labels == group)) for source, side in cells.items()
         }
-        reference = cells["reference"].take(members.pop("reference"))
-        n = min([len(reference.pcs), *(len(rows) for rows in members.values() if len(rows))])
+        reference = members.pop("reference")
+        n = min([settings.max_cells, len(reference), *(len(rows) for rows in members.values() if len(rows))])
         for source in asked:
             rows, seeds = members[source], ([settings.seed, g], [settings.seed, g, SOURCES.index(source)])
-            pair = settings.pair(reference, cells[source].take(rows), min(n, len(rows)), seeds)
+            n_drawn = min(n, len(rows))
+            x = cells["reference"].take(reference[subsample(len(reference), n_drawn, seeds[0])])
+            y = cells[source].take(rows[subsample(len(rows), n_drawn, seeds[1])])
+            pair = settings.pair(x, y, n_drawn, seeds)
             yield {"group": group, "source": source, "n": len(pair.real.pcs)}, pair
 
 

@@ -215,8 +215,8 @@ def _matrix(counts: CountsLike, layer: str | None, name: str) -> sparse.csr_matr
         values = as_numbers(values, name, COUNTS)
         if values.ndim != 2:
             raise ValueError(f"`{name}` must be (cells, genes), got shape {values.shape}.")
-    # csr_matrix(values, dtype=...) would share its indices with `values`, and sorting them would break `values`
-    matrix = sparse.csr_matrix(values).astype(np.float32)
+    matrix = sparse.csr_matrix(values)  # which shares memory with `values`; sorting its indices would break `values`
+    matrix = matrix.astype(np.float32, copy=not matrix.has_canonical_format)
     matrix.sum_duplicates()
     return matrix
 

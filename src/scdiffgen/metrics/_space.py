@@ -95,9 +95,9 @@ class ExpressionSpace:
         expression = log_normalise(matrix, dtype=np.float32)
         mean, variance = (np.asarray(a, dtype=np.float64) for a in mean_variance_axis(expression, axis=0))
         columns = np.arange(matrix.shape[1]) if n_top_genes is None else most_variable(variance, n_top_genes)
-        kept = expression[:, columns]
-        pca = PCA(min(n_pcs, kept.shape[0] - 1, kept.shape[1] - 1), svd_solver="arpack", random_state=seed)
-        axes = pca.fit(kept.astype(np.float64)).components_
+        expression = (expression if n_top_genes is None else expression[:, columns]).astype(np.float64)
+        pca = PCA(min(n_pcs, *(n - 1 for n in expression.shape)), svd_solver="arpack", random_state=seed)
+        axes = pca.fit(expression).components_
         return cls(gene_names(counts), matrix.shape[1], columns, mean[columns], variance[columns], axes, layer)
 
     def counts(self, counts: CountsLike, *, name: str = "counts") -> sparse.csr_matrix:
@@ -115,7 +115,8 @@ class ExpressionSpace:
 
     def of_counts(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
         """Log-normalised expression of the kept genes, (cells, kept), of counts that are checked and aligned."""
-        return log_normalise(counts, dtype=np.float32)[:, self.columns]
+        expression = log_normalise(counts, dtype=np.float32)
+        return expression if len(self.columns) == self.n_genes else expression[:, self.columns]
 
     def of_log_normalised(self, cells: AnnData, *, name: str) -> sparse.csr_matrix:
         """Kept genes of cells that are log-normalised already, (cells, kept); messages call the cells ``name``."""

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from scdiffgen._registry_keys import REGISTRY_KEYS
-from scdiffgen.conditions import ConditionSpec
+from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import MoleculePrediction, MoleculePredictor, UrnPrediction, row_sums
 from scdiffgen.nn import (
     ConditionEmbedder,
@@ -88,18 +88,19 @@ class ConditionedDenoiser(nn.Module):
         state: Tensor,
         level: Tensor,
         library: Tensor,
-        conditions: Given,
+        treatments: Given,
         trains_effects: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """Scores ``(cells, genes)`` that interventions add, of those that some cell is given."""
-        scores = {
-            name: self.effect_of(name)(state, level, library, conditions[name])
-            for name in self.effect_names
-            if name in conditions and conditions[name].mask.any()
-        }
+        """Scores ``(cells, genes)`` that :meth:`treatments` add."""
+        scores = {name: self.effect_of(name)(state, level, library, given) for name, given in treatments.items()}
         if trains_effects is None:
             return scores
         return {name: torch.where(trains_effects[:, None], score, score.detach()) for name, score in scores.items()}
+
+    def treatments(self, conditions: Given) -> Given:
+        """Interventions with an effect that some cell is given; asks the device, so not in every step of sampling."""
+        given = {name: conditions[name] for name in self.effect_names if name in conditions}
+        return Conditions({name: each for name, each in given.items() if each.mask.any()}, conditions.n_cells)
 
     def unaffected(self, conditions: Given, n_cells: int) -> Tensor:
         """Which cells are given no intervention that would add to their scores ``(cells,)``."""
@@ -164,7 +165,7 @@ class Denoiser(ConditionedDenoiser):
     def label_scores(self, conditions: Given) -> dict[str, Tensor]:
         """Fixed scores ``(cells, genes)`` of rare labels, by the name of the labels, if any has some."""
         offsets = self.label_offsets
-        return {offsets.name: offsets(conditions)} if offsets is not None and bool(offsets.table.any()) else {}
+        return {offsets.name: offsets(conditions)} if offsets is not None and offsets.is_used else {}
 
     def bind(
         self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
@@ -178,13 +179,13 @@ class Denoiser(ConditionedDenoiser):
     ) -> Callable[[Tensor, Tensor], GeneScores]:
         """The same, up to the scores of the genes."""
         embedded = self.embed_conditions(conditions, conditions.n_cells)
-        of_labels = self.label_scores(conditions)
+        of_labels, treatments = self.label_scores(conditions), self.treatments(conditions)
 
         def predict(state: Tensor, library: Tensor) -> GeneScores:
             there = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
             n_molecules = self.library(there)
             scores: GeneScores = self.network(there, n_molecules, library, *embedded)
-            added = self.effect_scores(there, n_molecules, library, conditions, trains_effects)
+            added = self.effect_scores(there, n_molecules, library, treatments, trains_effects)
             for score in [*(effect_scale * effect for effect in added.values()), *of_labels.values()]:
                 scores = scores._replace(logits=scores.logits + score)
             return scores
@@ -193,6 +194,6 @@ class Denoiser(ConditionedDenoiser):
 
     def prediction(self, scores: GeneScores) -> MoleculePrediction:
         """Rates of the next molecule from the scores of the genes."""
-        if not self.limit.is_used:
+        if not any(self.limit.which):
             return UrnPrediction(scores.log_rates(), scores.urn_weights, scores.log_concentration[:, 0])
         return UrnPrediction(*self.limit(scores.log_rates(), scores.urn_weights))

@@ -58,14 +58,14 @@ class VectorDenoiser(ConditionedDenoiser):
         self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
     ) -> VectorPredictor:
         """Fix the conditions: the predictor takes library sizes, and gives a function of noisy vectors and times."""
-        embedded = self.embed_conditions(conditions, conditions.n_cells)
+        embedded, treatments = self.embed_conditions(conditions, conditions.n_cells), self.treatments(conditions)
 
         def predictor(library: Tensor) -> Denoise:
             def denoise(noisy: Tensor, time: Tensor) -> Tensor:
                 level = self.process.level(time)
                 log_level = (level.log_snr / 2).flatten().expand(conditions.n_cells)  # of one time, or one a cell
                 predicted, _ = self.network.read(noisy, log_level, library, *embedded)
-                added = self.effect_scores(noisy, log_level, library, conditions, trains_effects)
+                added = self.effect_scores(noisy, log_level, library, treatments, trains_effects)
                 for score in added.values():
                     predicted = predicted + effect_scale * score
                 return to_clean(predicted, self.process.options.prediction, noisy, level)

@@ -41,7 +41,7 @@ class JointDenoiser(Denoiser):
         expected = zip(shares, scores.log_concentration.split(1, 1), strict=True)
         log_expected = torch.cat([share + total for share, total in expected], dim=1)
         log_rates, weights = self.limit(log_expected, scores.urn_weights)
-        return BlockPrediction(log_rates, weights, self.limit.limited, self.blocks)
+        return BlockPrediction(log_rates, weights, self.limit.which, self.blocks)
 
     def library(self, counts: Tensor) -> Tensor:
         """Molecules ``(cells, modalities)`` of CSR counts."""
@@ -73,7 +73,7 @@ class JointThinningModule(ThinningModule):
 
     def is_deep(self, modality: int) -> bool:
         """Whether a modality has so many molecules a column that its priors are limited."""
-        return bool(self.denoiser.limit.limited[modality])
+        return self.denoiser.limit.which[modality]
 
     def without(self, counts: Tensor, modalities: Tensor) -> Tensor:
         """CSR counts of cells as if some ``modalities`` ``(cells, modalities)`` had not been measured."""

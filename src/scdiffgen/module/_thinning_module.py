@@ -71,7 +71,7 @@ class ThinningModule(DiffusionModule):
             denoiser.limit.limit(deep)
             denoiser.network.readout.initialise_bias(frequencies)
             if of_labels is not None:
-                denoiser.label_offsets.table.copy_(of_labels.offsets(frequencies))
+                denoiser.label_offsets.set(of_labels.offsets(frequencies))
 
     @property
     def starts_linearly(self) -> bool:

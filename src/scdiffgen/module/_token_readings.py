@@ -32,7 +32,8 @@ def contributions(denoiser: Denoiser, counts: Tensor, conditions: Given, genes: 
     weights = readout.loadings()
     weights = (weights - weights.mean(2, keepdim=True))[:, :, genes]
     hidden = readout.hidden(denoiser.network.tokens(counts, library, library, *embedded))
-    added = denoiser.effect_scores(counts, library, library, conditions) | denoiser.label_scores(conditions)
+    effects = denoiser.effect_scores(counts, library, library, denoiser.treatments(conditions))
+    added = effects | denoiser.label_scores(conditions)
     return Contributions(
         total=_centred(denoiser.bind_scores(conditions)(counts, library).logits)[:, genes],
         tokens=torch.einsum("ctr,trg->ctg", hidden, weights),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -19,6 +21,16 @@ class LabelOffsets(nn.Module):
         super().__init__()
         self.name = spec.name
         self.register_buffer("table", torch.zeros(spec.n_categories, n_genes))
+        self.is_used = False  # whether any is set, known without asking the device
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
+        self.set(self.table)
+
+    def set(self, table: Tensor) -> None:
+        """Set the offsets ``(labels, genes)``."""
+        self.table.copy_(table)
+        self.is_used = bool(table.any())
 
     def forward(self, conditions: Conditions[Tensor]) -> Genes:
         """Scores of cells; zero where the label is missing."""

@@ -192,7 +192,7 @@ class PriorLimit(nn.Module):
         self.sizes = sizes
         self.log_limits = nn.Parameter(torch.full((sum(sizes),), math.log(N_AT_FIRST)))
         self.register_buffer("limited", torch.zeros(len(sizes), dtype=torch.bool))
-        self.is_used = False  # whether any is limited, known without asking the device
+        self.which = (False,) * len(sizes)  # are limited, known without asking the device
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         """Load; files of earlier versions lack it where there is one modality, and nothing was limited there."""
@@ -205,8 +205,8 @@ class PriorLimit(nn.Module):
     def limit(self, limited: Tensor) -> None:
         """Limit some modalities; without any nothing is trained here, as distributed training needs to know."""
         self.limited.copy_(limited)
-        self.is_used = bool(limited.any())
-        self.log_limits.requires_grad_(self.log_limits.requires_grad and self.is_used)
+        self.which = tuple(limited.tolist())
+        self.log_limits.requires_grad_(self.log_limits.requires_grad and any(self.which))
 
     def forward(self, log_expected: Genes, weights: Float[Tensor, " genes"]) -> tuple[Genes, Genes]:
         """Log-rates and weights, from the log of the molecules expected and the weights of the urn."""

@@ -11,7 +11,6 @@ import pandas as pd
 from anndata import AnnData
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
-from scanpy.plotting.palettes import default_20, default_102
 
 from scdiffgen._names import check_column
 from scdiffgen._shared_docs import shared_docs
@@ -218,6 +217,8 @@ def _colours(adata: AnnData, groupby: str) -> dict[str, str]:
     column = adata.obs[groupby].astype("category").cat
     palette = adata.uns.get(f"{groupby}_colors", ())
     if len(palette) < len(column.categories):
+        from scanpy.plotting.palettes import default_20, default_102
+
         palette = default_20 if len(column.categories) <= len(default_20) else default_102
     present = set(column.codes)
     named = enumerate(map(str, column.categories))

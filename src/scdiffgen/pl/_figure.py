@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import matplotlib.pyplot as plt
-import scanpy as sc
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colorbar import Colorbar
@@ -88,6 +87,8 @@ def finish(drawn: Drawn, name: str, show: Show, save: Save) -> Drawn:
 
     A figure that was saved is closed, so that a notebook does not show it once more.
     """
+    import scanpy as sc
+
     figure = figure_of(drawn).figure  # a subfigure is saved with its figure
     save = sc.settings.autosave if save is None else save
     if save:
@@ -104,6 +105,8 @@ def finish(drawn: Drawn, name: str, show: Show, save: Save) -> Drawn:
 
 def _scanpys_path(name: str, save: str | bool) -> Path:
     """File in scanpy's folder of figures, with its suffix and format; text ends the name, with or without extension."""
+    import scanpy as sc
+
     ending, extension = save if isinstance(save, str) else "", f".{sc.settings.file_format_figs}"
     if ending.endswith((".svg", ".pdf", ".png")):
         ending, extension = ending[:-4], ending[-4:]

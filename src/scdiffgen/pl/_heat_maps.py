@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
-import scanpy as sc
 from anndata import AnnData
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch
-from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
 from scdiffgen._names import check_column, symbols_of
@@ -96,6 +94,8 @@ def token_dotplot(
     --------
     >>> axis = token_dotplot(adata, "cell_type")
     """
+    import scanpy as sc
+
     chosen, labels = chosen_tokens(adata, tokens)
     shown = AnnData(token_activation(adata)[chosen].to_numpy(), obs=_groups(adata, groupby).to_frame())
     shown.var_names = _unique(labels)
@@ -323,6 +323,8 @@ def draw_correlations(
 
 def leaf_order(distance: np.ndarray) -> np.ndarray:
     """An order that puts what is near side by side: leaves of average linkage. The diagonal is set to 0."""
+    from scipy.cluster.hierarchy import leaves_list, linkage
+
     if len(distance) < 3:
         return np.arange(len(distance))
     np.fill_diagonal(distance, 0)
