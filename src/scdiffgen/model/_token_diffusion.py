@@ -34,13 +34,16 @@ from ._token_reading import TokenReading
 from ._training_data import StreamedData
 from ._training_runs import check_training, run_training, settled_epochs, settled_plan, settled_stopping
 
-Preset = Literal["small", "base", "large"]
+Preset = Literal["small", "medium", "base", "large"]
 
 PRESETS: dict[str, NetworkSize] = {
     "small": NetworkSize(),
+    "medium": NetworkSize(n_tokens=16, n_layers=3),
     "base": NetworkSize(n_tokens=64, token_dim=256, n_layers=6, n_heads=8, n_hidden=1024, conditioning_dim=512),
     "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
 }
+
+MANY_CELLS = 25_000  # from which the default is "medium"
 
 
 @explain_unknown_arguments(OF_CONSTRUCTOR, OF_METHODS)
@@ -56,8 +59,9 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     adata
         Cells registered with :meth:`setup_anndata` or :meth:`setup_mudata`.
     preset
-        Size of the network: ``"small"`` for a laptop (the default without a GPU), ``"base"`` (the default with one),
-        ``"large"`` for atlases. The next arguments override it one by one.
+        Size of the network: ``"small"``, ``"medium"``, ``"base"`` for a GPU, or ``"large"`` for atlases. ``None`` takes
+        ``"small"`` for fewer than 25,000 cells and ``"medium"`` for more; printing the model says which. The next
+        arguments override it one by one.
     n_tokens, token_dim
         A cell is ``n_tokens`` tokens of length ``token_dim``.
     n_layers
@@ -123,7 +127,9 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         if not isinstance(network, NetworkOptions):
             raise TypeError(f"`network` is {network!r}: pass `scdiffgen.model.NetworkOptions(...)`.")
         sizes = {"n_tokens": n_tokens, "token_dim": token_dim, "n_layers": n_layers}
-        preset = preset or ("base" if torch.cuda.is_available() else "small")  # stored: others have other devices
+        default: Preset = "small" if self.summary_stats.get("n_cells", 0) < MANY_CELLS else "medium"
+        chosen = "" if preset else f" (the default {default!r} for so many cells)"
+        preset = preset or default  # stored: a file may be read with other cells
         size = network_size(preset, network, nested_tokens, **sizes)
         specs = condition_specs(self.registry)
         features = {
@@ -142,7 +148,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         several = [f"{len(names)} columns of {name!r}" for name, names in feature_names(self.registry).items()]
         self._model_summary_string = (
             f"TokenDiffusion on {' + '.join(several) or f'{columns} genes'}: {size.n_tokens} tokens of "
-            f"{size.token_dim}, {size.n_layers} layers, process {make.process_name!r}, conditions: {conditions}"
+            f"{size.token_dim}, {size.n_layers} layers{chosen}, process {make.process_name!r}, conditions: {conditions}"
         )
         self.init_params_ = self._get_init_params(locals())
 
