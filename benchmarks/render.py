@@ -1,4 +1,4 @@
-"""Write docs/benchmarks.md, docs/processes.md and their figures, and the summary in README.md, from the results.
+"""Write the pages of results in the documentation, their figures, and the summary in README.md.
 
 ``python -m benchmarks.render``
 """
@@ -24,6 +24,7 @@ from benchmarks._published_page import published_section
 from benchmarks._published_table import published_summary
 from benchmarks._readme import generation_summary, response_summary, write_summary
 from benchmarks._record import RESULTS, ROOT, read_result
+from benchmarks._study_page import render_studies
 from benchmarks._tables import (
     augmentation_table,
     fewer_seeds,
@@ -157,7 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--docs", type=Path, default=ROOT / "docs")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     options = parser.parse_args(arguments)
-    print(f"Written: {render(options.results, options.docs)}, {render_processes(options.results, options.docs)}")
+    pages = [written(options.results, options.docs) for written in (render, render_processes, render_studies)]
+    print(f"Written: {', '.join(map(str, pages))}")
     write_summary(options.readme, "generation", generation_summary(results_of(options.results, "generation")))
     for result in results_of(options.results, "perturbation"):
         if result["task"] == "kang":

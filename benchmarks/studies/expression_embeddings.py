@@ -52,6 +52,12 @@ def hidden_counts(model: TokenDiffusion) -> Iterator[None]:
             del encoder.read
 
 
+def table(runs: Sequence[Run]) -> str:
+    """A row an embedding, and what it was trained on."""
+    digits = {"nats per molecule": 4, "nats, counts hidden": 4, "forest AUC, components": 3, "forest AUC, genes": 3}
+    return study_table(runs, {**digits, "seconds": 0})
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     about = "benchmarks.studies.expression_embeddings", __doc__.splitlines()[0]
     parser = study_options(*about, available(), available()[:1], [0, 1, 2], [*VARIANTS, *ATTENTION])
@@ -74,8 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     scores["nats, counts hidden"] = likelihoods(model, split, seed=seed)["scdiffgen"]
                 yield variant, {"trained on": "all but 3, 6, 7", "scores": scores}
 
-    digits = {"nats per molecule": 4, "nats, counts hidden": 4, "forest AUC, components": 3, "forest AUC, genes": 3}
-    print(study_table(study_runs(options, "study-expression-embeddings.jsonl", measured), {**digits, "seconds": 0}))
+    print(table(study_runs(options, "study-expression-embeddings.jsonl", measured)))
 
 
 if __name__ == "__main__":

@@ -159,6 +159,13 @@ def mean(expression: Any) -> NDArray[np.float64]:
     return np.asarray(expression.mean(axis=0)).ravel()
 
 
+def table(runs: Sequence[Run]) -> str:
+    """A row a setting and way to give labels."""
+    names = [f"{level} AUC, {of}" for level in (LEAF, PARENT) for of in ("components", "genes")]
+    names += ["Pearson of the change", "recognised, real", "recognised, generated"]
+    return study_table(runs, {"nats per molecule": 4, **dict.fromkeys(names, 2), "seconds": 0})
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     there = [name for name in CUT if name in available()]
     about = "benchmarks.studies.hierarchy", __doc__.splitlines()[0]
@@ -173,10 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 scores = score(model, cells, variant, cut, seed, options.threads)
                 yield variant, {"setting": setting, "scores": scores | {"seconds": seconds}}
 
-    names = [f"{level} AUC, {of}" for level in (LEAF, PARENT) for of in ("components", "genes")]
-    names += ["Pearson of the change", "recognised, real", "recognised, generated"]
-    columns = {"nats per molecule": 4, **dict.fromkeys(names, 2), "seconds": 0}
-    print(study_table(study_runs(options, "study-hierarchy.jsonl", measured), columns))
+    print(table(study_runs(options, "study-hierarchy.jsonl", measured)))
 
 
 if __name__ == "__main__":

@@ -42,6 +42,12 @@ def measure(split: Split, size: str, max_epochs: int | None) -> dict[str, float]
     return {**variant_scores(model, split), "seconds": seconds, "weights": n_weights}
 
 
+def table(runs: Sequence[Run]) -> str:
+    """A row a size and number of cells."""
+    digits = {"nats per molecule": 4, "forest AUC, components": 3, "forest AUC, genes": 3, "seconds": 0, "weights": 0}
+    return study_table(runs, digits)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     about = "benchmarks.studies.sizes", __doc__.splitlines()[0]
     parser = study_options(*about, available(), available()[:1], [0, 1, 2], [*SIZES])
@@ -55,8 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             for size in options.variants:
                 yield size, {"cells": n_cells, "scores": measure(split, size, 2 if options.quick else None)}
 
-    digits = {"nats per molecule": 4, "forest AUC, components": 3, "forest AUC, genes": 3, "seconds": 0, "weights": 0}
-    print(study_table(study_runs(options, "study-sizes.jsonl", measured), digits))
+    print(table(study_runs(options, "study-sizes.jsonl", measured)))
 
 
 if __name__ == "__main__":

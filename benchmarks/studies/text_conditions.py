@@ -201,6 +201,12 @@ def failing(runs: Sequence[Run]) -> str:
     return markdown(["data", "variant", "given", "labels that fail (recognised, generated of real)"], rows)
 
 
+def table(runs: Sequence[Run]) -> str:
+    """A row what was given; then the labels that fail."""
+    digits = {"recognised": 2, "Pearson of means": 3, "Pearson of differences": 2, "seconds": 0}
+    return f"{study_table(runs, digits)}\n\n{failing(runs)}"
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     default = [name for name in WHOLE if name in available(fewer=True)]
     about = "benchmarks.studies.text_conditions", __doc__.splitlines()[0]
@@ -215,9 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for run in measure(train, judged, VARIANTS[variant], seed, 2 if options.quick else None):
                     yield variant, run
 
-    runs = study_runs(options, "study-text-conditions.jsonl", measured)
-    print(study_table(runs, {"recognised": 2, "Pearson of means": 3, "Pearson of differences": 2, "seconds": 0}))
-    print(f"\n{failing(runs)}")
+    print(table(study_runs(options, "study-text-conditions.jsonl", measured)))
 
 
 if __name__ == "__main__":

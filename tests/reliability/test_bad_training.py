@@ -48,7 +48,13 @@ def split(*parts: list[int]) -> dict[str, Any]:
 WHOLE = "whole number of at least 1"
 STOP, WITH = "early_stopping=True", {"early_stopping": True}
 MAKING = [
-    Bad("an unknown preset", make(preset="tiny"), "`preset`", "'tiny'", "choose one of ['small', 'medium', 'base', 'large']"),
+    Bad(
+        "an unknown preset",
+        make(preset="tiny"),
+        "`preset`",
+        "'tiny'",
+        "choose one of ['small', 'medium', 'base', 'large']",
+    ),
     Bad("half a token", make(n_tokens=2.5), "`n_tokens`", "2.5", WHOLE),
     Bad("a number as text", make(n_tokens="2"), "`n_tokens`", "'2'", WHOLE),
     Bad("no tokens", make(n_tokens=0), "`n_tokens`", "0", WHOLE),

@@ -1,0 +1,85 @@
+"""The page of the documentation with the tables of the studies whose runs are kept in the folder of results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks._page import measured_with, section
+from benchmarks._variants import Run
+from benchmarks.studies import expression_embeddings, hierarchy, sizes, text_conditions
+
+INTRODUCTION = """\
+# Studies
+
+This page is written by `python -m benchmarks.render` from the runs of `benchmarks/studies`. Each study trains forms of
+the model on training cells of the [benchmarks](benchmarks.md), and scores them on cells that these do not report.
+Numbers are medians over seeds, with the range. [Forms of the network](processes.md) are compared on a page of their own.
+"""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A title, what was done, and the table of its runs."""
+
+    title: str
+    about: str
+    table: Callable[[Sequence[Run]], str]
+
+
+STUDIES = {
+    "study-sizes": Study(
+        "Sizes and numbers of cells",
+        "How large a network do so many cells need? Each size is trained for the same default number of steps, and "
+        "scored on other real cells, in 16 steps of generation.",
+        sizes.table,
+    ),
+    "study-expression-embeddings": Study(
+        "Embeddings of the counts of genes",
+        "The encoder reads the logarithm of counts (`log1p`), or learned functions of an embedding of them. *All but "
+        "3, 6, 7*: genes with so many molecules were hidden from the encoder in training, and are seen when it is "
+        "scored; *counts hidden* is its likelihood with them hidden again.",
+        expression_embeddings.table,
+    ),
+    "study-hierarchy": Study(
+        "Hierarchies of labels",
+        "Types and their clusters as one path, as plain labels or as two categories, trained on all cells, or with "
+        "some leaves cut to ten cells, whose cut cells are the judge of what is generated. *Leaf* and *parent* say at "
+        "which level cells are asked for; of plain labels, the parent is a mixture of its leaves.",
+        hierarchy.table,
+    ),
+    "study-text-conditions": Study(
+        "Descriptions in words",
+        "Labels are given as descriptions in training, one or three a label, and cells are generated from the words "
+        "of training, a paraphrase, or markers. *Recognised* is the share of generated cells that a logistic "
+        "regression of real cells takes for their label. Descriptions are embedded by hashed words or parts of words: "
+        "no language model was at hand, with which paraphrases should do better.",
+        text_conditions.table,
+    ),
+}
+
+
+def render_studies(results: Path, docs: Path) -> Path:
+    """Write the page."""
+    parts = []
+    for name, study in STUDIES.items():
+        path = results / f"{name}.jsonl"
+        if path.exists():
+            runs = [json.loads(line) for line in path.read_text().splitlines()]
+            parts.append(section(study.title, study.about, study.table(runs), *made_with(runs)))
+    page = docs / "studies.md"
+    page.write_text(INTRODUCTION + "".join(parts))
+    return page
+
+
+def made_with(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A line for each command and commit, with its seeds."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for run in runs:
+        of_run = run["environment"]
+        kept = found.setdefault((of_run["commit"], of_run["command"]), {**of_run, "seeds": []})
+        kept["seeds"] = sorted({*kept["seeds"], run["seed"]})
+    return [measured_with({"environment": environment}) for environment in found.values()]
