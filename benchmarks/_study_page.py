@@ -17,7 +17,7 @@ INTRODUCTION = """\
 
 This page is written by `python -m benchmarks.render` from the runs of `benchmarks/studies`. Each study trains forms of
 the model on training cells of the [benchmarks](benchmarks.md), and scores them on cells that these do not report.
-Numbers are medians over seeds, with the range. [Forms of the network](processes.md) are compared on a page of their own.
+Numbers are medians over seeds, with the range. [Forms of the network](processes.md) are compared on another page.
 """
 
 
