@@ -268,3 +268,20 @@ def test_a_whole_cell_has_no_loss_and_finite_gradients() -> None:
     assert loss[0] == 0 and loss[1] > 0
     assert torch.isfinite(log_rates.grad).all() and torch.isfinite(weights.grad).all()
     assert not log_rates.grad[0].any()
+
+
+def test_gradients_of_weights_are_the_same_whatever_threads_do() -> None:
+    """Sums in the order in which threads come by would differ in their last digits, and so would trained models."""
+    random, before = torch.Generator().manual_seed(0), torch.get_num_threads()
+    counts = (torch.rand(256, 500, generator=random) < 0.5).float().to_sparse_csr()
+    log_rates = torch.randn(256, 500, generator=random)
+    torch.set_num_threads(4)
+    try:
+        found = []
+        for _ in range(10):
+            weights = torch.rand(500, generator=torch.Generator().manual_seed(1)).requires_grad_()
+            UrnPrediction(log_rates, weights).log_prob_at(counts).sum().backward()
+            found.append(weights.grad)
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(gradient, found[0]) for gradient in found)

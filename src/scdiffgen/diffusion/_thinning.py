@@ -55,7 +55,7 @@ class UrnPrediction(NamedTuple):
     def log_prob_at(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
         rows, columns = row_indices(state), state.col_indices()
-        weights = self.weights[columns] if self.weights.ndim == 1 else self.weights[rows, columns]
+        weights = self.weights.index_select(0, columns) if self.weights.ndim == 1 else self.weights[rows, columns]
         log_total = self.log_rates.logsumexp(1) if self.log_total is None else self.log_total
         return log_shares(self.log_rates[rows, columns], weights * state.values(), log_total, rows)
 

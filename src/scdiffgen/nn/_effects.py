@@ -72,7 +72,7 @@ class EffectNetwork(nn.Module):
         def hidden(rows: Tensor, vectors: Tensor, gate: Tensor) -> Tensor:
             """Sum of ``gate * h`` over the interventions of each cell ``(cells, hidden)``, one intervention a row."""
             conditioning = self.trunk.conditioning(level[rows], library[rows], vectors)
-            tokens = self.trunk(gene_sums[rows], conditioning)
+            tokens = self.trunk(gene_sums.index_select(0, rows), conditioning)
             found = torch.einsum("ctd,tdr->ctr", tokens, self.heads[: tokens.shape[1]]).flatten(1)
             gated = found * gate[:, None]  # in low precision, the product may have another type than its factors
             return gated.new_zeros(len(library), gated.shape[1]).index_add(0, rows, gated)

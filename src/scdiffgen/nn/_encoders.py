@@ -149,7 +149,7 @@ class GeneAttentionEncoder(nn.Module):
         counts = state if state.layout == torch.strided else state.to_dense()
         n_expressed = int((counts > 0).sum(1).max())
         largest, columns = counts.topk(n_expressed, dim=1)  # the expressed genes of each cell, padded by others
-        return self._attend(self.genes[columns], torch.log1p(largest), largest > 0)
+        return self._attend(F.embedding(columns, self.genes), torch.log1p(largest), largest > 0)
 
     def forward(
         self, gene_sums: Float[Tensor, "cells all dim"], conditioning: Vector, n_tokens: int | None = None
