@@ -182,6 +182,7 @@ def add_external(options: argparse.Namespace, path: Path) -> None:
         raise ValueError(f"{path} was scored with other {', '.join(changed)}: choose another --output.")
     known = result["settings"].get("external", [])
     result["settings"]["external"] = sorted({*known, *dict(options.external)})
+    result["added"] = [*result.get("added", []), environment(options.threads, options.seeds)]
     for seed in options.seeds:
         for fold in TASKS[options.task].folds(FOLDER, options.types):
             cells = external_predictions(dict(options.external), options.task, fold, seed)

@@ -207,6 +207,8 @@ def test_the_interval_of_the_share_is_that_of_the_mean_over_what_was_held_out() 
     interval = stats.ttest_1samp([0.1, 0.2, 0.6], 0).confidence_interval(0.95)
     assert numbers(sentence)[:4] == pytest.approx([0.3, 95, *interval], abs=0.005)
     assert transferred_sentence({"rows": [{"prediction": "a"}], "settings": {"models": []}}) == ""
+    nothing = [row | {TRANSFERRED: 0.0} for row in rows]
+    assert "transfers nothing in all" in transferred_sentence({"rows": nothing, "settings": {"models": ["effect"]}})
 
 
 def test_all_pairs_with_both_singles_are_held_out(folder: Path) -> None:
