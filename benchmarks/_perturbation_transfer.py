@@ -51,7 +51,7 @@ def transferred_sentence(result: Mapping[str, Any]) -> str:
     ours = rows[rows["prediction"] == primary(result)]
     shares = ours.groupby(["context", "perturbation"])[TRANSFERRED].median().dropna()
     if not shares.any():
-        return f"`{primary(result)}` transfers nothing in all of the {len(shares)} held-out responses: it moves no cell."
+        return f"`{primary(result)}` transfers nothing in all {len(shares)} held-out responses: it moves no cell."
     low, high = t.interval(0.95, len(shares) - 1, shares.mean(), shares.sem())
     return (
         f"Of the mean change in the other contexts, `{primary(result)}` transfers {shares.mean():.2f} (95 % interval "
