@@ -238,7 +238,7 @@ class Contest:
         adata = self.split.train.copy()
         TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
         scvi.settings.seed = self.split.seed
-        model = TokenDiffusion(adata, **options)
+        model = TokenDiffusion(adata, preset="small", **options)
         begin = self.clock()
         model.train(max_epochs=max_epochs, early_stopping=False, enable_progress_bar=False)
         seconds = self.clock() - begin

@@ -212,7 +212,8 @@ def speed_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
     data = result["data"]
     return section(
         f"Speed and memory: {data['name']}",
-        f"{data['n_train']:,} training cells, {data['n_genes']:,} genes; memory with all genes of the data.",
+        f"{data['n_train']:,} training cells, {data['n_genes']:,} genes, preset `small`; memory with all genes of "
+        "the data.",
         figure(speed_figure(result), name, docs),
         speed_tables(result),
         time_table(result["time"]) if "time" in result else "",

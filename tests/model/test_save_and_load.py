@@ -50,12 +50,12 @@ def test_a_loaded_model_says_the_same_bit_by_bit(small: TokenDiffusion, saved: P
     assert_same(small, load(saved, simulated_cells(120)))
 
 
-def test_a_model_is_as_large_where_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The size that a machine with a GPU takes by default is stored."""
+def test_a_model_is_as_large_where_there_are_fewer_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The size that is chosen by the number of cells is stored."""
     cells = simulated_cells(30)
     TokenDiffusion.setup_anndata(cells)
-    with monkeypatch.context() as machine:
-        machine.setattr(torch.cuda, "is_available", lambda: True)
+    with monkeypatch.context() as larger:
+        larger.setattr("scdiffgen.model._token_diffusion.MANY_CELLS", 30)
         model = TokenDiffusion(cells, n_layers=1)
     model.save(tmp_path / "model")
     assert load(tmp_path / "model", adata=False).module.size == model.module.size

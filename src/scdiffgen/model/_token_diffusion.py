@@ -43,7 +43,7 @@ PRESETS: dict[str, NetworkSize] = {
     "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
 }
 
-MANY_CELLS = 25_000  # from which the default is "medium"
+MANY_CELLS = 5_000  # from which the default is "medium", where it was measured
 
 
 @explain_unknown_arguments(OF_CONSTRUCTOR, OF_METHODS)
@@ -60,8 +60,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         Cells registered with :meth:`setup_anndata` or :meth:`setup_mudata`.
     preset
         Size of the network: ``"small"``, ``"medium"``, ``"base"`` for a GPU, or ``"large"`` for atlases. ``None`` takes
-        ``"small"`` for fewer than 25,000 cells and ``"medium"`` for more; printing the model says which. The next
-        arguments override it one by one.
+        ``"medium"`` from 5,000 cells on, and ``"small"`` for fewer, for several modalities and where perturbations have
+        effects; printing the model says which. The next arguments override it one by one.
     n_tokens, token_dim
         A cell is ``n_tokens`` tokens of length ``token_dim``.
     n_layers
@@ -127,17 +127,19 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         if not isinstance(network, NetworkOptions):
             raise TypeError(f"`network` is {network!r}: pass `scdiffgen.model.NetworkOptions(...)`.")
         sizes = {"n_tokens": n_tokens, "token_dim": token_dim, "n_layers": n_layers}
-        default: Preset = "small" if self.summary_stats.get("n_cells", 0) < MANY_CELLS else "medium"
-        chosen = "" if preset else f" (the default {default!r} for so many cells)"
+        specs = condition_specs(self.registry)
+        n_vars = counts_keys(self.registry)
+        has_effects = network.intervention == "effect" and any(spec.is_intervention for spec in specs)
+        is_large = self.summary_stats.get("n_cells", 0) >= MANY_CELLS and len(n_vars) == 1 and not has_effects
+        default: Preset = "medium" if is_large else "small"
+        chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # stored: a file may be read with other cells
         size = network_size(preset, network, nested_tokens, **sizes)
-        specs = condition_specs(self.registry)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
             for spec in specs
             if spec.n_features
         }
-        n_vars = counts_keys(self.registry)
         make: Any = process_module(process, len(n_vars))
         columns = n_vars if len(n_vars) > 1 else n_vars["X"]
         process_options = None if isinstance(process, str) else process
