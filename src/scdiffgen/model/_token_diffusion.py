@@ -43,7 +43,7 @@ PRESETS: dict[str, NetworkSize] = {
     "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
 }
 
-MANY_CELLS = 5_000  # from which the default is "medium", where it was measured
+MANY_CELLS = 25_000  # from which the default is "medium", for what it was measured for
 
 
 @explain_unknown_arguments(OF_CONSTRUCTOR, OF_METHODS)
@@ -60,8 +60,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         Cells registered with :meth:`setup_anndata` or :meth:`setup_mudata`.
     preset
         Size of the network: ``"small"``, ``"medium"``, ``"base"`` for a GPU, or ``"large"`` for atlases. ``None`` takes
-        ``"medium"`` from 5,000 cells on, and ``"small"`` for fewer, for several modalities and where perturbations have
-        effects; printing the model says which. The next arguments override it one by one.
+        ``"medium"`` from 25,000 cells on; and ``"small"`` for fewer, for several modalities and where perturbations have
+        effects. Printing the model says which. The next arguments override it one by one.
     n_tokens, token_dim
         A cell is ``n_tokens`` tokens of length ``token_dim``.
     n_layers
