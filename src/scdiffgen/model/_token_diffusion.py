@@ -60,8 +60,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         Cells registered with :meth:`setup_anndata` or :meth:`setup_mudata`.
     preset
         Size of the network: ``"small"``, ``"medium"``, ``"base"`` for a GPU, or ``"large"`` for atlases. ``None`` takes
-        ``"medium"`` from 25,000 cells on; and ``"small"`` for fewer, for several modalities and where perturbations have
-        effects. Printing the model says which. The next arguments override it one by one.
+        ``"medium"`` from 25,000 cells on, and ``"small"`` for fewer, for several modalities and where perturbations
+        have effects. Printing the model says which. The next arguments override it one by one.
     n_tokens, token_dim
         A cell is ``n_tokens`` tokens of length ``token_dim``.
     n_layers
