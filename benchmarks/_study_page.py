@@ -55,8 +55,8 @@ STUDIES = {
         "Descriptions in words",
         "Labels are given as descriptions in training, one or three a label, and cells are generated from the words "
         "of training, a paraphrase, or markers. *Recognised* is the share of generated cells that a logistic "
-        "regression of real cells takes for their label. Descriptions are embedded by hashed words or parts of words: "
-        "no language model was at hand, with which paraphrases should do better.",
+        "regression of real cells takes for their label. Descriptions are embedded by the sentence encoder of the "
+        "package, or by hashed words or parts of words.",
         text_conditions.table,
     ),
 }
