@@ -63,9 +63,10 @@ def test_more_tokens_than_there_are_cannot_be_kept(nested: tuple) -> None:
 
 
 def test_pooled_tokens_do_not_add_up_and_say_so(example: tuple) -> None:
-    adata, plain = example
+    adata, plain = example[0].copy(), example[1]
     with pytest.raises(ValueError, match="nested_tokens=True"):
         plain.truncate_tokens(2)
+    TokenDiffusion.setup_anndata(adata, layer="counts", labels_key="cell_type")  # examples register the cells otherwise
     options = ReadoutOptions(pooling="logsumexp", nonnegative=True, sparsity=0.1, orthogonality=0.1)
     model = TokenDiffusion(
         adata, n_tokens=3, token_dim=8, n_layers=0, network=NetworkOptions(readout_dim=1, readout=options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -13,11 +12,11 @@ from lightning.pytorch import LightningDataModule
 from mudata import MuData
 from scvi.utils import setup_anndata_dsp
 
-from scdiffgen._arguments import check_choice, check_share, explain_unknown_arguments
+from scdiffgen._arguments import check_share, explain_unknown_arguments
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, read_registry, required_state
 from scdiffgen.module import DiffusionModule, GaussianOptions, process_module
-from scdiffgen.nn import NetworkOptions, NetworkSize
+from scdiffgen.nn import NetworkOptions
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
 
 from ._checks import check_torch, external_split
@@ -27,23 +26,13 @@ from ._foreign_arguments import OF_CONSTRUCTOR, OF_METHODS
 from ._generating import Generating
 from ._model_access import modalities as modalities_of
 from ._persisting import Persisting
+from ._presets import Preset, default_preset, network_size
 from ._reading import Reading
 from ._registering import checked_cells, register_anndata, register_mudata
 from ._responding import Responding
 from ._token_reading import TokenReading
 from ._training_data import StreamedData
 from ._training_runs import check_training, run_training, settled_epochs, settled_plan, settled_stopping
-
-Preset = Literal["small", "medium", "base", "large"]
-
-PRESETS: dict[str, NetworkSize] = {
-    "small": NetworkSize(),
-    "medium": NetworkSize(n_tokens=16, n_layers=3),
-    "base": NetworkSize(n_tokens=64, token_dim=256, n_layers=6, n_heads=8, n_hidden=1024, conditioning_dim=512),
-    "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
-}
-
-MANY_CELLS = 25_000  # from which the default is "medium", for what it was measured for
 
 
 @explain_unknown_arguments(OF_CONSTRUCTOR, OF_METHODS)
@@ -130,8 +119,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         specs = condition_specs(self.registry)
         n_vars = counts_keys(self.registry)
         has_effects = network.intervention == "effect" and any(spec.is_intervention for spec in specs)
-        is_large = self.summary_stats.get("n_cells", 0) >= MANY_CELLS and len(n_vars) == 1 and not has_effects
-        default: Preset = "medium" if is_large else "small"
+        default = default_preset(self.summary_stats.get("n_cells", 0), has_effects or len(n_vars) > 1)
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # stored: a file may be read with other cells
         size = network_size(preset, network, nested_tokens, **sizes)
@@ -346,11 +334,3 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """As in scvi-tools, whose methods call it, with our checks."""
         return super()._validate_anndata(checked_cells(self, adata), copy_if_view)
-
-
-def network_size(preset: Preset, options: NetworkOptions, nested_tokens: bool, **sizes: int | None) -> NetworkSize:
-    """The named size, with what is given in place of its own numbers."""
-    check_choice("preset", preset, PRESETS)
-    known = {field.name for field in fields(NetworkSize)}
-    given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
-    return replace(PRESETS[preset], nested_tokens=nested_tokens, options=options, **given)

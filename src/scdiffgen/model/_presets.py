@@ -1,0 +1,33 @@
+"""Named sizes of the network, and which of them is the default."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Literal
+
+from scdiffgen._arguments import check_choice
+from scdiffgen.nn import NetworkOptions, NetworkSize
+
+Preset = Literal["small", "medium", "base", "large"]
+
+PRESETS: dict[str, NetworkSize] = {
+    "small": NetworkSize(),
+    "medium": NetworkSize(n_tokens=16, n_layers=3),
+    "base": NetworkSize(n_tokens=64, token_dim=256, n_layers=6, n_heads=8, n_hidden=1024, conditioning_dim=512),
+    "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
+}
+
+MANY_CELLS = 25_000  # from which the default is "medium", for what it was measured for
+
+
+def default_preset(n_cells: int, is_unmeasured: bool) -> Preset:
+    """The size for so many cells; small for what larger ones were not measured with."""
+    return "medium" if n_cells >= MANY_CELLS and not is_unmeasured else "small"
+
+
+def network_size(preset: Preset, options: NetworkOptions, nested_tokens: bool, **sizes: int | None) -> NetworkSize:
+    """The named size, with what is given in place of its own numbers."""
+    check_choice("preset", preset, PRESETS)
+    known = {field.name for field in fields(NetworkSize)}
+    given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
+    return replace(PRESETS[preset], nested_tokens=nested_tokens, options=options, **given)
