@@ -14,7 +14,8 @@ PACKAGES = {f"scdiffgen.{found.parent.name}" for found in (ROOT / "src/scdiffgen
 MODULES = {f"scdiffgen.{found.stem}" for found in (ROOT / "src/scdiffgen").glob("*.py")} - {"scdiffgen.__init__"}
 
 
-def test_contracts_hold() -> None:
+def test_contracts_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("logging.config.dictConfig", lambda _: None)  # which would silence the loggers of other tests
     assert lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == EXIT_STATUS_SUCCESS
 
 
