@@ -132,7 +132,7 @@ def likelihood_bound(cross_entropy: Tensor, counts: Tensor) -> Tensor:
 
 def log_shares(log_rates: Tensor, reinforced: Tensor, log_total: Tensor, places: Tensor) -> Tensor:
     """Logarithms of shares ``(stored values,)`` of totals ``(places,)``, to which what is reinforced adds, too."""
-    excess = log_total - log_total.clamp(-LARGEST_LOG_RATE, LARGEST_LOG_RATE)  # as in `within_range`
+    excess = beyond_range(log_total)
     total = (log_total - excess).exp().index_add(0, places, reinforced)
     return ((log_rates - excess[places]).exp() + reinforced).log() - total.log()[places]
 
@@ -144,5 +144,9 @@ def log_of(rates: Tensor) -> Tensor:
 
 def within_range(log_rates: Tensor) -> Tensor:
     """The same ``(cells, genes)``, moved where the largest of a cell is so far out that exponentials are no numbers."""
-    largest = log_rates.amax(1, keepdim=True)
-    return log_rates - (largest - largest.clamp(-LARGEST_LOG_RATE, LARGEST_LOG_RATE))
+    return log_rates - beyond_range(log_rates.amax(1, keepdim=True))
+
+
+def beyond_range(logs: Tensor) -> Tensor:
+    """How far logarithms are beyond those whose exponentials are numbers; 0 of all others."""
+    return logs - logs.clamp(-LARGEST_LOG_RATE, LARGEST_LOG_RATE)

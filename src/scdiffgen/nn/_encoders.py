@@ -136,7 +136,7 @@ class GeneAttentionEncoder(nn.Module):
         kind = size.options.expression_embedding or "sinusoidal"
         self.embed_expression = None if kind == "rotary" else NUMBER_EMBEDDINGS[kind](dim)
         self.queries = nn.Parameter(torch.randn(size.n_tokens, dim))
-        self.angles = None if self.embed_expression else PlaneAngles(dim // size.n_heads // 2, [1.0])
+        self.angles = None if self.embed_expression is not None else PlaneAngles(dim // size.n_heads // 2, [1.0])
         self.attention = Attention(dim, size.n_heads, dim, learned_queries=True)
         self.shift = nn.Linear(size.conditioning_dim, dim)
         self.norm = nn.LayerNorm(dim)
