@@ -64,6 +64,8 @@ def main(n_processes: int, folder: Path, strategy: str = "ddp") -> None:
     said |= {"rank": rank, "history": history, "remembered": len(model.training_summary_["library"])}
     said["nll"] = float(model.get_nll(adata, seed=0, silent=True)["nll"].mean())
     (folder / f"{rank}.json").write_text(json.dumps(said))
+    if torch.distributed.is_initialized():
+        torch.distributed.barrier()  # the first process, which the test waits for, ends when all have written
 
 
 if __name__ == "__main__":
