@@ -33,8 +33,8 @@ class Study:
 STUDIES = {
     "study-sizes": Study(
         "Sizes and numbers of cells",
-        "How large a network do so many cells need? Each size is trained for the same default number of steps, and "
-        "scored on other real cells, in 16 steps of generation.",
+        "How large a network do so many cells need? Each size is trained for the same number of steps, by "
+        "default or fewer, and scored on other real cells, in 16 steps of generation.",
         sizes.table,
     ),
     "study-expression-embeddings": Study(

@@ -63,11 +63,11 @@ def fit_variant(
     max_epochs: int | None,
     meanwhile: Callable[[TokenDiffusion], AbstractContextManager[Any]] = nullcontext,
 ) -> tuple[TokenDiffusion, float]:
-    """Train a small model with some arguments, under a context; also the seconds that it took."""
+    """Train a model with some arguments, small by default, under a context; also the seconds that it took."""
     scvi.settings.seed = split.seed
     adata = split.train.copy()
     TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
-    model = TokenDiffusion(adata, preset="small", **arguments)
+    model = TokenDiffusion(adata, **{"preset": "small", **arguments})
     with meanwhile(model):
         _, seconds = timed(lambda: model.train(max_epochs, enable_progress_bar=False))
     return model, seconds

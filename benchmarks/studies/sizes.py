@@ -2,8 +2,9 @@
 
 ``python -m benchmarks.studies.sizes --data kang --cells 1000 2500 5000 10000 --seeds 0``
 
-Every size is trained as long as it is by default, in the same number of steps. Scores are on the *other real cells* of
-the benchmark, which it neither trains on nor reports. Runs are lines of a file; the table shows the last of each.
+Every size is trained as long as it is by default, in the same number of steps, or for ``--max-epochs``. Scores are on
+the *other real cells* of the benchmark, which it neither trains on nor reports. Runs are lines of a file; the table
+shows the last of each.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ SIZES: dict[str, dict[str, Any]] = {
     "8 x 64, 2 layers": {},
     "16 x 64, 3 layers": {"n_tokens": 16, "n_layers": 3},
     "16 x 128, 3 layers": {"n_tokens": 16, "token_dim": 128, "n_layers": 3, "network": NetworkOptions(n_heads=4)},
-    "32 x 64, 2 layers": {"n_tokens": 32},
+    **{f"{n} x 64, 2 layers": {"n_tokens": n} for n in (32, 64, 128)},
+    "base, 64 x 256, 6 layers": {"preset": "base"},
 }
 
 
@@ -35,11 +37,12 @@ def fewer_cells(split: Split, n_cells: int) -> Split:
     return replace(split, train=train, held_out=scored)
 
 
-def measure(split: Split, size: str, max_epochs: int | None) -> dict[str, float]:
+def measure(split: Split, size: str, max_epochs: int | None) -> Run:
     """Train one size and score it."""
     model, seconds = fit_variant(split, SIZES[size], max_epochs)
     n_weights = sum(p.numel() for p in model.module.denoiser.parameters())
-    return {**variant_scores(model, split), "seconds": seconds, "weights": n_weights}
+    scores = {**variant_scores(model, split), "seconds": seconds, "weights": n_weights}
+    return {"cells": split.train.n_obs, "epochs": model.trainer.max_epochs, "scores": scores}
 
 
 def table(runs: Sequence[Run]) -> str:
@@ -52,14 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     about = "benchmarks.studies.sizes", __doc__.splitlines()[0]
     parser = study_options(*about, available(), available()[:1], [0, 1, 2], [*SIZES])
     parser.add_argument("--cells", nargs="+", type=int, default=[1000, 2500, 5000, 10000])
+    parser.add_argument("--max-epochs", type=int, help="epochs of all sizes (as many as by default)")
     options = parser.parse_args(arguments)
+    max_epochs = 2 if options.quick else options.max_epochs
 
     def measured(name: str, seed: int) -> Iterator[tuple[str, Run]]:
         whole = load_split(name, seed)
         for n_cells in options.cells:
             split = fewer_cells(whole, n_cells)
             for size in options.variants:
-                yield size, {"cells": n_cells, "scores": measure(split, size, 2 if options.quick else None)}
+                yield size, measure(split, size, max_epochs)
 
     print(table(study_runs(options, "study-sizes.jsonl", measured)))
 

@@ -33,4 +33,4 @@ def test_the_study_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     run = json.loads(output.read_text())
     assert (run["data"], run["cells"], run["variant"], run["seed"]) == ("pbmc68k", 150, "8 x 64, 2 layers", 0)
     assert 0 < run["scores"]["nats per molecule"] < 10 and 0 < run["scores"]["forest AUC, genes"] <= 1
-    assert "| pbmc68k | 8 x 64, 2 layers | 150 |" in capsys.readouterr().out
+    assert "| pbmc68k | 8 x 64, 2 layers | 150 | 2 |" in capsys.readouterr().out
