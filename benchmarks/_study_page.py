@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks._page import measured_with, section
+from matplotlib.figure import Figure
+
+from benchmarks._page import figure, measured_with, section
 from benchmarks._variants import Run
-from benchmarks.studies import expression_embeddings, hierarchy, sizes, text_conditions
+from benchmarks.studies import expression_embeddings, hierarchy, score_by_time, sizes, text_conditions
 
 INTRODUCTION = """\
 # Studies
@@ -23,11 +25,12 @@ Numbers are medians over seeds, with the range. [Forms of the network](processes
 
 @dataclass(frozen=True)
 class Study:
-    """A title, what was done, and the table of its runs."""
+    """A title, what was done, the table of its runs, and perhaps a figure."""
 
     title: str
     about: str
     table: Callable[[Sequence[Run]], str]
+    figure: Callable[[Sequence[Run]], Figure] | None = None
 
 
 STUDIES = {
@@ -36,6 +39,14 @@ STUDIES = {
         "How large a network do so many cells need? Each size is trained for the same number of steps, by "
         "default or fewer, and scored on other real cells, in 16 steps of generation.",
         sizes.table,
+    ),
+    "study-score-by-time": Study(
+        "Scores by time of training",
+        "How good are generated cells after so much training? Every point is a training of its own length, with its "
+        "own schedule, scored on the held-out cells: 16 steps of generation here, a mixture for each label in scVI. "
+        "The last length of each is its default.",
+        score_by_time.table,
+        score_by_time.curves,
     ),
     "study-expression-embeddings": Study(
         "Embeddings of the counts of genes",
@@ -69,7 +80,8 @@ def render_studies(results: Path, docs: Path) -> Path:
         path = results / f"{name}.jsonl"
         if path.exists():
             runs = [json.loads(line) for line in path.read_text().splitlines()]
-            parts.append(section(study.title, study.about, study.table(runs), *made_with(runs)))
+            drawn = [figure(study.figure(runs), name, docs)] if study.figure else []
+            parts.append(section(study.title, study.about, *drawn, study.table(runs), *made_with(runs)))
     page = docs / "studies.md"
     page.write_text(INTRODUCTION + "".join(parts))
     return page
