@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from benchmarks._page import figure, measured_with, section
 from benchmarks._variants import Run
-from benchmarks.studies import expression_embeddings, hierarchy, score_by_time, sizes, text_conditions
+from benchmarks.studies import expression_embeddings, hierarchy, readout_units, score_by_time, sizes, text_conditions
 
 INTRODUCTION = """\
 # Studies
@@ -39,6 +39,12 @@ STUDIES = {
         "How large a network do so many cells need? Each size is trained for the same number of steps, by "
         "default or fewer, and scored on other real cells, in 16 steps of generation.",
         sizes.table,
+    ),
+    "study-readout-units": Study(
+        "Hidden units of the read-out",
+        "Tokens contribute in proportion alone (0 units), also through hidden units of each, or by a perceptron on all "
+        "of them, which has no loadings. Trained on three quarters of the training cells, scored on the rest.",
+        readout_units.table,
     ),
     "study-score-by-time": Study(
         "Scores by time of training",

@@ -22,7 +22,7 @@ def multinomial(small: TokenDiffusion) -> TokenDiffusion:
     model.module.eval()
     network = model.module.ema_denoiser.network
     with torch.no_grad():
-        for weights in (network.readout.gene_weights, network.readout.bias):
+        for weights in (network.readout.gene_weights, network.readout.unit_weights, network.readout.bias):
             weights.zero_()
         for name, weights in network.named_parameters():
             if "offset" in name:

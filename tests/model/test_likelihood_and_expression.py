@@ -22,6 +22,7 @@ def multinomial(small: TokenDiffusion) -> TokenDiffusion:
     readout = model.module.ema_denoiser.network.readout
     with torch.no_grad():
         readout.gene_weights.zero_()
+        readout.unit_weights.zero_()
         readout.bias.zero_()
         model.module.ema_denoiser.network.urn.weight_logits.fill_(-torch.inf)
         model.module.ema_denoiser.label_offsets.table.zero_()

@@ -66,6 +66,7 @@ def make_multinomial(make_module: Callable[..., ThinningModule]) -> Callable[[np
             readout = denoiser.network.readout
             with torch.no_grad():
                 readout.gene_weights.zero_()
+                readout.unit_weights.zero_()
                 denoiser.network.urn.weight_logits.fill_(-torch.inf)
                 readout.initialise_bias(torch.tensor(shares).float())
         return module

@@ -38,6 +38,7 @@ def multinomial() -> JointThinningModule:
     with torch.no_grad():
         for denoiser in (module.denoiser, module.ema_denoiser):
             denoiser.network.readout.gene_weights.zero_()
+            denoiser.network.readout.unit_weights.zero_()
             denoiser.network.urn.weight_logits.fill_(-torch.inf)
             # frequencies need not sum to 1 over all kinds: only those of a kind are compared
             denoiser.network.readout.initialise_bias(torch.tensor(np.concatenate([SHARES[0], 7 * SHARES[1]])).float())
@@ -118,7 +119,10 @@ def test_weights_of_the_genes_are_centred_in_each_kind_and_predict_the_same() ->
     counts, nothing = csr(CELLS), unconditional(3)
     before = module.expression(counts, nothing)
     with torch.no_grad():
-        module.ema_denoiser.network.readout.gene_weights.copy_(weights.flatten(0, 1))
+        readout = module.ema_denoiser.network.readout
+        linear, units = weights.tensor_split([readout.heads.shape[2]], dim=1)
+        readout.gene_weights.copy_(linear.flatten(0, 1))
+        readout.unit_weights.copy_(units.flatten(0, 1))
     torch.testing.assert_close(module.expression(counts, nothing), before)
 
 

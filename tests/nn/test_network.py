@@ -75,7 +75,8 @@ def test_genes_may_change_places(network: TokenNetwork) -> None:
     before, order = network(**inputs()), torch.randperm(N_GENES)
     with torch.no_grad():
         network.trunk.encoder.weight.copy_(network.trunk.encoder.weight[order])
-        network.readout.gene_weights.copy_(network.readout.gene_weights[:, order])
+        for weights in (network.readout.gene_weights, network.readout.unit_weights):
+            weights.copy_(weights[:, order])
         network.readout.bias.copy_(network.readout.bias[order])
         network.urn.weight_logits.copy_(network.urn.weight_logits[order])
     after = network(**inputs(COUNTS[:, order]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,16 +11,16 @@ from torch import Tensor
 
 from scdiffgen.nn import AdditiveReadout, NetworkSize
 
-CELLS, GENES, TOKENS, DIM, READOUT = 5, 9, 4, 6, 3
-SIZE = NetworkSize(n_tokens=TOKENS, token_dim=DIM, readout_dim=READOUT)
+CELLS, GENES, TOKENS, DIM, READOUT, UNITS = 5, 9, 4, 6, 3, 7
+SIZE = NetworkSize(n_tokens=TOKENS, token_dim=DIM, readout_dim=READOUT, readout_units=UNITS, dropout=0.0)
 
 
 @pytest.fixture
 def readout() -> AdditiveReadout:
     torch.manual_seed(0)
     readout = AdditiveReadout(GENES, SIZE)
-    torch.nn.init.normal_(readout.gene_weights)
-    torch.nn.init.normal_(readout.bias)
+    for weights in (readout.gene_weights, readout.unit_weights, readout.unit_biases, readout.bias):
+        torch.nn.init.normal_(weights)
     return readout
 
 
@@ -35,13 +37,31 @@ def test_contributions_of_the_tokens_add_up_to_the_logits(readout: AdditiveReado
 
 
 def test_a_token_contributes_whatever_the_others_are(readout: AdditiveReadout, tokens: Tensor) -> None:
-    changed, alone = tokens.clone(), torch.zeros_like(tokens)
-    changed[:, 2] += 1.0
-    alone[:, 2] = 1.0
-    nothing = torch.zeros_like(tokens)
+    changed, alone, nothing = tokens.clone(), torch.zeros_like(tokens), torch.zeros_like(tokens)
+    alone[:, 2] = tokens[:, 2]
+    changed[:, 2] = 0.0
     torch.testing.assert_close(
-        readout(changed) - readout(tokens), readout(alone) - readout(nothing), rtol=1e-4, atol=1e-4
+        readout(tokens) - readout(changed), readout(alone) - readout(nothing), rtol=1e-4, atol=1e-4
     )
+
+
+def test_units_make_a_contribution_a_curved_function_of_its_token(readout: AdditiveReadout, tokens: Tensor) -> None:
+    linear = AdditiveReadout(GENES, replace(SIZE, readout_units=0))
+    linear.load_state_dict(
+        {name: readout.state_dict()[name] for name in ("heads", "gene_weights", "bias")}, strict=False
+    )
+    units = torch.einsum("ctd,tdu->ctu", tokens, readout.units) + readout.unit_biases
+    added = (units * units.sigmoid()).flatten(1) @ readout.unit_weights
+    torch.testing.assert_close(readout(tokens), linear(tokens) + added, rtol=1e-4, atol=1e-4)
+    double = linear(2 * tokens) - linear(tokens)
+    torch.testing.assert_close(double, linear(tokens) - linear.bias, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_without_units_are_read_as_what_they_were(readout: AdditiveReadout, tokens: Tensor) -> None:
+    linear = AdditiveReadout(GENES, replace(SIZE, readout_units=0))
+    earlier = {name: weight for name, weight in linear.state_dict().items() if not name.startswith("unit")}
+    readout.load_state_dict(earlier)
+    torch.testing.assert_close(readout(tokens), linear(tokens))
 
 
 def test_the_bias_starts_from_the_average_cell(tokens: Tensor) -> None:

@@ -10,19 +10,21 @@ from scipy.special import logsumexp
 from scdiffgen.nn import AdditiveReadout, NetworkOptions, NetworkSize, ReadoutOptions
 from scdiffgen.nn._network import Conditioning, TokenTrunk
 
-N_GENES, N_TOKENS, DIM, WIDTH = 30, 4, 6, 3
+N_GENES, N_TOKENS, DIM, WIDTH, UNITS = 30, 4, 6, 3, 5
 
 
 def size(n_tokens: int, **options: object) -> NetworkSize:
     form = NetworkOptions(readout=ReadoutOptions(**options))
-    return NetworkSize(n_tokens=n_tokens, token_dim=DIM, readout_dim=WIDTH, options=form)
+    return NetworkSize(
+        n_tokens=n_tokens, token_dim=DIM, readout_dim=WIDTH, readout_units=UNITS, dropout=0.0, options=form
+    )
 
 
 def readout(**options: object) -> AdditiveReadout:
     torch.manual_seed(0)
     made = AdditiveReadout(N_GENES, size(N_TOKENS, **options))
-    torch.nn.init.normal_(made.gene_weights)
-    torch.nn.init.normal_(made.bias)
+    for weights in (made.gene_weights, made.unit_weights, made.unit_biases, made.bias):
+        torch.nn.init.normal_(weights)
     return made
 
 
@@ -73,6 +75,7 @@ def test_penalties_follow_their_formulas_and_ignore_scale() -> None:
     assert made.penalty().item() == pytest.approx(2 * spread + 3 * cosine, rel=1e-5)
     with torch.no_grad():
         made.gene_weights *= 7
+        made.unit_weights *= 7
     assert made.penalty().item() == pytest.approx(2 * spread + 3 * cosine, rel=1e-5)
 
 
@@ -80,6 +83,7 @@ def test_penalties_fall_to_their_ends() -> None:
     made = readout(sparsity=1.0, orthogonality=1.0)
     with torch.no_grad():
         made.gene_weights.zero_()
+        made.unit_weights.zero_()
         made.gene_weights.unflatten(0, (N_TOKENS, WIDTH))[range(N_TOKENS), 0, range(N_TOKENS)] = 1.0
     assert made.penalty().item() == pytest.approx(N_GENES**-0.5, abs=2e-3)
     assert readout().penalty().item() == 0

@@ -59,10 +59,10 @@ class TokenReader:
                 "The tokens of this model do not add up to the scores of the genes, so they have no loadings and "
                 "activations: make and train one with `network=NetworkOptions(readout=ReadoutOptions())`."
             )
-        self.module, self.basis, self.genes = model.module, basis, genes
-        self.names = numbered_tokens(len(basis.explained))
-        self.weights = self.module.gene_weights().cpu().numpy()  # (tokens, readout_dim, genes)
-        self.directions = torch.from_numpy(basis.directions).float().to(self.module.device)  # (tokens, readout_dim)
+        self.module, self.genes, self.names = model.module, genes, numbered_tokens(len(basis.explained))
+        self.weights = self.module.gene_weights().cpu().numpy()  # (tokens, width, genes)
+        self.basis = basis.of_width(self.weights.shape[1])
+        self.directions = torch.from_numpy(self.basis.directions).float().to(self.module.device)  # (tokens, width)
 
     def require_sum(self) -> None:
         """Raise if tokens do not add up in the log-rates."""

@@ -121,11 +121,11 @@ class DiffusionModule(BaseModuleClass):
 
     @torch.no_grad()
     def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Hidden vectors of the read-out ``(cells, tokens, readout_dim)`` in whole cells."""
+        """Hidden vectors of the read-out ``(cells, tokens, width)`` in whole cells."""
         return self.ema_denoiser.network.additive_readout.hidden(self.tokens(counts, conditions))
 
     def gene_weights(self) -> Tensor | None:
-        """Weights of the genes on :meth:`hidden` ``(tokens, readout_dim, genes)``; ``None`` if tokens do not add up."""
+        """Weights of the genes on :meth:`hidden` ``(tokens, width, genes)``; ``None`` if tokens do not add up."""
         readout = self.ema_denoiser.network.readout
         return readout.loadings() if isinstance(readout, AdditiveReadout) else None
 

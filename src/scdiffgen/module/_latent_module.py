@@ -36,7 +36,7 @@ class LatentDenoiser(VectorDenoiser):
     ) -> None:
         latent = cast("LatentOptions", process.options)
         plain = replace(size.options, readout=ReadoutOptions(), encoder="mlp", expression_embedding=None)
-        inner = replace(size, options=plain)
+        inner = replace(size, options=plain, readout_units=0)
         super().__init__(size.n_tokens * latent.latent_dim, specs, inner, features, process)
         self.autoencoder = TokenAutoencoder(n_vars, size, latent.latent_dim, latent.likelihood, latent.tokens)
 
@@ -161,11 +161,11 @@ class LatentModule(GaussianModule):
 
     @torch.no_grad()
     def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Hidden vectors of the autoencoder's read-out ``(cells, tokens, readout_dim)`` in whole cells."""
+        """Hidden vectors of the autoencoder's read-out ``(cells, tokens, width)`` in whole cells."""
         return self.ema_denoiser.autoencoder.hidden(self.tokens(counts, conditions))
 
     def gene_weights(self) -> Tensor:
-        """Weights of the genes on :meth:`hidden`: ``(tokens, readout_dim, genes)``, of log-rates."""
+        """Weights of the genes on :meth:`hidden`: ``(tokens, width, genes)``, of log-rates."""
         return self.ema_denoiser.autoencoder.readout.loadings()
 
     def _encoded(self, counts: Tensor) -> Tensor:

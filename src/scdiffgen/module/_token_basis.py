@@ -19,12 +19,12 @@ class HiddenMoments(NamedTuple):
     """Moments of the read-out's hidden vectors over some cells."""
 
     n_cells: int
-    total: np.ndarray  # (tokens, readout_dim)
-    squares: np.ndarray  # (tokens, readout_dim, readout_dim)
+    total: np.ndarray  # (tokens, width)
+    squares: np.ndarray  # (tokens, width, width)
 
     @classmethod
     def of(cls, hidden: np.ndarray) -> HiddenMoments:
-        """Moments of hidden vectors ``(cells, tokens, readout_dim)``."""
+        """Moments of hidden vectors ``(cells, tokens, width)``."""
         hidden = hidden.astype(np.float64)
         return cls(len(hidden), hidden.sum(0), np.einsum("ctr,cts->trs", hidden, hidden))
 
@@ -37,7 +37,7 @@ class HiddenMoments(NamedTuple):
         return HiddenMoments(self.n_cells, self.total[order], self.squares[order])
 
     def covariance(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean ``(tokens, readout_dim)`` and covariance ``(tokens, readout_dim, readout_dim)``."""
+        """Mean ``(tokens, width)`` and covariance ``(tokens, width, width)``."""
         mean = self.total / self.n_cells
         return mean, self.squares / self.n_cells - np.einsum("tr,ts->trs", mean, mean)
 
@@ -50,19 +50,24 @@ class HiddenMoments(NamedTuple):
 class TokenBasis(NamedTuple):
     """Directions and loadings of the tokens; plain arrays, saved with the model."""
 
-    mean: np.ndarray  # (tokens, readout_dim)
-    directions: np.ndarray  # (tokens, readout_dim), divided by the standard deviation
+    mean: np.ndarray  # (tokens, width)
+    directions: np.ndarray  # (tokens, width), divided by the standard deviation
     loadings: np.ndarray  # (genes, tokens)
     explained: np.ndarray  # (tokens,) share of the variance of all contributions that this token makes
     first_direction: np.ndarray  # (tokens,) share of the token's own variance along its first direction
 
     def activation(self, hidden: np.ndarray) -> np.ndarray:
-        """Activations ``(cells, tokens)`` of hidden vectors ``(cells, tokens, readout_dim)``."""
+        """Activations ``(cells, tokens)`` of hidden vectors ``(cells, tokens, width)``."""
         return np.einsum("ctr,tr->ct", hidden - self.mean, self.directions).astype(np.float32)
+
+    def of_width(self, width: int) -> TokenBasis:
+        """The same for longer hidden vectors, as those of networks from files of earlier versions."""
+        pad = ((0, 0), (0, width - self.mean.shape[1]))
+        return self._replace(mean=np.pad(self.mean, pad), directions=np.pad(self.directions, pad))
 
 
 def token_basis(moments: HiddenMoments, weights: np.ndarray) -> TokenBasis:
-    """Directions and loadings from moments of the training cells and weights ``(tokens, readout_dim, genes)``."""
+    """Directions and loadings from moments of the training cells and weights ``(tokens, width, genes)``."""
     variance = moments.explained(weights)
     weights = weights - weights.mean(2, keepdims=True)
     mean, covariance = moments.covariance()

@@ -28,7 +28,7 @@ TOKEN_AXES: Axes = {
     LinearEncoder: {"weight": 1, "mix": 1, "shift.weight": 0, "shift.bias": 0},
     GeneAttentionEncoder: {"queries": 0},
     TokenTrunk: {"positions": 0},
-    AdditiveReadout: {"heads": 0, "gene_weights": 0},
+    AdditiveReadout: dict.fromkeys(("heads", "units", "unit_biases", "gene_weights", "unit_weights"), 0),
     PerceptronReadout: {"hidden_layer.weight": 1},
     EffectNetwork: {"heads": 0, "gene_weights": 0, "interaction_weights": 0},
 }
@@ -36,7 +36,7 @@ TOKEN_AXES: Axes = {
 
 GENE_AXES: Axes = {
     CountEncoder: {"weight": 0},
-    AdditiveReadout: {"gene_weights": 1, "bias": 0},
+    AdditiveReadout: {"gene_weights": 1, "unit_weights": 1, "bias": 0},
     EffectNetwork: {"gene_weights": 1, "interaction_weights": 1},
 }
 """Axes of the genes, which in a network of latent tokens are the numbers of these tokens side by side."""

@@ -49,7 +49,7 @@ def _centred(scores: Tensor) -> Tensor:
 def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Given, directions: Tensor) -> Tensor:
     """Derivatives of activations after ``log1p(counts)``, summed over whole cells: ``(tokens, genes)``.
 
-    Library size and conditions are held. ``directions`` ``(tokens, readout_dim)`` turn the hidden vector of each token
+    Library size and conditions are held. ``directions`` ``(tokens, width)`` turn the hidden vector of each token
     into its activation. The first layer is linear in ``log1p(counts)``, so derivatives are taken after its output and
     multiplied by its weights.
     """
@@ -66,7 +66,8 @@ def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Given, d
 @torch.no_grad()
 def encoder_weights(denoiser: Denoiser, directions: Tensor) -> Tensor:
     """Weights of the genes on the activations ``(tokens, genes)`` along the encoder's linear maps alone."""
-    read = torch.einsum("tdr,tr->td", denoiser.network.additive_readout.heads, directions)
+    heads = denoiser.network.additive_readout.heads
+    read = torch.einsum("tdr,tr->td", heads, directions[:, : heads.shape[2]])
     return _weighing_encoder(denoiser).gene_weights(read)
 
 

@@ -114,8 +114,9 @@ class NetworkOptions:
         Form of the read-out; by default tokens add up and nothing is penalised.
     dropout
         Share of hidden units dropped while training. ``None``, here and below, is that of the preset.
-    readout_dim
-        Length of the vector by which each token contributes to the genes.
+    readout_dim, readout_units
+        Length of the vector by which each token contributes to the genes in proportion, and number of hidden units by
+        which it also contributes a curved function of itself (0: none).
     n_heads
         Attention heads; ``token_dim`` is a multiple of it.
     n_hidden
@@ -153,6 +154,7 @@ class NetworkOptions:
     readout: ReadoutOptions = field(default_factory=ReadoutOptions)
     dropout: float | None = None
     readout_dim: int | None = None
+    readout_units: int | None = None
     n_heads: int | None = None
     n_hidden: int | None = None
     conditioning_dim: int | None = None
@@ -170,11 +172,14 @@ class NetworkOptions:
             check_share("dropout", self.dropout)
         for name in SIZES:
             if getattr(self, name) is not None:
-                check_whole_number(name, getattr(self, name))
+                check_whole_number(name, getattr(self, name), at_least=LEAST.get(name, 1))
 
 
-SIZES = ("readout_dim", "n_heads", "n_hidden", "conditioning_dim")
+SIZES = ("readout_dim", "readout_units", "n_heads", "n_hidden", "conditioning_dim")
 """Sizes that are chosen in :class:`NetworkOptions`."""
+
+LEAST = {"readout_units": 0, "n_layers": 0}
+"""Of what there may be none."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +193,7 @@ class NetworkSize:
     n_hidden: int = 256  # width of the hidden layer of the encoder
     conditioning_dim: int = 128
     readout_dim: int = 8
+    readout_units: int = 32
     dropout: float = 0.1
     nested_tokens: bool = False  # random numbers of leading tokens while training, :cite:p:`rippel2014nested`
     n_levels: int = 1  # noise levels, and library sizes, of a cell: one for each modality
@@ -195,9 +201,8 @@ class NetworkSize:
     options: NetworkOptions = field(default_factory=NetworkOptions)
 
     def __post_init__(self) -> None:
-        for name in ("n_tokens", "token_dim", *SIZES):
-            check_whole_number(name, getattr(self, name))
-        check_whole_number("n_layers", self.n_layers, at_least=0)
+        for name in ("n_tokens", "token_dim", "n_layers", *SIZES):
+            check_whole_number(name, getattr(self, name), at_least=LEAST.get(name, 1))
         check_share("dropout", self.dropout)
         if self.token_dim % self.n_heads:
             raise ValueError(

@@ -35,38 +35,64 @@ class Readout(nn.Module):
 
 
 class AdditiveReadout(Readout):
-    r"""Scores :math:`b + \sum_k W_k h_k`, with the hidden vector :math:`h_k = V_k \, \text{token}_k` of each token.
+    r"""Scores :math:`b + \sum_k W_k h_k`, with the hidden vector of each token.
 
-    Pooling by ``"logsumexp"`` is additive in the rates, not in their logarithms.
+    It is :math:`h_k = (V_k \, \text{token}_k, \text{silu}(U_k \, \text{token}_k + u_k))`: what a token contributes is a
+    curved function of this token, and of no other. Pooling by ``"logsumexp"`` is additive in the rates, not in their
+    logarithms.
     """
 
     def __init__(self, n_genes: int, size: NetworkSize) -> None:
         super().__init__()
         self.options = size.options.readout
-        self.heads = nn.Parameter(torch.randn(size.n_tokens, size.token_dim, size.readout_dim) * size.token_dim**-0.5)
+        n_tokens, n_units, scale = size.n_tokens, size.readout_units, size.token_dim**-0.5
+        self.heads = nn.Parameter(torch.randn(n_tokens, size.token_dim, size.readout_dim) * scale)
+        self.units = nn.Parameter(torch.randn(n_tokens, size.token_dim, n_units) * scale)
+        self.unit_biases = nn.Parameter(torch.zeros(n_tokens, n_units))
+        self.dropout = nn.Dropout(size.dropout)
         # a softplus makes weights non-negative: started near 0.05
         start = -3.0 if self.options.nonnegative else 0.0
-        self.gene_weights = nn.Parameter(start + torch.randn(size.n_tokens * size.readout_dim, n_genes) * 0.01)
+        self.gene_weights = nn.Parameter(start + torch.randn(n_tokens * size.readout_dim, n_genes) * 0.01)
+        self.unit_weights = nn.Parameter(torch.full((n_tokens * n_units, n_genes), start))
         self.bias = nn.Parameter(torch.zeros(n_genes))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Load; files of earlier versions have no units, so theirs add nothing."""
+        nothing = -torch.inf if self.options.nonnegative else 0.0
+        for name, weight in self.named_parameters():
+            if name.startswith("unit"):
+                state_dict.setdefault(prefix + name, torch.full_like(weight, nothing if name == "unit_weights" else 0))
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def forward(self, tokens: Tokens) -> Genes:
         """Scores of the genes from the tokens, all or only the first."""
-        hidden, weights = self.hidden(tokens), self._weights()
-        if self.options.pooling == "sum":
-            return torch.addmm(self.bias, hidden.flatten(1), weights[: hidden.shape[1] * hidden.shape[2]])
-        contributions = torch.einsum("ctr,trg->ctg", hidden, self.loadings()[: hidden.shape[1]])
-        return self.bias + contributions.logsumexp(1)
+        hidden = self.hidden(tokens)
+        if self.options.pooling != "sum":
+            contributions = torch.einsum("ctr,trg->ctg", hidden, self.loadings()[: hidden.shape[1]])
+            return self.bias + contributions.logsumexp(1)
+        scores: Tensor = self.bias
+        parts = hidden.tensor_split([self.heads.shape[2]], dim=2)
+        for part, weights in zip(parts, (self.gene_weights, self.unit_weights), strict=True):
+            scores = torch.addmm(scores, part.flatten(1), self._bounded(weights[: part.shape[1] * part.shape[2]]))
+        return scores
 
     def hidden(self, tokens: Tokens) -> Hidden:
-        """Hidden vector of each token, by which it contributes to the genes."""
-        return torch.einsum("ctd,tdr->ctr", tokens, self.heads[: tokens.shape[1]])
+        """Hidden vector of each token, by which it contributes to the genes: its linear part, and its units."""
+        n_tokens = tokens.shape[1]
+        linear = torch.einsum("ctd,tdr->ctr", tokens, self.heads[:n_tokens])
+        units = torch.einsum("ctd,tdr->ctr", tokens, self.units[:n_tokens]) + self.unit_biases[:n_tokens]
+        return torch.cat([linear, self.dropout(F.silu(units))], dim=2)
 
-    def loadings(self) -> Float[Tensor, "tokens readout_dim genes"]:
+    def loadings(self) -> Float[Tensor, "tokens width genes"]:
         """Weights of the genes on :meth:`hidden`."""
-        return self._weights().unflatten(0, (self.heads.shape[0], -1))
+        parts = [
+            self._bounded(weights).unflatten(0, (len(self.heads), -1))
+            for weights in (self.gene_weights, self.unit_weights)
+        ]
+        return torch.cat(parts, dim=1)
 
-    def _weights(self) -> Float[Tensor, "width genes"]:
-        return F.softplus(self.gene_weights) if self.options.nonnegative else self.gene_weights
+    def _bounded(self, weights: Float[Tensor, "width genes"]) -> Float[Tensor, "width genes"]:
+        return F.softplus(weights) if self.options.nonnegative else weights
 
     def penalty(self) -> Float[Tensor, ""]:
         r"""What the options add to the loss; neither term depends on the scale of the weights.
@@ -92,7 +118,8 @@ class AdditiveReadout(Readout):
     def hold(self, token: int, contribution: Float[Tensor, " genes"]) -> None:
         """Let a token contribute the same to the genes in every cell from now on."""
         nothing = -torch.inf if self.options.nonnegative else 0.0
-        self.gene_weights.unflatten(0, (self.heads.shape[0], -1))[token] = nothing
+        for weights in (self.gene_weights, self.unit_weights):
+            weights.unflatten(0, (len(self.heads), -1))[token] = nothing
         self.bias.add_(contribution)
 
 
