@@ -119,10 +119,11 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         specs = condition_specs(self.registry)
         n_vars = counts_keys(self.registry)
         has_effects = network.intervention == "effect" and any(spec.is_intervention for spec in specs)
-        default = default_preset(self.summary_stats.get("n_cells", 0), has_effects or len(n_vars) > 1)
+        is_unmeasured = has_effects or len(n_vars) > 1
+        default = default_preset(self.summary_stats.get("n_cells", 0), is_unmeasured)
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # stored: a file may be read with other cells
-        size = network_size(preset, network, nested_tokens, **sizes)
+        size = network_size(preset, network, nested_tokens, is_unmeasured, **sizes)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
             for spec in specs

@@ -116,7 +116,8 @@ class NetworkOptions:
         Share of hidden units dropped while training. ``None``, here and below, is that of the preset.
     readout_dim, readout_units
         Length of the vector by which each token contributes to the genes in proportion, and number of hidden units by
-        which it also contributes a curved function of itself (0: none).
+        which it also contributes a curved function of itself (0: none). Without ``readout_units`` there are none where
+        there are effects of perturbations or several modalities, which were not measured with them.
     n_heads
         Attention heads; ``token_dim`` is a multiple of it.
     n_hidden
