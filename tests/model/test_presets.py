@@ -9,7 +9,7 @@ from anndata import AnnData
 from mudata import MuData
 from scipy import sparse
 
-from scdiffgen.model import NetworkOptions, TokenDiffusion
+from scdiffgen.model import NetworkOptions, ReadoutOptions, TokenDiffusion
 
 
 def cells(n_cells: int) -> AnnData:
@@ -47,6 +47,28 @@ def test_effects_and_several_modalities_stay_small() -> None:
     mdata = MuData({"rna": cells(25_000), "protein": cells(25_000)})
     TokenDiffusion.setup_mudata(mdata)
     assert TokenDiffusion(mdata).module.size.n_tokens == 8
+
+
+def test_units_of_the_readout_are_there_where_they_were_measured() -> None:
+    labelled = cells(300)
+    assert TokenDiffusion(labelled).module.size.readout_units == 8
+    assert TokenDiffusion(labelled, process="gaussian").module.size.readout_units == 0
+    summed = NetworkOptions(readout=ReadoutOptions(pooling="logsumexp"))
+    assert TokenDiffusion(labelled, network=summed).module.size.readout_units == 0
+    assert TokenDiffusion(labelled, network=NetworkOptions(readout_units=3)).module.size.readout_units == 3
+    labelled.obs["drug"] = np.where(np.arange(300) % 2, "control", "a")
+    TokenDiffusion.setup_anndata(labelled, perturbation_key="drug")
+    assert TokenDiffusion(labelled).module.size.readout_units == 0
+
+
+def test_a_readout_with_units_is_trained_for_fewer_steps() -> None:
+    """A minibatch of 270 training cells is the whole of them, so an epoch is a step."""
+    lengths = []
+    for n_units in (8, 0):
+        model = TokenDiffusion(cells(300), network=NetworkOptions(readout_units=n_units))
+        model.train(batch_size=270, max_steps=1, enable_progress_bar=False)
+        lengths.append(model.trainer.max_epochs)
+    assert lengths == [500, 1000]
 
 
 def test_what_was_chosen_is_stored() -> None:

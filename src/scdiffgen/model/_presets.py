@@ -26,11 +26,11 @@ def default_preset(n_cells: int, is_unmeasured: bool) -> Preset:
 
 
 def network_size(
-    preset: Preset, options: NetworkOptions, nested_tokens: bool, is_unmeasured: bool, **sizes: int | None
+    preset: Preset, options: NetworkOptions, nested_tokens: bool, is_plain: bool, **sizes: int | None
 ) -> NetworkSize:
-    """The named size, with what is given in place of its own numbers; the read-out stays plain if it is unmeasured."""
+    """The named size, with what is given in place of its own numbers; a plain read-out has no hidden units."""
     check_choice("preset", preset, PRESETS)
     known = {field.name for field in fields(NetworkSize)}
     given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
-    size = replace(PRESETS[preset], readout_units=0) if is_unmeasured else PRESETS[preset]
+    size = replace(PRESETS[preset], readout_units=0) if is_plain else PRESETS[preset]
     return replace(size, nested_tokens=nested_tokens, options=options, **given)

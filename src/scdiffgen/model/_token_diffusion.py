@@ -15,8 +15,8 @@ from scvi.utils import setup_anndata_dsp
 from scdiffgen._arguments import check_share, explain_unknown_arguments
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, read_registry, required_state
-from scdiffgen.module import DiffusionModule, GaussianOptions, process_module
-from scdiffgen.nn import NetworkOptions
+from scdiffgen.module import DiffusionModule, GaussianOptions, ThinningModule, process_module
+from scdiffgen.nn import NetworkOptions, ReadoutOptions
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
 
 from ._checks import check_torch, external_split
@@ -123,13 +123,14 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         default = default_preset(self.summary_stats.get("n_cells", 0), is_unmeasured)
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # stored: a file may be read with other cells
-        size = network_size(preset, network, nested_tokens, is_unmeasured, **sizes)
+        make: Any = process_module(process, len(n_vars))
+        is_plain = is_unmeasured or make is not ThinningModule or network.readout != ReadoutOptions()
+        size = network_size(preset, network, nested_tokens, is_plain, **sizes)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
             for spec in specs
             if spec.n_features
         }
-        make: Any = process_module(process, len(n_vars))
         columns = n_vars if len(n_vars) > 1 else n_vars["X"]
         process_options = None if isinstance(process, str) else process
         self.module = make(columns, specs, size, withhold_rate, features, process_options)
@@ -257,8 +258,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         Parameters
         ----------
         max_epochs
-            Passes over the training cells; by default so many that about ``2.5 * n_train ** 0.8`` steps are made, at
-            least 1,000.
+            Passes over the training cells; by default so many that about ``1.5 * n_train ** 0.8`` steps are made, at
+            least 500; without hidden units in the read-out ``2.5 * n_train ** 0.8``, at least 1,000.
         accelerator, devices
             As in Lightning; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
         train_size, validation_size

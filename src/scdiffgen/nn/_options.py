@@ -116,8 +116,8 @@ class NetworkOptions:
         Share of hidden units dropped while training. ``None``, here and below, is that of the preset.
     readout_dim, readout_units
         Length of the vector by which each token contributes to the genes in proportion, and number of hidden units by
-        which it also contributes a curved function of itself (0: none). Without ``readout_units`` there are none where
-        there are effects of perturbations or several modalities, which were not measured with them.
+        which it also contributes a curved function of itself (0: none). Without ``readout_units`` there are none with
+        effects of perturbations, several modalities, another process or another ``readout``, which were not measured.
     n_heads
         Attention heads; ``token_dim`` is a multiple of it.
     n_hidden
@@ -194,7 +194,7 @@ class NetworkSize:
     n_hidden: int = 256  # width of the hidden layer of the encoder
     conditioning_dim: int = 128
     readout_dim: int = 8
-    readout_units: int = 32
+    readout_units: int = 8
     dropout: float = 0.1
     nested_tokens: bool = False  # random numbers of leading tokens while training, :cite:p:`rippel2014nested`
     n_levels: int = 1  # noise levels, and library sizes, of a cell: one for each modality
