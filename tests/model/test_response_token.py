@@ -82,4 +82,4 @@ def test_without_it_treated_cells_are_closer_to_controls(trained: tuple, token: 
     response, left = treated.mean() - control.mean(), without.mean() - control.mean()
     error = np.sqrt(treated.var() + without.var()) / np.sqrt(len(treated))
     assert response - left > stats.norm.isf(SURE) * error
-    assert left < 0.85 * response
+    assert left < 0.9 * response  # six tokens share it
