@@ -64,7 +64,7 @@ def generation_figure(result: Mapping[str, Any]) -> Figure:
         for kind, name in names.items()
         if kind in kinds.values()
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, labelcolor=TEXT)
+    figure.legend(handles=handles, loc="outside lower center", ncols=N_COLUMNS, frameon=False, labelcolor=TEXT)
     return figure
 
 
