@@ -22,7 +22,8 @@ def read_out(**options: Any) -> dict[str, Any]:
 
 
 VARIANTS: Mapping[str, dict[str, Any]] = {
-    "default": {},  # 8 tokens, read-out width 8
+    "default": {},  # 8 tokens, read-out width 8 and 8 hidden units each
+    "no units": {"network": NetworkOptions(readout_units=0)},
     **{f"read-out width {width}": {"network": NetworkOptions(readout_dim=width)} for width in (1, 4, 16, 32)},
     **{f"{n_tokens} tokens": {"n_tokens": n_tokens} for n_tokens in (16, 32, 64)},
     **{f"sparsity {weight:g}": read_out(sparsity=weight) for weight in (0.03, 0.3)},
