@@ -49,8 +49,7 @@ STUDIES = {
     "study-score-by-time": Study(
         "Scores by time of training",
         "How good are generated cells after so much training? Every point is a training of its own length, with its "
-        "own schedule, scored on the held-out cells: 16 steps of generation here, a mixture for each label in scVI. "
-        "The last length of each is its default.",
+        "own schedule, scored on the held-out cells: 16 steps of generation here, a mixture for each label in scVI.",
         score_by_time.table,
         score_by_time.curves,
     ),
