@@ -36,9 +36,10 @@ def trained() -> tuple[AnnData, TokenDiffusion]:
 
 @pytest.fixture(scope="module")
 def token(trained: tuple[AnnData, TokenDiffusion]) -> str:
-    """The token whose activation splits the conditions best."""
-    table = tl.token_associations(trained[0], "condition")
-    return table[table["statistic"] == "eta_squared"].nlargest(1, "value")["token"].item()
+    """The token that contributes most to the difference of the conditions; others may know of it and do little."""
+    parts, treated = trained[1].get_token_contributions(), (trained[0].obs["condition"] == "A").to_numpy()
+    changes = {name: layer[treated].mean(0) - layer[~treated].mean(0) for name, layer in parts.layers.items()}
+    return max(changes, key=lambda name: np.linalg.norm(changes[name]))
 
 
 def true_effect(adata: AnnData) -> np.ndarray:
@@ -82,4 +83,4 @@ def test_without_it_treated_cells_are_closer_to_controls(trained: tuple, token: 
     response, left = treated.mean() - control.mean(), without.mean() - control.mean()
     error = np.sqrt(treated.var() + without.var()) / np.sqrt(len(treated))
     assert response - left > stats.norm.isf(SURE) * error
-    assert left < 0.9 * response  # six tokens share it
+    assert left < 0.85 * response  # six tokens share it

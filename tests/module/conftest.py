@@ -47,7 +47,7 @@ def make_module() -> Callable[..., ThinningModule]:
     ) -> ThinningModule:
         torch.manual_seed(0)
         options = NetworkOptions(conditioning=conditioning, intervention=intervention)
-        module = ThinningModule(n_genes, specs, replace(SIZE, options=options), **arguments)
+        module = ThinningModule(n_genes, specs, replace(SIZE, readout_units=3, options=options), **arguments)
         for weight in module.parameters():
             if not fresh:
                 torch.nn.init.normal_(weight, std=0.3)

@@ -107,13 +107,13 @@ def test_a_cell_followed_to_its_noise_comes_back(
     module, cells = make(prediction=prediction, counterfactual="inversion"), csr(COUNTS[:4])
     monkeypatch.setattr(module, "to_counts", lambda vector, library, generator: vector)
     same = module.counterfactual(
-        cells, conditions, module.predictor(conditions, 4), keep=0.05, n_steps=200, generator=seeded()
+        cells, conditions, module.predictor(conditions, 4), keep=0.05, n_steps=100, generator=seeded()
     )
     there = float((same - module.to_vector(cells)).abs().mean())
     cell_type = conditions["cell_type"]._replace(ids=torch.tensor([[2], [0], [1], [0]]))
     renamed = conditions.replace({"cell_type": cell_type})
     other = module.counterfactual(
-        cells, conditions, module.predictor(renamed, 4), keep=0.05, n_steps=200, generator=seeded()
+        cells, conditions, module.predictor(renamed, 4), keep=0.05, n_steps=100, generator=seeded()
     )
     assert there < 0.02 and float((other - same).abs().mean()) > 3 * there
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -25,7 +27,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 def make(specs: tuple = (), withhold_rate: float = 0.0) -> JointThinningModule:
     """A module whose weights are all random."""
     torch.manual_seed(0)
-    module = JointThinningModule({"X": 3, "X_prot": 2}, specs, SIZE, withhold_rate)
+    module = JointThinningModule({"X": 3, "X_prot": 2}, specs, replace(SIZE, readout_units=3), withhold_rate)
     for weight in module.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     return module.eval()

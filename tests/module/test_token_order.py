@@ -58,7 +58,7 @@ CASES = [
 def both(module: str, options: dict[str, Any]) -> tuple[DiffusionModule, DiffusionModule]:
     """A module with random weights, and the same with its tokens in another order."""
     torch.manual_seed(0)
-    made = MODULES[module](SPECS, replace(SIZE, n_tokens=4, options=NetworkOptions(**options)))
+    made = MODULES[module](SPECS, replace(SIZE, n_tokens=4, readout_units=3, options=NetworkOptions(**options)))
     for weight in made.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     if isinstance(made, LatentModule):

@@ -19,7 +19,14 @@ from scdiffgen.nn._transformer import GatedAttention, TokenTransformer
 
 DIM, HEADS, CONDITIONING, N_GENES, N_CELLS, N_CONDITIONS = 8, 2, 6, 10, 5, 3
 SIZE = NetworkSize(
-    n_tokens=4, token_dim=DIM, n_layers=2, n_heads=HEADS, n_hidden=12, conditioning_dim=CONDITIONING, dropout=0.0
+    n_tokens=4,
+    token_dim=DIM,
+    n_layers=2,
+    n_heads=HEADS,
+    n_hidden=12,
+    conditioning_dim=CONDITIONING,
+    readout_units=3,
+    dropout=0.0,
 )
 KINDS = get_args(ConditioningKind)
 IN_SEQUENCE = [kind for kind in KINDS if kind != "adaln"]

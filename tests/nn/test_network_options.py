@@ -31,6 +31,7 @@ SIZE = NetworkSize(
     n_heads=HEADS,
     n_hidden=16,
     readout_dim=4,
+    readout_units=3,
     conditioning_dim=8,
     dropout=0,
 )

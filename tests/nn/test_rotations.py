@@ -24,6 +24,7 @@ SIZE = NetworkSize(
     n_layers=1,
     n_heads=HEADS,
     n_hidden=12,
+    readout_units=3,
     conditioning_dim=CONDITIONING,
     dropout=0.0,
     conditions_with_number=(1,),

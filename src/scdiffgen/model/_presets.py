@@ -17,6 +17,9 @@ PRESETS: dict[str, NetworkSize] = {
     "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
 }
 
+READOUT_UNITS = 8
+"""Hidden units of each token in the read-out, where they were measured."""
+
 MANY_CELLS = 25_000  # from which the default is "medium", for what it was measured for
 
 
@@ -26,11 +29,11 @@ def default_preset(n_cells: int, is_unmeasured: bool) -> Preset:
 
 
 def network_size(
-    preset: Preset, options: NetworkOptions, nested_tokens: bool, is_plain: bool, **sizes: int | None
+    preset: Preset, options: NetworkOptions, nested_tokens: bool, has_units: bool, **sizes: int | None
 ) -> NetworkSize:
-    """The named size, with what is given in place of its own numbers; a plain read-out has no hidden units."""
+    """The named size, with hidden units in its read-out or not, and what is given in place of its own numbers."""
     check_choice("preset", preset, PRESETS)
     known = {field.name for field in fields(NetworkSize)}
     given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
-    size = replace(PRESETS[preset], readout_units=0) if is_plain else PRESETS[preset]
-    return replace(size, nested_tokens=nested_tokens, options=options, **given)
+    given = {"readout_units": READOUT_UNITS if has_units else 0, **given}
+    return replace(PRESETS[preset], nested_tokens=nested_tokens, options=options, **given)

@@ -124,8 +124,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # stored: a file may be read with other cells
         make: Any = process_module(process, len(n_vars))
-        is_plain = is_unmeasured or make is not ThinningModule or network.readout != ReadoutOptions()
-        size = network_size(preset, network, nested_tokens, is_plain, **sizes)
+        has_units = not is_unmeasured and make is ThinningModule and network.readout == ReadoutOptions()
+        size = network_size(preset, network, nested_tokens, has_units, **sizes)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
             for spec in specs

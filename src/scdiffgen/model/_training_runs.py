@@ -41,7 +41,8 @@ TRAINER_ARGUMENTS = (*inspect.signature(Trainer).parameters, *inspect.signature(
 def default_max_epochs(n_train: int, batch_size: int, has_units: bool = False) -> int:
     """Epochs that make ``1.5 * n_train ** 0.8`` steps, at least 500, with hidden units in the read-out.
 
-    These are 2,800 for 12,000 cells, 15,000 for 100,000. Without units, which learn faster, ``2.5`` and 1,000.
+    These are 2,800 for 12,000 cells, 15,000 for 100,000. Without units, with which less training does, the numbers are
+    2.5 and 1,000.
     """
     factor, least = (1.5, 500) if has_units else (2.5, 1000)
     return max(1, round(max(least, factor * n_train**0.8) / math.ceil(n_train / batch_size)))
@@ -108,7 +109,8 @@ def settled_epochs(
     if split.get("external_indexing"):
         n_train = len(split["external_indexing"][0])
     if max_epochs is None:
-        max_epochs = default_max_epochs(n_train, batch_size, model.module.size.readout_units > 0)
+        has_units = any(name.endswith("unit_weights") and len(w) for name, w in model.module.named_parameters())
+        max_epochs = default_max_epochs(n_train, batch_size, has_units)
     check_whole_number("max_epochs", max_epochs)
     n_stages = sum(share > 0 for share in model.module.stages())
     if max_epochs < n_stages:

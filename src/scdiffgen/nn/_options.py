@@ -194,7 +194,7 @@ class NetworkSize:
     n_hidden: int = 256  # width of the hidden layer of the encoder
     conditioning_dim: int = 128
     readout_dim: int = 8
-    readout_units: int = 8
+    readout_units: int = 0
     dropout: float = 0.1
     nested_tokens: bool = False  # random numbers of leading tokens while training, :cite:p:`rippel2014nested`
     n_levels: int = 1  # noise levels, and library sizes, of a cell: one for each modality

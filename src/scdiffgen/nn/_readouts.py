@@ -57,42 +57,44 @@ class AdditiveReadout(Readout):
         self.bias = nn.Parameter(torch.zeros(n_genes))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        """Load; files of earlier versions have no units, so theirs add nothing."""
-        nothing = -torch.inf if self.options.nonnegative else 0.0
-        for name, weight in self.named_parameters():
-            if name.startswith("unit"):
-                state_dict.setdefault(prefix + name, torch.full_like(weight, nothing if name == "unit_weights" else 0))
+        """Load; files of earlier versions have no units, and neither has the read-out then."""
+        if prefix + "units" not in state_dict:
+            self.units = nn.Parameter(self.units[..., :0])
+            self.unit_biases = nn.Parameter(self.unit_biases[:, :0])
+            self.unit_weights = nn.Parameter(self.unit_weights[:0])
+            state_dict.update({prefix + name: w for name, w in self.named_parameters() if name.startswith("unit")})
         super()._load_from_state_dict(state_dict, prefix, *others)
 
     def forward(self, tokens: Tokens) -> Genes:
         """Scores of the genes from the tokens, all or only the first."""
-        hidden = self.hidden(tokens)
         if self.options.pooling != "sum":
+            hidden = self.hidden(tokens)
             contributions = torch.einsum("ctr,trg->ctg", hidden, self.loadings()[: hidden.shape[1]])
             return self.bias + contributions.logsumexp(1)
         scores: Tensor = self.bias
-        parts = hidden.tensor_split([self.heads.shape[2]], dim=2)
-        for part, weights in zip(parts, (self.gene_weights, self.unit_weights), strict=True):
-            scores = torch.addmm(scores, part.flatten(1), self._bounded(weights[: part.shape[1] * part.shape[2]]))
+        for hidden, weights in zip(self._hidden_parts(tokens), self._weights(), strict=True):
+            flat = hidden.flatten(1)
+            scores = torch.addmm(scores, flat, weights[: flat.shape[1]])
         return scores
 
     def hidden(self, tokens: Tokens) -> Hidden:
         """Hidden vector of each token, by which it contributes to the genes: its linear part, and its units."""
+        return torch.cat(self._hidden_parts(tokens), dim=2)
+
+    def _hidden_parts(self, tokens: Tokens) -> tuple[Hidden, Hidden]:
         n_tokens = tokens.shape[1]
         linear = torch.einsum("ctd,tdr->ctr", tokens, self.heads[:n_tokens])
         units = torch.einsum("ctd,tdr->ctr", tokens, self.units[:n_tokens]) + self.unit_biases[:n_tokens]
-        return torch.cat([linear, self.dropout(F.silu(units))], dim=2)
+        return linear, self.dropout(F.silu(units))
 
     def loadings(self) -> Float[Tensor, "tokens width genes"]:
         """Weights of the genes on :meth:`hidden`."""
-        parts = [
-            self._bounded(weights).unflatten(0, (len(self.heads), -1))
-            for weights in (self.gene_weights, self.unit_weights)
-        ]
-        return torch.cat(parts, dim=1)
+        return torch.cat([weights.unflatten(0, (len(self.heads), -1)) for weights in self._weights()], dim=1)
 
-    def _bounded(self, weights: Float[Tensor, "width genes"]) -> Float[Tensor, "width genes"]:
-        return F.softplus(weights) if self.options.nonnegative else weights
+    def _weights(self) -> tuple[Tensor, Tensor]:
+        """Weights of the genes on both parts, ``(tokens * width, genes)``."""
+        parts = self.gene_weights, self.unit_weights
+        return (F.softplus(parts[0]), F.softplus(parts[1])) if self.options.nonnegative else parts
 
     def penalty(self) -> Float[Tensor, ""]:
         r"""What the options add to the loss; neither term depends on the scale of the weights.
