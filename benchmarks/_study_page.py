@@ -12,7 +12,15 @@ from matplotlib.figure import Figure
 
 from benchmarks._page import figure, measured_with, section
 from benchmarks._variants import Run
-from benchmarks.studies import expression_embeddings, hierarchy, readout_units, score_by_time, sizes, text_conditions
+from benchmarks.studies import (
+    expression_embeddings,
+    hierarchy,
+    own_counts,
+    readout_units,
+    score_by_time,
+    sizes,
+    text_conditions,
+)
 
 INTRODUCTION = """\
 # Studies
@@ -45,6 +53,13 @@ STUDIES = {
         "Tokens contribute in proportion alone (0 units), also through hidden units of each, or by a perceptron on all "
         "of them, which has no loadings. Trained on three quarters of the training cells, scored on the rest.",
         readout_units.table,
+    ),
+    "study-own-counts": Study(
+        "Own molecules of a gene",
+        "How should the rate of a gene depend on how many of its molecules are there? By one weight (`urn`, the form "
+        "of the package), by a dispersion of each gene as in a gamma-Poisson model, or also by how far they are beyond "
+        "what is expected. Trained on three quarters of the training cells, scored on the rest.",
+        own_counts.table,
     ),
     "study-score-by-time": Study(
         "Scores by time of training",
