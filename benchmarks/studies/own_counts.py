@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor, nn
 
-from benchmarks._data import LABEL, available, load_split
+from benchmarks._data import DATASETS, LABEL, load_split
 from benchmarks._variants import Run, fit_variant, study_options, study_runs, study_table, variant_scores
 from benchmarks.studies.linear_start import inner_split
 from scdiffgen.model import TokenDiffusion
@@ -123,7 +123,7 @@ def table(runs: Sequence[Run]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     about = "benchmarks.studies.own_counts", __doc__.splitlines()[0]
-    parser = study_options(*about, available(), available()[:1], [0, 1, 2], VARIANTS)
+    parser = study_options(*about, [*DATASETS], ["paul15"], [0, 1, 2], VARIANTS)
     parser.add_argument("--max-epochs", type=int, help="length of training (the default)")
     options = parser.parse_args(arguments)
 
