@@ -41,8 +41,7 @@ TRAINER_ARGUMENTS = (*inspect.signature(Trainer).parameters, *inspect.signature(
 def default_max_epochs(n_train: int, batch_size: int, has_units: bool = False) -> int:
     """Epochs that make ``1.5 * n_train ** 0.8`` steps, at least 500, with hidden units in the read-out.
 
-    These are 2,800 for 12,000 cells, 15,000 for 100,000. Without units, with which less training does, the numbers are
-    2.5 and 1,000.
+    These are 2,800 for 12,000 cells, 15,000 for 100,000. Read-outs without units need more: ``2.5``, and 1,000 steps.
     """
     factor, least = (1.5, 500) if has_units else (2.5, 1000)
     return max(1, round(max(least, factor * n_train**0.8) / math.ceil(n_train / batch_size)))
