@@ -77,7 +77,8 @@ method draws cells with the labels of the held-out cells, and these are compared
   six on two threads on Paul 2015, by an earlier form of its recipe; CFGen four on Kang 2018). Of the lengths
   that they recommend this is 17 %, .1 % and 3 % on Paul 2015, 141 %, .1 % and 11 % on the bundled set, for CFGen 9 % on
   pbmc3k and 10 % on Kang 2018, and for scLDM 1 % on pbmc3k: what they do in that time, not what they can
-  do. *CFGen, full length* is trained as long as it recommends, twelve minutes on Paul 2015. Counts of scDiffusion are rounded from its expression.
+  do. *CFGen, full length* is trained as long as it recommends, twelve minutes on Paul 2015. Counts of scDiffusion are
+  rounded from its expression.
 
 | score | what it is | best |
 | --- | --- | --- |

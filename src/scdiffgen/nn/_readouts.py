@@ -59,10 +59,10 @@ class AdditiveReadout(Readout):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         """Load; files of earlier versions have no units, and neither has the read-out then."""
         if prefix + "units" not in state_dict:
-            self.units = nn.Parameter(self.units[..., :0])
-            self.unit_biases = nn.Parameter(self.unit_biases[:, :0])
-            self.unit_weights = nn.Parameter(self.unit_weights[:0])
-            state_dict.update({prefix + name: w for name, w in self.named_parameters() if name.startswith("unit")})
+            none = self.units[..., :0], self.unit_biases[:, :0], self.unit_weights[:0]
+            for name, weight in zip(("units", "unit_biases", "unit_weights"), none, strict=True):
+                setattr(self, name, nn.Parameter(weight.detach(), requires_grad=weight.requires_grad))
+                state_dict[prefix + name] = weight
         super()._load_from_state_dict(state_dict, prefix, *others)
 
     def forward(self, tokens: Tokens) -> Genes:
