@@ -26,7 +26,7 @@ from scipy import sparse
 from torch import Tensor, nn
 
 from benchmarks._data import DATASETS, LABEL, load_split
-from benchmarks._variants import Run, fit_variant, study_options, study_runs, study_table, variant_scores
+from benchmarks._variants import DIGITS, Run, fit_variant, study_options, study_runs, study_table, variant_scores
 from benchmarks.studies.linear_start import inner_split
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.nn import GeneScores
@@ -69,16 +69,15 @@ class OwnCounts(nn.Module):
 
 
 class Limit(nn.Module):
-    """Stands where the prior of the tokens is limited, and asks an urn; it holds no weights of its own."""
+    """Stands where the prior of the tokens is limited, and asks the urn, whose weights it shares."""
 
     def __init__(self, urn: OwnCounts):
         super().__init__()
-        self.of, self.sizes = [urn], (len(urn.log_dispersions),)  # a list, so that weights are counted once
-        self.which = (True,)
+        self.urn, self.sizes, self.which = urn, (len(urn.log_dispersions),), (True,)
 
     def forward(self, log_expected: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Logarithm of the rates without own molecules, and weights of these."""
-        return self.of[0].rates(log_expected, weights)
+        return self.urn.rates(log_expected, weights)
 
     def limit(self, limited: Tensor) -> None:
         """Nothing else is limited."""
@@ -116,9 +115,7 @@ def own_counts(model: TokenDiffusion, variant: str) -> Iterator[None]:
 
 def table(runs: Sequence[Run]) -> str:
     """A row a form."""
-    return study_table(
-        runs, {"nats per molecule": 4, "forest AUC, components": 3, "forest AUC, genes": 3, "seconds": 0}
-    )
+    return study_table(runs, DIGITS)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

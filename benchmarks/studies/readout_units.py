@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from benchmarks._data import available, load_split
-from benchmarks._variants import Run, fit_variant, study_options, study_runs, study_table, variant_scores
+from benchmarks._variants import DIGITS, Run, fit_variant, study_options, study_runs, study_table, variant_scores
 from benchmarks.studies.linear_start import inner_split
 from scdiffgen.model import NetworkOptions, ReadoutOptions
 
@@ -24,9 +24,7 @@ VARIANTS = {
 
 def table(runs: Sequence[Run]) -> str:
     """A row a form and length."""
-    return study_table(
-        runs, {"nats per molecule": 4, "forest AUC, components": 3, "forest AUC, genes": 3, "seconds": 0}
-    )
+    return study_table(runs, DIGITS)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

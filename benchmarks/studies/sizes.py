@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks._data import LABEL, Split, available, load_split
-from benchmarks._variants import Run, fit_variant, study_options, study_runs, study_table, variant_scores
+from benchmarks._variants import DIGITS, Run, fit_variant, study_options, study_runs, study_table, variant_scores
 from scdiffgen.model import NetworkOptions
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -47,8 +47,7 @@ def measure(split: Split, size: str, max_epochs: int | None) -> Run:
 
 def table(runs: Sequence[Run]) -> str:
     """A row a size and number of cells."""
-    digits = {"nats per molecule": 4, "forest AUC, components": 3, "forest AUC, genes": 3, "seconds": 0, "weights": 0}
-    return study_table(runs, digits)
+    return study_table(runs, {**DIGITS, "weights": 0})
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
