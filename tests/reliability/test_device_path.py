@@ -28,9 +28,9 @@ N_CELLS = (60, 240)
 
 COUNTED = {
     "diffusion/_samplers.py:molecule_schedule": "powers of library sizes, rounded to molecules",
-    "diffusion/_draws.py:_positions": "one cumulative sum over all cells, in which places of single molecules differ",
-    "diffusion/_draws.py:draw_from_urn": "rates of a cell, against its molecules one by one",
-    "diffusion/_draws.py:_point": "places among the molecules of a cell",
+    "diffusion/_draws.py:_cumulative": "one cumulative sum over all cells, in which places of single molecules differ",
+    "diffusion/_draws.py:_positions": "places in it",
+    "diffusion/_draws.py:_clumps": "sizes of clumps of molecules",
     "model/_sampler.py:over_rows": "library sizes of NumPy, made float32 before they go to the device",
     "model/_sampler.py:minibatch": "regressions of NumPy on the host",
 }
@@ -45,8 +45,9 @@ OF_EFFECTS = {
 }
 OF_A_SAMPLING_STEP = {
     "module/_denoiser.py:predict": 1,  # counts become sparse
-    "diffusion/_draws.py:_positions": 1,  # how many molecules there are in all
-    "diffusion/_draws.py:draw_from_urn": 16,  # at most: two a round of those that wait for others
+    "diffusion/_draws.py:_clumps": 8,  # at most: how many clumps, and molecules, there are in all of each of few rounds
+    "diffusion/_draws.py:_first": 4,  # which are too many
+    "diffusion/_draws.py:draw_from_urn": 4,  # which cells have too few
 }
 
 
@@ -127,7 +128,7 @@ def test_networks_need_no_values_on_the_way() -> None:
         state, library = torch.ones(4, n_vars), torch.ones(4)
         embedded = denoiser.embed_conditions(Conditions({}, 4), 4)
         scores = denoiser.network(state, library, library, *embedded)
-        rates = denoiser.prediction(scores).rates_at(state)
+        rates = denoiser.prediction(*denoiser.overdispersion(scores, library, state)).rates_at(state)
         rates.sum().backward()
     assert rates.shape == (4, n_vars)
     assert denoiser.network.trunk.encoder.weight.grad.device.type == "meta"

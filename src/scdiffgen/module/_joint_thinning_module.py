@@ -7,7 +7,6 @@ softmax. A modality that was not measured in a cell has the library size 0, as i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,7 @@ from torch import Tensor
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import ConditionSpec
 from scdiffgen.diffusion import BlockPrediction, Blocks, Thinned, to_scipy, with_values, without_blocks
-from scdiffgen.nn import GeneScores, NetworkSize, PriorLimit
+from scdiffgen.nn import NetworkSize
 
 from ._denoiser import Denoiser
 from ._processes import BlockThinning
@@ -31,17 +30,11 @@ class JointDenoiser(Denoiser):
     def __init__(
         self, blocks: Blocks, specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
     ) -> None:
-        size = replace(size, n_levels=len(blocks.sizes))
-        super().__init__(sum(blocks.sizes), specs, size, features)
+        super().__init__(blocks.sizes, specs, size, features)
         self.blocks = blocks
-        self.limit = PriorLimit(blocks.sizes)
 
-    def prediction(self, scores: GeneScores) -> BlockPrediction:
-        shares = [logits.log_softmax(1) for logits in scores.logits.split(self.blocks.sizes, 1)]
-        expected = zip(shares, scores.log_concentration.split(1, 1), strict=True)
-        log_expected = torch.cat([share + total for share, total in expected], dim=1)
-        log_rates, weights = self.limit(log_expected, scores.urn_weights)
-        return BlockPrediction(log_rates, weights, self.limit.which, self.blocks)
+    def prediction(self, log_rates: Tensor, weights: Tensor) -> BlockPrediction:
+        return BlockPrediction(log_rates, weights, self.blocks)
 
     def library(self, counts: Tensor) -> Tensor:
         """Molecules ``(cells, modalities)`` of CSR counts."""
@@ -70,10 +63,6 @@ class JointThinningModule(ThinningModule):
         """Corrupt training cells, after modality dropout: at the rate of condition dropout, each is as if missing."""
         dropped = without_blocks(self.library(counts), self.withhold_rate)
         return super().corrupt(self.without(counts, dropped))
-
-    def is_deep(self, modality: int) -> bool:
-        """Whether a modality has so many molecules a column that its priors are limited."""
-        return self.denoiser.limit.which[modality]
 
     def without(self, counts: Tensor, modalities: Tensor) -> Tensor:
         """CSR counts of cells as if some ``modalities`` ``(cells, modalities)`` had not been measured."""

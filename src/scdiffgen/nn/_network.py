@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from ._encoders import ENCODERS
 from ._numbers import SinusoidalEmbedding, log_count_embedding
 from ._options import InputKind, NetworkSize
-from ._readouts import READOUTS, AdditiveReadout, GeneScores, Urn
+from ._overdispersion import GeneScores
+from ._readouts import READOUTS, AdditiveReadout
 from ._rotations import NOT_ROTATED, Angles, Rotations
-from ._shapes import ConditionNumbers, Genes, Levels, Tokens, Vector, Vectors
+from ._shapes import ConditionNumbers, Genes, Levels, Tokens, Vectors
 from ._transformer import TokenTransformer
 
 
@@ -109,13 +110,13 @@ class ScoreNetwork(nn.Module):
             raise ValueError("The tokens do not add up to the scores of the genes: their read-out is not additive.")
         return self.readout
 
-    def read(
+    def forward(
         self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
-    ) -> tuple[Genes, Vector]:
+    ) -> GeneScores:
         """Scores of the genes in corrupted cells, and what they were conditioned on."""
         conditioning = self.trunk.conditioning(level, library, condition, numbers)
         tokens = self.trunk(self.trunk.encoder.read(state), conditioning)
-        return self.readout(tokens), conditioning.vector
+        return GeneScores(self.readout(tokens), conditioning.vector)
 
     def tokens(
         self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
@@ -123,18 +124,3 @@ class ScoreNetwork(nn.Module):
         """Tokens after the transformer."""
         conditioning = self.trunk.conditioning(level, library, condition, numbers)
         return self.trunk(self.trunk.encoder.read(state), conditioning)
-
-
-class TokenNetwork(ScoreNetwork):
-    """Network of counts, whose scores are those of the next molecule, with an urn term."""
-
-    def __init__(self, n_genes: int, size: NetworkSize) -> None:
-        super().__init__(n_genes, size, "counts")
-        self.urn = Urn(n_genes, size.conditioning_dim, size.n_levels)
-
-    def forward(
-        self, state: Genes, n_molecules: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
-    ) -> GeneScores:
-        """Scores of the genes for the next molecule, given those that are there, CSR or dense."""
-        scores, conditioning = self.read(state, n_molecules, library, condition, numbers)
-        return self.urn(scores, conditioning, n_molecules)
