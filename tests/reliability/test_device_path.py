@@ -20,6 +20,7 @@ from small_cells import QUIET, SMALL, simulated_cells
 from treated_cells import SETUP, treated_cells
 
 from scdiffgen.conditions import Conditions
+from scdiffgen.diffusion import UrnPrediction
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.module import ThinningModule
 
@@ -128,7 +129,7 @@ def test_networks_need_no_values_on_the_way() -> None:
         state, library = torch.ones(4, n_vars), torch.ones(4)
         embedded = denoiser.embed_conditions(Conditions({}, 4), 4)
         scores = denoiser.network(state, library, library, *embedded)
-        rates = denoiser.prediction(*denoiser.overdispersion(scores, library, state)).rates_at(state)
+        rates = UrnPrediction(*denoiser.overdispersion(scores, library, state)).rates_at(state)
         rates.sum().backward()
     assert rates.shape == (4, n_vars)
     assert denoiser.network.trunk.encoder.weight.grad.device.type == "meta"

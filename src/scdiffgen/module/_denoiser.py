@@ -13,7 +13,14 @@ from torch import Tensor, nn
 
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions, ConditionSpec
-from scdiffgen.diffusion import MoleculePrediction, MoleculePredictor, UrnPrediction, row_sums
+from scdiffgen.diffusion import (
+    BlockPrediction,
+    Blocks,
+    MoleculePrediction,
+    MoleculePredictor,
+    UrnPrediction,
+    row_sums,
+)
 from scdiffgen.nn import (
     ConditionEmbedder,
     EffectNetwork,
@@ -26,6 +33,7 @@ from scdiffgen.nn import (
     UniversalCombination,
 )
 
+from ._earlier_files import convert_urn
 from ._processes import Given, Predictor
 from ._token_order import TOKEN_AXES, permute_weights
 
@@ -159,9 +167,18 @@ class Denoiser(ConditionedDenoiser):
         has_table = label is not None and label.n_categories * n_vars <= LARGEST_TABLE
         self.label_offsets = LabelOffsets(label, n_vars) if label is not None and has_table else None
         self.overdispersion = Overdispersion(sizes, size.conditioning_dim)
+        self.blocks = Blocks(sizes) if len(sizes) > 1 else None
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        convert_urn(state_dict, prefix, self.overdispersion)
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def make_network(self, n_vars: int, size: NetworkSize) -> ScoreNetwork:
         return ScoreNetwork(n_vars, size, self.input_type)
+
+    def library(self, counts: Tensor) -> Tensor:
+        """Molecules of CSR counts, ``(cells,)`` or ``(cells, modalities)``."""
+        return super().library(counts) if self.blocks is None else self.blocks.sums(counts, counts.values())
 
     def label_scores(self, conditions: Given) -> dict[str, Tensor]:
         """Fixed scores ``(cells, genes)`` of rare labels, by the name of the labels, if any has some."""
@@ -177,7 +194,10 @@ class Denoiser(ConditionedDenoiser):
         def predict(state: Tensor, library: Tensor) -> MoleculePrediction:
             there = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
             n_molecules = self.library(there)
-            return self.prediction(*self.overdispersion(scores(there, n_molecules, library), n_molecules, state))
+            log_rates, weights = self.overdispersion(scores(there, n_molecules, library), n_molecules, state)
+            if self.blocks is None:
+                return UrnPrediction(log_rates, weights)
+            return BlockPrediction(log_rates, weights, self.blocks)
 
         return predict
 
@@ -196,7 +216,3 @@ class Denoiser(ConditionedDenoiser):
             return GeneScores(logits, conditioning)
 
         return predict
-
-    def prediction(self, log_rates: Tensor, weights: Tensor) -> MoleculePrediction:
-        """Rates of the next molecule from its parts, ``(cells, genes)`` each."""
-        return UrnPrediction(log_rates, weights)
