@@ -57,9 +57,8 @@ STUDIES = {
     "study-own-counts": Study(
         "Own molecules of a gene",
         "How should the rate of a gene depend on how many of its molecules are there? By one weight (`urn`, the form "
-        "of the package at that time; `one weight` in the script as it is now), by a dispersion of each gene as in a "
-        "gamma-Poisson model, or also by how far they are beyond what is expected (the form since then). Trained on "
-        "three quarters of the training cells, scored on the rest.",
+        "of the package), by a dispersion of each gene as in a gamma-Poisson model, or also by how far they are beyond "
+        "what is expected. Trained on three quarters of the training cells, scored on the rest.",
         own_counts.table,
     ),
     "study-score-by-time": Study(

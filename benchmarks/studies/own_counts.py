@@ -2,12 +2,14 @@
 
 ``python -m benchmarks.studies.own_counts --data kang700 pbmc3k --seeds 0 1 2``
 
-Tokens expect ``m`` molecules of a gene among those of the cell by now, and there are ``x``. ``one weight``: rates
-``(1 - w) m + w x`` with a weight for each gene, .05 at first. ``dispersion``: the posterior mean of a gamma-Poisson
-model, ``(1 - s) m + s x``, where ``s`` follows the dispersion of the gene, and .02 of ``x`` is added whatever is
-expected. ``dispersion, outliers``, the form of the package: ``s`` also rises where there are far more than expected. Of
-the training cells of a benchmark alone, a quarter of each label is held out, at most 1,500 cells in all. Runs are lines
-of a file; the table shows the last of each.
+Tokens expect ``m`` molecules of a gene among those of the cell by now, and there are ``x``. ``urn`` is the form of the
+package: rates ``A m + w x`` with one weight for each gene and one concentration for each cell. ``dispersion``: the
+posterior mean of a gamma-Poisson model, ``(1 - s) m + s x`` with ``logit s = log(phi m) + c``, where ``phi`` is the
+dispersion of the gene, beginning with its moments in the training cells of each label, and ``c`` depends on the noise
+level; a small share of ``x`` is added whatever is expected. ``dispersion, outliers``: ``logit s`` also rises by
+``b max(z - z0, 0)`` with ``z = (x - m) / sqrt(m + 1)``, so that a gene of which a cell has far more than expected goes
+on as it is. Of the training cells of a benchmark alone, a quarter of each label is held out, at most 1,500 cells in
+all. Runs are lines of a file; the table shows the last of each.
 """
 
 from __future__ import annotations
@@ -15,44 +17,100 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from math import log
-from unittest.mock import patch
 
+import numpy as np
 import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor, nn
 
-from benchmarks._data import DATASETS, load_split
+from benchmarks._data import DATASETS, LABEL, load_split
 from benchmarks._variants import DIGITS, Run, fit_variant, study_options, study_runs, study_table, variant_scores
 from benchmarks.studies.linear_start import inner_split
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.nn import Overdispersion
+from scdiffgen.nn import GeneScores
 
-VARIANTS = ("one weight", "dispersion", "dispersion, outliers")
-WEIGHTS = {"one weight": 0.05, "dispersion": 0.02}
-NOTHING = -10.0  # a logarithm, in the units in which a dispersion or a slope is trained
+VARIANTS = ("urn", "dispersion", "dispersion, outliers")
+FASTER = 10.0  # of its own parameters: they learn so many times faster than weights
+SHARE_OF_MOMENTS, PRIOR, RANGE = 0.3, 0.3, (0.003, 1.0)  # of dispersions; tokens explain the rest of the moments
+LEAST_SHARE = {"dispersion": 0.02, "dispersion, outliers": 0.005}
+SLOPE, THRESHOLD = 1.0, 3.0  # of outliers, before training
+
+
+class OwnCounts(nn.Module):
+    """Both the urn of a network, which keeps what was expected, and what turns that into rates and weights."""
+
+    def __init__(self, concentration: nn.Module, dispersions: NDArray[np.float64], least: float, outliers: bool):
+        super().__init__()
+        self.concentration = concentration  # starts at zero
+        self.log_dispersions = nn.Parameter(torch.from_numpy(dispersions).float().log() / FASTER)
+        self.least = nn.Parameter(torch.full((len(dispersions),), np.log(least / (1 - least))))
+        self.outliers = nn.Parameter(torch.tensor([SLOPE, THRESHOLD]) / FASTER) if outliers else None
+
+    def read(self, counts: Tensor) -> None:
+        """Keep the molecules that are there, CSR or dense, for the rates that are asked for next."""
+        self.counts = counts if counts.layout == torch.strided else counts.to_dense()
+
+    def forward(self, logits: Tensor, conditioning: Tensor, n_molecules: Tensor) -> GeneScores:
+        """Scores of the genes, whose first term is how many molecules are expected by now."""
+        self.shift = self.concentration(conditioning)
+        return GeneScores(logits, torch.log1p(n_molecules).reshape(self.shift.shape), self.least.sigmoid())
+
+    def rates(self, log_expected: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+        """Logarithm of the rates without own molecules, and weights of these, ``(cells, genes)``."""
+        logits = log_expected + FASTER * self.log_dispersions + self.shift
+        if self.outliers is not None:
+            expected, (slope, threshold) = log_expected.exp(), (FASTER * self.outliers).unbind()
+            surprise = (self.counts - expected) / (expected + 1).sqrt()
+            logits = logits + F.softplus(slope) * F.softplus(surprise - threshold, beta=2)
+        weights = least + (1 - least) * logits.sigmoid()
+        return log_expected - F.softplus(logits) + torch.log1p(-least), weights
+
+
+class Limit(nn.Module):
+    """Stands where the prior of the tokens is limited, and asks the urn, whose weights it shares."""
+
+    def __init__(self, urn: OwnCounts):
+        super().__init__()
+        self.urn, self.sizes, self.which = urn, (len(urn.log_dispersions),), (True,)
+
+    def forward(self, log_expected: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Logarithm of the rates without own molecules, and weights of these."""
+        return self.urn.rates(log_expected, weights)
+
+    def limit(self, limited: Tensor) -> None:
+        """Nothing else is limited."""
+
+
+def dispersions(model: TokenDiffusion) -> NDArray[np.float64]:
+    """A share of the dispersion of each gene within labels, by moments, shrunk where little is expected."""
+    counts = sparse.csr_matrix(model.adata.X).toarray().astype(np.float64)
+    labels, library = model.adata.obs[LABEL].astype(str).to_numpy(), counts.sum(1, keepdims=True)
+    excess, squares = np.zeros(counts.shape[1]), np.zeros(counts.shape[1])
+    pooled = counts.sum(0) / counts.sum()
+    for label in np.unique(labels):
+        rows = labels == label
+        if (n := rows.sum()) < 5:
+            continue
+        shares = (counts[rows].sum(0) + 2000 * pooled) / (library[rows].sum() + 2000)
+        expected = library[rows] * shares
+        excess += ((counts[rows] - expected) ** 2 - expected).sum(0) * n / (n - 1)
+        squares += (expected**2).sum(0)
+    return ((SHARE_OF_MOMENTS * excess).clip(0) + PRIOR) / (squares + 1)
 
 
 @contextmanager
 def own_counts(model: TokenDiffusion, variant: str) -> Iterator[None]:
-    """Give a new model another form, and train it so."""
-    for denoiser in model.module.denoisers:
-        if variant in WEIGHTS:
-            weight = WEIGHTS[variant]
-            without(denoiser.overdispersion.slopes)
-            with torch.no_grad():
-                denoiser.overdispersion.least_logits.fill_(log(weight / (1 - weight)))
-        if variant == "one weight":
-            without(denoiser.overdispersion.log_dispersions)
-    if variant == "one weight":
-        with patch.object(Overdispersion, "set_dispersions"):
-            yield
-    else:
-        yield
-
-
-@torch.no_grad()
-def without(parameter: torch.nn.Parameter) -> None:
-    """Leave out what a parameter is for."""
-    parameter.fill_(NOTHING).requires_grad_(requires_grad=False)
+    """Give a new model another form, for as long as it lives."""
+    if variant != "urn":
+        start = dispersions(model).clip(*RANGE)
+        for denoiser in model.module.denoisers:
+            network = denoiser.network
+            network.urn = OwnCounts(network.urn.concentration, start, LEAST_SHARE[variant], "outliers" in variant)
+            denoiser.limit = Limit(network.urn)
+            network.register_forward_pre_hook(lambda network, inputs: network.urn.read(inputs[0]))
+    yield
 
 
 def table(runs: Sequence[Run]) -> str:

@@ -1,4 +1,4 @@
-"""The study of how the rate of a gene depends on its own molecules: its forms, and what it trains."""
+"""The study of how the rate of a gene depends on its own molecules: its form, and what it trains."""
 
 from __future__ import annotations
 
@@ -9,38 +9,39 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.studies import own_counts
-from small_cells import SMALL, simulated_cells
+from scipy import stats
 
-from scdiffgen.model import TokenDiffusion
-from scdiffgen.nn import GeneScores
-
-EXPECTED = np.array([[3.0, 97.0], [0.5, 99.5], [40.0, 60.0]])
-COUNTS = np.array([[0, 20], [30, 3], [40, 90]])
+MEAN, DISPERSION, N = 3.0, 0.4, 1000
 
 
-def rates(variant: str) -> np.ndarray:
-    """Rates of two genes in a new model of this form."""
-    adata = simulated_cells(20)[:, :2].copy()
-    adata.X = np.ones((20, 2), np.float32)
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
-    model = TokenDiffusion(adata, **SMALL)
-    with own_counts.own_counts(model, variant):
-        overdispersion = model.module.ema_denoiser.overdispersion
-        scores = GeneScores(torch.tensor(EXPECTED).float().log(), torch.zeros(3, overdispersion.shift.in_features))
-        there = torch.tensor(COUNTS).float()
-        log_rates, weights = overdispersion(scores, torch.full((3,), 99.0), there)
-    return (log_rates.exp() + weights * there).detach().numpy()
+def rates(counts: np.ndarray, outliers: bool = False) -> np.ndarray:
+    """Rates of two genes, of which ``MEAN`` molecules and the rest of ``N`` are expected."""
+    urn = own_counts.OwnCounts(torch.nn.Linear(1, 1), np.full(2, DISPERSION), 1e-9, outliers)
+    for weight in urn.concentration.parameters():
+        torch.nn.init.zeros_(weight)
+    state = torch.tensor(np.column_stack([counts, N - counts])).float()
+    urn.read(state)
+    logits = torch.tensor([MEAN, N - MEAN]).log().expand(len(counts), 2)
+    scores = urn(logits, torch.zeros(len(counts), 1), torch.full((len(counts),), N - 1.0))
+    first, weights = own_counts.Limit(urn)(scores.log_rates(), scores.urn_weights)
+    return (first.exp() + weights * state).detach().numpy()[:, 0]
 
 
-def test_one_weight_is_a_line() -> None:
-    np.testing.assert_allclose(rates("one weight"), 0.95 * EXPECTED + 0.05 * COUNTS, rtol=1e-4)
+def test_the_rate_is_the_posterior_mean_of_a_gamma_poisson_model() -> None:
+    """Of rates with mean 3 and dispersion .4, a gamma of shape 2.5, given a count, by quadrature."""
+    shape, counts = 1 / DISPERSION, np.arange(12)
+    grid = np.linspace(1e-4, 60, 200_001)
+    prior = stats.gamma.pdf(grid, shape, scale=MEAN / shape)
+    likelihood = stats.poisson.pmf(counts[:, None], grid)
+    exact = (likelihood * prior * grid).sum(1) / (likelihood * prior).sum(1)
+    np.testing.assert_allclose(rates(counts), exact, rtol=1e-4)
 
 
-def test_dispersions_are_curved_and_outliers_go_on_as_they_are() -> None:
-    own_share = 1 / (1 + 1 / (0.1 * EXPECTED))  # of the dispersion that a new model has
-    expected = 0.98 * ((1 - own_share) * EXPECTED + own_share * COUNTS) + 0.02 * COUNTS
-    np.testing.assert_allclose(rates("dispersion"), expected, rtol=1e-4)
-    assert rates("dispersion")[1, 0] < 3 and rates("dispersion, outliers")[1, 0] > 29
+def test_a_gene_far_beyond_what_is_expected_goes_on_as_it_is() -> None:
+    few, many = np.array([0, 1, 3]), np.array([30, 60])
+    np.testing.assert_allclose(rates(few, outliers=True), rates(few), rtol=0.05)
+    assert (rates(many, outliers=True) > 0.99 * many).all()
+    assert (rates(many) < 0.7 * many).all()
 
 
 def test_forms_are_trained_on_parts_of_the_training_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,13 +43,16 @@ def random_prediction(blocks: Blocks, n_cells: int) -> BlockPrediction:
     random = torch.Generator().manual_seed(1)
     n_columns = sum(blocks.sizes)
     log_rates = torch.randn(n_cells, n_columns, generator=random)
-    return BlockPrediction(log_rates, torch.rand(n_cells, n_columns, generator=random), blocks)
+    own = torch.arange(len(blocks.sizes)) > 0  # the first kind has weights that are the same in all cells
+    weights = torch.rand(n_cells, n_columns, generator=random)
+    weights[:, : blocks.sizes[0]] = weights[0, : blocks.sizes[0]]
+    return BlockPrediction(log_rates, weights, own, blocks)
 
 
 def two_urns(state: Tensor, library: Tensor) -> BlockPrediction:
     """The predictive rule of cells with shares that are Dirichlet, of each kind for itself."""
     log_rates = torch.tensor(np.log(np.concatenate(ALPHA))).float().expand(state.shape[0], 5)
-    return BlockPrediction(log_rates, torch.ones(state.shape[0], 5), BLOCKS)
+    return BlockPrediction(log_rates, torch.ones(state.shape[0], 5), torch.tensor([False, True]), BLOCKS)
 
 
 def test_each_kind_has_a_distribution_of_its_own() -> None:
@@ -64,7 +67,7 @@ def test_each_kind_has_a_distribution_of_its_own() -> None:
 
 def test_one_kind_is_the_urn() -> None:
     prediction, counts = random_prediction(Blocks((5,)), len(CELLS)), csr(CELLS)
-    urn = UrnPrediction(prediction.log_rates, prediction.weights)
+    urn = UrnPrediction(prediction.log_rates, prediction.weights[0])
     torch.testing.assert_close(prediction.log_prob(counts.to_dense()), urn.log_prob(counts.to_dense()))
     thinned = thin_to(counts, torch.tensor([4, 0, 3]), seeded())
     loss = block_loss(prediction, split_thinned(thinned, Blocks((5,))))

@@ -24,7 +24,7 @@ from scdiffgen.diffusion import (
     molecule_loss,
     thin_to,
 )
-from scdiffgen.diffusion._draws import draw_from_urn
+from scdiffgen.diffusion._draws import draw_by_gamma, draw_from_urn
 
 ALPHA = np.array([0.4, 2.0, 1.1, 0.7])
 
@@ -129,6 +129,35 @@ def urn_by_hand(rates: np.ndarray, weights: np.ndarray, n: int) -> dict[tuple[in
     return law
 
 
+@pytest.mark.parametrize("weights", [[0.0, 2.0, 0.5], [3.0, 0.0, 0.0], [0.0, 0.0, 0.0], [40.0, 1.0, 5.0]])
+def test_molecules_of_an_urn_are_drawn_as_if_one_after_the_other(weights: list[float]) -> None:
+    rates, n, n_cells = np.array([0.5, 1.5, 1.0]), 5, 20_000
+    n_molecules = torch.full((n_cells,), n)
+    n_molecules[::2] = 1  # cells of other sizes in between
+    drawn = draw_from_urn(
+        torch.tensor(rates).float().expand(n_cells, 3),
+        torch.tensor(weights),
+        n_molecules,
+        torch.Generator().manual_seed(0),
+    )
+    cells = torch.bincount(drawn, minlength=3 * n_cells).view(n_cells, 3).numpy()
+    np.testing.assert_array_equal(cells.sum(1), n_molecules)
+    for of_size, size in ((cells[1::2], n), (cells[::2], 1)):
+        law = urn_by_hand(rates, np.array(weights), size)
+        observed, expected = [(of_size == bag).all(1).sum() for bag in law], np.array(list(law.values()))
+        assert stats.chisquare(observed, expected / expected.sum() * len(of_size)).pvalue > 1e-3
+
+
+def test_equal_weights_of_each_cell_are_the_urn() -> None:
+    n, n_cells, weight = 5, 20_000, 0.8
+    urn = UrnPrediction(torch.tensor(ALPHA).log().expand(n_cells, 4), torch.full((n_cells, 4), weight))
+    drawn = urn.draw(urn.log_rates.exp(), torch.full((n_cells,), n), torch.Generator().manual_seed(0))
+    cells = torch.bincount(drawn, minlength=4 * n_cells).view(n_cells, 4).numpy()
+    law = {bag: stats.dirichlet_multinomial.pmf(bag, ALPHA / weight, n) for bag in bags(n, 4)}
+    observed = [(cells == bag).all(1).sum() for bag in law]
+    assert stats.chisquare(observed, n_cells * np.array(list(law.values()))).pvalue > 1e-3
+
+
 def gamma_multinomial(rates: np.ndarray, weights: np.ndarray, n: int) -> dict[tuple[int, ...], float]:
     """Probabilities of all bags of molecules whose shares are those of NumPy's gamma variables."""
     scales = np.maximum(weights, 1e-9)
@@ -145,7 +174,7 @@ def test_molecules_are_drawn_by_gamma_variables(weights: list[float]) -> None:
     n_molecules[::5] = 0
     of_cells = torch.tensor(weights).float().expand(n_cells, 3)
     rng = torch.Generator().manual_seed(0)
-    drawn = draw_from_urn(torch.tensor(rates).float().expand(n_cells, 3), of_cells, n_molecules, rng)
+    drawn = draw_by_gamma(torch.tensor(rates).float().expand(n_cells, 3), of_cells, n_molecules, rng)
     cells = torch.bincount(drawn, minlength=3 * n_cells).view(n_cells, 3).numpy()
     np.testing.assert_array_equal(cells.sum(1), n_molecules)
     for size in (1, n):
@@ -155,21 +184,11 @@ def test_molecules_are_drawn_by_gamma_variables(weights: list[float]) -> None:
         assert stats.chisquare(observed, expected / expected.sum() * len(of_size)).pvalue > 1e-3
 
 
-def test_equal_weights_of_each_cell_are_the_urn() -> None:
-    n, n_cells, weight = 5, 20_000, 0.8
-    urn = UrnPrediction(torch.tensor(ALPHA).log().expand(n_cells, 4), torch.full((n_cells, 4), weight))
-    drawn = urn.draw(urn.log_rates.exp(), torch.full((n_cells,), n), torch.Generator().manual_seed(0))
-    cells = torch.bincount(drawn, minlength=4 * n_cells).view(n_cells, 4).numpy()
-    law = {bag: stats.dirichlet_multinomial.pmf(bag, ALPHA / weight, n) for bag in bags(n, 4)}
-    observed = [(cells == bag).all(1).sum() for bag in law]
-    assert stats.chisquare(observed, n_cells * np.array(list(law.values()))).pvalue > 1e-3
-
-
 def test_unequal_weights_keep_the_shares_and_vary_as_gammas() -> None:
     """Many molecules show the shares: those of NumPy's gamma variables over their sum."""
     n, n_cells = 2_000, 4_000
     rates, weights = np.array([40.0, 30.0, 0.5, 5.0]), np.array([0.05, 1.0, 0.2, 0.0])
-    drawn = draw_from_urn(
+    drawn = draw_by_gamma(
         torch.tensor(rates).float().expand(n_cells, 4),
         torch.tensor(weights).float().expand(n_cells, 4),
         torch.full((n_cells,), n),
@@ -188,13 +207,13 @@ def test_unequal_weights_keep_the_shares_and_vary_as_gammas() -> None:
 def test_molecules_of_an_urn_that_were_there_count_too() -> None:
     """Two draws in a row are one: the state after the first is what the second starts from."""
     generator, n_cells = torch.Generator().manual_seed(0), 20_000
-    rates, weights = torch.tensor([0.5, 1.5]).log().expand(n_cells, 2), torch.full((2,), 0.8)
+    rates, weights = torch.tensor([0.5, 1.5]).log().expand(n_cells, 2), torch.tensor([2.0, 0.3])
     state = torch.zeros(n_cells, 2)
     for n in (2, 3):
         urn = UrnPrediction(rates, weights)
         drawn = urn.draw(urn.rates_at(state), torch.full((n_cells,), n), generator)
         state += torch.bincount(drawn, minlength=2 * n_cells).view(n_cells, 2)
-    law = urn_by_hand(np.array([0.5, 1.5]), np.full(2, 0.8), 5)
+    law = urn_by_hand(np.array([0.5, 1.5]), np.array([2.0, 0.3]), 5)
     observed = [(state.numpy() == bag).all(1).sum() for bag in law]
     assert stats.chisquare(observed, n_cells * np.array(list(law.values()))).pvalue > 1e-3
 
@@ -253,7 +272,7 @@ def test_far_rates_have_finite_probabilities_and_gradients(level: float, blocks:
     if blocks is None:
         found = UrnPrediction(log_rates, weights[0]).log_prob_at(counts).reshape(2, 4)
     else:
-        found = BlockPrediction(log_rates, weights, blocks).log_prob_at(counts).reshape(2, 4)
+        found = BlockPrediction(log_rates, weights, [False, False], blocks).log_prob_at(counts).reshape(2, 4)
     widths = 4 if blocks is None else blocks.sizes
     parts = (of_all.split(widths, 1) for of_all in (found, log_rates, counts.to_dense()))
     for part, logs, there in zip(*parts, strict=True):

@@ -1,4 +1,4 @@
-"""One deeply measured modality alone, such as tags of proteins in an AnnData: own molecules decide the shares."""
+"""One deeply measured modality alone, such as tags of proteins in an AnnData: the strength of the prior is limited."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 import scvi
 from anndata import AnnData
-from small_cells import QUIET, SMALL
+from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.model import TokenDiffusion
 
@@ -45,17 +45,22 @@ def test_spread_within_types_is_that_of_the_truth(model: TokenDiffusion) -> None
     for kind in "ab":
         found, truth = (np.log1p(each[each.obs["cell_type"] == kind].to_df().to_numpy()) for each in (cells, real))
         ratio = found.std(0) / truth.std(0)
-        assert (ratio > 0.7).all() and (ratio < 2).all()  # of background 2 to 4 by expectations alone
+        assert (ratio > 0.7).all() and (ratio < 2).all()  # background varied 2 to 4 times too much without the limit
+
+
+def test_only_deep_counts_are_limited(model: TokenDiffusion) -> None:
+    assert all(denoiser.limit.limited.all() for denoiser in model.module.denoisers)
+    assert not trained(simulated_cells(60), 1).module.denoiser.limit.limited.any()
 
 
 def test_contributions_add_up(model: TokenDiffusion) -> None:
-    """Tokens and the constant make what is expected, which is only weighed against the molecules that are there."""
+    """Tokens and the constant make the prior, which the limit only weighs."""
     found = model.get_token_contributions(indices=range(3), genes=["tag0", "tag3"], silent=True)
     terms = sum(found.layers[term] for term in found.uns["terms"])
     np.testing.assert_allclose(found.X, found.var["baseline"].to_numpy() + terms, atol=1e-4)
 
 
-def test_a_loaded_model_draws_the_same(model: TokenDiffusion, tmp_path: Path) -> None:
+def test_a_loaded_model_is_limited_too(model: TokenDiffusion, tmp_path: Path) -> None:
     model.save(tmp_path / "model")
     loaded = TokenDiffusion.load(tmp_path / "model", False, accelerator="cpu")
     cells = [each.generate(n_cells=5, n_steps=4, seed=2, silent=True).X for each in (model, loaded)]

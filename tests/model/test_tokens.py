@@ -38,12 +38,12 @@ def contributions(trained: Example) -> AnnData:
 
 
 def log_rates(model: TokenDiffusion, adata: AnnData) -> np.ndarray:
-    """Scores of whole cells by the network's forward pass, centred over the genes."""
+    """Log-rates of whole cells by the network's forward pass, centred over the genes."""
     loader = model._make_data_loader(adata=adata, batch_size=adata.n_obs)
     counts, conditions = model.module.unpack(next(iter(loader)))
     library = model.module.library(counts)
     with torch.no_grad():
-        rates = model.module.ema_denoiser.bind_scores(conditions)(counts, library, library).logits
+        rates = model.module.ema_denoiser.bind_scores(conditions)(counts, library).logits
     return (rates - rates.mean(1, keepdim=True)).numpy()
 
 

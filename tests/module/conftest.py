@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from module_parts import SIZE, SPECS, without_own_molecules
+from module_parts import SIZE, SPECS
 from parts import category, chosen, number
 from torch import Tensor
 
@@ -58,16 +58,16 @@ def make_module() -> Callable[..., ThinningModule]:
 
 @pytest.fixture
 def make_multinomial(make_module: Callable[..., ThinningModule]) -> Callable[[np.ndarray], ThinningModule]:
-    """A module that predicts given shares of the genes whatever it sees."""
+    """A module that predicts given shares of the genes whatever it sees: tokens say nothing, and there is no urn."""
 
     def make(shares: np.ndarray) -> ThinningModule:
         module = make_module(len(shares), ())
         for denoiser in (module.denoiser, module.ema_denoiser):
-            without_own_molecules(denoiser)
             readout = denoiser.network.readout
             with torch.no_grad():
                 readout.gene_weights.zero_()
                 readout.unit_weights.zero_()
+                denoiser.network.urn.weight_logits.fill_(-torch.inf)
                 readout.initialise_bias(torch.tensor(shares).float())
         return module
 

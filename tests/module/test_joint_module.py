@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
-from module_parts import SIZE, SPECS, without_own_molecules
+from module_parts import SIZE, SPECS
 from parts import unconditional
 from scipy import stats
 from torch import Tensor
@@ -35,13 +35,13 @@ def make(specs: tuple = (), withhold_rate: float = 0.0) -> JointThinningModule:
 
 @pytest.fixture
 def multinomial() -> JointThinningModule:
-    """A module that predicts given shares whatever it sees: tokens say nothing, and molecules there do not."""
+    """A module that predicts given shares whatever it sees: tokens say nothing, and there is no urn."""
     module = make()
     with torch.no_grad():
         for denoiser in (module.denoiser, module.ema_denoiser):
             denoiser.network.readout.gene_weights.zero_()
             denoiser.network.readout.unit_weights.zero_()
-            without_own_molecules(denoiser)
+            denoiser.network.urn.weight_logits.fill_(-torch.inf)
             # frequencies need not sum to 1 over all kinds: only those of a kind are compared
             denoiser.network.readout.initialise_bias(torch.tensor(np.concatenate([SHARES[0], 7 * SHARES[1]])).float())
     return module
@@ -70,6 +70,23 @@ def test_cells_are_drawn_from_the_multinomials(multinomial: JointThinningModule)
     for columns, shares, n in ((slice(0, 3), SHARES[0], 30), (slice(3, 5), SHARES[1], 80)):
         np.testing.assert_array_equal(cells[:, columns].sum(1), n)
         assert stats.chisquare(cells[:, columns].sum(0), cells[:, columns].sum() * shares).pvalue > 1e-3
+
+
+def test_opinions_are_limited_for_kinds_with_many_molecules_a_column() -> None:
+    module = make()
+    rna, protein = np.array([9, 2, 1, 0, 0]), np.array([0, 0, 0, 30, 1])  # 4 and 15.5 a column
+    batches = [
+        (csr(np.array([rna + protein, rna])), unconditional(2)),  # one was not measured
+        (csr(np.array([rna + protein])), unconditional(1)),
+    ]
+    module.initialise(iter(batches))
+    for denoiser in (module.denoiser, module.ema_denoiser):
+        assert denoiser.limit.limited.tolist() == [False, True]
+    state = torch.tensor([[300.0, 80.0, 1.0, 5_000.0, 3.0]])
+    of_limited = module.predictor(unconditional(1), 1)(state, module.library(state.to_sparse_csr()))
+    limits = module.ema_denoiser.limit.log_limits.exp()
+    assert (of_limited.log_rates.exp()[0, 3:] < limits[3:]).all()
+    assert of_limited.log_rates.exp()[0, :3].sum() > 100  # as many as there are
 
 
 def test_a_kind_that_is_withheld_is_as_if_it_had_not_been_measured() -> None:

@@ -144,17 +144,16 @@ def changed(before: dict[str, Tensor], after: dict[str, Tensor]) -> set[str]:
 
 
 def test_training_starts_at_the_average_cell_and_looks_along_the_axes(make_module: Make) -> None:
-    counts = counts_of(shares_along_two_axes(1000), depth=300)
+    counts = counts_of(shares_along_two_axes(1000), depth=300)  # deeper ones have priors of limited strength
     axes = PCA(2, svd_solver="full").fit(log_normalised(counts)).components_
     module, sample = make_module(N_GENES, (), fresh=True), [(csr(counts), unconditional(1000))]
     random = module.gene_weights().clone()
     module.initialise(sample)
     module.start_linearly(sample)
-    # What tokens say of whole cells: the shares of all molecules, half of one added.
-    cells = csr(counts)
-    scores = module.ema_denoiser.bind_scores(unconditional(1000))(cells, module.library(cells), module.library(cells))
+    # What tokens say of whole cells, before their own molecules count: the shares of all molecules, half of one added.
+    prediction = module.predictor(unconditional(1000), 1000)(csr(counts), module.library(csr(counts)))
     average = (counts.sum(0) + 0.5) / (counts.sum() + 0.5 * N_GENES)
-    shares = scores.logits.softmax(1).detach()
+    shares = prediction.log_prob(torch.zeros(1000, N_GENES)).exp().detach()
     np.testing.assert_allclose(shares, np.tile(average, (1000, 1)), rtol=1e-4)
     for denoiser in module.denoisers:
         encoder = denoiser.network.trunk.encoder.weight.detach().numpy()

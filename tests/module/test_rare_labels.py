@@ -10,10 +10,10 @@ from anndata import AnnData
 from csr import csr
 from small_cells import QUIET
 
-from scdiffgen.conditions import Condition, Conditions
+from scdiffgen.conditions import Condition, Conditions, ConditionSpec
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.module._label_sums import SHARE, LabelSums
-from scdiffgen.module._rare_labels import offsets_of_rare_labels
+from scdiffgen.module._rare_labels import LabelSums
+from scdiffgen.nn import LabelOffsets
 
 N_GENES, DEPTH = 400, 2000
 N_CELLS = {"common": 600, "rare": 12, "pair": 2, "unlike": 120}  # those that are unlike differ as the rare ones do
@@ -38,17 +38,17 @@ def conditions_of(labels: np.ndarray) -> Conditions[torch.Tensor]:
 
 
 def sums_of(counts: np.ndarray, labels: np.ndarray) -> LabelSums:
-    sums = LabelSums("type", 4, (N_GENES,))
+    spec = ConditionSpec("type", "category", registry_key="labels", n_categories=4)
+    sums = LabelSums(LabelOffsets(spec, N_GENES))
     for rows in np.array_split(np.random.default_rng(1).permutation(len(labels)), 5):
-        cells = torch.from_numpy(counts[rows]).float()
-        sums.add(csr(cells), conditions_of(labels[rows]), cells.sum(1))
+        sums.add(csr(torch.from_numpy(counts[rows]).float()), conditions_of(labels[rows]))
     return sums
 
 
 def test_markers_of_a_rare_label_get_what_they_differ_by_and_other_genes_next_to_nothing() -> None:
     counts, labels, means = simulated()
     average = torch.from_numpy(counts.sum(0) / counts.sum()).float()
-    offsets = offsets_of_rare_labels(sums_of(counts, labels), average).numpy()
+    offsets = sums_of(counts, labels).offsets(average).numpy()
     true = np.log(means[1] / means[1].sum()) - np.log(average.numpy())
     clear = MARKERS[means[1:3, MARKERS].max(0) * N_CELLS["rare"] > 60]
     assert len(clear) >= 5
@@ -59,17 +59,18 @@ def test_markers_of_a_rare_label_get_what_they_differ_by_and_other_genes_next_to
 
 def test_labels_of_many_cells_and_of_next_to_none_get_nothing() -> None:
     counts, labels, _ = simulated()
-    offsets = offsets_of_rare_labels(sums_of(counts, labels), torch.full((N_GENES,), 1 / N_GENES))
+    offsets = sums_of(counts, labels).offsets(torch.full((N_GENES,), 1 / N_GENES))
     assert not offsets[[0, 2, 3]].any() and offsets[1].any()
 
 
 def test_dispersion_is_that_of_the_negative_binomial() -> None:
     counts, labels, means = simulated(shape=2.0)
-    found = sums_of(counts, labels).dispersions().numpy()
-    large = means[0] > 3
-    assert abs(np.median(found[large]) / (SHARE / 2.0) - 1) < 0.1
+    expected = 1 + means[0] / 2.0  # variance over mean; the size of a cell hardly varies
+    found = sums_of(counts, labels).dispersion()
+    large = means[0] > 1
+    assert abs(np.median(found[large] / expected[large]) - 1) < 0.1
     poisson, labels, _ = simulated(shape=1e6)
-    assert np.median(sums_of(poisson, labels).dispersions()[large]) < 0.005
+    assert np.median(sums_of(poisson, labels).dispersion()) < 1.1
 
 
 def test_cells_without_a_label_count_for_none() -> None:

@@ -69,13 +69,8 @@ def both(module: str, options: dict[str, Any]) -> tuple[DiffusionModule, Diffusi
     return made, permuted
 
 
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def differing(cells: Tensor, others: Tensor) -> float:
-    """Share of the counts that differ."""
-    return float((cells != others).float().mean())
+def seeded() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
 
 
 @torch.no_grad()
@@ -105,22 +100,17 @@ def test_nothing_but_the_order_of_the_tokens_changes(
                 for module, noise in ((made, drawn), (permuted, in_new_order))
             )
             torch.testing.assert_close(again, predicted[:, ORDER], **close)
+        cells = made.generate(conditions, library, n_steps=3, generator=seeded())
         randn = torch.randn
 
         def permuted_noise(*shape: Any, **options: Any) -> Tensor:
             return randn(*shape, **options).unflatten(1, (4, -1))[:, ORDER].flatten(1)
 
         monkeypatch.setattr(torch, "randn", permuted_noise)
-        again = permuted.generate(conditions, library, n_steps=3, generator=seeded())
-        monkeypatch.undo()
+    else:
         cells = made.generate(conditions, library, n_steps=3, generator=seeded())
-        assert differing(again, cells) < 0.05
-    else:  # a draw at the edge of two genes may fall to the other, and one at the edge of two numbers shifts all later
-        drawn = [
-            [module.generate(conditions, library, n_steps=3, generator=seeded(seed)) for module in (made, permuted)]
-            for seed in range(5)
-        ]
-        assert np.median([differing(*pair) for pair in drawn]) < 0.05
+    again = permuted.generate(conditions, library, n_steps=3, generator=seeded())
+    assert float((again != cells).float().mean()) < 0.05  # a draw at the edge of two genes may fall to the other
 
 
 @torch.no_grad()

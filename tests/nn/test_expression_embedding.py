@@ -11,7 +11,7 @@ import torch
 from csr import csr
 from torch import Tensor, nn
 
-from scdiffgen.nn import CountEncoder, LinearEncoder, NetworkOptions, NetworkSize, ScoreNetwork
+from scdiffgen.nn import CountEncoder, LinearEncoder, NetworkOptions, NetworkSize, ScoreNetwork, TokenNetwork
 from scdiffgen.nn._encoders import GeneAttentionEncoder
 from scdiffgen.nn._numbers import rotate
 from scdiffgen.nn._options import NumberKind
@@ -95,7 +95,7 @@ def test_genes_without_molecules_and_empty_cells_say_nothing(kind: NumberKind) -
 def test_a_fresh_network_trains_all_weights_of_its_encoder(kind: NumberKind, encoder: str) -> None:
     torch.manual_seed(0)
     options = NetworkOptions(encoder=encoder, expression_embedding=kind)
-    network = ScoreNetwork(N_GENES, replace(SIZE, options=options), "counts")
+    network = TokenNetwork(N_GENES, replace(SIZE, options=options))
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
     counts, n_molecules = csr(COUNTS), torch.tensor(COUNTS.sum(1)).float()
     before = {name: weight.detach().clone() for name, weight in network.trunk.encoder.named_parameters()}

@@ -11,7 +11,7 @@ import torch
 from csr import csr
 from torch import Tensor
 
-from scdiffgen.nn import GeneScores, NetworkSize, ScoreNetwork
+from scdiffgen.nn import GeneScores, NetworkSize, TokenNetwork
 
 N_GENES = 20
 SIZE = NetworkSize(
@@ -35,17 +35,17 @@ def inputs(counts: np.ndarray = COUNTS, layout: str = "sparse") -> dict[str, Ten
     condition = torch.randn(len(counts), 8, generator=torch.Generator().manual_seed(5))
     return {
         "state": state.to_dense() if layout == "dense" else state,
-        "level": n_molecules,
+        "n_molecules": n_molecules,
         "library": 2 * n_molecules + 30,
         "condition": condition,
     }
 
 
 @pytest.fixture
-def network() -> ScoreNetwork:
+def network() -> TokenNetwork:
     """A network that is no longer fresh: every weight is random."""
     torch.manual_seed(0)
-    network = ScoreNetwork(N_GENES, SIZE, "counts")
+    network = TokenNetwork(N_GENES, SIZE)
     for weight in network.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     return network
@@ -56,41 +56,42 @@ def assert_same(one: GeneScores, other: GeneScores) -> None:
         torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
 
 
-def test_sparse_and_dense_cells_have_the_same_scores(network: ScoreNetwork) -> None:
+def test_sparse_and_dense_cells_have_the_same_scores(network: TokenNetwork) -> None:
     assert_same(network(**inputs()), network(**inputs(layout="dense")))
 
 
-def test_scores_are_finite_for_an_empty_cell(network: ScoreNetwork) -> None:
-    assert torch.isfinite(network(**inputs()).logits).all()
+def test_scores_are_finite_for_an_empty_cell(network: TokenNetwork) -> None:
+    assert torch.isfinite(network(**inputs()).log_rates()).all()
 
 
-def test_a_cell_does_not_see_its_neighbours(network: ScoreNetwork) -> None:
+def test_a_cell_does_not_see_its_neighbours(network: TokenNetwork) -> None:
     together, given = network(**inputs()), inputs(layout="dense")
     for cell in range(len(COUNTS)):
         alone = network(**{name: values[cell : cell + 1] for name, values in given.items()})
-        torch.testing.assert_close(alone.logits[0], together.logits[cell], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(alone.log_rates()[0], together.log_rates()[cell], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["state", "level", "library", "condition"])
-def test_each_input_matters_to_every_cell(name: str, network: ScoreNetwork) -> None:
+@pytest.mark.parametrize("name", ["state", "n_molecules", "library", "condition"])
+def test_each_input_matters_to_every_cell(name: str, network: TokenNetwork) -> None:
     given = inputs(layout="dense")
     changed = {**given, name: given[name] + 3}
     moved = network(**changed).logits - network(**given).logits
     assert moved.abs().amax(dim=1).min() > 1e-4
 
 
-def test_genes_may_change_places(network: ScoreNetwork) -> None:
+def test_genes_may_change_places(network: TokenNetwork) -> None:
     before, order = network(**inputs()), torch.randperm(N_GENES)
     with torch.no_grad():
         network.trunk.encoder.weight.copy_(network.trunk.encoder.weight[order])
         for weights in (network.readout.gene_weights, network.readout.unit_weights):
             weights.copy_(weights[:, order])
         network.readout.bias.copy_(network.readout.bias[order])
+        network.urn.weight_logits.copy_(network.urn.weight_logits[order])
     after = network(**inputs(COUNTS[:, order]))
-    assert_same(after, GeneScores(before.logits[:, order], before.conditioning))
+    assert_same(after, GeneScores(before.logits[:, order], before.log_concentration, before.urn_weights[order]))
 
 
-def test_tokens_lead_to_the_scores(network: ScoreNetwork) -> None:
+def test_tokens_lead_to_the_scores(network: TokenNetwork) -> None:
     given = inputs()
     tokens = network.tokens(*given.values())
     assert tokens.shape == (6, SIZE.n_tokens, SIZE.token_dim)
@@ -100,7 +101,7 @@ def test_tokens_lead_to_the_scores(network: ScoreNetwork) -> None:
 
 def test_tokens_of_a_fresh_network_differ_from_each_other() -> None:
     torch.manual_seed(0)
-    tokens = ScoreNetwork(N_GENES, SIZE, "counts").tokens(*inputs().values())
+    tokens = TokenNetwork(N_GENES, SIZE).tokens(*inputs().values())
     assert torch.cdist(tokens, tokens)[:, *np.triu_indices(SIZE.n_tokens, 1)].min() > 0.1
 
 
@@ -108,12 +109,14 @@ def test_tokens_of_a_fresh_network_differ_from_each_other() -> None:
 def test_every_parameter_learns_after_the_first_step(n_layers: int) -> None:
     """At the first step closed gates hide what is behind them."""
     torch.manual_seed(0)
-    network = ScoreNetwork(N_GENES, replace(SIZE, n_layers=n_layers), "counts")
+    network = TokenNetwork(N_GENES, replace(SIZE, n_layers=n_layers))
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     given, missing = inputs(), torch.tensor(COUNTS).float() + 0.1
     for _ in range(2):
         optimizer.zero_grad()
-        (-(missing * network(**given).logits.log_softmax(1)).sum()).backward()
+        scores = network(**given)
+        rates = scores.log_rates().exp() + scores.urn_weights * given["state"].to_dense()
+        (-(missing * (rates / rates.sum(1, keepdim=True)).log()).sum()).backward()
         optimizer.step()
     dead = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
     assert dead == []

@@ -12,7 +12,7 @@ from csr import csr
 from torch import Tensor, nn
 
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
-from scdiffgen.nn import ConditionEmbedder, NetworkOptions, NetworkSize, ScoreNetwork
+from scdiffgen.nn import ConditionEmbedder, NetworkOptions, NetworkSize, TokenNetwork
 from scdiffgen.nn._rotations import PlaneAngles, Rotations
 from scdiffgen.nn._transformer import Attention, GatedAttention
 
@@ -51,9 +51,9 @@ def random_weights(module: nn.Module) -> None:
         nn.init.normal_(weight, std=0.4)
 
 
-def make(form: str, attention_numbers: str = "rotated", **size: Any) -> ScoreNetwork:
+def make(form: str, attention_numbers: str = "rotated", **size: Any) -> TokenNetwork:
     options = NetworkOptions(attention_numbers=attention_numbers, **FORMS[form])
-    network = ScoreNetwork(N_GENES, replace(SIZE, options=options, **size), "counts")
+    network = TokenNetwork(N_GENES, replace(SIZE, options=options, **size))
     random_weights(network)
     return network
 
@@ -62,7 +62,7 @@ def condition_of(form: str) -> Tensor:
     return normal(N_CELLS, CONDITIONING, seed=1) if form == "across" else normal(N_CELLS, 3, CONDITIONING, seed=1)
 
 
-def logits(network: ScoreNetwork, form: str, numbers: Tensor, level: Tensor = LIBRARY, **other: Tensor) -> Tensor:
+def logits(network: TokenNetwork, form: str, numbers: Tensor, level: Tensor = LIBRARY, **other: Tensor) -> Tensor:
     library = other.get("library", 2 * LIBRARY)
     return network(csr(COUNTS), level, library, condition_of(form), numbers.expand(N_CELLS, 3)).logits
 

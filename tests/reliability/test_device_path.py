@@ -20,7 +20,6 @@ from small_cells import QUIET, SMALL, simulated_cells
 from treated_cells import SETUP, treated_cells
 
 from scdiffgen.conditions import Conditions
-from scdiffgen.diffusion import UrnPrediction
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.module import ThinningModule
 
@@ -32,6 +31,8 @@ COUNTED = {
     "diffusion/_draws.py:_cumulative": "one cumulative sum over all cells, in which places of single molecules differ",
     "diffusion/_draws.py:_positions": "places in it",
     "diffusion/_draws.py:_clumps": "sizes of clumps of molecules",
+    "diffusion/_draws.py:draw_from_urn": "rates of a cell, against its molecules one by one",
+    "diffusion/_draws.py:_point": "places among the molecules of a cell",
     "model/_sampler.py:over_rows": "library sizes of NumPy, made float32 before they go to the device",
     "model/_sampler.py:minibatch": "regressions of NumPy on the host",
 }
@@ -46,9 +47,12 @@ OF_EFFECTS = {
 }
 OF_A_SAMPLING_STEP = {
     "module/_denoiser.py:predict": 1,  # counts become sparse
-    "diffusion/_draws.py:_clumps": 8,  # at most: how many clumps, and molecules, there are in all of each of few rounds
-    "diffusion/_draws.py:_first": 4,  # which are too many
-    "diffusion/_draws.py:draw_from_urn": 4,  # which cells have too few
+    "diffusion/_draws.py:draw_from_urn": 16,  # at most: two a round of those that wait for others
+}
+OF_DEEP_COUNTS = {  # at most, in few rounds
+    "diffusion/_draws.py:_clumps": 8,  # how many clumps, and molecules, there are in all
+    "diffusion/_draws.py:_first": 4,  # which molecules are too many
+    "diffusion/_draws.py:draw_by_gamma": 4,  # which cells have too few
 }
 
 
@@ -112,6 +116,8 @@ def test_a_sampling_step_waits_as_often_for_any_number_of_cells(models: Any) -> 
     kind, ((model, _), _) = models
     n_modalities = 2 if kind == "several modalities" else 1
     expected = Counter({name: n * n_modalities for name, n in OF_A_SAMPLING_STEP.items()})
+    if n_modalities > 1:
+        expected |= Counter(OF_DEEP_COUNTS)
     expected["module/_denoiser.py:predict"] = 1
     if kind == "treated":
         expected["nn/_effects.py:forward"] = 1
@@ -129,7 +135,7 @@ def test_networks_need_no_values_on_the_way() -> None:
         state, library = torch.ones(4, n_vars), torch.ones(4)
         embedded = denoiser.embed_conditions(Conditions({}, 4), 4)
         scores = denoiser.network(state, library, library, *embedded)
-        rates = UrnPrediction(*denoiser.overdispersion(scores, library, state)).rates_at(state)
+        rates = denoiser.prediction(scores).rates_at(state)
         rates.sum().backward()
     assert rates.shape == (4, n_vars)
     assert denoiser.network.trunk.encoder.weight.grad.device.type == "meta"

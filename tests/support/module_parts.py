@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-
 from scdiffgen.conditions import ConditionSpec, NumberTransform
-from scdiffgen.module._denoiser import Denoiser
 from scdiffgen.nn import NetworkSize
 
 SIZE = NetworkSize(
@@ -26,10 +23,3 @@ SPECS = (
         transform=NumberTransform("log1p", scale=1.0),
     ),
 )
-
-
-@torch.no_grad()
-def without_own_molecules(denoiser: Denoiser) -> None:
-    """Let rates be what the tokens expect, whatever molecules there are."""
-    denoiser.overdispersion.log_dispersions.fill_(-torch.inf)
-    denoiser.overdispersion.least_logits.fill_(-torch.inf)

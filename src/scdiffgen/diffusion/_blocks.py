@@ -77,6 +77,7 @@ class BlockPrediction(NamedTuple):
 
     log_rates: Tensor  # (cells, columns)
     weights: Tensor  # (cells, columns)
+    own: Sequence[bool]  # of each modality, whether each cell has weights of its own; otherwise all have the same
     blocks: Blocks
 
     def log_prob(self, state: Tensor) -> Tensor:
@@ -102,7 +103,10 @@ class BlockPrediction(NamedTuple):
     def _urns(self, columns: Tensor) -> list[tuple[UrnPrediction, Tensor]]:
         """The urn of each modality, and its part of something ``(cells, columns)``."""
         parts = zip(*(of_all.split(self.blocks.sizes, 1) for of_all in (*self[:2], columns)), strict=True)
-        return [(UrnPrediction(rates, weights), part) for rates, weights, part in parts]
+        return [
+            (UrnPrediction(rates, weights if own else weights[0]), part)
+            for own, (rates, weights, part) in zip(self.own, parts, strict=True)
+        ]
 
 
 def split_thinned(thinned: Thinned, blocks: Blocks) -> Thinned:

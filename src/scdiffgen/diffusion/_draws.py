@@ -9,8 +9,8 @@ from torch import Tensor
 LEAST_VARIANCE = 1e-6  # of the share of a gene, over its square: what is less counts as this
 LARGEST_WEIGHT = 10.0  # in sums of rates, with which nearly all molecules are of one gene: what is more counts as this
 MARGIN = 2.5  # standard deviations by which more molecules are drawn than are asked for
-BLOCK = 64  # genes
 LARGEST_CLUMP = 16  # molecules, and times those that are asked for; larger ones are cut
+BLOCK = 64  # genes
 
 
 def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -26,15 +26,48 @@ def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Gener
 def draw_from_urn(
     rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""The same one after the other: the new molecules of a gene count for the next, by its weight in the cell.
+    r"""The same one after the other: a molecule that was drawn adds ``weights`` ``(genes,)`` to the rate of its gene.
 
-    Genes have gamma variables with means :math:`r_g` and variances :math:`w_g r_g`, from ``rates`` and ``weights``
-    ``(cells, genes)``, and molecules are events of Poisson processes at these rates. So genes keep their shares on
-    average, whatever their weights, and equal weights are those of Polya's urn :cite:p:`blackwell1973ferguson`. Until
-    a time :math:`t` numbers of molecules are negative binomial: clumps at the rate
-    :math:`r_g / w_g \log(1 + w_g t)`, of logarithmic sizes :cite:p:`quenouille1949relation`, so that the cost is
-    (molecules + genes) a cell. The first molecules are kept if there are too many; if too few, processes go on from
-    their posterior. Positions come in no order.
+    So the :math:`i`-th new molecule of a cell is drawn by the first ``rates`` ``(cells, genes)``, whose sum is
+    :math:`R`, or copies new molecule :math:`j` before it, with probabilities in the ratios :math:`R` to :math:`w_j`.
+    It points at random into :math:`R + i \max w`; a place within a new molecule is a copy of it if it lies in the first
+    :math:`w_j` of the :math:`\max w` that each takes, and else the molecule points again. No loop over molecules: those
+    that point at one not known yet wait for it, which few do for long.
+    """
+    rows = torch.repeat_interleave(n_molecules)
+    drawn = _positions(_cumulative(rates), rows, rates.shape[1], generator)
+    shares = weights / weights.max().clamp(min=torch.finfo(weights.dtype).tiny)
+    total = (rates.double().sum(1) / weights.max())[rows]
+    first = (n_molecules.cumsum(0) - n_molecules)[rows]
+    order = torch.arange(len(drawn), device=drawn.device) - first
+    known = torch.zeros(len(drawn), dtype=torch.bool, device=drawn.device)
+    waiting = torch.arange(len(drawn), device=drawn.device)
+    place = _point(total, order, generator)
+    while len(waiting):
+        at, before = place[waiting], order[waiting]
+        fresh = at >= before
+        source = first[waiting] + torch.where(fresh, 0, at.long())
+        ready = known[source] & ~fresh
+        copied = ready & (at - at.floor() < shares[drawn[source] % rates.shape[1]])
+        drawn[waiting] = torch.where(copied, drawn[source], drawn[waiting])
+        known[waiting] = done = fresh | copied
+        again = waiting[ready & ~copied]
+        place[again] = _point(total[again], order[again], generator)
+        waiting = waiting[~done]
+    return drawn
+
+
+def draw_by_gamma(
+    rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None
+) -> Tensor:
+    r"""The same by shares that vary, weights ``(cells, genes)`` being each cell's own; positions come in no order.
+
+    Shares are in the ratios of gamma variables :math:`\Gamma(r_g / w_g, w_g)`, with mean :math:`r_g` and variance
+    :math:`r_g w_g`. Where the weights of a cell are equal, its shares are Dirichlet, and this is the urn
+    :cite:p:`blackwell1973ferguson`. Molecules are events of Poisson processes at these rates, so that until a time
+    :math:`t` numbers of molecules are negative binomial: clumps at the rate :math:`r_g / w_g \log(1 + w_g t)`, of
+    logarithmic sizes :cite:p:`quenouille1949relation`, which costs (molecules + genes) a cell. The first are kept if
+    there are too many; if too few, processes go on from their posterior.
     """
     n_genes, tiny = rates.shape[1], torch.finfo(rates.dtype).tiny
     rates = rates.clamp(min=tiny)
@@ -79,6 +112,12 @@ def couple_molecules(
     replacement = torch.where(excess.sum(1, keepdim=True) > 0, excess.log(), target)
     drawn = draw_molecules(replacement, removed, generator)
     return kept.view(-1).index_add(0, drawn, torch.ones_like(drawn, dtype=kept.dtype)).view_as(kept)
+
+
+def _point(total: Tensor, order: Tensor, generator: torch.Generator | None) -> Tensor:
+    """A place among the molecules before, each of which takes 1; or beyond them, which is the urn as it was."""
+    uniform = torch.rand(len(order), generator=generator, device=order.device, dtype=torch.float64)
+    return torch.where(total.isinf(), order, uniform * (total + order))
 
 
 def _clumps(rates: Tensor, weights: Tensor, times: Tensor, most: Tensor, generator: torch.Generator | None) -> Tensor:

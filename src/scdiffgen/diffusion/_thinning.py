@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._draws import draw_from_urn
+from ._draws import draw_by_gamma, draw_from_urn
 from ._sparse import row_indices, row_sums, with_values
 
 LARGEST_LOG_RATE = 40.0  # far beyond any weight of an urn, and its exponential over the least of them is a number
@@ -45,7 +45,8 @@ class UrnPrediction(NamedTuple):
     """
 
     log_rates: Tensor  # (cells, genes), absolute: their scale against the weights matters
-    weights: Tensor  # (genes,) or (cells, genes), not negative
+    weights: Tensor  # (genes,), not negative; or (cells, genes), see `draw`
+    log_total: Tensor | None = None  # (cells,), logarithm of the sum of the rates, where it is known
 
     def log_prob(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(cells, genes)`` of the next molecule for a dense state ``(cells, genes)``."""
@@ -54,16 +55,22 @@ class UrnPrediction(NamedTuple):
     def log_prob_at(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
         rows, columns = row_indices(state), state.col_indices()
-        reinforced = self.weights.expand_as(self.log_rates)[rows, columns] * state.values()
-        return log_shares(self.log_rates[rows, columns], reinforced, self.log_rates.logsumexp(1), rows)
+        weights = self.weights.index_select(0, columns) if self.weights.ndim == 1 else self.weights[rows, columns]
+        log_total = self.log_rates.logsumexp(1) if self.log_total is None else self.log_total
+        return log_shares(self.log_rates[rows, columns], weights * state.values(), log_total, rows)
 
     def rates_at(self, state: Tensor) -> Tensor:
         """Rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""
         return torch.addcmul(within_range(self.log_rates).exp(), self.weights, state)
 
     def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw ``n_molecules`` ``(cells,)`` by given rates, one after the other; each adds its weight for the next."""
-        return draw_from_urn(rates, self.weights.expand_as(rates), n_molecules, generator)
+        """Draw ``n_molecules`` ``(cells,)`` by given rates, one after the other; each adds its weight for the next.
+
+        If each cell has weights of its own, shares are drawn instead, and all molecules by them: of equal weights that
+        is the same, of others it is no urn, but keeps each gene at its share on average.
+        """
+        draw = draw_from_urn if self.weights.ndim == 1 else draw_by_gamma
+        return draw(rates, self.weights, n_molecules, generator)
 
 
 def thinning_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 BASIS_CELLS = 20_000
 REGRESSION_CELLS = 5_000
 FEW_CELLS, FEW_DEEP_CELLS, MOST_DEEP_COLUMNS = 20, 100, 500
-DEEP = 10  # molecules of a column and cell, on average over a modality, from which its columns are regressed on others
 
 TrainingData = RegisteredData | StreamedData
 
@@ -215,10 +214,8 @@ def _regressions(model: BaseModelClass, data: TrainingData) -> tuple[LibraryRegr
             if name in given or rows.sum() < FEW_CELLS:
                 continue
             of_sizes[given][name] = library_from_tokens(tokens[rows], sizes[rows, column : column + 1])
-            n_columns = blocks[name].shape[1]
-            is_deep = sizes[:, column].sum() >= DEEP * n_columns * (sizes[:, column] > 0).sum()
-            is_small = n_columns <= MOST_DEEP_COLUMNS  # residuals of all columns are kept
-            if is_deep and is_small and rows.sum() >= FEW_DEEP_CELLS:
+            is_small = blocks[name].shape[1] <= MOST_DEEP_COLUMNS  # residuals of all columns are kept
+            if module.is_deep(column) and is_small and rows.sum() >= FEW_DEEP_CELLS:
                 inputs = known_inputs([blocks[other][rows] for other in given], tokens[rows])
                 of_columns[given][name] = deep_columns(inputs, tokens.shape[1], blocks[name][rows].toarray())
     return of_sizes, of_columns

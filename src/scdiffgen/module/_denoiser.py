@@ -13,14 +13,7 @@ from torch import Tensor, nn
 
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions, ConditionSpec
-from scdiffgen.diffusion import (
-    BlockPrediction,
-    Blocks,
-    MoleculePrediction,
-    MoleculePredictor,
-    UrnPrediction,
-    row_sums,
-)
+from scdiffgen.diffusion import MoleculePrediction, MoleculePredictor, UrnPrediction, row_sums
 from scdiffgen.nn import (
     ConditionEmbedder,
     EffectNetwork,
@@ -28,12 +21,11 @@ from scdiffgen.nn import (
     InputKind,
     LabelOffsets,
     NetworkSize,
-    Overdispersion,
-    ScoreNetwork,
+    PriorLimit,
+    TokenNetwork,
     UniversalCombination,
 )
 
-from ._earlier_files import convert_urn
 from ._processes import Given, Predictor
 from ._token_order import TOKEN_AXES, permute_weights
 
@@ -153,32 +145,22 @@ class ConditionedDenoiser(nn.Module):
 
 
 class Denoiser(ConditionedDenoiser):
-    """Predict the missing molecules of thinned cells, of one modality or several (``sizes``)."""
+    """Predict the missing molecules of thinned cells."""
 
-    network: ScoreNetwork
+    network: TokenNetwork
     label_offsets: LabelOffsets | None
 
     def __init__(
-        self, sizes: tuple[int, ...], specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
+        self, n_vars: int, specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
     ) -> None:
-        n_vars = sum(sizes)
-        super().__init__(n_vars, specs, replace(size, n_levels=len(sizes)), features)
+        super().__init__(n_vars, specs, size, features)
         label = next((spec for spec in specs if spec.registry_key == REGISTRY_KEYS.LABELS), None)
         has_table = label is not None and label.n_categories * n_vars <= LARGEST_TABLE
         self.label_offsets = LabelOffsets(label, n_vars) if label is not None and has_table else None
-        self.overdispersion = Overdispersion(sizes, size.conditioning_dim)
-        self.blocks = Blocks(sizes) if len(sizes) > 1 else None
+        self.limit = PriorLimit((n_vars,))
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        convert_urn(state_dict, prefix, self.overdispersion)
-        super()._load_from_state_dict(state_dict, prefix, *others)
-
-    def make_network(self, n_vars: int, size: NetworkSize) -> ScoreNetwork:
-        return ScoreNetwork(n_vars, size, self.input_type)
-
-    def library(self, counts: Tensor) -> Tensor:
-        """Molecules of CSR counts, ``(cells,)`` or ``(cells, modalities)``."""
-        return super().library(counts) if self.blocks is None else self.blocks.sums(counts, counts.values())
+    def make_network(self, n_vars: int, size: NetworkSize) -> TokenNetwork:
+        return TokenNetwork(n_vars, size)
 
     def label_scores(self, conditions: Given) -> dict[str, Tensor]:
         """Fixed scores ``(cells, genes)`` of rare labels, by the name of the labels, if any has some."""
@@ -190,29 +172,28 @@ class Denoiser(ConditionedDenoiser):
     ) -> MoleculePredictor:
         """Fix the conditions: the predictor takes the molecules there, dense or CSR, and the library sizes."""
         scores = self.bind_scores(conditions, effect_scale, trains_effects)
-
-        def predict(state: Tensor, library: Tensor) -> MoleculePrediction:
-            there = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
-            n_molecules = self.library(there)
-            log_rates, weights = self.overdispersion(scores(there, n_molecules, library), n_molecules, state)
-            if self.blocks is None:
-                return UrnPrediction(log_rates, weights)
-            return BlockPrediction(log_rates, weights, self.blocks)
-
-        return predict
+        return lambda state, library: self.prediction(scores(state, library))
 
     def bind_scores(
         self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None
-    ) -> Callable[[Tensor, Tensor, Tensor], GeneScores]:
-        """Scores of the genes by the CSR molecules there, their number and the library sizes."""
+    ) -> Callable[[Tensor, Tensor], GeneScores]:
+        """The same, up to the scores of the genes."""
         embedded = self.embed_conditions(conditions, conditions.n_cells)
         of_labels, treatments = self.label_scores(conditions), self.treatments(conditions)
 
-        def predict(there: Tensor, n_molecules: Tensor, library: Tensor) -> GeneScores:
-            logits, conditioning = self.network(there, n_molecules, library, *embedded)
+        def predict(state: Tensor, library: Tensor) -> GeneScores:
+            there = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
+            n_molecules = self.library(there)
+            scores: GeneScores = self.network(there, n_molecules, library, *embedded)
             added = self.effect_scores(there, n_molecules, library, treatments, trains_effects)
             for score in [*(effect_scale * effect for effect in added.values()), *of_labels.values()]:
-                logits = logits + score
-            return GeneScores(logits, conditioning)
+                scores = scores._replace(logits=scores.logits + score)
+            return scores
 
         return predict
+
+    def prediction(self, scores: GeneScores) -> MoleculePrediction:
+        """Rates of the next molecule from the scores of the genes."""
+        if not any(self.limit.which):
+            return UrnPrediction(scores.log_rates(), scores.urn_weights, scores.log_concentration[:, 0])
+        return UrnPrediction(*self.limit(scores.log_rates(), scores.urn_weights))

@@ -64,7 +64,7 @@ class VectorDenoiser(ConditionedDenoiser):
             def denoise(noisy: Tensor, time: Tensor) -> Tensor:
                 level = self.process.level(time)
                 log_level = (level.log_snr / 2).flatten().expand(conditions.n_cells)  # of one time, or one a cell
-                predicted, _ = self.network(noisy, log_level, library, *embedded)
+                predicted, _ = self.network.read(noisy, log_level, library, *embedded)
                 added = self.effect_scores(noisy, log_level, library, treatments, trains_effects)
                 for score in added.values():
                     predicted = predicted + effect_scale * score

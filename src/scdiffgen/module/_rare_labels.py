@@ -6,33 +6,69 @@ whose total :math:`x` in a rare label differs from what the average cell lets ex
 .. math:: \log \frac{x + \varphi / 2}{E + \varphi / 2} \left( 1 - \frac{z_0^2}{z^2} \right)_+
           \left( 1 - \frac{n^2}{n_0^2} \right)_+, \qquad z = \frac{x - E}{\sqrt{\varphi E}},
 
-:math:`\varphi \ge 1` the variance of the gene over its mean in cells of a label, from all labels: the positive part of
-James and Stein's rule, with a threshold :math:`z_0` against the many genes that differ by chance. The more cells
-:math:`n` there are, the more the network learns by itself, and from :math:`n_0` on it gets nothing: with offsets, cells
-of labels that it knows would come out more typical than real ones.
+:math:`\varphi \ge 1` the dispersion of the gene between cells of a label, from all labels: the positive part of James
+and Stein's rule, with a threshold :math:`z_0` against the many genes that differ by chance. The more cells :math:`n`
+there are, the more the network learns by itself, and from :math:`n_0` on it gets nothing: with offsets, cells of labels
+that it knows would come out more typical than real ones.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import torch
+from scipy import sparse
 from torch import Tensor
 
-from ._label_sums import LabelSums
+from scdiffgen.conditions import Conditions
+from scdiffgen.diffusion import to_scipy
+from scdiffgen.nn import LabelOffsets
 
 MOST_CELLS, LEAST_CELLS = 70, 5  # of a rare label; fewer than the least show themselves, not their label
 THRESHOLD = 2.5  # standard errors
 
 
-def offsets_of_rare_labels(sums: LabelSums, frequencies: Tensor) -> Tensor:
-    """Scores of rare labels ``(labels, genes)``, against the shares of genes in the average cell ``(genes,)``."""
-    shares = frequencies.cpu().numpy().astype(np.float64)
-    rarity = (1 - (sums.n_cells / MOST_CELLS) ** 2).clip(min=0) * (sums.n_cells >= LEAST_CELLS)
-    expected = sums.library * shares
-    several = (sums.n_cells > 1)[:, 0]
-    of_several = sums.squared_residuals().sum(0), sums.counts[several].sum(0)
-    dispersion = np.maximum(of_several[0] / np.maximum(of_several[1], 1), 1)
-    errors = (sums.counts - expected) ** 2 / np.maximum(dispersion * expected, np.finfo(float).tiny)
-    certain = np.clip(1 - THRESHOLD**2 / np.maximum(errors, THRESHOLD**2), 0, None)
-    offsets = rarity * certain * np.log((sums.counts + dispersion / 2) / (expected + dispersion / 2))
-    return torch.from_numpy(offsets).to(frequencies)
+class LabelSums:
+    """Sums over the cells of each label: of counts, of their squares, and what their dispersion takes."""
+
+    def __init__(self, offsets: LabelOffsets) -> None:
+        self.name, shape = offsets.name, offsets.table.shape
+        self.counts, self.squares, self.by_library = (np.zeros(shape) for _ in range(3))  # (labels, genes)
+        self.n_cells, self.library, self.library_squares = (np.zeros((shape[0], 1)) for _ in range(3))
+
+    def add(self, counts: Tensor, conditions: Conditions[Tensor]) -> None:
+        """Add cells, CSR counts ``(cells, genes)``."""
+        if self.name not in conditions:
+            return
+        label = conditions[self.name]
+        rows = (label.given & label.mask[:, 0]).nonzero()[:, 0].cpu().numpy()
+        labels = label.ids[:, 0].cpu().numpy()[rows]
+        cells = to_scipy(counts).astype(np.float64)[rows]
+        of_label = sparse.csr_matrix(
+            (np.ones(len(rows)), (labels, np.arange(len(rows)))), (len(self.counts), len(rows))
+        )
+        library = np.asarray(cells.sum(1))
+        self.counts += (of_label @ cells).toarray()
+        self.squares += (of_label @ cells.power(2)).toarray()
+        self.by_library += (of_label @ cells.multiply(library).tocsr()).toarray()
+        self.n_cells += of_label @ np.ones_like(library)
+        self.library += of_label @ library
+        self.library_squares += of_label @ library**2
+
+    def offsets(self, frequencies: Tensor) -> Tensor:
+        """Scores of rare labels ``(labels, genes)``, against the shares of genes in the average cell ``(genes,)``."""
+        shares = frequencies.cpu().numpy().astype(np.float64)
+        rarity = (1 - (self.n_cells / MOST_CELLS) ** 2).clip(min=0) * (self.n_cells >= LEAST_CELLS)
+        expected = self.library * shares
+        dispersion = self.dispersion()
+        errors = (self.counts - expected) ** 2 / np.maximum(dispersion * expected, np.finfo(float).tiny)
+        certain = np.clip(1 - THRESHOLD**2 / np.maximum(errors, THRESHOLD**2), 0, None)
+        offsets = rarity * certain * np.log((self.counts + dispersion / 2) / (expected + dispersion / 2))
+        return torch.from_numpy(offsets).to(frequencies)
+
+    def dispersion(self) -> np.ndarray:
+        """Variance of the counts in a label over their mean ``(genes,)``, 1 at least."""
+        share = self.counts / np.maximum(self.library, 1)
+        squared = self.squares - 2 * share * self.by_library + share**2 * self.library_squares
+        several = (self.n_cells > 1)[:, 0]
+        unbiased = squared[several] * (self.n_cells / np.maximum(self.n_cells - 1, 1))[several]
+        return np.maximum(unbiased.sum(0) / np.maximum(self.counts[several].sum(0), 1), 1)

@@ -13,10 +13,9 @@ from scdiffgen.diffusion import MoleculePredictor, Thinned, row_sums, to_scipy
 
 from ._denoiser import Denoiser
 from ._diffusion_module import DiffusionModule, gene_frequencies, loss_output
-from ._label_sums import LabelSums
 from ._linear_start import linear_model, linear_weights, start_linearly
 from ._processes import Given, Predictor, Rng, Thinning
-from ._rare_labels import offsets_of_rare_labels
+from ._rare_labels import LabelSums
 
 N_READINGS, N_READ = 8, 4
 """How often, and with how many molecules on average, a cell is read to tell its response."""
@@ -24,6 +23,9 @@ N_READINGS, N_READ = 8, 4
 PRIOR_CELLS, LARGEST_DECAY = 5000, 5.0  # cells that the prior of the weights counts for
 MANY_GENES = 750  # of which, and of more, the prior has its whole strength
 FREE_CELLS, LEAST_SHARE = 10_000, 0.1  # cells with which the linear model is as free to change as anything else
+
+DEEP = 10
+"""Molecules of a gene (or protein) and cell, on average over a modality, from which its priors are limited."""
 
 
 class ThinningModule(DiffusionModule):
@@ -38,29 +40,38 @@ class ThinningModule(DiffusionModule):
         return Thinning()
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> Denoiser:
-        return Denoiser((self.n_vars,), self.specs, self.size, features)
+        return Denoiser(self.n_vars, self.specs, self.size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
-        """Start from the average cell to which nothing was done, and the dispersions of the genes within labels.
+        """Start from the average cell to which nothing was done.
 
         What effects add starts at zero: if the base began with the genes of treated cells, it would have to unlearn
-        them where they are rare, and the effects would come out too weak. Labels of few cells get their offsets.
+        them where they are rare, and the effects would come out too weak. Labels of few cells get their offsets, and
+        the strength of the priors is limited where a modality has :data:`DEEP` molecules a column and more.
         """
-        offsets = self.denoiser.label_offsets
-        label, n_labels = (None, 1) if offsets is None else (offsets.name, len(offsets.table))
-        sums = LabelSums(label, n_labels, self.denoiser.overdispersion.sizes)
+        widths = torch.tensor(self.denoiser.limit.sizes)
+        n_molecules = n_cells = torch.zeros(len(widths))
+        offsets = self.denoiser.label_offsets if self.starts_linearly else None
+        of_labels = None if offsets is None else LabelSums(offsets)
 
         def untreated() -> Iterator[tuple[Tensor, Tensor]]:
+            nonlocal n_molecules, n_cells
             for counts, given in batches:
-                sums.add(counts, given, self.library(counts))
+                library = self.library(counts).cpu().reshape(len(counts), len(widths))
+                n_molecules, n_cells = n_molecules + library.sum(0), n_cells + (library > 0).sum(0)
+                if of_labels is not None:
+                    of_labels.add(counts, given)
                 yield counts, self.denoiser.unaffected(given, len(counts))
 
         frequencies = gene_frequencies(untreated(), self.n_vars)
+        deep = (n_molecules >= DEEP * n_cells * widths) & (n_cells > 0)
+        if len(widths) == 1 and any(spec.is_intervention for spec in self.specs):
+            deep[:] = False  # limited priors would take away that effects add up
         for denoiser in self.denoisers:
-            denoiser.overdispersion.set_dispersions(sums.dispersions())
+            denoiser.limit.limit(deep)
             denoiser.network.readout.initialise_bias(frequencies)
-            if offsets is not None and self.starts_linearly:
-                denoiser.label_offsets.set(offsets_of_rare_labels(sums, frequencies))
+            if of_labels is not None:
+                denoiser.label_offsets.set(of_labels.offsets(frequencies))
 
     @property
     def starts_linearly(self) -> bool:

@@ -35,7 +35,7 @@ def contributions(denoiser: Denoiser, counts: Tensor, conditions: Given, genes: 
     effects = denoiser.effect_scores(counts, library, library, denoiser.treatments(conditions))
     added = effects | denoiser.label_scores(conditions)
     return Contributions(
-        total=_centred(denoiser.bind_scores(conditions)(counts, library, library).logits)[:, genes],
+        total=_centred(denoiser.bind_scores(conditions)(counts, library).logits)[:, genes],
         tokens=torch.einsum("ctr,trg->ctg", hidden, weights),
         conditions={name: _centred(scores)[:, genes] for name, scores in added.items()},
         constant=_centred(readout.bias[None])[0, genes],

@@ -6,8 +6,7 @@ from ._condition_embedder import ConditionEmbedder, PartEmbedding, UniversalComb
 from ._effects import EffectNetwork
 from ._encoders import CountEncoder, GeneAttentionEncoder, LinearEncoder
 from ._label_offsets import LabelOffsets
-from ._network import ScoreNetwork, TokenTrunk
+from ._network import ScoreNetwork, TokenNetwork, TokenTrunk
 from ._options import InputKind, NetworkOptions, NetworkSize, ReadoutOptions, check_choices
-from ._overdispersion import GeneScores, Overdispersion
-from ._readouts import AdditiveReadout, PerceptronReadout
+from ._readouts import AdditiveReadout, GeneScores, PerceptronReadout, PriorLimit
 from ._transformer import Attention

@@ -12,10 +12,9 @@ from torch import Tensor, nn
 from ._encoders import ENCODERS
 from ._numbers import SinusoidalEmbedding, log_count_embedding
 from ._options import InputKind, NetworkSize
-from ._overdispersion import GeneScores
-from ._readouts import READOUTS, AdditiveReadout
+from ._readouts import READOUTS, AdditiveReadout, GeneScores, Urn
 from ._rotations import NOT_ROTATED, Angles, Rotations
-from ._shapes import ConditionNumbers, Genes, Levels, Tokens, Vectors
+from ._shapes import ConditionNumbers, Genes, Levels, Tokens, Vector, Vectors
 from ._transformer import TokenTransformer
 
 
@@ -110,13 +109,13 @@ class ScoreNetwork(nn.Module):
             raise ValueError("The tokens do not add up to the scores of the genes: their read-out is not additive.")
         return self.readout
 
-    def forward(
+    def read(
         self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
-    ) -> GeneScores:
+    ) -> tuple[Genes, Vector]:
         """Scores of the genes in corrupted cells, and what they were conditioned on."""
         conditioning = self.trunk.conditioning(level, library, condition, numbers)
         tokens = self.trunk(self.trunk.encoder.read(state), conditioning)
-        return GeneScores(self.readout(tokens), conditioning.vector)
+        return self.readout(tokens), conditioning.vector
 
     def tokens(
         self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
@@ -124,3 +123,18 @@ class ScoreNetwork(nn.Module):
         """Tokens after the transformer."""
         conditioning = self.trunk.conditioning(level, library, condition, numbers)
         return self.trunk(self.trunk.encoder.read(state), conditioning)
+
+
+class TokenNetwork(ScoreNetwork):
+    """Network of counts, whose scores are those of the next molecule, with an urn term."""
+
+    def __init__(self, n_genes: int, size: NetworkSize) -> None:
+        super().__init__(n_genes, size, "counts")
+        self.urn = Urn(n_genes, size.conditioning_dim, size.n_levels)
+
+    def forward(
+        self, state: Genes, n_molecules: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
+    ) -> GeneScores:
+        """Scores of the genes for the next molecule, given those that are there, CSR or dense."""
+        scores, conditioning = self.read(state, n_molecules, library, condition, numbers)
+        return self.urn(scores, conditioning, n_molecules)
