@@ -8,7 +8,8 @@ posterior mean of a gamma-Poisson model, ``(1 - s) m + s x`` with ``logit s = lo
 dispersion of the gene, beginning with its moments in the training cells of each label, and ``c`` depends on the noise
 level; a small share of ``x`` is added whatever is expected. ``dispersion, outliers``: ``logit s`` also rises by
 ``b max(z - z0, 0)`` with ``z = (x - m) / sqrt(m + 1)``, so that a gene of which a cell has far more than expected goes
-on as it is. Of the training cells of a benchmark alone, a quarter of each label is held out, at most 1,500 cells in
+on as it is. ``urn, outliers``: such genes alone leave the urn, ``exp(-b max(z - z0, 0))`` of what was expected remaining
+and the rest being ``x``. Of the training cells of a benchmark alone, a quarter of each label is held out, at most 1,500 cells in
 all. Runs are lines of a file; the table shows the last of each.
 """
 
@@ -31,7 +32,7 @@ from benchmarks.studies.linear_start import inner_split
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.nn import GeneScores
 
-VARIANTS = ("urn", "dispersion", "dispersion, outliers")
+VARIANTS = ("urn", "urn, outliers", "dispersion", "dispersion, outliers")
 FASTER = 10.0  # of its own parameters: they learn so many times faster than weights
 SHARE_OF_MOMENTS, PRIOR, RANGE = 0.3, 0.3, (0.003, 1.0)  # of dispersions; tokens explain the rest of the moments
 LEAST_SHARE = {"dispersion": 0.02, "dispersion, outliers": 0.005}
@@ -83,6 +84,29 @@ class Limit(nn.Module):
         """Nothing else is limited."""
 
 
+class Outliers(nn.Module):
+    """Stands where the prior of the tokens is limited: beside the urn, genes far beyond what is expected go on."""
+
+    def __init__(self, n_genes: int):
+        super().__init__()
+        self.sizes, self.which = (n_genes,), (True,)
+        self.outliers = nn.Parameter(torch.tensor([SLOPE, THRESHOLD]) / FASTER)
+
+    def read(self, counts: Tensor) -> None:
+        """Keep the molecules that are there, CSR or dense, for the rates that are asked for next."""
+        self.counts = counts if counts.layout == torch.strided else counts.to_dense()
+
+    def forward(self, log_expected: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Logarithm of the rates without own molecules, and weights of these."""
+        expected, (slope, threshold) = log_expected.exp(), (FASTER * self.outliers).unbind()
+        surprise = (self.counts - expected) / (expected + 1).sqrt()
+        excess = F.softplus(slope) * F.relu(surprise - threshold)
+        return log_expected - excess, weights - (1 - weights) * torch.expm1(-excess)
+
+    def limit(self, limited: Tensor) -> None:
+        """Nothing else is limited."""
+
+
 def dispersions(model: TokenDiffusion) -> NDArray[np.float64]:
     """A share of the dispersion of each gene within labels, by moments, shrunk where little is expected."""
     counts = sparse.csr_matrix(model.adata.X).toarray().astype(np.float64)
@@ -100,10 +124,19 @@ def dispersions(model: TokenDiffusion) -> NDArray[np.float64]:
     return ((SHARE_OF_MOMENTS * excess).clip(0) + PRIOR) / (squares + 1)
 
 
+def keep_counts(limit: Outliers, network: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+    """Before a network is asked, tell the limit what it is asked about."""
+    limit.read(inputs[0])
+
+
 @contextmanager
 def own_counts(model: TokenDiffusion, variant: str) -> Iterator[None]:
     """Give a new model another form, for as long as it lives."""
-    if variant != "urn":
+    if variant == "urn, outliers":
+        for denoiser in model.module.denoisers:
+            denoiser.limit = Outliers(denoiser.network.n_genes)
+            denoiser.network.register_forward_pre_hook(partial(keep_counts, denoiser.limit))
+    elif variant != "urn":
         start = dispersions(model).clip(*RANGE)
         for denoiser in model.module.denoisers:
             network = denoiser.network

@@ -44,11 +44,23 @@ def test_a_gene_far_beyond_what_is_expected_goes_on_as_it_is() -> None:
     assert (rates(many) < 0.7 * many).all()
 
 
+def test_beside_the_urn_outliers_alone_leave_it() -> None:
+    few, many = np.array([0.0, 1, 3]), np.array([30.0, 60])
+    limit = own_counts.Outliers(1)
+    found = []
+    for counts in (few, many):
+        limit.read(torch.tensor(counts).float()[:, None])
+        first, weights = limit(torch.full((len(counts), 1), MEAN).log(), torch.full((1,), 0.05))
+        found.append((first.exp() + weights * limit.counts).detach().numpy()[:, 0])
+    np.testing.assert_allclose(found[0], MEAN + 0.05 * few, rtol=1e-6)
+    assert (found[1] > 0.99 * many).all() and (found[1] < 1.01 * many + 0.05).all()
+
+
 def test_forms_are_trained_on_parts_of_the_training_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "runs.jsonl"
     own_counts.main(["--data", "pbmc68k", "--seeds", "0", "--quick", "--threads", "1", "--output", str(output)])
     runs = [json.loads(line) for line in output.read_text().splitlines()]
     assert [run["variant"] for run in runs] == list(own_counts.VARIANTS)
-    assert len({run["scores"]["nats per molecule"] for run in runs}) == 3
+    assert len({run["scores"]["nats per molecule"] for run in runs}) == 4
     assert all(run["scores"]["nats per molecule"] > 0 for run in runs)
     assert "| pbmc68k | dispersion, outliers | 2 |" in capsys.readouterr().out
