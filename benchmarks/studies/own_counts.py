@@ -8,9 +8,9 @@ posterior mean of a gamma-Poisson model, ``(1 - s) m + s x`` with ``logit s = lo
 dispersion of the gene, beginning with its moments in the training cells of each label, and ``c`` depends on the noise
 level; a small share of ``x`` is added whatever is expected. ``dispersion, outliers``: ``logit s`` also rises by
 ``b max(z - z0, 0)`` with ``z = (x - m) / sqrt(m + 1)``, so that a gene of which a cell has far more than expected goes
-on as it is. ``urn, outliers``: such genes alone leave the urn, ``exp(-b max(z - z0, 0))`` of what was expected remaining
-and the rest being ``x``. Of the training cells of a benchmark alone, a quarter of each label is held out, at most 1,500 cells in
-all. Runs are lines of a file; the table shows the last of each.
+on as it is. ``urn, outliers``: such genes alone leave the urn, ``exp(-b max(z - z0, 0))`` of what was expected
+remaining and the rest being ``x``. Of the training cells of a benchmark alone, a quarter of each label is held out, at
+most 1,500 cells in all. Runs are lines of a file; the table shows the last of each.
 """
 
 from __future__ import annotations
