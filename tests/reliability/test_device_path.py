@@ -28,8 +28,8 @@ N_CELLS = (60, 240)
 
 COUNTED = {
     "diffusion/_samplers.py:molecule_schedule": "powers of library sizes, rounded to molecules",
-    "diffusion/_draws.py:_cumulative": "one cumulative sum over all cells, in which places of single molecules differ",
-    "diffusion/_draws.py:_positions": "places in it",
+    "diffusion/_draws.py:_shares": "one cumulative sum over all cells, in which places of single molecules differ",
+    "diffusion/_draws.py:draw": "places in it",
     "diffusion/_draws.py:_clumps": "sizes of clumps of molecules",
     "diffusion/_draws.py:draw_from_urn": "rates of a cell, against its molecules one by one",
     "diffusion/_draws.py:_point": "places among the molecules of a cell",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -20,7 +22,7 @@ def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Gener
     ``cell * n_genes + gene`` ``(molecules,)``, those of a cell one after the other.
     """
     rows = torch.repeat_interleave(n_molecules)
-    return _positions(_cumulative(log_prob.exp()), rows, log_prob.shape[1], generator)
+    return _shares(log_prob.exp()).draw(rows, generator)
 
 
 def draw_from_urn(
@@ -35,9 +37,9 @@ def draw_from_urn(
     that point at one not known yet wait for it, which few do for long.
     """
     rows = torch.repeat_interleave(n_molecules)
-    drawn = _positions(_cumulative(rates), rows, rates.shape[1], generator)
+    drawn = _shares(rates).draw(rows, generator)
     shares = weights / weights.max().clamp(min=torch.finfo(weights.dtype).tiny)
-    total = (rates.double().sum(1) / weights.max())[rows]
+    total = (rates.sum(1).double() / weights.max())[rows]
     first = (n_molecules.cumsum(0) - n_molecules)[rows]
     order = torch.arange(len(drawn), device=drawn.device) - first
     known = torch.zeros(len(drawn), dtype=torch.bool, device=drawn.device)
@@ -125,7 +127,7 @@ def _clumps(rates: Tensor, weights: Tensor, times: Tensor, most: Tensor, generat
     scales = torch.log1p(weights * times[:, None])
     intensities = rates / weights * scales
     clumps = torch.poisson(intensities.sum(1), generator=generator).long()
-    positions = _positions(_cumulative(intensities), torch.repeat_interleave(clumps), rates.shape[1], generator)
+    positions = _shares(intensities).draw(torch.repeat_interleave(clumps), generator)
     first, second = torch.rand((2, len(positions)), generator=generator, device=rates.device, dtype=torch.float64)
     ratio = (-first * scales.view(-1)[positions]).exp().neg().log1p()  # Kemp's algorithm for the logarithmic law
     sizes = torch.minimum(1 + second.log() / ratio.clamp(max=-1e-300), most[positions // rates.shape[1]])
@@ -144,21 +146,26 @@ def _first(
     return positions[order[rank < n_molecules[rows]]], torch.minimum(n_there, n_molecules)
 
 
-def _cumulative(rates: Tensor) -> Tensor:
-    """Row plus shares that are summed over the genes of each cell, ``(cells, padded genes)``.
+class _Shares(NamedTuple):
+    """Shares of the genes, summed over those of each cell, in which places of molecules are looked up."""
 
-    Blocks of genes are summed in the precision of the rates, which is much faster, and blocks in double precision.
-    """
-    blocks = F.pad(rates, (0, -rates.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK)).cumsum(2)
+    cumulative: Tensor  # (cells, padded genes): those of cell c begin at 2 c
+    ends: Tensor  # (cells,), sum of the shares of a cell, as it was rounded
+    n_genes: int
+
+    def draw(self, rows: Tensor, generator: torch.Generator | None) -> Tensor:
+        """Draw a gene for each of some molecules, whose cells are ``rows`` ``(molecules,)``: flat positions."""
+        uniform = torch.rand(len(rows), generator=generator, device=rows.device, dtype=torch.float64)
+        places = 2 * rows + uniform * self.ends[rows]
+        drawn = torch.searchsorted(self.cumulative.flatten(), places, right=True) - rows * self.cumulative.shape[1]
+        return rows * self.n_genes + drawn.clamp(max=self.n_genes - 1)
+
+
+def _shares(rates: Tensor) -> _Shares:
+    """Blocks of genes are summed in the precision of the rates, which is faster, and blocks in double precision."""
+    shares = rates / rates.sum(1, keepdim=True).clamp(min=torch.finfo(rates.dtype).tiny)
+    blocks = F.pad(shares, (0, -rates.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK)).cumsum(2)
     ends = blocks[:, :, -1].cumsum(1, dtype=torch.float64)
-    totals = ends[:, -1:, None].clamp(min=torch.finfo(rates.dtype).tiny)  # of cells without any
-    before = torch.arange(len(rates), device=rates.device, dtype=torch.float64)[:, None, None]
-    shares = (blocks + (ends - blocks[:, :, -1])[:, :, None]) / totals
-    return (before + shares).flatten(1)
-
-
-def _positions(cumulative: Tensor, rows: Tensor, n_genes: int, generator: torch.Generator | None) -> Tensor:
-    """Draw a gene for each of some molecules, whose cells are ``rows`` ``(molecules,)``: flat positions."""
-    uniform = torch.rand(len(rows), generator=generator, device=rows.device, dtype=torch.float64)
-    drawn = torch.searchsorted(cumulative.flatten(), uniform + rows, right=True) - rows * cumulative.shape[1]
-    return rows * n_genes + drawn.clamp(max=n_genes - 1)
+    starts = 2 * torch.arange(len(rates), device=rates.device)[:, None] + ends - blocks[:, :, -1]
+    cumulative = blocks.double().add_(starts[:, :, None])  # in place: half a large array less to be allocated
+    return _Shares(cumulative.flatten(1), ends[:, -1], rates.shape[1])
