@@ -28,9 +28,7 @@ N_CELLS = (60, 240)
 
 COUNTED = {
     "diffusion/_samplers.py:molecule_schedule": "powers of library sizes, rounded to molecules",
-    "diffusion/_draws.py:_shares": "one cumulative sum over all cells, in which places of single molecules differ",
-    "diffusion/_draws.py:draw": "places in it",
-    "diffusion/_draws.py:_clumps": "sizes of clumps of molecules",
+    "diffusion/_draws.py:_positions": "one cumulative sum over all cells, in which places of single molecules differ",
     "diffusion/_draws.py:draw_from_urn": "rates of a cell, against its molecules one by one",
     "diffusion/_draws.py:_point": "places among the molecules of a cell",
     "model/_sampler.py:over_rows": "library sizes of NumPy, made float32 before they go to the device",
@@ -47,12 +45,8 @@ OF_EFFECTS = {
 }
 OF_A_SAMPLING_STEP = {
     "module/_denoiser.py:predict": 1,  # counts become sparse
+    "diffusion/_draws.py:_positions": 1,  # how many molecules there are in all
     "diffusion/_draws.py:draw_from_urn": 16,  # at most: two a round of those that wait for others
-}
-OF_DEEP_COUNTS = {  # at most, in few rounds
-    "diffusion/_draws.py:_clumps": 8,  # how many clumps, and molecules, there are in all
-    "diffusion/_draws.py:_first": 4,  # which molecules are too many
-    "diffusion/_draws.py:draw_by_gamma": 4,  # which cells have too few
 }
 
 
@@ -116,8 +110,6 @@ def test_a_sampling_step_waits_as_often_for_any_number_of_cells(models: Any) -> 
     kind, ((model, _), _) = models
     n_modalities = 2 if kind == "several modalities" else 1
     expected = Counter({name: n * n_modalities for name, n in OF_A_SAMPLING_STEP.items()})
-    if n_modalities > 1:
-        expected |= Counter(OF_DEEP_COUNTS)
     expected["module/_denoiser.py:predict"] = 1
     if kind == "treated":
         expected["nn/_effects.py:forward"] = 1

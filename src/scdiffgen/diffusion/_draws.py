@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-LEAST_VARIANCE = 1e-6  # of the share of a gene, over its square: what is less counts as this
-LARGEST_WEIGHT = 10.0  # in sums of rates, with which nearly all molecules are of one gene: what is more counts as this
-MARGIN = 2.5  # standard deviations by which more molecules are drawn than are asked for
-LARGEST_CLUMP = 16  # molecules, and times those that are asked for; larger ones are cut
-BLOCK = 64  # genes
+LEAST_WEIGHT = 1e-6
+"""Weights below count as this, with which shares hardly vary."""
 
 
 def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -21,8 +15,7 @@ def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Gener
     Inverse CDF on one flat cumulative sum, so the cost is (molecules + genes) a cell. Returns the flat positions
     ``cell * n_genes + gene`` ``(molecules,)``, those of a cell one after the other.
     """
-    rows = torch.repeat_interleave(n_molecules)
-    return _shares(log_prob.exp()).draw(rows, generator)
+    return _positions(log_prob.exp(), n_molecules, generator)
 
 
 def draw_from_urn(
@@ -36,10 +29,10 @@ def draw_from_urn(
     :math:`w_j` of the :math:`\max w` that each takes, and else the molecule points again. No loop over molecules: those
     that point at one not known yet wait for it, which few do for long.
     """
-    rows = torch.repeat_interleave(n_molecules)
-    drawn = _shares(rates).draw(rows, generator)
+    drawn = _positions(rates, n_molecules, generator)
     shares = weights / weights.max().clamp(min=torch.finfo(weights.dtype).tiny)
-    total = (rates.sum(1).double() / weights.max())[rows]
+    rows = torch.repeat_interleave(n_molecules, output_size=len(drawn))
+    total = (rates.double().sum(1) / weights.max())[rows]
     first = (n_molecules.cumsum(0) - n_molecules)[rows]
     order = torch.arange(len(drawn), device=drawn.device) - first
     known = torch.zeros(len(drawn), dtype=torch.bool, device=drawn.device)
@@ -62,36 +55,15 @@ def draw_from_urn(
 def draw_by_gamma(
     rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""The same by shares that vary, weights ``(cells, genes)`` being each cell's own; positions come in no order.
+    r"""The same by shares that are drawn first, weights ``(cells, genes)`` being each cell's own.
 
     Shares are in the ratios of gamma variables :math:`\Gamma(r_g / w_g, w_g)`, with mean :math:`r_g` and variance
     :math:`r_g w_g`. Where the weights of a cell are equal, its shares are Dirichlet, and this is the urn
-    :cite:p:`blackwell1973ferguson`. Molecules are events of Poisson processes at these rates, so that until a time
-    :math:`t` numbers of molecules are negative binomial: clumps at the rate :math:`r_g / w_g \log(1 + w_g t)`, of
-    logarithmic sizes :cite:p:`quenouille1949relation`, which costs (molecules + genes) a cell. The first are kept if
-    there are too many; if too few, processes go on from their posterior.
+    :cite:p:`blackwell1973ferguson`.
     """
-    n_genes, tiny = rates.shape[1], torch.finfo(rates.dtype).tiny
-    rates = rates.clamp(min=tiny)
-    totals = rates.sum(1, keepdim=True)
-    rates, weights = rates / totals, weights / totals
-    weights = torch.maximum(weights, LEAST_VARIANCE * rates).clamp(tiny, LARGEST_WEIGHT)
-    cells, drawn = torch.arange(len(rates), device=rates.device), []
-    while len(cells):
-        relative = n_molecules / rates.sum(1)
-        spread = (n_molecules + relative**2 * (rates * weights).sum(1)).sqrt()
-        times = relative * (1 + MARGIN * spread / n_molecules.clamp(min=1))
-        positions = _clumps(rates, weights, times, LARGEST_CLUMP * (n_molecules + LARGEST_CLUMP), generator)
-        positions, n_drawn = _first(positions, positions // n_genes, n_molecules, generator)
-        drawn.append(cells[positions // n_genes] * n_genes + positions % n_genes)
-        short = (n_drawn < n_molecules).nonzero()[:, 0]
-        if len(short):
-            there = torch.zeros_like(rates).view(-1).index_add_(0, positions, torch.ones_like(positions).to(rates))
-            shrinkage = 1 + weights[short] * times[short, None]
-            rates = (rates[short] + weights[short] * there.view_as(rates)[short]) / shrinkage
-            weights = weights[short] / shrinkage
-        cells, n_molecules = cells[short], (n_molecules - n_drawn)[short]
-    return torch.cat(drawn)
+    weights = weights.clamp(min=LEAST_WEIGHT)
+    shares = torch._standard_gamma(rates / weights, generator=generator) * weights
+    return _positions(shares.clamp(min=torch.finfo(shares.dtype).tiny), n_molecules, generator)
 
 
 def couple_molecules(
@@ -122,50 +94,12 @@ def _point(total: Tensor, order: Tensor, generator: torch.Generator | None) -> T
     return torch.where(total.isinf(), order, uniform * (total + order))
 
 
-def _clumps(rates: Tensor, weights: Tensor, times: Tensor, most: Tensor, generator: torch.Generator | None) -> Tensor:
-    """Positions of negative binomial numbers of molecules until ``times`` ``(cells,)``; none has more than ``most``."""
-    scales = torch.log1p(weights * times[:, None])
-    intensities = rates / weights * scales
-    clumps = torch.poisson(intensities.sum(1), generator=generator).long()
-    positions = _shares(intensities).draw(torch.repeat_interleave(clumps), generator)
-    first, second = torch.rand((2, len(positions)), generator=generator, device=rates.device, dtype=torch.float64)
-    ratio = (-first * scales.view(-1)[positions]).exp().neg().log1p()  # Kemp's algorithm for the logarithmic law
-    sizes = torch.minimum(1 + second.log() / ratio.clamp(max=-1e-300), most[positions // rates.shape[1]])
-    return torch.repeat_interleave(positions, sizes.long())
-
-
-def _first(
-    positions: Tensor, rows: Tensor, n_molecules: Tensor, generator: torch.Generator | None
-) -> tuple[Tensor, Tensor]:
-    """As many molecules as are asked for of each cell ``(cells,)``, or all, in an order that is drawn; and how many."""
-    n_there = torch.zeros_like(n_molecules).index_add_(0, rows, torch.ones_like(rows))
-    key = torch.randint(2**31, rows.shape, generator=generator, device=rows.device)
-    order = (key + (rows << 31)).argsort()
-    rows = rows[order]
-    rank = torch.arange(len(rows), device=rows.device) - (n_there.cumsum(0) - n_there)[rows]
-    return positions[order[rank < n_molecules[rows]]], torch.minimum(n_there, n_molecules)
-
-
-class _Shares(NamedTuple):
-    """Shares of the genes, summed over those of each cell, in which places of molecules are looked up."""
-
-    cumulative: Tensor  # (cells, padded genes): those of cell c begin at 2 c
-    ends: Tensor  # (cells,), sum of the shares of a cell, as it was rounded
-    n_genes: int
-
-    def draw(self, rows: Tensor, generator: torch.Generator | None) -> Tensor:
-        """Draw a gene for each of some molecules, whose cells are ``rows`` ``(molecules,)``: flat positions."""
-        uniform = torch.rand(len(rows), generator=generator, device=rows.device, dtype=torch.float64)
-        places = 2 * rows + uniform * self.ends[rows]
-        drawn = torch.searchsorted(self.cumulative.flatten(), places, right=True) - rows * self.cumulative.shape[1]
-        return rows * self.n_genes + drawn.clamp(max=self.n_genes - 1)
-
-
-def _shares(rates: Tensor) -> _Shares:
-    """Blocks of genes are summed in the precision of the rates, which is faster, and blocks in double precision."""
-    shares = rates / rates.sum(1, keepdim=True).clamp(min=torch.finfo(rates.dtype).tiny)
-    blocks = F.pad(shares, (0, -rates.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK)).cumsum(2)
-    ends = blocks[:, :, -1].cumsum(1, dtype=torch.float64)
-    starts = 2 * torch.arange(len(rates), device=rates.device)[:, None] + ends - blocks[:, :, -1]
-    cumulative = blocks.double().add_(starts[:, :, None])  # in place: half a large array less to be allocated
-    return _Shares(cumulative.flatten(1), ends[:, -1], rates.shape[1])
+def _positions(rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None) -> Tensor:
+    n_cells, n_genes = rates.shape
+    cumulative = rates.cumsum(1, dtype=torch.float64)
+    rows = torch.repeat_interleave(n_molecules)
+    uniform = torch.rand(len(rows), generator=generator, device=rows.device, dtype=torch.float64)
+    before = torch.arange(n_cells, device=rows.device, dtype=torch.float64)[:, None]
+    flat = torch.addcmul(before, cumulative, cumulative[:, -1:].reciprocal()).flatten()
+    drawn = torch.searchsorted(flat, uniform + rows, right=True)
+    return torch.minimum(drawn, (rows + 1) * n_genes - 1)
