@@ -13,7 +13,14 @@ from torch import Tensor, nn
 
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions, ConditionSpec
-from scdiffgen.diffusion import MoleculePrediction, MoleculePredictor, UrnPrediction, row_sums
+from scdiffgen.diffusion import (
+    BlockPrediction,
+    Blocks,
+    MoleculePrediction,
+    MoleculePredictor,
+    UrnPrediction,
+    row_sums,
+)
 from scdiffgen.nn import (
     ConditionEmbedder,
     EffectNetwork,
@@ -145,22 +152,28 @@ class ConditionedDenoiser(nn.Module):
 
 
 class Denoiser(ConditionedDenoiser):
-    """Predict the missing molecules of thinned cells."""
+    """Predict the missing molecules of thinned cells, of one modality or several side by side (``sizes``)."""
 
     network: TokenNetwork
     label_offsets: LabelOffsets | None
 
     def __init__(
-        self, n_vars: int, specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
+        self, sizes: tuple[int, ...], specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
     ) -> None:
-        super().__init__(n_vars, specs, size, features)
+        n_vars = sum(sizes)
+        super().__init__(n_vars, specs, replace(size, n_levels=len(sizes)), features)
+        self.blocks = Blocks(sizes) if len(sizes) > 1 else None
         label = next((spec for spec in specs if spec.registry_key == REGISTRY_KEYS.LABELS), None)
         has_table = label is not None and label.n_categories * n_vars <= LARGEST_TABLE
         self.label_offsets = LabelOffsets(label, n_vars) if label is not None and has_table else None
-        self.limit = PriorLimit((n_vars,))
+        self.limit = PriorLimit(sizes)
 
     def make_network(self, n_vars: int, size: NetworkSize) -> TokenNetwork:
         return TokenNetwork(n_vars, size)
+
+    def library(self, counts: Tensor) -> Tensor:
+        """Molecules of CSR counts, ``(cells,)`` or ``(cells, modalities)``."""
+        return super().library(counts) if self.blocks is None else self.blocks.sums(counts, counts.values())
 
     def label_scores(self, conditions: Given) -> dict[str, Tensor]:
         """Fixed scores ``(cells, genes)`` of rare labels, by the name of the labels, if any has some."""
@@ -194,6 +207,11 @@ class Denoiser(ConditionedDenoiser):
 
     def prediction(self, scores: GeneScores) -> MoleculePrediction:
         """Rates of the next molecule from the scores of the genes."""
+        if self.blocks is not None:
+            parts = zip(scores.logits.split(self.blocks.sizes, 1), scores.log_concentration.split(1, 1), strict=True)
+            log_expected = torch.cat([logits.log_softmax(1) + total for logits, total in parts], dim=1)
+            log_rates, weights = self.limit(log_expected, scores.urn_weights)
+            return BlockPrediction(log_rates, weights, self.limit.which, self.blocks)
         if not any(self.limit.which):
             return UrnPrediction(scores.log_rates(), scores.urn_weights, scores.log_concentration[:, 0])
         return UrnPrediction(*self.limit(scores.log_rates(), scores.urn_weights))

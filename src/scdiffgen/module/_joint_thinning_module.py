@@ -6,8 +6,7 @@ softmax. A modality that was not measured in a cell has the library size 0, as i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,36 +15,11 @@ from scipy import sparse
 from torch import Tensor
 
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.conditions import ConditionSpec
-from scdiffgen.diffusion import BlockPrediction, Blocks, Thinned, to_scipy, with_values, without_blocks
-from scdiffgen.nn import GeneScores, NetworkSize, PriorLimit
+from scdiffgen.diffusion import Blocks, Thinned, to_scipy, with_values, without_blocks
 
 from ._denoiser import Denoiser
 from ._processes import BlockThinning
 from ._thinning_module import ThinningModule
-
-
-class JointDenoiser(Denoiser):
-    """Predict the missing molecules of each modality."""
-
-    def __init__(
-        self, blocks: Blocks, specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
-    ) -> None:
-        size = replace(size, n_levels=len(blocks.sizes))
-        super().__init__(sum(blocks.sizes), specs, size, features)
-        self.blocks = blocks
-        self.limit = PriorLimit(blocks.sizes)
-
-    def prediction(self, scores: GeneScores) -> BlockPrediction:
-        shares = [logits.log_softmax(1) for logits in scores.logits.split(self.blocks.sizes, 1)]
-        expected = zip(shares, scores.log_concentration.split(1, 1), strict=True)
-        log_expected = torch.cat([share + total for share, total in expected], dim=1)
-        log_rates, weights = self.limit(log_expected, scores.urn_weights)
-        return BlockPrediction(log_rates, weights, self.limit.which, self.blocks)
-
-    def library(self, counts: Tensor) -> Tensor:
-        """Molecules ``(cells, modalities)`` of CSR counts."""
-        return self.blocks.sums(counts, counts.values())
 
 
 class JointThinningModule(ThinningModule):
@@ -53,8 +27,6 @@ class JointThinningModule(ThinningModule):
 
     starts_linearly = False  # one linear model of all modalities would be that of the deepest
     process: BlockThinning
-    denoiser: JointDenoiser
-    ema_denoiser: JointDenoiser
 
     def __init__(self, n_vars: Mapping[str, int], *others: Any) -> None:
         self.count_keys, self.blocks = tuple(n_vars), Blocks(tuple(n_vars.values()))
@@ -63,8 +35,8 @@ class JointThinningModule(ThinningModule):
     def make_process(self) -> BlockThinning:
         return BlockThinning(self.blocks)
 
-    def make_denoiser(self, features: Mapping[str, Tensor]) -> JointDenoiser:
-        return JointDenoiser(self.blocks, self.specs, self.size, features)
+    def make_denoiser(self, features: Mapping[str, Tensor]) -> Denoiser:
+        return Denoiser(self.blocks.sizes, self.specs, self.size, features)
 
     def corrupt(self, counts: Tensor) -> Thinned:
         """Corrupt training cells, after modality dropout: at the rate of condition dropout, each is as if missing."""

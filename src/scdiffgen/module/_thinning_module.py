@@ -40,7 +40,7 @@ class ThinningModule(DiffusionModule):
         return Thinning()
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> Denoiser:
-        return Denoiser(self.n_vars, self.specs, self.size, features)
+        return Denoiser((self.n_vars,), self.specs, self.size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
         """Start from the average cell to which nothing was done.
