@@ -134,7 +134,11 @@ def test_managers_and_registries(model: TokenDiffusion) -> None:
     assert len(next(iter(loader))["X"]) == 2
 
 
-def test_other_cells_may_take_the_place_of_the_models(own: TokenDiffusion, other_cells: AnnData) -> None:
+def test_other_cells_may_take_the_place_of_the_models(
+    own: TokenDiffusion, other_cells: AnnData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # all other registrations are forgotten at the end, also those of models that other tests share
+    monkeypatch.setattr(TokenDiffusion, "_setup_adata_manager_store", dict(TokenDiffusion._setup_adata_manager_store))
     own.train(1, **QUIET)
     before = own.get_latent_representation(other_cells, silent=True)
     own.adata = other_cells
