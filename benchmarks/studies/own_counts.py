@@ -39,7 +39,19 @@ LEAST_SHARE = {"dispersion": 0.02, "dispersion, outliers": 0.005}
 SLOPE, THRESHOLD = 1.0, 3.0  # of outliers, before training
 
 
-class OwnCounts(nn.Module):
+class SeesCounts(nn.Module):
+    """Knows the molecules that its network is asked about: the rate of a gene depends on its own."""
+
+    def watch(self, network: nn.Module) -> None:
+        """Keep the molecules that are there, CSR or dense, whenever the network is asked."""
+        network.register_forward_pre_hook(lambda _, inputs: self.read(inputs[0]))
+
+    def read(self, counts: Tensor) -> None:
+        """Keep the molecules for the rates that are asked for next."""
+        self.counts = counts if counts.layout == torch.strided else counts.to_dense()
+
+
+class OwnCounts(SeesCounts):
     """Both the urn of a network, which keeps what was expected, and what turns that into rates and weights."""
 
     def __init__(self, concentration: nn.Module, dispersions: NDArray[np.float64], least: float, outliers: bool):
@@ -48,10 +60,6 @@ class OwnCounts(nn.Module):
         self.log_dispersions = nn.Parameter(torch.from_numpy(dispersions).float().log() / FASTER)
         self.least = nn.Parameter(torch.full((len(dispersions),), np.log(least / (1 - least))))
         self.outliers = nn.Parameter(torch.tensor([SLOPE, THRESHOLD]) / FASTER) if outliers else None
-
-    def read(self, counts: Tensor) -> None:
-        """Keep the molecules that are there, CSR or dense, for the rates that are asked for next."""
-        self.counts = counts if counts.layout == torch.strided else counts.to_dense()
 
     def forward(self, logits: Tensor, conditioning: Tensor, n_molecules: Tensor) -> GeneScores:
         """Scores of the genes, whose first term is how many molecules are expected by now."""
@@ -84,17 +92,13 @@ class Limit(nn.Module):
         """Nothing else is limited."""
 
 
-class Outliers(nn.Module):
+class Outliers(SeesCounts):
     """Stands where the prior of the tokens is limited: beside the urn, genes far beyond what is expected go on."""
 
     def __init__(self, n_genes: int):
         super().__init__()
         self.sizes, self.which = (n_genes,), (True,)
         self.outliers = nn.Parameter(torch.tensor([SLOPE, THRESHOLD]) / FASTER)
-
-    def read(self, counts: Tensor) -> None:
-        """Keep the molecules that are there, CSR or dense, for the rates that are asked for next."""
-        self.counts = counts if counts.layout == torch.strided else counts.to_dense()
 
     def forward(self, log_expected: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Logarithm of the rates without own molecules, and weights of these."""
@@ -124,25 +128,20 @@ def dispersions(model: TokenDiffusion) -> NDArray[np.float64]:
     return ((SHARE_OF_MOMENTS * excess).clip(0) + PRIOR) / (squares + 1)
 
 
-def keep_counts(limit: Outliers, network: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-    """Before a network is asked, tell the limit what it is asked about."""
-    limit.read(inputs[0])
-
-
 @contextmanager
 def own_counts(model: TokenDiffusion, variant: str) -> Iterator[None]:
     """Give a new model another form, for as long as it lives."""
     if variant == "urn, outliers":
         for denoiser in model.module.denoisers:
             denoiser.limit = Outliers(denoiser.network.n_genes)
-            denoiser.network.register_forward_pre_hook(partial(keep_counts, denoiser.limit))
+            denoiser.limit.watch(denoiser.network)
     elif variant != "urn":
         start = dispersions(model).clip(*RANGE)
         for denoiser in model.module.denoisers:
             network = denoiser.network
             network.urn = OwnCounts(network.urn.concentration, start, LEAST_SHARE[variant], "outliers" in variant)
             denoiser.limit = Limit(network.urn)
-            network.register_forward_pre_hook(lambda network, inputs: network.urn.read(inputs[0]))
+            network.urn.watch(network)
     yield
 
 
