@@ -141,8 +141,9 @@ controls. Our place in a published benchmark comes first.
 that training cells had, between those that they had, and above them.
 
 How readable tokens are is measured on their loadings, and in the same way on those of other methods, whose programs
-are columns of genes as well. The split stays that of the first seed, so seeds change training and drawing alone; PCA
-hardly depends on them.
+are columns of genes as well. Ours are those that users get by default, which genes follow a token; *by read-out*: what
+the weights of the read-out do ([loadings](user_guide/tokens.md)). The split stays that of the first seed, so seeds
+change training and drawing alone; PCA hardly depends on them.
 
 | score | what it is | best |
 | --- | --- | --- |

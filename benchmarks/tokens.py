@@ -2,6 +2,8 @@
 
 ``python -m benchmarks.tokens --data kang pbmc3k paul15 --seeds 0 1 2 3 4``
 
+Loadings are those that users get by default (by regression on expression); of the default model also what its read-out
+does.
 Every training is kept under ``parts/`` beside the results and not repeated, so a run may be stopped and started again,
 split over several commands, or completed in another environment (DRVI needs scvi-tools 1.5). Cheaper, at the price of
 models that are trained less than by default: ``--max-epochs 40 --baseline-epochs 100 --permutations 5``.
@@ -22,7 +24,7 @@ from benchmarks._data import DATASETS, LABEL, Split, available, load_split
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
 from benchmarks._token_methods import BASELINES, VARIANTS, available_baselines, fit_variant
 from benchmarks._token_parts import Part, read_parts, write_part
-from benchmarks._token_result import QUALITY, gather, token_table
+from benchmarks._token_result import BY_READOUT, DEFAULT, QUALITY, gather, token_table
 from benchmarks._token_scores import readability
 from scdiffgen.metrics import evaluate
 from scdiffgen.model import TokenDiffusion
@@ -57,7 +59,7 @@ class Settings:
     def of(self, method: str) -> dict[str, Any]:
         """What the scores of a method depend on."""
         common = {"split": self.seeds[0], "n_permutations": self.n_permutations}
-        if method in VARIANTS:
+        if method in (*VARIANTS, BY_READOUT):
             return {**common, "max_epochs": self.max_epochs}
         return {**common, "max_epochs": self.baseline_epochs, "n_programs": self.n_programs}
 
@@ -101,8 +103,10 @@ def run(name: str, settings: Settings, threads: int, folder: Path) -> dict[str, 
     for seed in settings.seeds:
         for method in (*settings.variants, *settings.baselines):
             if (method, seed) not in done:
-                parts.append(measure(split, method, seed, settings, made_with))
-                write_part(parts_folder, parts[-1])
+                measured = measure(split, method, seed, settings, made_with)
+                for part in measured:
+                    write_part(parts_folder, part)
+                parts += measured
                 write_result(folder, f"tokens-{name}", gather(split, parts))
                 print(f"{name}: {method}, seed {seed}", flush=True)
     result = gather(split, parts)
@@ -110,18 +114,22 @@ def run(name: str, settings: Settings, threads: int, folder: Path) -> dict[str, 
     return result
 
 
-def measure(split: Split, method: str, seed: int, settings: Settings, made_with: Mapping[str, Any]) -> Part:
-    """Train and score one method with one seed."""
+def measure(split: Split, method: str, seed: int, settings: Settings, made_with: Mapping[str, Any]) -> list[Part]:
+    """Train and score one method with one seed; of our default also by the weights of its read-out."""
     scvi.settings.seed = seed
-    scores = {}
-    if method in VARIANTS:
-        model = fit_variant(split, method, settings.max_epochs)
-        loadings, kind = model.get_token_loadings(method="readout"), "ours"
-        scores = quality(model, split, seed)
-    else:
-        loadings, kind = BASELINES[method](split, seed, settings.n_programs, settings.baseline_epochs), "other"
-    scores |= readability(loadings, settings.n_permutations, seed)
-    return Part(method, kind, seed, settings.of(method), scores, made_with, loadings)
+
+    def part(name: str, kind: str, loadings: pd.DataFrame, scores: Mapping[str, float]) -> Part:
+        found = {**scores, **readability(loadings, settings.n_permutations, seed)}
+        return Part(name, kind, seed, settings.of(name), found, made_with, loadings)
+
+    if method not in VARIANTS:
+        found = BASELINES[method](split, seed, settings.n_programs, settings.baseline_epochs)
+        return [part(method, "other", found, {})]
+    model = fit_variant(split, method, settings.max_epochs)
+    parts = [part(method, "ours", model.get_token_loadings(), quality(model, split, seed))]
+    if method == DEFAULT:
+        parts.append(part(BY_READOUT, "ours", model.get_token_loadings(method="readout"), {}))
+    return parts
 
 
 def quality(model: TokenDiffusion, split: Split, seed: int) -> dict[str, float]:

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from benchmarks import render, tokens
 from benchmarks._record import read_result, write_result
-from benchmarks._token_result import token_shortcomings
+from benchmarks._token_result import BY_READOUT, token_shortcomings
 from benchmarks._token_scores import permuted, redundancy, sparsity, stability
 from verdicts import named, numbers
 
@@ -61,10 +61,11 @@ def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict
 
 def test_a_quick_run_writes_a_row_for_every_method(quick: Callable) -> None:
     result = quick("--seeds", "0")
-    assert [row["method"] for row in result["rows"]][:5] == ["default", "nested", "PCA", "NMF", "LDVAE"]
+    methods = ["default", BY_READOUT, "nested", "PCA", "NMF", "LDVAE"]
+    assert [row["method"] for row in result["rows"]][:6] == methods
     for row in result["rows"]:
         assert {"enriched", "enriched_null", "sparsity", "redundancy"} <= set(row["scores"])
-        assert ("nll" in row["scores"]) == (row["kind"] == "ours")
+        assert ("nll" in row["scores"]) == (row["method"] in ("default", "nested"))
         assert row["scores"]["stability"] == []  # of one seed
 
 
