@@ -14,7 +14,6 @@ import torch
 from anndata import AnnData
 from csr import csr
 from module_parts import SIZE, SPECS
-from mudata_cells import paired
 from parts import chosen, unconditional
 from scipy import sparse, stats
 from sklearn.decomposition import PCA
@@ -23,9 +22,16 @@ from small_cells import QUIET, SMALL, simulated_cells, small_model
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
+from scdiffgen.diffusion import Blocks
 from scdiffgen.model import NetworkOptions, ReadoutOptions, TokenDiffusion
-from scdiffgen.module import ThinningModule
-from scdiffgen.module._linear_start import LinearModel, linear_model, start_linearly, varimax
+from scdiffgen.module import JointThinningModule, ThinningModule
+from scdiffgen.module._linear_start import (
+    LinearModel,
+    linear_model,
+    linear_model_of_blocks,
+    start_linearly,
+    varimax,
+)
 
 Make = Callable[..., ThinningModule]
 N_GENES = 40
@@ -211,6 +217,62 @@ def test_without_components_nothing_changes(make_module: Make) -> None:
     assert changed(before, weights_of(module)) == set()
 
 
+# Several modalities.
+
+
+def two_modalities(n_cells: int = 1000) -> tuple[np.ndarray, np.ndarray]:
+    """Counts of two modalities that have nothing to do with each other; the second is ten times as deep."""
+    one, other = (shares_along_two_axes(n_cells, seed) for seed in (0, 5))
+    return counts_of(one, depth=300), counts_of(other, depth=3000, seed=2)
+
+
+def test_each_modality_has_components_of_its_own_by_turns() -> None:
+    parts = two_modalities()
+    absent = np.arange(1000) < 100  # cells without the second
+    parts[1][absent] = 0
+    found = linear_model_of_blocks(sparse.csr_matrix(np.hstack(parts).astype(np.float32)), Blocks((N_GENES,) * 2), 8)
+    alone = [fitted(parts[0], 4), fitted(parts[1][~absent], 4)]
+    assert len(found.axes) == len(alone[0].axes) + len(alone[1].axes)
+    for place in range(4):
+        of_block = alone[place % 2]
+        columns = slice(N_GENES * (place % 2), N_GENES * (place % 2 + 1))
+        np.testing.assert_allclose(found.axes[place, columns], of_block.axes[place // 2], atol=1e-6)
+        np.testing.assert_allclose(np.linalg.norm(found.axes[place, columns]), 1)  # and so nothing elsewhere
+        assert found.spread[place] == pytest.approx(of_block.spread[place // 2])
+
+
+def joint_module(depths: tuple[int, int] = (300, 3000)) -> JointThinningModule:
+    module = JointThinningModule({"one": N_GENES, "other": N_GENES}, (), SIZE)
+    of_each = [counts_of(shares_along_two_axes(200, seed), depth) for seed, depth in zip((0, 5), depths, strict=True)]
+    counts = csr(np.hstack(of_each))
+    module.initialise([(counts, unconditional(200))])
+    module.start_linearly([(counts, unconditional(200))])
+    return module
+
+
+def test_several_modalities_start_at_the_average_of_each() -> None:
+    depths = 300, 350  # deeper ones have priors of limited strength
+    module = joint_module(depths)
+    assert len(module.linear_weights()) == 2
+    empty = torch.zeros(3, 2 * N_GENES)
+    library = torch.full((3, 2), 300.0)
+    drawn = module.predictor(unconditional(3), 3)(empty, library).log_prob(empty).exp().detach()
+    of_each = [counts_of(shares_along_two_axes(200, seed), depth) for seed, depth in zip((0, 5), depths, strict=True)]
+    for columns, counts in zip(Blocks((N_GENES, N_GENES)).slices, of_each, strict=True):
+        average = counts.sum(0) / counts.sum()
+        np.testing.assert_allclose(drawn[:, columns], np.tile(average, (3, 1)), rtol=1e-2, atol=1e-5)
+
+
+@pytest.mark.parametrize(("depths", "counts_as"), [((300, 3000), 1.0), ((3000, 60), 0.2)])
+def test_cells_count_by_their_shallowest_modality(depths: tuple[int, int], counts_as: float) -> None:
+    """Of 20,000 cells; the prior counts for 5,000, and less for fewer than 750 columns."""
+    decay, share = joint_module(depths).regularisation(20_000)
+    assert decay == pytest.approx(2 * N_GENES / 750 * 5000 / (20_000 * counts_as))
+    assert share == pytest.approx(min(2 * counts_as, 1))
+    unknown = JointThinningModule({"one": N_GENES, "other": N_GENES}, (), SIZE)  # not initialised, or an earlier file
+    assert unknown.regularisation(20_000) == joint_module().regularisation(20_000)
+
+
 # Whose components.
 
 
@@ -281,13 +343,6 @@ def test_other_processes_start_at_random(process: str) -> None:
     cells = two_axes()
     TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
     assert_starts_at_random(TokenDiffusion(cells, process=process, **SMALL), csr(cells.X))
-
-
-def test_several_modalities_start_at_random() -> None:
-    mdata = paired(200)
-    TokenDiffusion.setup_mudata(mdata, labels_key="sort_of_cell")
-    counts = np.concatenate([mdata[name].X.toarray() for name in ("rna", "prot")], axis=1)
-    assert_starts_at_random(TokenDiffusion(mdata, **SMALL), csr(counts))
 
 
 def assert_starts_at_random(model: TokenDiffusion, counts: Tensor) -> None:

@@ -7,13 +7,12 @@ import pytest
 import scvi
 import torch
 from anndata import AnnData
-from csr import csr
+from scipy import sparse
 from small_cells import QUIET
 
-from scdiffgen.conditions import Condition, Conditions, ConditionSpec
+from scdiffgen.conditions import Condition, Conditions
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.module._rare_labels import LabelSums
-from scdiffgen.nn import LabelOffsets
 
 N_GENES, DEPTH = 400, 2000
 N_CELLS = {"common": 600, "rare": 12, "pair": 2, "unlike": 120}  # those that are unlike differ as the rare ones do
@@ -38,10 +37,9 @@ def conditions_of(labels: np.ndarray) -> Conditions[torch.Tensor]:
 
 
 def sums_of(counts: np.ndarray, labels: np.ndarray) -> LabelSums:
-    spec = ConditionSpec("type", "category", registry_key="labels", n_categories=4)
-    sums = LabelSums(LabelOffsets(spec, N_GENES))
+    sums = LabelSums("type", 4, counts.shape[1])
     for rows in np.array_split(np.random.default_rng(1).permutation(len(labels)), 5):
-        sums.add(csr(torch.from_numpy(counts[rows]).float()), conditions_of(labels[rows]))
+        sums.add(sparse.csr_matrix(counts[rows].astype(np.float32)), conditions_of(labels[rows]))
     return sums
 
 
@@ -71,6 +69,14 @@ def test_dispersion_is_that_of_the_negative_binomial() -> None:
     assert abs(np.median(found[large] / expected[large]) - 1) < 0.1
     poisson, labels, _ = simulated(shape=1e6)
     assert np.median(sums_of(poisson, labels).dispersion()) < 1.1
+
+
+def test_cells_without_molecules_count_for_none() -> None:
+    """As cells in which a modality was not measured."""
+    counts, labels, _ = simulated()
+    more, of_more = np.concatenate([counts, 0 * counts]), np.concatenate([labels, labels])
+    average = torch.full((N_GENES,), 1 / N_GENES)
+    assert torch.equal(sums_of(more, of_more).offsets(average), sums_of(counts, labels).offsets(average))
 
 
 def test_cells_without_a_label_count_for_none() -> None:

@@ -18,6 +18,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from ._samplers import MoleculePredictor, molecules_of_steps
@@ -42,6 +43,10 @@ class Blocks(NamedTuple):
     def slices(self) -> list[slice]:
         """Columns of each block."""
         return [slice(start, start + size) for start, size in zip(self.starts, self.sizes, strict=True)]
+
+    def split(self, cells: csr_matrix) -> list[csr_matrix]:
+        """Cells ``(cells, columns)`` by modality."""
+        return [cells[:, columns] for columns in self.slices]
 
     def of_columns(self, columns: Tensor) -> Tensor:
         """Block that each of some columns is in."""

@@ -8,6 +8,7 @@ from scdiffgen.nn import NetworkOptions
 
 _NO_LATENT = "A cell has one vector of tokens, which is not drawn: leave it out."
 _LIKELIHOOD = "Counts are drawn molecule by molecule, without a parametric likelihood: leave it out."
+_EXACT = "Expression is exact: leave it out."
 _LAYERS = "Choose what is new to be learned by `unfrozen`; all that is known is frozen without it."
 _SETUP = {
     "size_factor_key": "Library sizes are read off the counts, and set by `generate(library_size=...)`: leave it out.",
@@ -41,26 +42,15 @@ OF_METHODS: dict[str, dict[str, str]] = {
         "load_sparse_tensor": "Minibatches are sparse always: leave it out.",
     },
     "generate": {"n_samples": "It is called `n_cells`."},
-    "get_normalized_expression": {
-        **dict.fromkeys(
-            ("n_samples", "n_samples_overall", "return_mean", "weights"), "Expression is exact: leave it out."
-        ),
-    },
+    "get_normalized_expression": dict.fromkeys("n_samples n_samples_overall return_mean weights".split(), _EXACT),
     "get_feature_correlation_matrix": {"rna_size_factor": "Correlations do not depend on it: leave it out."},
     "differential_expression": {
         **dict.fromkeys(("weights", "importance_weighting_kwargs"), "Draws have equal weights: leave it out."),
         "filter_outlier_cells": "Leave outliers out of `idx1` and `idx2`.",
     },
-    "load_query_data": dict.fromkeys(
-        (
-            "freeze_dropout",
-            "freeze_expression",
-            "freeze_decoder_first_layer",
-            "freeze_batchnorm_encoder",
-            "freeze_batchnorm_decoder",
-            "freeze_classifier",
-        ),
-        _LAYERS,
-    ),
+    "load_query_data": {
+        **dict.fromkeys(("freeze_dropout", "freeze_expression", "freeze_classifier"), _LAYERS),
+        **{f"freeze_{layer}": _LAYERS for layer in ("decoder_first_layer", "batchnorm_encoder", "batchnorm_decoder")},
+    },
 }
 """Where arguments of methods are, by method; under ``""`` those of all methods that lack them."""

@@ -215,7 +215,7 @@ def _regressions(model: BaseModelClass, data: TrainingData) -> tuple[LibraryRegr
                 continue
             of_sizes[given][name] = library_from_tokens(tokens[rows], sizes[rows, column : column + 1])
             is_small = blocks[name].shape[1] <= MOST_DEEP_COLUMNS  # residuals of all columns are kept
-            if module.is_deep(column) and is_small and rows.sum() >= FEW_DEEP_CELLS:
+            if module.denoiser.limit.which[column] and is_small and rows.sum() >= FEW_DEEP_CELLS:
                 inputs = known_inputs([blocks[other][rows] for other in given], tokens[rows])
                 of_columns[given][name] = deep_columns(inputs, tokens.shape[1], blocks[name][rows].toarray())
     return of_sizes, of_columns

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -21,11 +20,12 @@ from ._denoiser import Denoiser
 from ._processes import BlockThinning
 from ._thinning_module import ThinningModule
 
+WHOLE = 300  # molecules of a modality with which a cell counts in full when it is asked how many cells there are
+
 
 class JointThinningModule(ThinningModule):
     """Token diffusion on counts of several modalities; ``n_vars`` by the key of their counts in a minibatch."""
 
-    starts_linearly = False  # one linear model of all modalities would be that of the deepest
     process: BlockThinning
 
     def __init__(self, n_vars: Mapping[str, int], *others: Any) -> None:
@@ -43,9 +43,10 @@ class JointThinningModule(ThinningModule):
         dropped = without_blocks(self.library(counts), self.withhold_rate)
         return super().corrupt(self.without(counts, dropped))
 
-    def is_deep(self, modality: int) -> bool:
-        """Whether a modality has so many molecules a column that its priors are limited."""
-        return self.denoiser.limit.which[modality]
+    def regularisation(self, n_cells: int) -> tuple[float, float]:
+        """Cells count by their shallowest modality, which is fitted too closely first: all losses weigh the same."""
+        depth = float(self.denoiser.limit.depth.nan_to_num(torch.inf).min())
+        return super().regularisation(max(round(n_cells * min(depth / WHOLE, 1)), 1))
 
     def without(self, counts: Tensor, modalities: Tensor) -> Tensor:
         """CSR counts of cells as if some ``modalities`` ``(cells, modalities)`` had not been measured."""
@@ -53,9 +54,7 @@ class JointThinningModule(ThinningModule):
         return with_values(counts, counts.values() * there)
 
     def log_expression(self, counts: Tensor) -> sparse.csr_matrix:
-        ends, cells = np.cumsum(self.blocks.sizes), to_scipy(counts)
-        parts = [cells[:, end - n : end] for n, end in zip(self.blocks.sizes, ends, strict=True)]
-        return sparse.hstack([log_normalise(part) for part in parts], format="csr")
+        return sparse.hstack(list(map(log_normalise, self.blocks.split(to_scipy(counts)))), format="csr")
 
     def gene_weights(self) -> Tensor | None:
         """Weights of the genes, centred over those of each modality: a constant added to all changes nothing."""

@@ -14,6 +14,7 @@ from sklearn.decomposition import PCA
 from torch import nn
 
 from scdiffgen._log_normalise import log_normalise
+from scdiffgen.diffusion import Blocks
 from scdiffgen.nn import AdditiveReadout, CountEncoder, ScoreNetwork
 
 LEAST_RETURN = 0.3  # part of the standard deviation along a component that must return in other cells
@@ -40,6 +41,18 @@ def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
         with suppress(ArpackError):  # of cells that are all alike
             return _returning(counts, n_components)
     return LinearModel(np.zeros((0, counts.shape[1])), np.zeros(0))
+
+
+def linear_model_of_blocks(counts: sparse.csr_matrix, blocks: Blocks, n_components: int) -> LinearModel:
+    """Components of each modality by itself, by turns, at most so many: those of all would be those of the deepest."""
+    found = [
+        linear_model(cells[cells.getnnz(1) > 0], n_components // len(blocks.sizes)) for cells in blocks.split(counts)
+    ]
+    axes = [np.zeros((len(part.axes), counts.shape[1])) for part in found]
+    for part, whole, columns in zip(found, axes, blocks.slices, strict=True):
+        whole[:, columns] = part.axes
+    turns = np.argsort(np.concatenate([np.arange(len(part)) for part in axes]), kind="stable")
+    return LinearModel(np.concatenate(axes)[turns], np.concatenate([part.spread for part in found])[turns])
 
 
 def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:

@@ -20,8 +20,6 @@ from scipy import sparse
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
-from scdiffgen.diffusion import to_scipy
-from scdiffgen.nn import LabelOffsets
 
 MOST_CELLS, LEAST_CELLS = 70, 5  # of a rare label; fewer than the least show themselves, not their label
 THRESHOLD = 2.5  # standard errors
@@ -30,19 +28,19 @@ THRESHOLD = 2.5  # standard errors
 class LabelSums:
     """Sums over the cells of each label: of counts, of their squares, and what their dispersion takes."""
 
-    def __init__(self, offsets: LabelOffsets) -> None:
-        self.name, shape = offsets.name, offsets.table.shape
+    def __init__(self, name: str, n_labels: int, n_genes: int) -> None:
+        self.name, shape = name, (n_labels, n_genes)
         self.counts, self.squares, self.by_library = (np.zeros(shape) for _ in range(3))  # (labels, genes)
         self.n_cells, self.library, self.library_squares = (np.zeros((shape[0], 1)) for _ in range(3))
 
-    def add(self, counts: Tensor, conditions: Conditions[Tensor]) -> None:
-        """Add cells, CSR counts ``(cells, genes)``."""
+    def add(self, counts: sparse.csr_matrix, conditions: Conditions[Tensor]) -> None:
+        """Add cells, counts ``(cells, genes)``, but for those without any."""
         if self.name not in conditions:
             return
         label = conditions[self.name]
-        rows = (label.given & label.mask[:, 0]).nonzero()[:, 0].cpu().numpy()
+        rows = np.flatnonzero((label.given & label.mask[:, 0]).cpu().numpy() & (counts.getnnz(1) > 0))
         labels = label.ids[:, 0].cpu().numpy()[rows]
-        cells = to_scipy(counts).astype(np.float64)[rows]
+        cells = counts.astype(np.float64)[rows]
         of_label = sparse.csr_matrix(
             (np.ones(len(rows)), (labels, np.arange(len(rows)))), (len(self.counts), len(rows))
         )
@@ -55,8 +53,9 @@ class LabelSums:
         self.library_squares += of_label @ library**2
 
     def offsets(self, frequencies: Tensor) -> Tensor:
-        """Scores of rare labels ``(labels, genes)``, against the shares of genes in the average cell ``(genes,)``."""
+        """Scores of rare labels ``(labels, genes)``, against frequencies of genes in the average cell ``(genes,)``."""
         shares = frequencies.cpu().numpy().astype(np.float64)
+        shares /= shares.sum()
         rarity = (1 - (self.n_cells / MOST_CELLS) ** 2).clip(min=0) * (self.n_cells >= LEAST_CELLS)
         expected = self.library * shares
         dispersion = self.dispersion()

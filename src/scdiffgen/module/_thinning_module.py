@@ -9,11 +9,11 @@ from scipy import sparse
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen.diffusion import MoleculePredictor, Thinned, row_sums, to_scipy
+from scdiffgen.diffusion import Blocks, MoleculePredictor, Thinned, row_sums, to_scipy
 
 from ._denoiser import Denoiser
 from ._diffusion_module import DiffusionModule, gene_frequencies, loss_output
-from ._linear_start import linear_model, linear_weights, start_linearly
+from ._linear_start import linear_model_of_blocks, linear_weights, start_linearly
 from ._processes import Given, Predictor, Rng, Thinning
 from ._rare_labels import LabelSums
 
@@ -49,18 +49,19 @@ class ThinningModule(DiffusionModule):
         them where they are rare, and the effects would come out too weak. Labels of few cells get their offsets, and
         the strength of the priors is limited where a modality has :data:`DEEP` molecules a column and more.
         """
-        widths = torch.tensor(self.denoiser.limit.sizes)
+        blocks = Blocks(self.denoiser.limit.sizes)
+        widths = torch.tensor(blocks.sizes)
         n_molecules = n_cells = torch.zeros(len(widths))
         offsets = self.denoiser.label_offsets if self.starts_linearly else None
-        of_labels = None if offsets is None else LabelSums(offsets)
+        of_labels = [] if offsets is None else [LabelSums(offsets.name, len(offsets.table), n) for n in blocks.sizes]
 
         def untreated() -> Iterator[tuple[Tensor, Tensor]]:
             nonlocal n_molecules, n_cells
             for counts, given in batches:
                 library = self.library(counts).cpu().reshape(len(counts), len(widths))
                 n_molecules, n_cells = n_molecules + library.sum(0), n_cells + (library > 0).sum(0)
-                if of_labels is not None:
-                    of_labels.add(counts, given)
+                for sums, cells in zip(of_labels, blocks.split(to_scipy(counts)) if of_labels else (), strict=True):
+                    sums.add(cells, given)
                 yield counts, self.denoiser.unaffected(given, len(counts))
 
         frequencies = gene_frequencies(untreated(), self.n_vars)
@@ -69,9 +70,11 @@ class ThinningModule(DiffusionModule):
             deep[:] = False  # limited priors would take away that effects add up
         for denoiser in self.denoisers:
             denoiser.limit.limit(deep)
+            denoiser.limit.depth.copy_(n_molecules / n_cells)
             denoiser.network.readout.initialise_bias(frequencies)
-            if of_labels is not None:
-                denoiser.label_offsets.set(of_labels.offsets(frequencies))
+            if of_labels:
+                of_blocks = zip(of_labels, frequencies.split(blocks.sizes), strict=True)
+                denoiser.label_offsets.set(torch.cat([sums.offsets(shares) for sums, shares in of_blocks], dim=1))
 
     @property
     def starts_linearly(self) -> bool:
@@ -82,7 +85,8 @@ class ThinningModule(DiffusionModule):
         if not self.linear_weights():
             return
         cells = sparse.vstack([to_scipy(counts) for counts, _ in sample], format="csr")
-        linear = linear_model(cells, self.size.n_tokens * self.size.readout_dim)
+        n_components = self.size.n_tokens * self.size.readout_dim
+        linear = linear_model_of_blocks(cells, Blocks(self.denoiser.limit.sizes), n_components)
         for denoiser in self.denoisers:
             start_linearly(denoiser.network, linear)
 

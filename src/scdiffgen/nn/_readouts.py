@@ -215,16 +215,18 @@ class PriorLimit(nn.Module):
     """
 
     limited: Tensor
+    depth: Tensor  # molecules of a training cell in each modality, on average; infinite where it is not known
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         super().__init__()
         self.sizes = sizes
         self.log_limits = nn.Parameter(torch.full((sum(sizes),), math.log(N_AT_FIRST)))
         self.register_buffer("limited", torch.zeros(len(sizes), dtype=torch.bool))
+        self.register_buffer("depth", torch.full((len(sizes),), torch.inf))
         self.which = (False,) * len(sizes)  # are limited, known without asking the device
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
-        """Load; files of earlier versions lack it where there is one modality, and nothing was limited there."""
+        """Load; files of earlier versions lack the depth, or all where there is one modality: nothing was limited."""
         for name, value in self.state_dict().items():
             state_dict.setdefault(prefix + name, value)
         super()._load_from_state_dict(state_dict, prefix, *others)
