@@ -46,12 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
-    parser.add_argument("--max-epochs", nargs=2, type=int, metavar=("OURS", "MULTIVI"), help="default: of each")
+    parser.add_argument("--multivi-epochs", type=int, help="epochs of MULTIVI (its default; ours is trained as it is)")
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
-    epochs = tuple(options.max_epochs or Settings.max_epochs)
-    settings = Settings(options.seeds, threads=options.threads, max_epochs=epochs)
+    settings = Settings(options.seeds, threads=options.threads, max_epochs=(None, options.multivi_epochs))
     if options.quick:
         settings = Settings(options.seeds[:1], 4, options.threads, (2, 2), n_trees=20)
     run("simulated" if options.quick else "snareseq", settings, output_folder(options.output, quick=options.quick))
