@@ -17,6 +17,7 @@ from benchmarks.studies import (
     hierarchy,
     own_counts,
     readout_units,
+    regrown,
     score_by_time,
     sizes,
     text_conditions,
@@ -60,6 +61,13 @@ STUDIES = {
         "of the package), by a dispersion of each gene as in a gamma-Poisson model, or also by how far they are beyond "
         "what is expected. Trained on three quarters of the training cells, scored on the rest.",
         own_counts.table,
+    ),
+    "study-regrown": Study(
+        "Cells drawn again around a part of them",
+        "Where on the way do generated cells go wrong? Half of the cells held out from training keep a share of their "
+        "molecules, the model draws the others, and a forest tells them from the other half. *Generated* cells lose "
+        "all but a share, and have it drawn again, once or three times.",
+        regrown.table,
     ),
     "study-score-by-time": Study(
         "Scores by time of training",

@@ -49,8 +49,8 @@ class TrainingPlanConfig:
     weight_decay
         Decoupled weight decay of the matrices, of embedded conditions .01 at most; biases, scales and tables of one
         number a gene are spared. ``None``: as a prior that counts for 5,000 cells, ``5000 / n_train`` but 5 at most,
-        where one modality is thinned and nothing has an effect on it, in proportion less for fewer than 750 genes;
-        otherwise .01.
+        where counts are thinned and nothing has an effect on them, in proportion less for fewer than 750 genes;
+        otherwise .01. With several modalities, a cell that has fewer than 300 molecules of one counts for less.
     n_warmup_steps
         Steps over which the learning rate rises from 0 to ``lr``, at most a tenth of all; it falls to 0 on a cosine.
     ema_decay
