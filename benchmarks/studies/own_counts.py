@@ -83,6 +83,7 @@ class Limit(nn.Module):
     def __init__(self, urn: OwnCounts):
         super().__init__()
         self.urn, self.sizes, self.which = urn, (len(urn.log_dispersions),), (True,)
+        self.depth = torch.ones(1)
 
     def forward(self, log_expected: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Logarithm of the rates without own molecules, and weights of these."""
@@ -97,7 +98,7 @@ class Outliers(SeesCounts):
 
     def __init__(self, n_genes: int):
         super().__init__()
-        self.sizes, self.which = (n_genes,), (True,)
+        self.sizes, self.which, self.depth = (n_genes,), (True,), torch.ones(1)
         self.outliers = nn.Parameter(torch.tensor([SLOPE, THRESHOLD]) / FASTER)
 
     def forward(self, log_expected: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,6 @@ import pytest
 import scvi
 import torch
 from lightning.pytorch import Callback, LightningModule, Trainer
-from mudata_cells import paired
 from scvi.module.base import LossOutput
 from small_cells import QUIET, SMALL, simulated_cells, small_model
 from torch import Tensor
@@ -136,17 +135,12 @@ def test_models_with_effects_decay_alike_for_any_number_of_cells() -> None:
     assert {group["weight_decay"] for group in groups} == {0.01, 0.0}
 
 
-@pytest.mark.parametrize("process", ["gaussian", "latent", "joint"])
+@pytest.mark.parametrize("process", ["gaussian", "latent"])
 @pytest.mark.parametrize("n_cells", [100, 100_000])
 def test_other_processes_decay_alike_for_any_number_of_cells(process: str, n_cells: int) -> None:
-    if process == "joint":
-        cells: Any = paired()
-        TokenDiffusion.setup_mudata(cells, labels_key="sort_of_cell")
-        model = TokenDiffusion(cells, **SMALL)
-    else:
-        cells = simulated_cells()
-        TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
-        model = TokenDiffusion(cells, process=process, **SMALL)
+    cells = simulated_cells()
+    TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
+    model = TokenDiffusion(cells, process=process, **SMALL)
     groups = groups_of(model, n_cells)
     assert {group["weight_decay"] for group in groups} == {0.01, 0.0}
     assert {group["initial_lr"] for group in groups} == {2e-3}
