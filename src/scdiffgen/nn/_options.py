@@ -58,7 +58,7 @@ class ReadoutOptions:
     pooling: PoolingOverTokens = "sum"
     nonnegative: bool = False
     sparsity: float = 0.0
-    orthogonality: float = 0.0
+    orthogonality: float = 0.3
 
     def __post_init__(self) -> None:
         check_choices(self)
