@@ -54,11 +54,6 @@ class Unseen(NamedTuple):
     parts: dict[str, np.ndarray]  # condition -> (rows,) bool: no training cell has all the given parts of the condition
     n_cells: np.ndarray  # (rows,) training cells that have everything that is given
 
-    @property
-    def combination(self) -> np.ndarray:
-        """Which rows no training cell agrees with ``(rows,)`` bool."""
-        return self.n_cells == 0
-
 
 def as_registry(registry: Registry | AnnDataManager) -> Registry:
     """The registry itself, also if its manager is given."""

@@ -10,13 +10,7 @@ from mudata import MuData
 from scvi.data import AnnDataManagerValidationCheck
 from scvi.model.base import BaseModelClass
 
-from scdiffgen.data import (
-    Manager,
-    SetupArguments,
-    check_modalities,
-    forget_copied_setup,
-    modality_fields,
-)
+from scdiffgen.data import Manager, SetupArguments, check_modalities, forget_copied_setup, modality_fields
 
 from ._cells import quiet
 from ._model_access import modalities

@@ -21,14 +21,7 @@ from scdiffgen.data import add_perturbations
 from ._cell_request import encode, extend
 from ._cells import BATCH_SIZE, Cells, generator_from
 from ._counterfactuals import counterfactual_cells, means_with_intervals, response_weights
-from ._model_access import (
-    batch_name,
-    gene_names,
-    gene_positions,
-    require_anndata,
-    require_training,
-    sampler_of,
-)
+from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
 from ._sampler import N_STEPS
 
 

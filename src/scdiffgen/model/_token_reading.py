@@ -17,14 +17,7 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import UNS_KEY
 
 from ._cells import BATCH_SIZE, Cells, evenly_spread, generator_from
-from ._model_access import (
-    gene_names,
-    gene_positions,
-    registered,
-    require_anndata,
-    require_thinning,
-    require_training,
-)
+from ._model_access import gene_names, gene_positions, registered, require_anndata, require_thinning, require_training
 from ._token_reader import LoadingMethod, TokenReader, loadings_table, tokens_as_variables, truncated
 
 ATTENTION_CELLS = 1_000

@@ -13,14 +13,7 @@ from torch import Tensor, nn
 
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions, ConditionSpec
-from scdiffgen.diffusion import (
-    BlockPrediction,
-    Blocks,
-    MoleculePrediction,
-    MoleculePredictor,
-    UrnPrediction,
-    row_sums,
-)
+from scdiffgen.diffusion import BlockPrediction, Blocks, MoleculePrediction, MoleculePredictor, UrnPrediction, row_sums
 from scdiffgen.nn import (
     ConditionEmbedder,
     EffectNetwork,
@@ -91,12 +84,7 @@ class ConditionedDenoiser(nn.Module):
         return row_sums(counts, counts.values())
 
     def effect_scores(
-        self,
-        state: Tensor,
-        level: Tensor,
-        library: Tensor,
-        treatments: Given,
-        trains_effects: Tensor | None = None,
+        self, state: Tensor, level: Tensor, library: Tensor, treatments: Given, trains_effects: Tensor | None = None
     ) -> dict[str, Tensor]:
         """Scores ``(cells, genes)`` that :meth:`treatments` add."""
         scores = {name: self.effect_of(name)(state, level, library, given) for name, given in treatments.items()}
