@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -49,16 +51,29 @@ def test_effects_and_several_modalities_stay_small() -> None:
     assert TokenDiffusion(mdata).module.size.n_tokens == 8
 
 
-def test_units_of_the_readout_are_there_where_they_were_measured() -> None:
+def readout_of(cells: AnnData | MuData, **arguments: Any) -> tuple[int, float | None]:
+    """Units of the read-out, and the weight of its penalty of orthogonality."""
+    size = TokenDiffusion(cells, **arguments).module.size
+    return size.readout_units, size.options.readout.orthogonality
+
+
+def test_units_and_penalty_of_the_readout_are_there_where_they_were_measured() -> None:
     labelled = cells(300)
-    assert TokenDiffusion(labelled).module.size.readout_units == 8
-    assert TokenDiffusion(labelled, process="gaussian").module.size.readout_units == 0
+    assert readout_of(labelled) == (8, 0.3)
+    assert readout_of(labelled, process="gaussian") == (0, None)
     summed = NetworkOptions(readout=ReadoutOptions(pooling="logsumexp"))
-    assert TokenDiffusion(labelled, network=summed).module.size.readout_units == 0
-    assert TokenDiffusion(labelled, network=NetworkOptions(readout_units=3)).module.size.readout_units == 3
+    assert readout_of(labelled, network=summed) == (0, None)
+    assert readout_of(labelled, network=NetworkOptions(readout_units=3)) == (3, 0.3)
+    sparse = NetworkOptions(readout=ReadoutOptions(sparsity=0.1))
+    assert readout_of(labelled, network=sparse) == (8, 0.3)
+    without = NetworkOptions(readout=ReadoutOptions(orthogonality=0.0))
+    assert readout_of(labelled, network=without) == (8, 0.0)
+    mdata = MuData({"rna": cells(300), "protein": cells(300)})
+    TokenDiffusion.setup_mudata(mdata)
+    assert readout_of(mdata) == (0, None)
     labelled.obs["drug"] = np.where(np.arange(300) % 2, "control", "a")
     TokenDiffusion.setup_anndata(labelled, perturbation_key="drug")
-    assert TokenDiffusion(labelled).module.size.readout_units == 0
+    assert readout_of(labelled) == (0, None)
 
 
 def test_a_readout_with_units_is_trained_for_fewer_steps() -> None:

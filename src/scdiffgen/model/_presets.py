@@ -20,6 +20,9 @@ PRESETS: dict[str, NetworkSize] = {
 READOUT_UNITS = 8
 """Hidden units of each token in the read-out, where they were measured."""
 
+ORTHOGONALITY = 0.3
+"""Weight of the penalty that draws tokens to different genes, where it was measured."""
+
 MANY_CELLS = 25_000  # from which the default is "medium", for what it was measured for
 
 
@@ -29,11 +32,16 @@ def default_preset(n_cells: int, is_unmeasured: bool) -> Preset:
 
 
 def network_size(
-    preset: Preset, options: NetworkOptions, nested_tokens: bool, has_units: bool, **sizes: int | None
+    preset: Preset, options: NetworkOptions, nested_tokens: bool, is_measured: bool, **sizes: int | None
 ) -> NetworkSize:
-    """The named size, with hidden units in its read-out or not, and what is given in place of its own numbers."""
+    """The named size, with what is given in place of its own numbers.
+
+    Where they were measured, the read-out has hidden units, and its tokens are drawn to different genes.
+    """
     check_choice("preset", preset, PRESETS)
     known = {field.name for field in fields(NetworkSize)}
     given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
-    given = {"readout_units": READOUT_UNITS if has_units else 0, **given}
+    given = {"readout_units": READOUT_UNITS if is_measured else 0, **given}
+    if is_measured and options.readout.orthogonality is None:
+        options = replace(options, readout=replace(options.readout, orthogonality=ORTHOGONALITY))
     return replace(PRESETS[preset], nested_tokens=nested_tokens, options=options, **given)

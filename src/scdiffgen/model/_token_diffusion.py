@@ -16,7 +16,7 @@ from scdiffgen._arguments import check_share, explain_unknown_arguments
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, read_registry, required_state
 from scdiffgen.module import DiffusionModule, GaussianOptions, ThinningModule, process_module
-from scdiffgen.nn import NetworkOptions, ReadoutOptions
+from scdiffgen.nn import NetworkOptions
 from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
 
 from ._checks import check_torch, external_split
@@ -124,8 +124,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # stored: a file may be read with other cells
         make: Any = process_module(process, len(n_vars))
-        has_units = not is_unmeasured and make is ThinningModule and network.readout == ReadoutOptions()
-        size = network_size(preset, network, nested_tokens, has_units, **sizes)
+        is_measured = not is_unmeasured and make is ThinningModule and network.readout.is_plain_sum
+        size = network_size(preset, network, nested_tokens, is_measured, **sizes)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
             for spec in specs
