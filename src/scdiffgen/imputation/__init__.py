@@ -1,5 +1,6 @@
-"""Modalities of few, deeply measured columns, such as tags of proteins, predicted from others by a regression."""
+"""Modalities predicted from others: few, deeply measured columns by a regression, shares of many by calibration."""
 
 from ._deep_columns import DeepColumns, deep_columns, known_inputs
+from ._share_calibration import ShareCalibration, share_calibration
 
-__all__ = ["DeepColumns", "deep_columns", "known_inputs"]
+__all__ = ["DeepColumns", "ShareCalibration", "deep_columns", "known_inputs", "share_calibration"]

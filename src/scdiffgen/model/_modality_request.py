@@ -18,6 +18,7 @@ from scdiffgen.module import JointThinningModule
 from ._cells import Cells, new_cells
 from ._checks import library_sizes
 from ._deep_draws import deep_inputs
+from ._modality_regressions import label_rows
 from ._model_access import gene_names
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells, sizes_by_name
@@ -58,6 +59,7 @@ class ModalityRequest:
         unread = torch.tensor([name not in self.given for name in names], device=module.device)
         rng, done = np.random.default_rng(generator.initial_seed()), 0
         layers: dict[str, list[np.ndarray]] = {name: [] for name in self.targets if expected}
+        calibrations = self.known.summary.shares.get(tuple(self.given), {})
 
         def draw(counts: Tensor, conditions: Conditions[Tensor]) -> sparse.csr_matrix:
             nonlocal done
@@ -68,16 +70,19 @@ class ModalityRequest:
             drawn, mean = self._target_sizes(kept, tokens, conditions, sizes_here, rng)
             predictor, start = module.predictor(conditions, len(counts)), kept.to_dense()
             if expected:
-                shares = predictor(start, drawn).log_prob(start).exp().split(module.blocks.sizes, 1)
-                for name, share, size in zip(names, shares, mean.unbind(1), strict=True):
+                logs, rows_of_labels = predictor(start, drawn).log_prob(start), label_rows(module, conditions)
+                parts = (each.cpu().numpy() for each in logs.split(module.blocks.sizes, 1))
+                for name, log_shares, size in zip(names, parts, mean.cpu().numpy().T, strict=True):
                     if name in layers:
-                        layers[name].append((share * size[:, None]).cpu().numpy())
-            for name, (rows, columns, logs) in self._deep_columns(kept, tokens, sizes_here, rng).items():
+                        known = calibrations.get(name)
+                        shares = np.exp(log_shares) if known is None else known.shares(log_shares, rows_of_labels)
+                        layers[name].append(shares * size[:, None])
+            for name, (rows, columns, log_means) in self._deep_columns(kept, tokens, sizes_here, rng).items():
                 block = module.blocks.slices[names.index(name)]
                 start[rows, block] = torch.from_numpy(columns).to(start)
                 drawn[rows, names.index(name)] = start[rows, block].sum(1)
                 if expected:
-                    layers[name][-1][rows] = np.expm1(logs)
+                    layers[name][-1][rows] = np.expm1(log_means)
             if torch.equal(module.blocks.dense_sums(start), drawn):
                 return whole_counts(start)
             return whole_counts(

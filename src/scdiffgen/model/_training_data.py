@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,11 @@ class RegisteredData:
     def some(self, at_most: int, batch_size: int = BATCH_SIZE) -> Cells:
         """At most so many of them, evenly spread."""
         return self._cells(evenly_spread(self.indices, at_most), batch_size)
+
+    def left_out(self, at_most: int) -> Iterable[Batch]:
+        """At most so many of those that were not trained on."""
+        indices = evenly_spread(np.sort(np.asarray(self.model.validation_indices, dtype=int)), at_most)
+        return self._cells(indices, SMALL_BATCH) if len(indices) else ()
 
     def _cells(self, indices: np.ndarray, batch_size: int = BATCH_SIZE) -> Cells:
         return Cells(self.model, None, indices, batch_size)
@@ -188,6 +193,10 @@ class StreamedData(LightningDataModule):
     def some(self, at_most: int, batch_size: int = BATCH_SIZE) -> KeptCells:
         """At most so many of the cells that are kept, evenly spread."""
         return self.kept.some(at_most, batch_size)
+
+    def left_out(self, at_most: int) -> Iterable[Batch]:
+        """None: validation cells are not kept."""
+        return ()
 
     # What Lightning calls.
 

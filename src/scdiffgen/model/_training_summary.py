@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import reduce
-from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +15,10 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import modality_names, unseen_in_training
-from scdiffgen.diffusion import to_scipy
-from scdiffgen.imputation import DeepColumns, deep_columns, known_inputs
-from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel, library_from_tokens
+from scdiffgen.imputation import DeepColumns, ShareCalibration
+from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel
 from scdiffgen.module import (
     HiddenMoments,
-    JointThinningModule,
     ThinningModule,
     TokenBasis,
     TokenGenes,
@@ -33,6 +30,7 @@ from scdiffgen.responses import Pseudobulks, pseudobulks
 from ._cells import SMALL_BATCH, Cells
 from ._checks import library_sizes
 from ._deep_draws import DeepRegressions
+from ._modality_regressions import LibraryRegressions, ShareCalibrations, modality_regressions
 from ._training_data import KeptCells, RegisteredData, StreamedData
 
 if TYPE_CHECKING:
@@ -41,13 +39,9 @@ if TYPE_CHECKING:
     LibrarySize = float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike] | None
 
 BASIS_CELLS = 20_000
-REGRESSION_CELLS = 5_000
-FEW_CELLS, FEW_DEEP_CELLS, MOST_DEEP_COLUMNS = 20, 100, 500
+REGRESSION_CELLS, LEFT_OUT_CELLS = 5_000, 500
 
 TrainingData = RegisteredData | StreamedData
-
-LibraryRegressions = Mapping[tuple[str, ...], Mapping[str, LibraryFromTokens]]
-"""Of the library size of a modality on the tokens of others: by the names of these, then by its own."""
 
 
 @dataclass(frozen=True)
@@ -63,21 +57,11 @@ class TrainingSummary:
     library_from_tokens: LibraryRegressions  # of models of several modalities
     reference_pseudobulks: Pseudobulks | None = None  # of the reference of a query model
     deep_columns: DeepRegressions = field(default_factory=dict)  # of models of several modalities
+    shares: ShareCalibrations = field(default_factory=dict)  # likewise
 
     def to_plain(self) -> dict[str, Any]:
         """Arrays in dicts and tuples, as they are saved."""
-        bulks, reference = self.pseudobulks, self.reference_pseudobulks
-        return {
-            "library": self.library,
-            "conditions": self.conditions.to_plain(),
-            "pseudobulks": None if bulks is None else bulks.to_plain(),
-            "token_basis": None if self.token_basis is None else tuple(self.token_basis),
-            "token_genes": None if self.token_genes is None else tuple(self.token_genes),
-            "learned_interventions": dict(self.learned_interventions),
-            "library_from_tokens": _to_tuples(self.library_from_tokens),
-            "deep_columns": _to_tuples(self.deep_columns),
-            "reference_pseudobulks": None if reference is None else reference.to_plain(),
-        }
+        return {part.name: _plain(getattr(self, part.name)) for part in fields(self)}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> TrainingSummary:
@@ -93,11 +77,17 @@ class TrainingSummary:
             library_from_tokens=_from_tuples(LibraryFromTokens, plain["library_from_tokens"]),
             reference_pseudobulks=None if reference is None else Pseudobulks.from_plain(reference),
             deep_columns=_from_tuples(DeepColumns, plain.get("deep_columns", {})),  # files of earlier versions lack it
+            shares=_from_tuples(ShareCalibration, plain.get("shares", {})),
         )
 
 
-def _to_tuples(regressions: Mapping[tuple[str, ...], Mapping[str, tuple]]) -> dict[tuple[str, ...], dict[str, tuple]]:
-    return {given: {name: tuple(fit) for name, fit in fits.items()} for given, fits in regressions.items()}
+def _plain(part: Any) -> Any:
+    """Arrays, dicts and tuples of them, from named tuples and what can tell itself."""
+    if hasattr(part, "to_plain"):
+        return part.to_plain()
+    if isinstance(part, Mapping):
+        return {key: _plain(value) for key, value in part.items()}
+    return tuple(part) if isinstance(part, tuple) else part
 
 
 def _from_tuples(kind: type, plain: Mapping[tuple[str, ...], Mapping[str, tuple]]) -> dict[tuple[str, ...], Any]:
@@ -131,9 +121,18 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
         cells, own = data.again(conditions)
         bulks = pseudobulks(module, cells, own, module.specs)
         bulks = None if bulks is None else bulks.concatenate(reference)
-    sizes, columns = _regressions(model, data)
+    regressions = modality_regressions(model, data.some(BASIS_CELLS, SMALL_BATCH), data.left_out(LEFT_OUT_CELLS))
     genes = None if basis is None else genes_in_training(data, basis)
-    summary = TrainingSummary(library, conditions, bulks, basis, genes, learned, sizes, reference, columns)
+    summary = TrainingSummary(
+        library=library,
+        conditions=conditions,
+        pseudobulks=bulks,
+        token_basis=basis,
+        token_genes=genes,
+        learned_interventions=learned,
+        reference_pseudobulks=reference,
+        **regressions._asdict(),
+    )
     model.training_summary_ = summary.to_plain()
     module.share_half_doses({name: torch.from_numpy(ids) for name, ids in learned.items()})
     return order
@@ -183,42 +182,6 @@ def hidden_moments(cells: Cells | KeptCells) -> HiddenMoments:
     """Moments of the read-out's hidden vectors of some cells."""
     moments = (HiddenMoments.of(cells.module.hidden(*batch).cpu().numpy()) for batch in cells)
     return reduce(HiddenMoments.merge, moments)
-
-
-@torch.no_grad()
-def _regressions(model: BaseModelClass, data: TrainingData) -> tuple[LibraryRegressions, DeepRegressions]:
-    """How library sizes and deep columns of each modality follow from one other, or all others, in training cells.
-
-    Each is fitted on the cells that have it and all that is given.
-    """
-    names, module = modality_names(model.registry), model.module
-    if len(names) < 2 or not isinstance(module, JointThinningModule):
-        return {}, {}
-    of_sizes: dict[tuple[str, ...], dict[str, LibraryFromTokens]] = {}
-    of_columns: dict[tuple[str, ...], dict[str, DeepColumns]] = {}
-    chosen = data.some(REGRESSION_CELLS, SMALL_BATCH)
-    whole = sparse.vstack([to_scipy(counts) for counts, _ in chosen], format="csr")
-    blocks = {name: whole[:, block] for name, block in zip(names, module.blocks.slices, strict=True)}
-    sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.values()])
-    for given in dict.fromkeys([*combinations(names, 1), *combinations(names, len(names) - 1)]):
-        hidden = torch.tensor([name not in given for name in names], device=model.device)
-        rows_of_tokens = []
-        for counts, conditions in chosen:
-            kept = module.without(counts, hidden.expand(len(counts), -1))
-            rows_of_tokens.append(module.tokens(kept, conditions).flatten(1).cpu().numpy())
-        tokens = np.concatenate(rows_of_tokens)
-        complete = (sizes[:, [names.index(name) for name in given]] > 0).all(1)
-        of_sizes[given], of_columns[given] = {}, {}
-        for column, name in enumerate(names):
-            rows = complete & (sizes[:, column] > 0)
-            if name in given or rows.sum() < FEW_CELLS:
-                continue
-            of_sizes[given][name] = library_from_tokens(tokens[rows], sizes[rows, column : column + 1])
-            is_small = blocks[name].shape[1] <= MOST_DEEP_COLUMNS  # residuals of all columns are kept
-            if module.denoiser.limit.which[column] and is_small and rows.sum() >= FEW_DEEP_CELLS:
-                inputs = known_inputs([blocks[other][rows] for other in given], tokens[rows])
-                of_columns[given][name] = deep_columns(inputs, tokens.shape[1], blocks[name][rows].toarray())
-    return of_sizes, of_columns
 
 
 class TrainingCells:
