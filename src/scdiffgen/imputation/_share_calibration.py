@@ -4,9 +4,9 @@ A network that knows nothing yet of what it imputes takes labels for more alike 
 modality asks for strong priors; and what it reads from few molecules it follows too far. Over the training cells of a
 label, the molecules :math:`x_g` of a column and what the network expects of them, :math:`e_g`, should be the same up to
 chance. With :math:`x_g \sim \mathrm{Poisson}(r_g e_g)` and :math:`r_g \sim \mathrm{Gamma}(k, k)` the ratio is estimated
-by :math:`(x_g + k) / (e_g + k)`, where :math:`k` is that of the label, from :math:`\mathbb E \sum_g ((x_g - e_g)^2 / e_g
-- 1) = \sum_g e_g / k`. What is left of the difference between a cell and its label is multiplied by the slope of the
-weighted regression of left-out cells on it, 1 at most.
+by :math:`(x_g + k) / (e_g + k)`, where :math:`k` is that of the label, by moments:
+:math:`\mathbb E \sum_g ((x_g - e_g)^2 / e_g - 1) = \sum_g e_g / k`. What is left of the difference between a cell and
+its label is multiplied by the slope of a weighted regression of left-out cells on it, 1 at most.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 from scipy.special import log_softmax, softmax
 
 LEAST = 1e-9  # of what is divided by
@@ -33,12 +32,12 @@ class ShareCalibration(NamedTuple):
         slopes = self.slopes[labels, None]
         return softmax(slopes * (log_shares + self.log_ratios[labels]) + (1 - slopes) * self.log_means[labels], axis=1)
 
-    def with_slope(self, counts: sparse.csr_matrix, log_shares: np.ndarray, labels: np.ndarray) -> ShareCalibration:
+    def with_slope(self, counts: np.ndarray, log_shares: np.ndarray, labels: np.ndarray) -> ShareCalibration:
         """The same with the slope that left-out cells with labels tell; without a label it stays 1."""
-        means, sizes = np.exp(self.log_means[labels]), np.asarray(counts.sum(1))
+        means, sizes = np.exp(self.log_means[labels]), counts.sum(1, keepdims=True)
         deviations = self.shares(log_shares, labels) / means - 1
         has_label = labels < len(self.slopes) - 1
-        told = (deviations * (counts.toarray() - sizes * means))[has_label].sum()
+        told = (deviations * (counts - sizes * means))[has_label].sum()
         information = (sizes * means * deviations**2)[has_label].sum()
         slope = np.clip((told + PRIOR) / (information + PRIOR), 0, 1)
         return self._replace(slopes=np.append(np.full(len(self.slopes) - 1, slope), 1.0).astype(np.float32))

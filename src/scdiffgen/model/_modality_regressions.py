@@ -56,10 +56,9 @@ def modality_regressions(
     sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.values()])
     for given in dict.fromkeys([*combinations(names, 1), *combinations(names, len(names) - 1)]):
         hidden = torch.tensor([name not in given for name in names], device=model.device)
-        tokens = np.concatenate([_tokens(module, batch, hidden) for batch in cells])
+        tokens, calibrations = _read(module, cells, hidden), _calibrations(module, cells, left_out, hidden)
         complete = np.all(sizes[:, [names.index(name) for name in given]] > 0, axis=1)
         of_sizes[given], of_columns[given], of_shares[given] = {}, {}, {}
-        wide = []
         for column, name in enumerate(names):
             rows = evenly_spread(np.flatnonzero(complete & (sizes[:, column] > 0)), MOST_CELLS)
             if name in given or len(rows) < FEW_CELLS:
@@ -70,33 +69,14 @@ def modality_regressions(
                 inputs = known_inputs([blocks[other][rows] for other in given], tokens[rows])
                 of_columns[given][name] = deep_columns(inputs, tokens.shape[1], blocks[name][rows].toarray())
             else:
-                wide.append(name)
-        if wide:
-            calibrations = dict(zip(names, _calibrations(module, cells, left_out, hidden), strict=True))
-            of_shares[given] = {name: calibrations[name] for name in wide}
+                of_shares[given][name] = calibrations[column]
     return ModalityRegressions(of_sizes, of_columns, of_shares)
 
 
-def _tokens(module: JointThinningModule, batch: Batch, hidden: Tensor) -> np.ndarray:
-    """Tokens ``(cells, features)`` of cells without the ``hidden`` modalities."""
-    counts, conditions = batch
-    return module.tokens(module.without(counts, hidden.expand(len(counts), -1)), conditions).flatten(1).cpu().numpy()
-
-
-class _Predicted(NamedTuple):
-    """Cells that have all that is given, and what is predicted of them."""
-
-    counts: sparse.csr_matrix  # (cells, columns)
-    log_shares: np.ndarray  # (cells, columns)
-    labels: np.ndarray  # (cells,), rows of a calibration
-
-
-def _predicted(module: JointThinningModule, batches: Iterable[Batch], hidden: Tensor) -> Iterator[_Predicted]:
-    for counts, conditions in batches:
-        kept, library = module.without(counts, hidden.expand(len(counts), -1)), module.library(counts)
-        logs = module.predictor(conditions, len(counts))(kept, library).log_prob(kept.to_dense()).cpu().numpy()
-        rows = (library[:, ~hidden] > 0).all(1).cpu().numpy()
-        yield _Predicted(to_scipy(counts)[rows], logs[rows], label_rows(module, conditions)[rows])
+def _read(module: JointThinningModule, cells: Iterable[Batch], hidden: Tensor) -> np.ndarray:
+    """Tokens ``(cells, features)`` without the ``hidden`` modalities."""
+    read = ((module.without(counts, hidden.expand(len(counts), -1)), conditions) for counts, conditions in cells)
+    return np.concatenate([module.tokens(*batch).flatten(1).cpu().numpy() for batch in read])
 
 
 def label_rows(module: JointThinningModule, conditions: Conditions[Tensor]) -> np.ndarray:
@@ -114,19 +94,27 @@ def _calibrations(
     """How shares of each modality are calibrated that are predicted without the ``hidden`` ones."""
     labels, blocks = module.denoiser.label_offsets, module.blocks
     sums = np.zeros((2, 1 + (0 if labels is None else len(labels.table)), module.n_vars))
-    for found in _predicted(module, cells, hidden):
-        n_cells = len(found.labels)
-        of_label = sparse.csr_matrix((np.ones(n_cells), (found.labels, np.arange(n_cells))), (sums.shape[1], n_cells))
-        sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.split(found.counts)])
-        sums[0] += of_label @ found.counts
-        sums[1] += of_label @ (np.exp(found.log_shares) * np.repeat(sizes, blocks.sizes, axis=1))
+    for counts, logs, rows in _predicted(module, cells, hidden):
+        of_label = sparse.csr_matrix((np.ones(len(rows)), (rows, np.arange(len(rows)))), (sums.shape[1], len(rows)))
+        sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.split(counts)])
+        sums[0] += of_label @ counts
+        sums[1] += of_label @ (np.exp(logs) * np.repeat(sizes, blocks.sizes, axis=1))
     sums[:, -1] = sums.sum(1)
     calibrations = [share_calibration(*sums[:, :, columns]) for columns in blocks.slices]
-    if others := [*_predicted(module, left_out, hidden)]:
-        counts, logs, rows = zip(*others, strict=True)
-        whole, log_shares, of_cells = sparse.vstack(counts, format="csr"), np.concatenate(logs), np.concatenate(rows)
-        calibrations = [
-            calibration.with_slope(whole[:, columns], log_shares[:, columns], of_cells)
-            for calibration, columns in zip(calibrations, blocks.slices, strict=True)
-        ]
-    return calibrations
+    others = [*_predicted(module, left_out, hidden)]
+    if not others:
+        return calibrations
+    counts, logs, rows = (np.concatenate(part) for part in zip(*((c.toarray(), *r) for c, *r in others), strict=True))
+    parts = zip(calibrations, blocks.slices, strict=True)
+    return [each.with_slope(counts[:, columns], logs[:, columns], rows) for each, columns in parts]
+
+
+def _predicted(
+    module: JointThinningModule, cells: Iterable[Batch], hidden: Tensor
+) -> Iterator[tuple[sparse.csr_matrix, np.ndarray, np.ndarray]]:
+    """Counts and log shares ``(cells, columns)``, and rows of labels, of cells with all that is not ``hidden``."""
+    for counts, conditions in cells:
+        kept, library = module.without(counts, hidden.expand(len(counts), -1)), module.library(counts)
+        logs = module.predictor(conditions, len(counts))(kept, library).log_prob(kept.to_dense()).cpu().numpy()
+        rows = (library[:, ~hidden] > 0).all(1).cpu().numpy()
+        yield to_scipy(counts)[rows], logs[rows], label_rows(module, conditions)[rows]
