@@ -17,14 +17,7 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.data import modality_names, unseen_in_training
 from scdiffgen.imputation import DeepColumns, ShareCalibration
 from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel
-from scdiffgen.module import (
-    HiddenMoments,
-    ThinningModule,
-    TokenBasis,
-    TokenGenes,
-    token_basis,
-    token_genes,
-)
+from scdiffgen.module import HiddenMoments, ThinningModule, TokenBasis, TokenGenes, token_basis, token_genes
 from scdiffgen.responses import Pseudobulks, pseudobulks
 
 from ._cells import SMALL_BATCH, Cells
