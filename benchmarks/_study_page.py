@@ -14,6 +14,7 @@ from benchmarks._page import figure, measured_with, section
 from benchmarks._variants import Run
 from benchmarks.studies import (
     expression_embeddings,
+    full_length,
     hierarchy,
     own_counts,
     readout_units,
@@ -61,6 +62,13 @@ STUDIES = {
         "of the package), by a dispersion of each gene as in a gamma-Poisson model, or also by how far they are beyond "
         "what is expected. Trained on three quarters of the training cells, scored on the rest.",
         own_counts.table,
+    ),
+    "study-full-length": Study(
+        "Reads in place of molecules",
+        "Full-length protocols count reads: here every molecule of real cells is amplified into 30 on average. Trained "
+        "on three quarters of the training cells, scored on the rest; *limited* says whether priors are, as of deep "
+        "modalities. *Divided*: reads over the median of their cell, rounded up.",
+        full_length.table,
     ),
     "study-regrown": Study(
         "Cells drawn again around a part of them",

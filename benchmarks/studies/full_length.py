@@ -2,15 +2,17 @@
 
 ``python -m benchmarks.studies.full_length --data paul15 --seeds 0 --threads 1``
 
-Every molecule of a real cell is amplified into a number of reads, geometric with a mean of :data:`READS`, so that counts
-are deep and come in clumps. Of the training cells of a benchmark alone, a quarter of each label is held out. Cells as
-they were measured are the comparison, and reads for which no prior is limited, as for any shallow modality.
+Every molecule of a real cell is amplified into a number of reads, geometric with a mean of :data:`READS`, so that
+counts are deep and come in clumps. Of the training cells of a benchmark alone, a quarter of each label is held out.
+Beside them stand the cells as they were measured; reads for which no prior is limited, as for any shallow modality; and
+reads divided by the median of the values of their cell that are not zero, rounded up: about molecules again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 from unittest.mock import patch
 
 import numpy as np
@@ -24,12 +26,7 @@ from scdiffgen.model import TokenDiffusion
 
 READS = 30  # of a molecule, on average
 
-VARIANTS: Mapping[str, tuple[bool, float | None]] = {
-    "molecules": (False, None),
-    "reads": (True, None),
-    "reads, no limited prior": (True, np.inf),
-}
-"""Whether molecules are amplified, and the depth from which priors are limited in place of the package's."""
+VARIANTS = ("molecules", "reads", "reads, no limited prior", "reads, divided")
 
 
 def reads_of(adata: AnnData, rng: np.random.Generator) -> AnnData:
@@ -42,11 +39,25 @@ def reads_of(adata: AnnData, rng: np.random.Generator) -> AnnData:
     return result
 
 
-def amplified(split: Split) -> Split:
-    """All parts of a split with reads."""
-    rng = np.random.default_rng(split.seed)
-    parts = (reads_of(part, rng) for part in (split.train, split.held_out, split.other))
-    return Split(split.name, split.seed, *parts)
+def divided(adata: AnnData) -> AnnData:
+    """The same cells with reads divided by the median of those of their genes, rounded up."""
+    result = adata.copy()
+    counts = sparse.csr_matrix(result.X)
+    for begin, end in pairwise(counts.indptr):
+        values = counts.data[begin:end]
+        counts.data[begin:end] = np.ceil(values / np.median(values))
+    result.X = counts
+    return result
+
+
+def made(variant: str, molecules: Split) -> Split:
+    """All parts of a split with the counts of a variant."""
+    if variant == "molecules":
+        return molecules
+    rng = np.random.default_rng(molecules.seed)
+    parts = [reads_of(part, rng) for part in (molecules.train, molecules.held_out, molecules.other)]
+    parts = list(map(divided, parts)) if variant == "reads, divided" else parts
+    return Split(molecules.name, molecules.seed, *parts)
 
 
 def table(runs: Sequence[Run]) -> str:
@@ -60,14 +71,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     def measured(name: str, seed: int) -> Iterator[tuple[str, Run]]:
         molecules = inner_split(load_split(name, seed))
-        reads = amplified(molecules)
         for variant in options.variants:
-            is_amplified, depth = VARIANTS[variant]
 
-            def meanwhile(model: TokenDiffusion, depth: float | None = depth) -> AbstractContextManager[object]:
-                return nullcontext() if depth is None else patch("scdiffgen.module._thinning_module.DEEP", depth)
+            def meanwhile(model: TokenDiffusion, variant: str = variant) -> AbstractContextManager[object]:
+                is_free = variant == "reads, no limited prior"
+                return patch("scdiffgen.module._thinning_module.DEEP", np.inf) if is_free else nullcontext()
 
-            split = reads if is_amplified else molecules
+            split = made(variant, molecules)
             model, seconds = fit_variant(split, {}, 2 if options.quick else None, meanwhile)
             limited = bool(model.module.denoiser.limit.which[0])
             yield variant, {"limited": limited, "scores": variant_scores(model, split) | {"seconds": seconds}}
