@@ -56,9 +56,9 @@ def modality_regressions(
     sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.values()])
     for given in dict.fromkeys([*combinations(names, 1), *combinations(names, len(names) - 1)]):
         hidden = torch.tensor([name not in given for name in names], device=model.device)
-        tokens, calibrations = _read(module, cells, hidden), _calibrations(module, cells, left_out, hidden)
+        tokens, wide = _read(module, cells, hidden), []
         complete = np.all(sizes[:, [names.index(name) for name in given]] > 0, axis=1)
-        of_sizes[given], of_columns[given], of_shares[given] = {}, {}, {}
+        of_sizes[given], of_columns[given] = {}, {}
         for column, name in enumerate(names):
             rows = evenly_spread(np.flatnonzero(complete & (sizes[:, column] > 0)), MOST_CELLS)
             if name in given or len(rows) < FEW_CELLS:
@@ -69,7 +69,9 @@ def modality_regressions(
                 inputs = known_inputs([blocks[other][rows] for other in given], tokens[rows])
                 of_columns[given][name] = deep_columns(inputs, tokens.shape[1], blocks[name][rows].toarray())
             else:
-                of_shares[given][name] = calibrations[column]
+                wide.append(column)
+        calibrations = _calibrations(module, cells, left_out, hidden) if wide else []
+        of_shares[given] = {names[column]: calibrations[column] for column in wide}
     return ModalityRegressions(of_sizes, of_columns, of_shares)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     LibrarySize = float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike] | None
 
 BASIS_CELLS = 20_000
-REGRESSION_CELLS, LEFT_OUT_CELLS = 5_000, 500
+REGRESSION_CELLS, LEFT_OUT_CELLS, LEFT_OUT_VALUES = 5_000, 500, 10_000_000
 
 TrainingData = RegisteredData | StreamedData
 
@@ -114,7 +114,8 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
         cells, own = data.again(conditions)
         bulks = pseudobulks(module, cells, own, module.specs)
         bulks = None if bulks is None else bulks.concatenate(reference)
-    regressions = modality_regressions(model, data.some(BASIS_CELLS, SMALL_BATCH), data.left_out(LEFT_OUT_CELLS))
+    left_out = data.left_out(min(LEFT_OUT_CELLS, LEFT_OUT_VALUES // module.n_vars))
+    regressions = modality_regressions(model, data.some(BASIS_CELLS, SMALL_BATCH), left_out)
     genes = None if basis is None else genes_in_training(data, basis)
     summary = TrainingSummary(
         library=library,
