@@ -4,7 +4,8 @@
 
 What the network expects of a cell is replaced by its own molecules and 500 more of its identity, ``(x + 500 p) / (L +
 500)``; everything else is as in the package. ``--inner`` leaves out the response of one more context (kang, zhao), and
-scores that: for choices, which must not be made on the responses that are reported.
+scores that: for choices, which must not be made on the responses that are reported. ``--draws 4`` also scores the cells
+of four draws together: how much of the error is chance of drawing as many cells as there are controls.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
+from scipy import sparse
 from torch import Tensor
 
 from benchmarks._data import FOLDER
@@ -81,21 +83,29 @@ def inner_folds(folds: Iterator[Fold]) -> Iterator[Fold]:
         yield split(f"{name} without {outer}", fold.train, held_out, [Target(response, name, conditions)], fold.setup)
 
 
-def fold_scores(fold: Fold, seeds: Sequence[int]) -> pd.DataFrame:
+def fold_scores(fold: Fold, seeds: Sequence[int], n_draws: int) -> pd.DataFrame:
     """Scores of the prediction and of all baselines, a row a seed, prediction and held-out response."""
     settings, model = Settings(), untrained_model(fold.train, dict(fold.setup))
     starts = [start_cells(fold, target, None, 0) for target in fold.targets]
     rows = []
     for seed in seeds:
-        cells = predictions_of(model, fold, starts, {"seed": seed, "silent": True}, keep=None)
-        predictions = {"transferred": predicted_cells(fold, [each.X for each in cells])}
+        drawn = [
+            predictions_of(model, fold, starts, {"seed": seed + 100 * draw, "silent": True}, keep=None)
+            for draw in range(n_draws)
+        ]
+        predictions = {"transferred": predicted_cells(fold, [each.X for each in drawn[0]])}
+        if n_draws > 1:
+            together = [sparse.vstack([each.X for each in cells]) for cells in zip(*drawn, strict=True)]
+            predictions[f"transferred, {n_draws} draws"] = predicted_cells(fold, together)
         if (others := seen_cells(fold, settings.max_cells, seed)) is not None:
             predictions["other_guides"] = others
         rows.append(score(fold, predictions, None, settings, seed, METRICS).assign(seed=seed, fold=fold.name))
     return pd.concat(rows)
 
 
-def task_scores(task: str, seeds: Sequence[int], types: Sequence[str] | None, *, inner: bool) -> pd.DataFrame:
+def task_scores(
+    task: str, seeds: Sequence[int], types: Sequence[str] | None, *, inner: bool, n_draws: int = 1
+) -> pd.DataFrame:
     """Scores of a task."""
     if task == "dose":
         setup = {"layer": "counts", "labels_key": "cell_type", "perturbation_key": "perturbation", "dose_key": "dose"}
@@ -112,7 +122,7 @@ def task_scores(task: str, seeds: Sequence[int], types: Sequence[str] | None, *,
         rows = pd.concat(found)
         return rows[rows["prediction"] != "replaced"]
     folds = TASKS[task].folds(FOLDER, types)
-    return pd.concat([fold_scores(fold, seeds) for fold in (inner_folds(folds) if inner else folds)])
+    return pd.concat([fold_scores(fold, seeds, n_draws) for fold in (inner_folds(folds) if inner else folds)])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -121,11 +131,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--types", nargs="+", help="what to hold out (all)")
     parser.add_argument("--inner", action="store_true", help="hold out one more context of the training cells")
+    parser.add_argument("--draws", type=int, default=1, help="also score so many draws together (1: no)")
     parser.add_argument("--threads", type=int, default=2, help="threads of everything (2)")
     options = parser.parse_args(arguments)
     start(options.threads)
     for task in options.tasks:
-        rows = task_scores(task, options.seeds, options.types, inner=options.inner)
+        rows = task_scores(task, options.seeds, options.types, inner=options.inner, n_draws=options.draws)
         print(f"## {task}\n\n{markdown(summary_of(rows))}\n", flush=True)
 
 

@@ -206,8 +206,8 @@ class Generating(BaseModelClass):
             drawn by the regression, or else predicted from the tokens of what is given, or as in :meth:`generate` if
             few training cells have both. With it, protein tags are drawn molecule by molecule, too.
         expected
-            Whether the mean over many draws is added as the layer ``"expected"`` of each target; of those that the
-            regression draws it is the mean of ``log1p``, as a count.
+            Whether expected counts are added as the layer ``"expected"`` of each target: shares calibrated on training
+            cells, times the expected library size; of what a regression draws, the mean of ``log1p``, as a count.
 
         Returns
         -------
