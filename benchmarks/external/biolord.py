@@ -59,7 +59,14 @@ class Program:
             self.cells.obs[key] = self.cells.obs[key].astype("category")
         Biolord.setup_anndata(self.cells, categorical_attributes_keys=[RESPONSE, CONTEXT])
         module = MODULE | {"seed": job.seed}
-        self.model = Biolord(self.cells, n_latent=32, module_params=module, split_key=SPLIT, train_classifiers=False)
+        self.model = Biolord(
+            self.cells,
+            n_latent=32,
+            module_params=module,
+            split_key=SPLIT,
+            valid_split="valid",
+            train_classifiers=False,
+        )
 
     def train(self, length: int) -> None:
         """Train, at most for so many epochs."""
