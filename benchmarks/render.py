@@ -72,13 +72,13 @@ method draws cells with the labels of the held-out cells, and these are compared
   it. Latents are drawn from a Gaussian or from a mixture of Gaussians fitted to each label, whichever does better here,
   or from the posterior of a real training cell of the label. The last is no generation: it draws new counts for a given
   cell.
-- *CFGen*, *scDiffusion* and *scLDM* are run from their own sources by `benchmarks/external`, with one seed, for two
-  minutes of one core, about as long as our training takes on Paul 2015 (scLDM one on the bundled set, scDiffusion
-  six on two threads on Paul 2015, by an earlier form of its recipe; CFGen four on Kang 2018). Of the lengths
-  that they recommend this is 17 %, .1 % and 3 % on Paul 2015, 141 %, .1 % and 11 % on the bundled set, for CFGen 9 % on
-  pbmc3k and 10 % on Kang 2018, and for scLDM 1 % on pbmc3k: what they do in that time, not what they can
-  do. *CFGen, full length* is trained as long as it recommends, twelve minutes on Paul 2015. Counts of scDiffusion are
-  rounded from its expression.
+- *CFGen*, *scDiffusion* and *scLDM* are run from their own sources by `benchmarks/external`, with one seed, for minutes
+  of one core, about as long as our training takes there (two on Paul 2015 and pbmc3k, four on Kang 2018, scLDM one on
+  the bundled set; scDiffusion six on two threads on Paul 2015, by an earlier form of its recipe). Of the lengths that
+  they recommend this is, for CFGen, 17 % on Paul 2015, 141 % on the bundled set, 9 % on pbmc3k and 10 % on Kang 2018,
+  for scDiffusion .1 to .4 %, for scLDM 1 to 11 %: what they do in that time, not what they can do. *CFGen, full length*
+  is trained as long as it recommends: 12 minutes of a core on Paul 2015, 15 on pbmc3k, 21 on Kang 2018. scDiffusion
+  predicts expression; counts of it are rounded, or *drawn*.
 
 | score | what it is | best |
 | --- | --- | --- |
@@ -133,7 +133,8 @@ controls. Our place in a published benchmark comes first.
 | linear | and a change by ridge regression on features of the perturbation |
 | dose_interpolation | and the change between the neighbouring doses |
 | CellFlow | flow matching, by `benchmarks/external`: its tutorial an eighth as wide, 1 % of its iterations; seed 0 |
-| CellFlow, counts | and molecules drawn of the expression that it predicts |
+| scGen, CPA | from their own packages, by `benchmarks/external`, for all of their recommended epochs; seed 0 |
+| ..., counts | and molecules drawn of the expression that they predict, or of their own distribution (CPA) |
 | latent_pca, latent_scvi | latent arithmetic on principal components, or in scVI |
 | real_half | the other half of the real treated cells |
 

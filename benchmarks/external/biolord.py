@@ -48,11 +48,7 @@ class Program:
 
     def __init__(self, job: Job) -> None:
         from biolord import Biolord
-        from scvi.train import SaveCheckpoint
 
-        SaveCheckpoint.on_train_batch_end = lambda *_: (
-            None
-        )  # newer than the program: wants a loss, which it does not return
         self.job, self.cells = job, job.logged()
         self.cells.obs[SPLIT] = job.split()
         for key in (RESPONSE, CONTEXT):
@@ -77,6 +73,7 @@ class Program:
             early_stopping=True,
             early_stopping_patience=20,
             check_val_every_n_epoch=10,
+            enable_checkpointing=False,
             enable_progress_bar=False,
             accelerator="cpu",
         )
