@@ -23,7 +23,7 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.module import ThinningModule
 
-KINDS = ["default", "treated", "several modalities", "gaussian"]
+KINDS = ["default", "treated", "several modalities", "gaussian", "latent"]
 N_CELLS = (60, 240)
 
 COUNTED = {
@@ -43,6 +43,7 @@ OF_EFFECTS = {
     "module/_denoiser.py:<dictcomp>": 1,  # whether any cell of the minibatch is treated
     "nn/_effects.py:forward": 1,  # which are: the effect of the others is not computed
 }
+OF_LATENT = {"module/_latent_module.py:loss": 1}  # whether the autoencoder is trained already
 OF_A_SAMPLING_STEP = {
     "module/_denoiser.py:predict": 1,  # counts become sparse
     "diffusion/_draws.py:_positions": 1,  # how many molecules there are in all
@@ -74,7 +75,7 @@ def trained(kind: str, n_cells: int) -> tuple[TokenDiffusion, list[Seen]]:
         cells.X = sparse.csr_matrix(cells.X)
         TokenDiffusion.setup_anndata(cells, **(SETUP if kind == "treated" else {"labels_key": "cell_type"}))
     scvi.settings.seed = 0
-    model = TokenDiffusion(cells, **SMALL, process="gaussian" if kind == "gaussian" else "thinning")
+    model = TokenDiffusion(cells, **SMALL, process=kind if kind in ("gaussian", "latent") else "thinning")
     steps = Steps()
     model.train(max_epochs=4, batch_size=n_cells, train_size=1.0, callbacks=[steps], **QUIET)
     return model, steps.seen
@@ -88,7 +89,7 @@ def models(request: pytest.FixtureRequest) -> tuple[str, list[tuple[TokenDiffusi
 
 def test_a_training_step_uses_single_precision_and_waits_as_often_for_any_number_of_cells(models: Any) -> None:
     kind, trainings = models
-    expected = OF_A_TRAINING_STEP | (OF_EFFECTS if kind == "treated" else {})
+    expected = OF_A_TRAINING_STEP | {"treated": OF_EFFECTS, "latent": OF_LATENT}.get(kind, {})
     for seen in (seen for _, steps in trainings for seen in steps[1:-1]):  # but the first and the last one
         assert seen.wide == {}
         assert by_function(seen.waits) == expected, seen.waits
