@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import scvi
 import torch
@@ -26,7 +28,9 @@ def scvi_prediction(fold: Fold, seed: int, max_epochs: int | None, max_cells: in
     train = fold.train.copy()
     scvi.model.SCVI.setup_anndata(train)
     model = scvi.model.SCVI(train)
+    begin = time.process_time()
     model.train(max_epochs=max_epochs, enable_progress_bar=False, enable_model_summary=False)
+    recipe = {"length": model.trainer.current_epoch, "training_seconds": time.process_time() - begin}
     latent = model.get_latent_representation()
     predicted = []
     for target, parts in zip(fold.targets, differences, strict=True):
@@ -34,7 +38,9 @@ def scvi_prediction(fold: Fold, seed: int, max_epochs: int | None, max_cells: in
         start = start_cells(fold, target, max_cells, seed)
         library = np.asarray(train.X[start].sum(1)).ravel()
         predicted.append(_decode(model, latent[start] + move, library))
-    return predicted_cells(fold, predicted)
+    cells = predicted_cells(fold, predicted)
+    cells.uns["recipe"] = recipe
+    return cells
 
 
 def _parts(fold: Fold, target: Target) -> list[list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]]:

@@ -133,11 +133,17 @@ def run_fold(
         return score(fold, predictions, ("no_change", "real_half"), settings, seed)
     predictions = all_predictions(trained, fold, settings, seed, factors)
     if with_scvi:
-        predictions["latent_scvi"] = scvi_prediction(fold, seed, settings.max_epochs, settings.max_cells)
+        predictions |= scvi_predictions(fold, settings, seed)
     predictions["other_guides"] = seen_cells(fold, settings.max_cells, seed)
     defined = {name: cells for name, cells in predictions.items() if cells is not None} | dict(external)
     scores = score(fold, defined, None, settings, seed)
     return scores.merge(transferred_shares(fold, predictions, settings.max_cells, seed), how="left")
+
+
+def scvi_predictions(fold: Fold, settings: Settings, seed: int) -> dict[str, AnnData]:
+    """Latent arithmetic in scVI by its name, empty where nothing that it needs was measured."""
+    cells = scvi_prediction(fold, seed, settings.max_epochs, settings.max_cells)
+    return {} if cells is None else {"latent_scvi": cells}
 
 
 def all_predictions(

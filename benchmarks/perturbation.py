@@ -22,6 +22,7 @@ To add another program: export what may be trained on with ``--export FOLDER``, 
 ``.uns``) and the columns ``response`` and ``context``, about as many cells of each as
 ``FOLDER/<task>-<held out>-targets.csv`` asks for, and run with ``--external NAME=OTHER``; with ``--only-external`` to
 add the rows to a result that is there. Predictions start from cells of the context whose ``response`` is ``control``.
+``--only-scvi`` adds in the same way latent arithmetic in scVI, which is trained for its own default length.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from benchmarks._external import add_external_argument, external_files, read_ext
 from benchmarks._perturbation_data import CONTEXT, RESPONSE, Fold
 from benchmarks._perturbation_settings import QUICK, Settings
 from benchmarks._perturbation_table import markdown, summary_of
-from benchmarks._perturbation_tasks import TASKS, run_fold, score, shrunk
+from benchmarks._perturbation_tasks import TASKS, run_fold, score, scvi_predictions, shrunk
 from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
 
 DOSE_SIZE, QUICK_DOSE_SIZE = (4000, 200), (300, 30)  # cells, genes
@@ -58,8 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = output_folder(options.output, quick=options.quick)
     result = new_result(options)
     path = folder / f"perturbation-{options.task}.json"
-    if options.only_external:
-        add_external(options, path)
+    if options.only_external or options.only_scvi:
+        add_others(options, path)
         return
     if options.resume and path.exists():
         before = read_result(path)
@@ -92,13 +93,15 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write what may be trained on, and run nothing")
     add_external_argument(parser)
     parser.add_argument("--only-external", action="store_true", help="add the rows of --external to the result")
+    parser.add_argument("--only-scvi", action="store_true", help="add the rows of latent arithmetic in scVI")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
     known = list(NETWORKS if options.task == "dose" else TASKS[options.task].models)
     options.models = known if options.models is None else options.models
-    if options.only_external:
+    if options.only_external or options.only_scvi:
         options.models = []
+    if options.only_external:
         if not options.external:
             parser.error("--only-external needs --external NAME=FOLDER")
     if unknown := set(options.models) - set(known):
@@ -168,8 +171,8 @@ def measure(options: argparse.Namespace, seed: int, done: Collection[str]) -> It
         yield fold.name, rows
 
 
-def add_external(options: argparse.Namespace, path: Path) -> None:
-    """Score the cells of other programs alone, and put the rows into the result, if there is one.
+def add_others(options: argparse.Namespace, path: Path) -> None:
+    """Score the cells of other programs, or of scVI, alone, and put the rows into the result, if there is one.
 
     Raises
     ------
@@ -186,7 +189,10 @@ def add_external(options: argparse.Namespace, path: Path) -> None:
     for seed in options.seeds:
         for fold in TASKS[options.task].folds(FOLDER, options.types):
             cells = external_predictions(dict(options.external), options.task, fold, seed)
-            scores = score(shrunk(fold, settings, seed), cells, (), settings, seed) if cells else pd.DataFrame()
+            fold = shrunk(fold, settings, seed)
+            if options.only_scvi:
+                cells |= scvi_predictions(fold, settings, seed)
+            scores = score(fold, cells, (), settings, seed) if cells else pd.DataFrame()
             replaced = {(seed, fold.name, name) for name in cells}
             kept = [row for row in result["rows"] if (row["seed"], row["fold"], row["prediction"]) not in replaced]
             rows = [{"seed": seed, "fold": fold.name, **row} for row in scores.to_dict("records")]

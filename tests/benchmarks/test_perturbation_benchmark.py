@@ -312,6 +312,13 @@ def test_a_run_writes_all_predictions_and_can_be_resumed(tmp_path: Path, monkeyp
     with pytest.raises(ValueError, match="was run with other models"):
         perturbation.main([*arguments, "--types", "B", "--resume"])
 
+    perturbation.main([*arguments, "--types", "B", "--only-scvi"])
+    result = json.loads((tmp_path / "perturbation-kang.json").read_text())
+    again = pd.DataFrame(result["rows"]).set_index("prediction").loc["latent_scvi"]
+    same = rows.set_index("prediction").loc["latent_scvi"].dropna().drop("transferred")
+    assert again[same.index].to_dict() == same.to_dict(), "a row that is added is that of the whole run"
+    assert result["recipes"]["latent_scvi, B, 0"]["length"] == 1
+
 
 @pytest.mark.usefixtures("_tiny")
 def test_rows_of_other_programs_are_added_to_a_result(tmp_path: Path) -> None:
