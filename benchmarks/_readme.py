@@ -18,6 +18,7 @@ COLUMNS = {
     "other real cells": ("other real cells",),
     "scdiffgen": (OURS,),
     "scVI": PRIORS,
+    "CFGen": ("CFGen, full length",),
     "shuffled genes": ("shuffled genes",),
     "independent Poisson": ("independent Poisson",),
 }
@@ -26,9 +27,14 @@ COLUMNS = {
 RESPONSES = {
     "real_half": "other real cells",
     "effect: coupled": "scdiffgen",
+    "similar_contexts": "controls, and the mean change of the other types, similar ones above all",
+    "CellFlow": "CellFlow, smaller and for less than it recommends",
     "nearest_context": "controls, and the change of the nearest type",
-    "latent_scvi": "scVI, latent arithmetic",
+    "scGen": "scGen",
     "other_contexts": "controls, and the mean change of the other types",
+    "latent_scvi": "scVI, latent arithmetic",
+    "biolord": "biolord",
+    "CPA, counts": "CPA, its counts",
 }
 RESPONSE_SCORES = ("pearson_delta", "de_overlap", "fold_change_slope", "energy_distance", "wasserstein", "c2st_auc")
 
