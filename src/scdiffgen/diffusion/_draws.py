@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 LEAST_WEIGHT = 1e-6
@@ -32,7 +33,7 @@ def draw_from_urn(
     drawn = _positions(rates, n_molecules, generator)
     shares = weights / weights.max().clamp(min=torch.finfo(weights.dtype).tiny)
     rows = torch.repeat_interleave(n_molecules, output_size=len(drawn))
-    total = (rates.double().sum(1) / weights.max())[rows]
+    total = (rates.sum(1).double() / weights.max())[rows]
     first = (n_molecules.cumsum(0) - n_molecules)[rows]
     order = torch.arange(len(drawn), device=drawn.device) - first
     known = torch.zeros(len(drawn), dtype=torch.bool, device=drawn.device)
@@ -95,11 +96,12 @@ def _point(total: Tensor, order: Tensor, generator: torch.Generator | None) -> T
 
 
 def _positions(rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None) -> Tensor:
-    n_cells, n_genes = rates.shape
-    cumulative = rates.cumsum(1, dtype=torch.float64)
+    n_genes = rates.shape[1]
+    shares = rates / rates.sum(1, keepdim=True).clamp(min=torch.finfo(rates.dtype).tiny)  # sizes may differ by e^80
+    cumulative = shares.flatten().double().cumsum_(0)
+    ends = cumulative[n_genes - 1 :: n_genes]
+    starts = F.pad(ends[:-1], (1, 0))
     rows = torch.repeat_interleave(n_molecules)
     uniform = torch.rand(len(rows), generator=generator, device=rows.device, dtype=torch.float64)
-    before = torch.arange(n_cells, device=rows.device, dtype=torch.float64)[:, None]
-    flat = torch.addcmul(before, cumulative, cumulative[:, -1:].reciprocal()).flatten()
-    drawn = torch.searchsorted(flat, uniform + rows, right=True)
+    drawn = torch.searchsorted(cumulative, torch.addcmul(starts[rows], uniform, (ends - starts)[rows]), right=True)
     return torch.minimum(drawn, (rows + 1) * n_genes - 1)

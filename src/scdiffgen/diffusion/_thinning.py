@@ -61,7 +61,7 @@ class UrnPrediction(NamedTuple):
 
     def rates_at(self, state: Tensor) -> Tensor:
         """Rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""
-        return torch.addcmul(within_range(self.log_rates).exp(), self.weights, state)
+        return torch.addcmul(within_range(self.log_rates).exp_(), self.weights, state)
 
     def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
         """Draw ``n_molecules`` ``(cells,)`` by given rates, one after the other; each adds its weight for the next.
