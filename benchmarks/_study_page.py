@@ -16,7 +16,9 @@ from benchmarks.studies import (
     expression_embeddings,
     full_length,
     hierarchy,
+    linear_start,
     own_counts,
+    rare_labels,
     readout_units,
     regrown,
     score_by_time,
@@ -105,6 +107,18 @@ STUDIES = {
         "regression of real cells takes for their label. Descriptions are embedded by the sentence encoder of the "
         "package, or by hashed words or parts of words.",
         text_conditions.table,
+    ),
+    "study-rare-labels": Study(
+        "Labels of few cells",
+        "Do they come out as themselves? Shares of cells that a logistic regression of other cells takes for their "
+        "label, by the number of training cells of the label, of 700 in all; without the offsets of rare labels, "
+        "with weight decay on embeddings, and with neither of the two.",
+        rare_labels.table,
+    ),
+    "study-linear-start": Study(
+        "What start, weight decay and restored weights contribute",
+        "Trained on three quarters of the training cells without each of them, scored on the rest.",
+        linear_start.tables,
     ),
 }
 

@@ -113,7 +113,7 @@ def tables(runs: Sequence[dict[str, Any]]) -> str:
     for data, of_data in scores.groupby(level=0, sort=False):
         variants = of_data.groupby(level=1, sort=False)
         rows = [[name, *(summary(found[key], n) for key, (_, n) in COLUMNS.items())] for name, found in variants]
-        parts.append(f"## {data}\n\n" + markdown(["", *(title for title, _ in COLUMNS.values())], rows))
+        parts.append(f"**{data}**\n\n" + markdown(["", *(title for title, _ in COLUMNS.values())], rows))
     return "\n\n".join(parts)
 
 
