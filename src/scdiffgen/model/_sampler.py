@@ -38,9 +38,6 @@ class Sampler:
     batch_size: int = BATCH_SIZE
     by_regression: Sequence[DeepDraw] = ()
 
-    def __post_init__(self) -> None:
-        keep_freed_memory()
-
     @torch.no_grad()
     def over_rows(
         self,
@@ -150,15 +147,6 @@ class Sampler:
         scale = module.effect_scale(self.guidance_scale)
         moved = self.responses.apply(module, drawn.to_sparse_csr(), untreated, response, scale, generator)
         return torch.where(response.known[:, None], moved, drawn)
-
-
-def keep_freed_memory() -> None:
-    """Have the allocator of glibc reuse the large pieces that each step frees, up to 64 MiB; elsewhere without effect.
-
-    It returns what is free at its end beyond twice the largest piece that was mapped and freed, and then gets it back
-    page by page. This piece has the largest size that counts (``M_MMAP_THRESHOLD`` in mallopt(3)), and is not touched.
-    """
-    torch.empty(2**25 - 2**13, dtype=torch.uint8)
 
 
 def whole_counts(counts: Tensor) -> sparse.csr_matrix:
