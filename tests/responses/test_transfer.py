@@ -40,7 +40,8 @@ def transfer(
     of_model = counts if expected is None else expected
     n_cells = np.full(len(codes), 50)
     arrays = (identity, interventions, doses, n_cells, counts, of_model, log_mean, noise, curves)
-    bulks = Pseudobulks(*arrays, np.zeros(len(codes)))
+    of_states = np.zeros((len(codes), 0, N_GENES)), np.zeros((N_GENES, 0))
+    bulks = Pseudobulks(*arrays, np.zeros(len(codes)), *of_states)
     return ResponseTransfer(bulks, **others)
 
 

@@ -112,8 +112,7 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     bulks = None
     if _is_transferable(model):
         cells, own = data.again(conditions)
-        bulks = pseudobulks(module, cells, own, module.specs)
-        bulks = None if bulks is None else bulks.concatenate(reference)
+        bulks = pseudobulks(module, cells, own, module.specs, reference)
     left_out = data.left_out(min(LEFT_OUT_CELLS, LEFT_OUT_VALUES // module.n_vars))
     regressions = modality_regressions(model, data.some(BASIS_CELLS, SMALL_BATCH), left_out)
     genes = None if basis is None else genes_in_training(data, basis)

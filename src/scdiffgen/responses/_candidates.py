@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ._cell_states import StateSlopes
 from ._feature_regression import feature_weights
 from ._stacking import NO_CHANGE, Predictions
 
@@ -13,30 +14,39 @@ BANDWIDTH = 1.0  # distance beyond the nearest context, relative to it, at which
 SMOOTH, NOISE = 1.5, 0.1  # of the Gaussian process over the logarithm of doses: length scale and variance of the noise
 
 
-def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray) -> Predictions:
+def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray, by_state: StateSlopes) -> Predictions:
     """Of a context with untreated mean log expression ``here``, from others' ``(contexts, genes)``.
 
     Contexts count alike, or by an exponential kernel of how little their untreated cells correlate (Nadaraya and
-    Watson's regression). Changes are of mean logarithms, or of fourth roots of the counts that these stand for: between
-    a logarithm (responses multiply) and none (responses add).
+    Watson's regression). What rises does so by the same change of mean logarithms, or of fourth roots of the counts
+    that these stand for: between a logarithm (responses multiply) and none (responses add). What falls does so in the
+    same ratio of mean log expression. Slopes within contexts tell what a state unlike that of similar contexts adds.
     """
     distances = uncorrelated(before, here)
-    kernel = kernel_weights(distances)
-    roots = [_roots(level) for level in (before + changes, before, here)]
+    alike, kernel = np.full(len(before), 1 / len(before)), kernel_weights(distances)
+    nearest = np.eye(len(before))[np.argmin(distances)]
+    risen = _roots(before + changes) - _roots(before)
 
-    def of_roots(weights: np.ndarray) -> np.ndarray:
-        moved = roots[2] + weights @ (roots[0] - roots[1])
-        return np.log1p(np.maximum(moved, 0) ** 4) - here
+    def of(weights: np.ndarray, *, roots: bool = False) -> np.ndarray:
+        change, level = weights @ changes, weights @ before
+        fallen = here * np.divide(change, level, out=np.zeros_like(change), where=level > 0).clip(min=-1)
+        if not roots:
+            return np.where(change < 0, fallen, change)
+        moved = np.log1p(np.maximum(_roots(here) + weights @ risen, 0) ** 4) - here
+        return np.where(change < 0, fallen, moved)
 
-    alike = np.full(len(before), 1 / len(before))
-    return {
+    found = {
         NO_CHANGE: np.zeros_like(here),
-        "mean of contexts": alike @ changes,
-        "mean of contexts, roots": of_roots(alike),
-        "nearest context, roots": of_roots(np.eye(len(before))[np.argmin(distances)]),
-        "similar contexts": kernel @ changes,
-        "similar contexts, roots": of_roots(kernel),
+        "mean of contexts": of(alike),
+        "mean of contexts, roots": of(alike, roots=True),
+        "nearest context, roots": of(nearest, roots=True),
+        "similar contexts": of(kernel),
+        "similar contexts, roots": of(kernel, roots=True),
     }
+    if len(by_state.slopes):
+        apart = by_state.change(here - kernel @ before)
+        found["similar contexts, by state"] = np.maximum(found["similar contexts, roots"] + apart, -here)
+    return found
 
 
 def kernel_weights(distances: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from torch import Tensor
 from scdiffgen._log_normalise import TARGET_SUM
 from scdiffgen.conditions import Code, Conditions, ConditionSpec, backoff_levels, have_exactly
 
+from ._cell_states import state_loadings
 from ._response_curves import STEPS, response_curves
 from ._strengths import strength_variances
 
@@ -85,6 +86,8 @@ class Pseudobulks:
     log_variance: np.ndarray  # (groups, genes): of the same, over the cells
     curves: np.ndarray  # (untreated groups, steps, genes): mean log expression once moved, see _response_curves
     strength_variance: np.ndarray  # (groups,): of the strengths with which cells respond, see _strengths
+    state_covariance: np.ndarray  # (groups, states, genes): of log expression with states, over the cells
+    state_loadings: np.ndarray  # (genes, states): of the states of cells, see _cell_states
 
     @property
     def n_genes(self) -> int:
@@ -114,7 +117,7 @@ class Pseudobulks:
         return [found for row in range(len(groups.doses)) if (found := groups.treatment(row))]
 
     def concatenate(self, others: Pseudobulks | None) -> Pseudobulks:
-        """These and others, which may have fewer slots of interventions; these alone if the others have other genes."""
+        """These and others of the same states, which may have fewer slots; these alone if genes differ."""
         if others is None or others.n_genes != self.n_genes:
             return self
         more = ((0, 0), (0, self.doses.shape[1] - others.doses.shape[1]))
@@ -123,7 +126,8 @@ class Pseudobulks:
             "interventions": np.pad(others.interventions, more, constant_values=Code.ABSENT),
             "doses": np.pad(others.doses, more),
         }
-        return Pseudobulks(**{name: np.concatenate([array, widened[name]]) for name, array in self.to_plain().items()})
+        by_group = {name: array for name, array in self.to_plain().items() if name != "state_loadings"}
+        return replace(self, **{name: np.concatenate([array, widened[name]]) for name, array in by_group.items()})
 
     def to_plain(self) -> dict[str, np.ndarray]:
         """Arrays by name."""
@@ -131,8 +135,10 @@ class Pseudobulks:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, np.ndarray]) -> Pseudobulks:
-        """Undo :meth:`to_plain`; models that were saved before strengths were learned have none."""
-        return cls(**{"strength_variance": np.zeros(len(plain["n_cells"])), **plain})
+        """Undo :meth:`to_plain`; models that were saved before strengths and states were learned have none."""
+        n_groups, n_genes = plain["log_mean"].shape
+        none = {"state_covariance": np.zeros((n_groups, 0, n_genes)), "state_loadings": np.zeros((n_genes, 0))}
+        return cls(**{"strength_variance": np.zeros(n_groups), **none, **plain})
 
 
 def pseudobulks(
@@ -140,8 +146,9 @@ def pseudobulks(
     batches: Iterable[tuple[Tensor, Conditions[Tensor]]],
     conditions: Conditions[np.ndarray],
     specs: Sequence[ConditionSpec],
+    reference: Pseudobulks | None = None,
 ) -> Pseudobulks | None:
-    """Sum up the cells in ``batches``, whose ``conditions`` are known, by group.
+    """Sum up the cells in ``batches``, whose ``conditions`` are known, by group; those of a ``reference`` stand behind.
 
     Groups are disjoint and of 20 cells or more, so that neither a sum nor a difference of sums shows single cells;
     cells that cannot be pooled to so many, as if every cell has a dose of its own, are left out. Nothing is kept if
@@ -153,7 +160,14 @@ def pseudobulks(
     untreated = have_exactly(groups.interventions, [])
     if (n_groups + len(STEPS) * untreated.sum()) * module.n_vars > LARGEST:
         return None
+    untreated_of = np.append(np.where(untreated, untreated.cumsum() - 1, -1), -1)[row_of]
+    if reference is not None and reference.n_genes == module.n_vars:
+        loadings = reference.state_loadings
+    else:
+        loadings = state_loadings(batches, untreated_of, n_groups, module.n_vars)
+    axes = torch.from_numpy(loadings).to(module.device)
     sums = torch.zeros(4, n_groups + 1, module.n_vars, device=module.device, dtype=torch.float64)
+    products = torch.zeros(n_groups, axes.shape[1], module.n_vars, device=module.device, dtype=torch.float64)
     first = 0
     for there, given in batches:
         rows = torch.from_numpy(row_of[first : first + len(there)] % (n_groups + 1)).to(module.device)
@@ -164,16 +178,21 @@ def pseudobulks(
         if module.denoiser.unaffected(given, len(there)).any():
             summed[1] = (module.library(there)[:, None] * module.expression(there, given)).double()
         sums.index_add_(1, rows, torch.stack(summed))
+        for row in rows[rows < n_groups].unique().tolist() if axes.shape[1] else []:
+            of_group = log_expression[rows == row]
+            products[row] += (of_group @ axes).T @ of_group
     totals, expected, log_sum, log_squares = sums[:, :-1].cpu().numpy()
     n_cells = np.bincount(row_of[row_of >= 0], minlength=n_groups)
     log_mean = log_sum / n_cells[:, None]
     log_variance = (log_squares / n_cells[:, None] - log_mean**2).clip(min=0)
-    untreated_of = np.append(np.where(untreated, untreated.cumsum() - 1, -1), -1)[row_of]
+    covariance = products.cpu().numpy() / n_cells[:, None, None] - (log_mean @ loadings)[..., None] * log_mean[:, None]
     correction = np.log((totals + 0.5) / (expected + 0.5))[untreated]
     curves = response_curves(module, batches, untreated_of, correction)
-    sums_of, expected_of, means, variances = (
-        array.astype(np.float32) for array in (totals, expected, log_mean, log_variance)
+    sums_of, expected_of, means, variances, with_states = (
+        array.astype(np.float32) for array in (totals, expected, log_mean, log_variance, covariance)
     )
-    bulks = Pseudobulks(*groups, n_cells, sums_of, expected_of, means, variances, curves, np.zeros(n_groups))
+    of_groups = (*groups, n_cells, sums_of, expected_of, means, variances, curves, np.zeros(n_groups), with_states)
+    bulks = Pseudobulks(*of_groups, loadings.astype(np.float32))
     treatment_of = TreatedGroups(groups.identity[:, :0], *groups[1:]).distinct()[1]
-    return replace(bulks, strength_variance=strength_variances(module, batches, bulks, row_of, treatment_of))
+    strengths = strength_variances(module, batches, bulks, row_of, treatment_of)
+    return replace(bulks, strength_variance=strengths).concatenate(reference)

@@ -29,6 +29,7 @@ RISES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.09, 0.13, 0.18, 0.25, 0.35, 0.5)
 STEPS = np.array([*(ratio - 1 for ratio in RATIOS), *RISES])
 N_CELLS = 300  # of a group, of which curves are computed
 LARGEST_EXCESS, N_HALVINGS = 1e3, 40  # of the search for steps that keep the number of molecules
+LITTLE = 0.1  # change of log expression over which steps are taken to be linear
 N_TERMS = 6  # of the distributions of counts; what is beyond stands at its mean
 
 
@@ -111,6 +112,12 @@ def balanced(curve: np.ndarray, root: np.ndarray, change: np.ndarray, strengths:
 def moved(root: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """Fourth roots of shares after steps."""
     return np.where(steps < 0, root * (1 + steps), root + steps)
+
+
+def root_per_log(curve: np.ndarray, root: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """How far fourth roots of shares move ``(genes,)`` where mean log expression changes by a little more than this."""
+    low, high = (moved(root, solved(curve, change + apart)) for apart in (-LITTLE, LITTLE))
+    return (high - low) / (2 * LITTLE)
 
 
 def _expected_at_steps(counts: Tensor, share: Tensor) -> Iterator[Tensor]:

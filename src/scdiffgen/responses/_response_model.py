@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from scdiffgen._log_normalise import TARGET_SUM
 from scdiffgen.conditions import Conditions, ConditionSpec
 
 from ._pseudobulks import TreatedGroups
@@ -32,6 +33,9 @@ class TransferredResponse(NamedTuple):
     log_correction: Tensor  # of the logarithm of the expression that is expected (cells, genes)
     source: Tensor  # positions among SOURCES (cells,)
     strength_variance: Tensor  # (cells,)
+    group: Tensor  # of cells that respond alike (cells,)
+    state: Tensor  # of the mean untreated cell (groups, states)
+    slopes: Tensor  # of fourth roots of shares on the state of a cell (groups, states, genes)
 
     @property
     def known(self) -> Tensor:
@@ -57,19 +61,23 @@ class ResponseModel:
         before, after = (TreatedGroups.of_cells(conditions.numpy(), self.specs) for conditions in (source, target))
         rows = np.hstack([before.identity, before.interventions, after.interventions, before.doses, after.doses])
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        n_genes = self.transfer.bulks.n_genes
-        of_network = PseudobulkResponse(np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes), "network", 0.0, {})
+        n_genes, n_states = self.transfer.bulks.state_loadings.shape
+        no_states = np.zeros(n_states), np.zeros((n_states, n_genes))
+        none, one = np.zeros(n_genes), np.ones(n_genes)
+        of_network = PseudobulkResponse(none, one, none, "network", 0.0, *no_states, {})
         found = []
         for row in first:
             identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
             left_out = unmeasured_only and (not requested or self.transfer.has_measured(identity, requested))
             found.append((None if left_out else self.transfer.response(identity, had, requested)) or of_network)
-        *arrays, origins, variances, _ = zip(*found, strict=True)
+        *arrays, origins, variances, states, slopes, _ = zip(*found, strict=True)
         device = source[self.specs[-1].name].given.device
         group_of_cell = torch.from_numpy(group_of.ravel()).to(device)
         tables = [torch.from_numpy(np.stack(array)).float() for array in arrays]
         tables += [torch.tensor([SOURCES.index(origin) for origin in origins]), torch.tensor(variances)]
-        return TransferredResponse(*(table.to(device)[group_of_cell] for table in tables))
+        change, root, correction, origin, variance = (table.to(device)[group_of_cell] for table in tables)
+        of_groups = [torch.from_numpy(np.stack(array)).float().to(device) for array in (states, slopes)]
+        return TransferredResponse(change, root, correction, origin, variance, group_of_cell, *of_groups)
 
     def from_untreated(self, conditions: Conditions[np.ndarray], row: int) -> PseudobulkResponse | None:
         """The response of untreated cells to the interventions of one row of conditions."""
@@ -89,11 +97,25 @@ class ResponseModel:
         """Move whole cells, CSR ``(cells, genes)``, by ``scale`` times their response and strength: dense counts.
 
         What rises does so by the same difference of fourth roots in all cells of a context, what falls in the same
-        ratio.
+        ratio, but for what depends on the state of a cell.
         """
         log_prob = (module.expression(counts, source).log() + response.log_correction).log_softmax(1)
         strengths = drawn_strengths(response.strength_variance, generator)
-        root, change = (POWER * log_prob).exp(), scale * strengths[:, None] * response.change
+        change = scale * (strengths[:, None] * response.change + self._by_state(counts, response))
+        root = (POWER * log_prob).exp()
         fallen = root * (1 + change / response.before).clamp(min=LEAST_RATIO)
         changed = torch.where(change < 0, fallen, root + change).log() / POWER
         return module.process.couple(counts.to_dense(), log_prob, changed - log_prob, generator)
+
+    def _by_state(self, counts: Tensor, response: TransferredResponse) -> Tensor:
+        """Change of fourth roots beyond that of the mean cell ``(cells, genes)``."""
+        loadings = torch.from_numpy(self.transfer.bulks.state_loadings).to(response.change)
+        found = torch.zeros_like(response.change)
+        if not response.slopes.any():
+            return found
+        there = counts.to_dense()
+        states = torch.log1p(there * (TARGET_SUM / there.sum(1, keepdim=True).clamp(min=1))) @ loadings
+        for group in response.group.unique().tolist():
+            cells = response.group == group
+            found[cells] = (states[cells] - response.state[group]) @ response.slopes[group]
+        return found

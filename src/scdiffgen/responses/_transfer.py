@@ -24,9 +24,10 @@ import numpy as np
 from scdiffgen.conditions import Code, backoff_levels
 
 from ._candidates import from_contexts, from_doses, from_others, from_parts, kernel_weights, uncorrelated
+from ._cell_states import StateSlopes, state_slopes
 from ._feature_regression import MIN_PERTURBATIONS
 from ._pseudobulks import MIN_CELLS, Pseudobulks
-from ._response_curves import POWER, balanced, moved
+from ._response_curves import POWER, balanced, moved, root_per_log
 from ._stacking import NO_CHANGE, Predictions, Source, Stacked, less_noise, mean_of, shrunk, stacked
 from ._strengths import nodes
 
@@ -46,6 +47,8 @@ class PseudobulkResponse(NamedTuple):
     log_correction: np.ndarray  # of the log-expression expected of untreated cells: what these really have (genes,)
     source: Source  # whether the perturbation was measured, or its parts, or others with feature vectors
     strength_variance: float  # of the strengths with which cells respond
+    state: np.ndarray  # of the mean untreated cell of the context (states,)
+    slopes: np.ndarray  # of fourth roots of shares on the state of a cell (states, genes)
     weights: Mapping[str, float]  # of the predictions of the target
 
 
@@ -56,6 +59,7 @@ class Measured(NamedTuple):
     before: np.ndarray  # mean log expression of untreated cells (contexts, genes)
     change: np.ndarray  # of mean log expression (contexts, genes)
     variance: np.ndarray  # of the change, by chance (contexts, genes)
+    n_cells: np.ndarray  # of treated and untreated cells from each group (contexts, 2, groups)
 
     def without(self, row: int) -> Measured:
         """All contexts but one."""
@@ -128,7 +132,27 @@ class ResponseTransfer:
         variance = float(self.bulks.strength_variance[rows].mean()) if rows.any() else 0.0
         before = moved(root, balanced(curve, root, had.change, np.ones(1)))
         after = moved(root, balanced(curve, root, requested.change, nodes(variance)))
-        return PseudobulkResponse(after - before, before, correction, requested.source, variance, requested.weights)
+        of_cells = self._of_cells(identity, {} if source else target)
+        slopes = of_cells.slopes * root_per_log(curve, root, requested.change)
+        state = self._mean_cell(identity) @ of_cells.loadings
+        weights = requested.weights
+        return PseudobulkResponse(
+            after - before, before, correction, requested.source, variance, state, slopes, weights
+        )
+
+    def _of_cells(self, identity: np.ndarray, treatment: Treatment) -> StateSlopes:
+        """How a response differs between cells of a context; not at all if it was not measured anywhere."""
+        found = (self._measured(columns, treatment) for columns in (self._levels(identity) if treatment else ()))
+        known = next((each for each in found if each is not None), None)
+        if known is None:
+            loadings = self.bulks.state_loadings
+            return StateSlopes(loadings, np.zeros(loadings.shape[::-1]))
+        return state_slopes(self.bulks, known.n_cells, known.before, known.change)
+
+    def _mean_cell(self, identity: np.ndarray) -> np.ndarray:
+        """Mean log expression of untreated cells, of the context as far as it is known ``(genes,)``."""
+        found = (self._here(identity, columns) for columns in self._levels(identity))
+        return next(mean for mean in found if mean is not None)
 
     def _of_contexts(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
         """From contexts as they were measured; they differ in what is given, down the back-off levels."""
@@ -142,8 +166,8 @@ class ResponseTransfer:
             predicted = []
             if len(others.change):
                 units = [(others.without(i), others.before[i], others.change[i]) for i in _spread(len(others.change))]
-                left_out = [(from_contexts(*rest[1:3], before), truth) for rest, before, truth in units if len(rest[0])]
-                found = stacked(from_contexts(*others[1:3], here), left_out, "measured")
+                left_out = [(self._made(rest, before), truth) for rest, before, truth in units if len(rest.change)]
+                found = stacked(self._made(others, here), left_out, "measured")
                 predicted.append(less_noise(found, others.chance(here)))
             if row is None:
                 return predicted[0]
@@ -157,6 +181,11 @@ class ResponseTransfer:
                     predicted.append(Stacked(np.mean(singles, axis=0), {"mean of perturbations": 1.0}))
             return shrunk(known.change[row], known.variance[row], mean_of(predicted))
         return None
+
+    def _made(self, known: Measured, here: np.ndarray) -> Predictions:
+        """Predictions of a context from measured ones."""
+        slopes = state_slopes(self.bulks, known.n_cells, known.before, known.change)
+        return from_contexts(known.before, known.change, here, slopes)
 
     def _of_doses(self, identity: np.ndarray, part: int, dose: float) -> Stacked | None:
         """Of one perturbation from its other doses; none if no dose, or an unknown one, is given."""
@@ -264,7 +293,9 @@ class ResponseTransfer:
                 here = context_of.ravel() == which
                 n_of = [self.bulks.n_cells * (here & state) for state in (treated, untreated)]
                 if min(n.sum() for n in n_of) >= self.min_cells and (contexts[which] != Code.MISSING).all():
-                    rows.append((contexts[which], self.bulks.mean(n_of[1])[0], *self._difference(*n_of)))
+                    rows.append(
+                        (contexts[which], self.bulks.mean(n_of[1])[0], *self._difference(*n_of), np.stack(n_of))
+                    )
             self._found[key] = Measured(*map(np.stack, zip(*rows, strict=True))) if rows else None
         return self._found[key]
 
