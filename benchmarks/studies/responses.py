@@ -39,7 +39,7 @@ from scdiffgen.responses import TreatedGroups
 PRIOR = 500.0  # molecules of the identity that are added to those of a cell
 TINY = {"n_tokens": 2, "token_dim": 16, "n_layers": 1}
 METRICS = "pearson_delta weighted_mse de_overlap fold_change_slope energy_distance wasserstein".split()
-REAL_TASKS = ("kang", "zhao", "norman", "papalexi", "papalexi-guides")
+REAL_TASKS = ("kang", "kang-donors", "mcfaline", "zhao", "norman", "papalexi", "papalexi-guides")
 
 
 def untrained_model(adata: AnnData, setup: dict[str, Any]) -> TokenDiffusion:

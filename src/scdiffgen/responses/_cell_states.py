@@ -65,12 +65,14 @@ def state_slopes(bulks: Pseudobulks, n_cells: np.ndarray, before: np.ndarray, ch
         inverse = np.linalg.inv(gram)
         found.append(inverse @ covariance)
         chance.append(np.outer(np.diag(inverse), numbers[used] @ bulks.log_variance[used] / numbers.sum()))
-    of_context = n_cells[:, 0].sum(1)
+    of_context, kept = n_cells[:, 0].sum(1), np.ones(1)
     levels = of_context @ before
     ratio = np.divide(levels + of_context @ change, levels, out=np.ones_like(levels), where=levels > 0).clip(0, 1)
-    slopes, errors = found[0] - ratio * found[1], (chance[0] + ratio**2 * chance[1]).sum(1)
-    kept = np.maximum(1 - errors / np.maximum((slopes**2).sum(1), np.finfo(float).tiny), 0)
-    return StateSlopes(loadings, kept[:, None] * slopes)
+    slopes, errors = found[0] - ratio * found[1], chance[0] + ratio**2 * chance[1]
+    for axis in (1, ()):  # of all genes together, then each by itself
+        squares = (slopes**2).sum(axis, keepdims=True)
+        kept = kept * np.maximum(1 - errors.sum(axis, keepdims=True) / np.maximum(squares, np.finfo(float).tiny), 0)
+    return StateSlopes(loadings, kept * slopes)
 
 
 def state_loadings(

@@ -29,7 +29,6 @@ RISES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.09, 0.13, 0.18, 0.25, 0.35, 0.5)
 STEPS = np.array([*(ratio - 1 for ratio in RATIOS), *RISES])
 N_CELLS = 300  # of a group, of which curves are computed
 LARGEST_EXCESS, N_HALVINGS = 1e3, 40  # of the search for steps that keep the number of molecules
-LITTLE = 0.1  # change of log expression over which steps are taken to be linear
 N_TERMS = 6  # of the distributions of counts; what is beyond stands at its mean
 
 
@@ -114,10 +113,21 @@ def moved(root: np.ndarray, steps: np.ndarray) -> np.ndarray:
     return np.where(steps < 0, root * (1 + steps), root + steps)
 
 
-def root_per_log(curve: np.ndarray, root: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """How far fourth roots of shares move ``(genes,)`` where mean log expression changes by a little more than this."""
-    low, high = (moved(root, solved(curve, change + apart)) for apart in (-LITTLE, LITTLE))
-    return (high - low) / (2 * LITTLE)
+def steps_by_cell(curve: Tensor, steps: Tensor, apart: Tensor) -> Tensor:
+    """Steps ``(cells, genes)`` at which log expression changes by ``apart`` more than at ``steps`` ``(genes,)``.
+
+    Curves are ``(genes, steps)`` and rise.
+    """
+    at = torch.from_numpy(STEPS).to(curve)
+
+    def between(wanted: Tensor, known: Tensor, values: Tensor) -> Tensor:
+        above = torch.searchsorted(known.contiguous(), wanted).clamp(1, known.shape[1] - 1)
+        (low, high), (first, second) = ([row.gather(1, i) for i in (above - 1, above)] for row in (known, values))
+        return first + ((wanted - low) / (high - low).clamp(min=1e-6)).clamp(0, 1) * (second - first)
+
+    everywhere = at.expand(len(curve), -1).contiguous()
+    level = between(steps[:, None], everywhere, curve)
+    return between(level + apart.T.contiguous(), curve, everywhere).T
 
 
 def _expected_at_steps(counts: Tensor, share: Tensor) -> Iterator[Tensor]:

@@ -14,7 +14,7 @@ from scdiffgen._log_normalise import TARGET_SUM
 from scdiffgen.conditions import Conditions, ConditionSpec
 
 from ._pseudobulks import TreatedGroups
-from ._response_curves import LEAST_RATIO, POWER
+from ._response_curves import LEAST_RATIO, POWER, STEPS, steps_by_cell
 from ._strengths import drawn_strengths
 from ._transfer import PseudobulkResponse, ResponseTransfer
 
@@ -35,7 +35,8 @@ class TransferredResponse(NamedTuple):
     strength_variance: Tensor  # (cells,)
     group: Tensor  # of cells that respond alike (cells,)
     state: Tensor  # of the mean untreated cell (groups, states)
-    slopes: Tensor  # of fourth roots of shares on the state of a cell (groups, states, genes)
+    slopes: Tensor  # of the change of log expression on the state of a cell (groups, states, genes)
+    curve: Tensor  # mean log expression at steps (groups, genes, steps)
 
     @property
     def known(self) -> Tensor:
@@ -64,19 +65,21 @@ class ResponseModel:
         n_genes, n_states = self.transfer.bulks.state_loadings.shape
         no_states = np.zeros(n_states), np.zeros((n_states, n_genes))
         none, one = np.zeros(n_genes), np.ones(n_genes)
-        of_network = PseudobulkResponse(none, one, none, "network", 0.0, *no_states, {})
+        of_network = PseudobulkResponse(
+            none, one, none, "network", 0.0, *no_states, np.zeros((n_genes, len(STEPS))), {}
+        )
         found = []
         for row in first:
             identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
             left_out = unmeasured_only and (not requested or self.transfer.has_measured(identity, requested))
             found.append((None if left_out else self.transfer.response(identity, had, requested)) or of_network)
-        *arrays, origins, variances, states, slopes, _ = zip(*found, strict=True)
+        *arrays, origins, variances, states, slopes, curves, _ = zip(*found, strict=True)
         device = source[self.specs[-1].name].given.device
         group_of_cell = torch.from_numpy(group_of.ravel()).to(device)
         tables = [torch.from_numpy(np.stack(array)).float() for array in arrays]
         tables += [torch.tensor([SOURCES.index(origin) for origin in origins]), torch.tensor(variances)]
         change, root, correction, origin, variance = (table.to(device)[group_of_cell] for table in tables)
-        of_groups = [torch.from_numpy(np.stack(array)).float().to(device) for array in (states, slopes)]
+        of_groups = [torch.from_numpy(np.stack(array)).float().to(device) for array in (states, slopes, curves)]
         return TransferredResponse(change, root, correction, origin, variance, group_of_cell, *of_groups)
 
     def from_untreated(self, conditions: Conditions[np.ndarray], row: int) -> PseudobulkResponse | None:
@@ -117,5 +120,9 @@ class ResponseModel:
         states = torch.log1p(there * (TARGET_SUM / there.sum(1, keepdim=True).clamp(min=1))) @ loadings
         for group in response.group.unique().tolist():
             cells = response.group == group
-            found[cells] = (states[cells] - response.state[group]) @ response.slopes[group]
+            change, root = response.change[cells][0], response.before[cells][0]
+            steps = torch.where(change < 0, change / root, change)
+            apart = (states[cells] - response.state[group]) @ response.slopes[group]
+            of_cell = steps_by_cell(response.curve[group], steps, apart)
+            found[cells] = torch.where(of_cell < 0, root * of_cell, of_cell) - change
         return found

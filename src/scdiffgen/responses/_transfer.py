@@ -27,7 +27,7 @@ from ._candidates import from_contexts, from_doses, from_others, from_parts, ker
 from ._cell_states import StateSlopes, state_slopes
 from ._feature_regression import MIN_PERTURBATIONS
 from ._pseudobulks import MIN_CELLS, Pseudobulks
-from ._response_curves import POWER, balanced, moved, root_per_log
+from ._response_curves import POWER, balanced, moved
 from ._stacking import NO_CHANGE, Predictions, Source, Stacked, less_noise, mean_of, shrunk, stacked
 from ._strengths import nodes
 
@@ -48,7 +48,8 @@ class PseudobulkResponse(NamedTuple):
     source: Source  # whether the perturbation was measured, or its parts, or others with feature vectors
     strength_variance: float  # of the strengths with which cells respond
     state: np.ndarray  # of the mean untreated cell of the context (states,)
-    slopes: np.ndarray  # of fourth roots of shares on the state of a cell (states, genes)
+    slopes: np.ndarray  # of the change of log expression on the state of a cell (states, genes)
+    curve: np.ndarray  # mean log expression of the context at steps (genes, steps)
     weights: Mapping[str, float]  # of the predictions of the target
 
 
@@ -133,11 +134,10 @@ class ResponseTransfer:
         before = moved(root, balanced(curve, root, had.change, np.ones(1)))
         after = moved(root, balanced(curve, root, requested.change, nodes(variance)))
         of_cells = self._of_cells(identity, {} if source else target)
-        slopes = of_cells.slopes * root_per_log(curve, root, requested.change)
-        state = self._mean_cell(identity) @ of_cells.loadings
-        weights = requested.weights
+        state, rising = self._mean_cell(identity) @ of_cells.loadings, np.maximum.accumulate(curve, axis=0).T
+        of_cell = state, of_cells.slopes, rising
         return PseudobulkResponse(
-            after - before, before, correction, requested.source, variance, state, slopes, weights
+            after - before, before, correction, requested.source, variance, *of_cell, requested.weights
         )
 
     def _of_cells(self, identity: np.ndarray, treatment: Treatment) -> StateSlopes:
