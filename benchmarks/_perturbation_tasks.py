@@ -40,7 +40,7 @@ from benchmarks._perturbation_transfer import transferred_shares
 from scdiffgen.metrics import perturbation_report
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
-AS_COUNTS = ("other_contexts", "nearest_context", "similar_contexts", "additive")
+AS_COUNTS = ("train_mean", "other_contexts", "nearest_context", "similar_contexts", "additive")
 INTERVENTIONS = {"effect": {}, "embedding": {"network": NetworkOptions(intervention="embedding")}}
 FEWER_KEEP = {"embedding": (0.0,)}  # shares that control cells keep, for variants of which not all are of interest
 
