@@ -92,6 +92,18 @@ def test_a_context_responds_as_the_ones_that_it_is_like() -> None:
     assert weights["no change"] + weights["mean of contexts"] + weights["mean of contexts, roots"] < 0.1
 
 
+def test_genes_fall_in_the_same_ratio_whatever_their_level() -> None:
+    """All contexts lose half of the mean log expression of some genes, which they express unequally."""
+    rng, codes, log_mean = np.random.default_rng(13), [], []
+    for context in range(5):
+        codes += [[context, NONE], [context, TREATED]]
+        log_mean += [before := levels(rng), before * np.where(np.arange(N_GENES) < 10, 0.5, 1.0)]
+    model = transfer(np.array(codes[:-1]), np.stack(log_mean[:-1]))
+    found = change(model, [4], of(TREATED))
+    np.testing.assert_allclose(found[:10], -0.5 * log_mean[-2][:10], rtol=1e-6)
+    np.testing.assert_allclose(found[10:], 0, atol=1e-12)
+
+
 def test_a_response_that_no_context_shares_is_drawn_towards_none() -> None:
     rng = np.random.default_rng(2)
     codes = np.array([[i, state] for i in range(9) for state in (NONE, TREATED)])[:-1]

@@ -1,7 +1,7 @@
 r"""How a response depends on the state of a cell, from what cells of one context differ in.
 
-States are the leading principal components of the log expression of untreated cells. In each group expression is
-regressed on them, and by as much as its slopes differ between treated cells, :math:`\beta_1`, and untreated ones,
+States are the leading principal components of untreated cells, in genes that hardly respond. In each group expression
+is regressed on them, and by as much as its slopes differ between treated cells, :math:`\beta_1`, and untreated ones,
 :math:`\beta_0`, does a gene change more or less in one state than in another:
 
 .. math:: \beta = k (\beta_1 - \rho \beta_0), \qquad k_s = \max\Big(1 - \sum_g v_{sg} / \sum_g \beta_{sg}^2, 0\Big),
@@ -18,21 +18,41 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import torch
 from scipy import sparse
 from sklearn.decomposition import PCA
 from torch import Tensor
 
-from scdiffgen._log_normalise import log_normalise
-from scdiffgen.conditions import Conditions
+from scdiffgen._log_normalise import TARGET_SUM, log_normalise
+from scdiffgen.conditions import Conditions, have_exactly
 
-from ._response_curves import first_cells
+from ._response_curves import STEPS, first_cells
 
 if TYPE_CHECKING:
     from ._pseudobulks import Pseudobulks
 
 N_STATES = 20
 RIDGE = 0.1  # of the mean variance of a state
+LARGEST_CHANGE = 0.5  # of genes that hardly respond, in standard deviations over untreated cells
 LARGEST = 20_000_000  # covariances of all groups with all genes that are kept
+
+
+class StateResponse(NamedTuple):
+    """How cells of one context respond otherwise than its mean cell does."""
+
+    state: np.ndarray  # of the mean untreated cell (states,)
+    slopes: np.ndarray  # of the change of log expression on the state (states, genes)
+    curve: np.ndarray  # rising mean log expression at steps (genes, steps)
+
+    def change(self, states: Tensor, root: Tensor, change: Tensor) -> Tensor:
+        """Change of fourth roots ``(cells, genes)`` beyond ``change``, of cells with ``states`` ``(cells, states)``.
+
+        The mean cell changes by ``change`` from ``root``, fourth roots of shares ``(genes,)``.
+        """
+        state, slopes, curve = (torch.from_numpy(array).to(states) for array in self)
+        steps = torch.where(change < 0, change / root, change)
+        of_cell = steps_of_cells(curve, steps, (states - state) @ slopes)
+        return torch.where(of_cell < 0, root * of_cell, of_cell) - change
 
 
 class StateSlopes(NamedTuple):
@@ -76,19 +96,77 @@ def state_slopes(bulks: Pseudobulks, n_cells: np.ndarray, before: np.ndarray, ch
 
 
 def state_loadings(
-    batches: Iterable[tuple[Tensor, Conditions[Tensor]]], untreated_of: np.ndarray, n_groups: int, n_genes: int
+    batches: Iterable[tuple[Tensor, Conditions[Tensor]]], bulks: Pseudobulks, untreated_of: np.ndarray
 ) -> np.ndarray:
     """Leading principal components of untreated cells ``(genes, states)``; fewer, or none, of many groups of cells.
 
-    Cells are in the groups ``untreated_of``, -1 if treated ``(cells,)``; covariances are to be kept of ``n_groups``.
+    They are of genes that hardly respond, so that a state is not what the response made of it. Untreated cells are in
+    the groups ``untreated_of``, others in -1 ``(cells,)``.
     """
+    n_groups, n_genes = bulks.log_mean.shape
+    stable = np.flatnonzero(_hardly_respond(bulks))
     found = first_cells(batches, untreated_of, int(untreated_of.max(initial=-1)) + 1)
     cells = [sparse.csr_matrix(counts.cpu().numpy()) for _, counts, _ in found]
     n_cells = sum(each.shape[0] for each in cells)
-    n_states = min(N_STATES, LARGEST // max(n_groups * n_genes, 1), n_cells // 2, n_genes - 1)
+    n_states = min(N_STATES, LARGEST // max(n_groups * n_genes, 1), n_cells // 2, len(stable) - 1)
+    loadings = np.zeros((n_genes, max(n_states, 0)), dtype=np.float32)
     if n_states < 1:
-        return np.zeros((n_genes, 0))
-    expression = log_normalise(sparse.vstack(cells, format="csr"))
+        return loadings
+    expression = log_normalise(sparse.vstack(cells, format="csr"))[:, stable]
     if not (expression.max(0) - expression.min(0)).nnz:  # cells that are all alike
-        return np.zeros((n_genes, 0))
-    return PCA(n_states, svd_solver="arpack", random_state=0).fit(expression).components_.T.copy()
+        return loadings[:, :0]
+    loadings[stable] = PCA(n_states, svd_solver="arpack", random_state=0).fit(expression).components_.T
+    return loadings
+
+
+def _hardly_respond(bulks: Pseudobulks) -> np.ndarray:
+    """Which genes change little for how untreated cells differ, in all treated groups ``(genes,)``; at least half."""
+    untreated, largest = np.flatnonzero(have_exactly(bulks.interventions, [])), np.zeros(bulks.n_genes)
+    weights = bulks.n_cells[untreated] / bulks.n_cells[untreated].sum()
+    between = bulks.log_mean[untreated] - weights @ bulks.log_mean[untreated]
+    deviation = np.sqrt(weights @ (bulks.log_variance[untreated] + between**2)) + np.finfo(np.float32).tiny
+    for row in np.setdiff1d(np.arange(len(bulks.n_cells)), untreated):
+        for other in untreated[(bulks.identity[untreated] == bulks.identity[row]).all(1)]:
+            largest = np.maximum(largest, np.abs(bulks.log_mean[row] - bulks.log_mean[other]) / deviation)
+    return largest <= max(LARGEST_CHANGE, np.median(largest))
+
+
+def state_covariance(
+    batches: Iterable[tuple[Tensor, Conditions[Tensor]]],
+    group_of: np.ndarray,
+    log_mean: np.ndarray,
+    loadings: np.ndarray,
+) -> dict[str, np.ndarray]:
+    """Loadings, and covariances with states of log expression in each group, by the names that pseudobulks have."""
+    (n_groups, n_genes), n_states, first = log_mean.shape, loadings.shape[1], 0
+    sums, n_cells = np.zeros((n_groups, n_states, n_genes), dtype=np.float32), np.bincount(group_of[group_of >= 0])
+    for there, _ in batches if n_states else ():
+        groups = group_of[first : first + len(there)]
+        first += len(there)
+        expression = log_expression(there.to_dense())
+        for group in np.unique(groups[groups >= 0]):
+            apart = expression[groups == group] - torch.from_numpy(log_mean[group]).to(expression)
+            sums[group] += ((apart @ torch.from_numpy(loadings).to(apart)).T @ apart).cpu().numpy()
+    return {"state_covariance": sums / np.maximum(n_cells, 1)[:, None, None], "state_loadings": loadings}
+
+
+def steps_of_cells(curve: Tensor, steps: Tensor, apart: Tensor) -> Tensor:
+    """Steps ``(cells, genes)`` at which log expression changes by ``apart`` more than at ``steps`` ``(genes,)``.
+
+    Curves are ``(genes, steps)`` and rise.
+    """
+    at = torch.from_numpy(STEPS).to(curve)
+
+    def between(wanted: Tensor, known: Tensor, values: Tensor) -> Tensor:
+        above = torch.searchsorted(known.contiguous(), wanted).clamp(1, known.shape[1] - 1)
+        (low, high), (first, second) = ([row.gather(1, i) for i in (above - 1, above)] for row in (known, values))
+        return first + ((wanted - low) / (high - low).clamp(min=1e-6)).clamp(0, 1) * (second - first)
+
+    everywhere = at.expand(len(curve), -1).contiguous()
+    level = between(steps[:, None], everywhere, curve)
+    return between(level + apart.T.contiguous(), curve, everywhere).T
+
+
+def log_expression(counts: Tensor) -> Tensor:
+    """log(1 + counts per 10,000) of dense counts ``(cells, genes)``."""
+    return torch.log1p(counts * (TARGET_SUM / counts.sum(1, keepdim=True).clamp(min=1)))

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scdiffgen._log_normalise import TARGET_SUM
 from scdiffgen.conditions import Code, Conditions, ConditionSpec, backoff_levels, have_exactly
 
-from ._cell_states import state_loadings
+from ._cell_states import log_expression, state_covariance, state_loadings
 from ._response_curves import STEPS, response_curves
 from ._strengths import strength_variances
 
@@ -160,39 +159,36 @@ def pseudobulks(
     untreated = have_exactly(groups.interventions, [])
     if (n_groups + len(STEPS) * untreated.sum()) * module.n_vars > LARGEST:
         return None
-    untreated_of = np.append(np.where(untreated, untreated.cumsum() - 1, -1), -1)[row_of]
-    if reference is not None and reference.n_genes == module.n_vars:
-        loadings = reference.state_loadings
-    else:
-        loadings = state_loadings(batches, untreated_of, n_groups, module.n_vars)
-    axes = torch.from_numpy(loadings).to(module.device)
     sums = torch.zeros(4, n_groups + 1, module.n_vars, device=module.device, dtype=torch.float64)
-    products = torch.zeros(n_groups, axes.shape[1], module.n_vars, device=module.device, dtype=torch.float64)
     first = 0
     for there, given in batches:
         rows = torch.from_numpy(row_of[first : first + len(there)] % (n_groups + 1)).to(module.device)
         first += len(there)
         counts = there.to_dense().double()
-        log_expression = torch.log1p(counts * (TARGET_SUM / counts.sum(1, keepdim=True).clamp(min=1)))
-        summed = [counts, torch.zeros_like(counts), log_expression, log_expression**2]
+        expression = log_expression(counts)
+        summed = [counts, torch.zeros_like(counts), expression, expression**2]
         if module.denoiser.unaffected(given, len(there)).any():
             summed[1] = (module.library(there)[:, None] * module.expression(there, given)).double()
         sums.index_add_(1, rows, torch.stack(summed))
-        for row in rows[rows < n_groups].unique().tolist() if axes.shape[1] else []:
-            of_group = log_expression[rows == row]
-            products[row] += (of_group @ axes).T @ of_group
     totals, expected, log_sum, log_squares = sums[:, :-1].cpu().numpy()
     n_cells = np.bincount(row_of[row_of >= 0], minlength=n_groups)
     log_mean = log_sum / n_cells[:, None]
     log_variance = (log_squares / n_cells[:, None] - log_mean**2).clip(min=0)
-    covariance = products.cpu().numpy() / n_cells[:, None, None] - (log_mean @ loadings)[..., None] * log_mean[:, None]
+    untreated_of = np.append(np.where(untreated, untreated.cumsum() - 1, -1), -1)[row_of]
     correction = np.log((totals + 0.5) / (expected + 0.5))[untreated]
     curves = response_curves(module, batches, untreated_of, correction)
-    sums_of, expected_of, means, variances, with_states = (
-        array.astype(np.float32) for array in (totals, expected, log_mean, log_variance, covariance)
+    sums_of, expected_of, means, variances = (
+        array.astype(np.float32) for array in (totals, expected, log_mean, log_variance)
     )
-    of_groups = (*groups, n_cells, sums_of, expected_of, means, variances, curves, np.zeros(n_groups), with_states)
-    bulks = Pseudobulks(*of_groups, loadings.astype(np.float32))
+    no_states = np.zeros((n_groups, 0, module.n_vars)), np.zeros((module.n_vars, 0))
+    bulks = Pseudobulks(
+        *groups, n_cells, sums_of, expected_of, means, variances, curves, np.zeros(n_groups), *no_states
+    )
+    if reference is not None and reference.n_genes == module.n_vars:
+        loadings = reference.state_loadings
+    else:
+        loadings = state_loadings(batches, bulks, untreated_of)
+    bulks = replace(bulks, **state_covariance(batches, row_of, bulks.log_mean, loadings))
     treatment_of = TreatedGroups(groups.identity[:, :0], *groups[1:]).distinct()[1]
     strengths = strength_variances(module, batches, bulks, row_of, treatment_of)
     return replace(bulks, strength_variance=strengths).concatenate(reference)

@@ -113,23 +113,6 @@ def moved(root: np.ndarray, steps: np.ndarray) -> np.ndarray:
     return np.where(steps < 0, root * (1 + steps), root + steps)
 
 
-def steps_by_cell(curve: Tensor, steps: Tensor, apart: Tensor) -> Tensor:
-    """Steps ``(cells, genes)`` at which log expression changes by ``apart`` more than at ``steps`` ``(genes,)``.
-
-    Curves are ``(genes, steps)`` and rise.
-    """
-    at = torch.from_numpy(STEPS).to(curve)
-
-    def between(wanted: Tensor, known: Tensor, values: Tensor) -> Tensor:
-        above = torch.searchsorted(known.contiguous(), wanted).clamp(1, known.shape[1] - 1)
-        (low, high), (first, second) = ([row.gather(1, i) for i in (above - 1, above)] for row in (known, values))
-        return first + ((wanted - low) / (high - low).clamp(min=1e-6)).clamp(0, 1) * (second - first)
-
-    everywhere = at.expand(len(curve), -1).contiguous()
-    level = between(steps[:, None], everywhere, curve)
-    return between(level + apart.T.contiguous(), curve, everywhere).T
-
-
 def _expected_at_steps(counts: Tensor, share: Tensor) -> Iterator[Tensor]:
     """Expected log expression of each cell, dense ``(cells, genes)``, step after step."""
     library = counts.sum(1, keepdim=True)

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from scdiffgen._log_normalise import TARGET_SUM
 from scdiffgen.conditions import Conditions, ConditionSpec
 
+from ._cell_states import StateResponse, log_expression
 from ._pseudobulks import TreatedGroups
-from ._response_curves import LEAST_RATIO, POWER, STEPS, steps_by_cell
+from ._response_curves import LEAST_RATIO, POWER
 from ._strengths import drawn_strengths
 from ._transfer import PseudobulkResponse, ResponseTransfer
 
@@ -34,9 +34,7 @@ class TransferredResponse(NamedTuple):
     source: Tensor  # positions among SOURCES (cells,)
     strength_variance: Tensor  # (cells,)
     group: Tensor  # of cells that respond alike (cells,)
-    state: Tensor  # of the mean untreated cell (groups, states)
-    slopes: Tensor  # of the change of log expression on the state of a cell (groups, states, genes)
-    curve: Tensor  # mean log expression at steps (groups, genes, steps)
+    by_state: Sequence[StateResponse | None]  # of each group; none if its cells respond alike
 
     @property
     def known(self) -> Tensor:
@@ -62,25 +60,22 @@ class ResponseModel:
         before, after = (TreatedGroups.of_cells(conditions.numpy(), self.specs) for conditions in (source, target))
         rows = np.hstack([before.identity, before.interventions, after.interventions, before.doses, after.doses])
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        n_genes, n_states = self.transfer.bulks.state_loadings.shape
-        no_states = np.zeros(n_states), np.zeros((n_states, n_genes))
-        none, one = np.zeros(n_genes), np.ones(n_genes)
+        n_genes = self.transfer.bulks.n_genes
         of_network = PseudobulkResponse(
-            none, one, none, "network", 0.0, *no_states, np.zeros((n_genes, len(STEPS))), {}
+            np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes), "network", 0.0, None, {}
         )
         found = []
         for row in first:
             identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
             left_out = unmeasured_only and (not requested or self.transfer.has_measured(identity, requested))
             found.append((None if left_out else self.transfer.response(identity, had, requested)) or of_network)
-        *arrays, origins, variances, states, slopes, curves, _ = zip(*found, strict=True)
+        *arrays, origins, variances, by_state, _ = zip(*found, strict=True)
         device = source[self.specs[-1].name].given.device
         group_of_cell = torch.from_numpy(group_of.ravel()).to(device)
         tables = [torch.from_numpy(np.stack(array)).float() for array in arrays]
         tables += [torch.tensor([SOURCES.index(origin) for origin in origins]), torch.tensor(variances)]
         change, root, correction, origin, variance = (table.to(device)[group_of_cell] for table in tables)
-        of_groups = [torch.from_numpy(np.stack(array)).float().to(device) for array in (states, slopes, curves)]
-        return TransferredResponse(change, root, correction, origin, variance, group_of_cell, *of_groups)
+        return TransferredResponse(change, root, correction, origin, variance, group_of_cell, by_state)
 
     def from_untreated(self, conditions: Conditions[np.ndarray], row: int) -> PseudobulkResponse | None:
         """The response of untreated cells to the interventions of one row of conditions."""
@@ -112,17 +107,11 @@ class ResponseModel:
 
     def _by_state(self, counts: Tensor, response: TransferredResponse) -> Tensor:
         """Change of fourth roots beyond that of the mean cell ``(cells, genes)``."""
-        loadings = torch.from_numpy(self.transfer.bulks.state_loadings).to(response.change)
-        found = torch.zeros_like(response.change)
-        if not response.slopes.any():
-            return found
-        there = counts.to_dense()
-        states = torch.log1p(there * (TARGET_SUM / there.sum(1, keepdim=True).clamp(min=1))) @ loadings
-        for group in response.group.unique().tolist():
-            cells = response.group == group
-            change, root = response.change[cells][0], response.before[cells][0]
-            steps = torch.where(change < 0, change / root, change)
-            apart = (states[cells] - response.state[group]) @ response.slopes[group]
-            of_cell = steps_by_cell(response.curve[group], steps, apart)
-            found[cells] = torch.where(of_cell < 0, root * of_cell, of_cell) - change
+        found, there = torch.zeros_like(response.change), counts.to_dense()
+        for group, by_state in enumerate(response.by_state):
+            cells = torch.nonzero(response.group == group)[:, 0]
+            if by_state is not None and len(cells):
+                expression = log_expression(there[cells])
+                states = expression @ torch.from_numpy(self.transfer.bulks.state_loadings).to(expression)
+                found[cells] = by_state.change(states, response.before[cells[0]], response.change[cells[0]])
         return found

@@ -24,7 +24,7 @@ import numpy as np
 from scdiffgen.conditions import Code, backoff_levels
 
 from ._candidates import from_contexts, from_doses, from_others, from_parts, kernel_weights, uncorrelated
-from ._cell_states import StateSlopes, state_slopes
+from ._cell_states import StateResponse, StateSlopes, state_slopes
 from ._feature_regression import MIN_PERTURBATIONS
 from ._pseudobulks import MIN_CELLS, Pseudobulks
 from ._response_curves import POWER, balanced, moved
@@ -47,9 +47,7 @@ class PseudobulkResponse(NamedTuple):
     log_correction: np.ndarray  # of the log-expression expected of untreated cells: what these really have (genes,)
     source: Source  # whether the perturbation was measured, or its parts, or others with feature vectors
     strength_variance: float  # of the strengths with which cells respond
-    state: np.ndarray  # of the mean untreated cell of the context (states,)
-    slopes: np.ndarray  # of the change of log expression on the state of a cell (states, genes)
-    curve: np.ndarray  # mean log expression of the context at steps (genes, steps)
+    by_state: StateResponse | None  # of untreated cells whose responses differ by their state
     weights: Mapping[str, float]  # of the predictions of the target
 
 
@@ -133,26 +131,23 @@ class ResponseTransfer:
         variance = float(self.bulks.strength_variance[rows].mean()) if rows.any() else 0.0
         before = moved(root, balanced(curve, root, had.change, np.ones(1)))
         after = moved(root, balanced(curve, root, requested.change, nodes(variance)))
-        of_cells = self._of_cells(identity, {} if source else target)
-        state, rising = self._mean_cell(identity) @ of_cells.loadings, np.maximum.accumulate(curve, axis=0).T
-        of_cell = state, of_cells.slopes, rising
+        by_state = None if source else self._by_state(identity, target, curve)
         return PseudobulkResponse(
-            after - before, before, correction, requested.source, variance, *of_cell, requested.weights
+            after - before, before, correction, requested.source, variance, by_state, requested.weights
         )
 
-    def _of_cells(self, identity: np.ndarray, treatment: Treatment) -> StateSlopes:
-        """How a response differs between cells of a context; not at all if it was not measured anywhere."""
-        found = (self._measured(columns, treatment) for columns in (self._levels(identity) if treatment else ()))
-        known = next((each for each in found if each is not None), None)
-        if known is None:
-            loadings = self.bulks.state_loadings
-            return StateSlopes(loadings, np.zeros(loadings.shape[::-1]))
-        return state_slopes(self.bulks, known.n_cells, known.before, known.change)
+    def _by_state(self, identity: np.ndarray, treatment: Treatment, curve: np.ndarray) -> StateResponse | None:
+        """How cells of a context respond otherwise than their mean; none if that was not measured anywhere."""
+        for columns in self._levels(identity):
+            here, known = self._here(identity, columns), self._measured(columns, treatment)
+            if here is not None and known is not None:
+                found = self._slopes(known)
+                rising = np.maximum.accumulate(curve, axis=0).T
+                return StateResponse(here @ found.loadings, found.slopes, rising) if found.slopes.any() else None
+        return None
 
-    def _mean_cell(self, identity: np.ndarray) -> np.ndarray:
-        """Mean log expression of untreated cells, of the context as far as it is known ``(genes,)``."""
-        found = (self._here(identity, columns) for columns in self._levels(identity))
-        return next(mean for mean in found if mean is not None)
+    def _slopes(self, known: Measured) -> StateSlopes:
+        return state_slopes(self.bulks, known.n_cells, known.before, known.change)
 
     def _of_contexts(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
         """From contexts as they were measured; they differ in what is given, down the back-off levels."""
@@ -184,8 +179,7 @@ class ResponseTransfer:
 
     def _made(self, known: Measured, here: np.ndarray) -> Predictions:
         """Predictions of a context from measured ones."""
-        slopes = state_slopes(self.bulks, known.n_cells, known.before, known.change)
-        return from_contexts(known.before, known.change, here, slopes)
+        return from_contexts(known.before, known.change, here, self._slopes(known))
 
     def _of_doses(self, identity: np.ndarray, part: int, dose: float) -> Stacked | None:
         """Of one perturbation from its other doses; none if no dose, or an unknown one, is given."""
