@@ -7,7 +7,8 @@ a cell's own molecules and 500 of its identity in its place (:mod:`benchmarks.st
 predicts alone; beside the mean change of similar types and one real half against the other. ``--inner`` leaves out one
 more type and scores that.
 
-Each transferred response is also applied to all cells *alike*, without the strengths that cells draw by default.
+Each transferred response is also made without the strengths that cells draw by default, without the states of cells
+(between contexts and within), and without either, so that all cells respond *alike*.
 """
 
 from __future__ import annotations
@@ -31,7 +32,12 @@ from benchmarks.studies.responses import inner_folds, untrained_model
 from scdiffgen.metrics import ExpressionSpace, classifier_auc, response_heterogeneity, split_halves
 from scdiffgen.model import TokenDiffusion
 
-METRICS = "pearson_delta fold_change_slope energy_distance c2st_auc response_spread non_responders_error".split()
+METRICS = (
+    "pearson_delta weighted_mse fold_change_slope energy_distance wasserstein c2st_auc response_spread "
+    "non_responders_error"
+).split()
+STATES = ("state_covariance", "state_loadings")
+WITHOUT = {"no strengths": ("strength_variance",), "no states": STATES, "all alike": ("strength_variance", *STATES)}
 SHOWN = ("no_change", "similar_contexts", "similar_contexts, as counts", "real_half")
 SCORES |= {
     "genes_auc": Score("forest AUC, genes", 0.5),
@@ -50,10 +56,10 @@ def fold_predictions(fold: Fold, seed: int, max_epochs: int | None) -> dict[str,
     counts = {}
     for name, model in models.items():
         counts[name] = [cells.X for cells in predictions_of(model, fold, starts, options, keep=None)]
-        with without_strengths(model):
-            counts[f"{name}, all alike"] = [
-                cells.X for cells in predictions_of(model, fold, starts, options, keep=None)
-            ]
+        for without, parts in WITHOUT.items():
+            with without_parts(model, parts):
+                cells_of = predictions_of(model, fold, starts, options, keep=None)
+            counts[f"{name}, {without}"] = [cells.X for cells in cells_of]
     if max_epochs != 0:
         alone = predictions_of(models["transferred"], fold, starts, options, keep=None, measured=False)
         counts["network alone"] = [cells.X for cells in alone]
@@ -63,13 +69,13 @@ def fold_predictions(fold: Fold, seed: int, max_epochs: int | None) -> dict[str,
 
 
 @contextmanager
-def without_strengths(model: TokenDiffusion) -> Iterator[TokenDiffusion]:
-    """The model, whose cells all respond alike."""
-    bulks = model.training_summary_["pseudobulks"]
-    found = bulks["strength_variance"]
-    bulks["strength_variance"] = np.zeros_like(found)
+def without_parts(model: TokenDiffusion, parts: Sequence[str]) -> Iterator[TokenDiffusion]:
+    """The model as one that was saved before these parts of its pseudobulks were learned."""
+    summary = model.training_summary_
+    bulks = summary["pseudobulks"]
+    summary["pseudobulks"] = {name: array for name, array in bulks.items() if name not in parts}
     yield model
-    bulks["strength_variance"] = found
+    summary["pseudobulks"] = bulks
 
 
 def fold_scores(fold: Fold, predictions: Mapping[str, AnnData], seed: int) -> pd.DataFrame:

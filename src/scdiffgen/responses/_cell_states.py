@@ -4,12 +4,12 @@ States are the leading principal components of untreated cells, in genes that ha
 is regressed on them, and by as much as its slopes differ between treated cells, :math:`\beta_1`, and untreated ones,
 :math:`\beta_0`, does a gene change more or less in one state than in another:
 
-.. math:: \beta = k (\beta_1 - \rho \beta_0), \qquad k_s = \max\Big(1 - \sum_g v_{sg} / \sum_g \beta_{sg}^2, 0\Big),
+.. math:: \beta_{sg} = k_s k_{sg} b_{sg}, \qquad b = \beta_1 - \rho \beta_0, \qquad
+    k_s = \Big(1 - \sum_g v_{sg} / \sum_g b_{sg}^2\Big)_+, \qquad k_{sg} = \big(1 - v_{sg} / b_{sg}^2\big)_+,
 
-:math:`\rho \le 1` the ratio in which a gene falls in all cells alike, :math:`v` the variance of a slope by chance, to
-which the slopes of each state are shrunk (James and Stein, positive part). Slopes are those within contexts, and pooled
-over these. They tell both how far the mean of a context that is unlike the measured ones changes otherwise, and how far
-each of its cells does.
+:math:`\rho \le 1` the ratio in which a gene falls in all cells alike, :math:`v` the variance of a slope by chance, by
+which slopes are shrunk (James and Stein). Slopes are those within contexts, and pooled over these. They tell both how
+far the mean of a context that is unlike the measured ones changes otherwise, and how far each of its cells does.
 """
 
 from __future__ import annotations
