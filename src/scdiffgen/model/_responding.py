@@ -50,8 +50,9 @@ class Responding(BaseModelClass):
         library size, and whatever the perturbation does not concern. The change of mean log expression is transferred
         from training cells: of the same or other identities, other doses, the parts of a combination, or perturbations
         with similar feature vectors, each weighed by how well it predicts responses that were measured and are left
-        out. Each cell draws how strongly it responds, around 1, if treated training cells vary in that. Where none of
-        this serves, the effect network predicts the change from a few molecules of the cell.
+        out. Each cell changes by more or less than the mean of its identity, as training cells in its state did, and
+        draws how strongly it responds, around 1, if these vary in that. Where none of this serves, the effect network
+        predicts the change from a few molecules of the cell.
 
         *Sampled again*: the cell is thinned to a share of its molecules, and completed under its conditions with those
         given in their place. Other processes than thinning lead it to noise and back, as their options say.
