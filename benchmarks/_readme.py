@@ -36,7 +36,8 @@ RESPONSES = {
     "biolord": "biolord",
     "CPA, counts": "CPA, its counts",
 }
-RESPONSE_SCORES = ("pearson_delta", "de_overlap", "fold_change_slope", "energy_distance", "wasserstein", "c2st_auc")
+RESPONSE_SCORES = ("pearson_delta", "de_overlap", "fold_change_slope", "wasserstein", "c2st_auc", "energy_distance")
+NEARER, MODEL = "energy_distance", "effect: coupled"
 
 
 def generation_summary(results: Sequence[Mapping[str, Any]]) -> str:
@@ -54,14 +55,24 @@ def generation_summary(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def response_summary(result: Mapping[str, Any]) -> str:
-    """Scores of predicted responses: a row a prediction."""
-    scores = summary_of(pd.DataFrame(result["rows"]))
-    rows = [
-        [said, *(f"{scores.loc[name, score]:.2f}" for score in RESPONSE_SCORES)]
-        for name, said in RESPONSES.items()
-        if name in scores.index
-    ]
-    return markdown(["", *(SCORES[score].title for score in RESPONSE_SCORES)], rows)
+    """Scores of predicted responses, a row a prediction; by energy distance also the range, and who is nearer.
+
+    Ranges are over what is held out, each at its median over seeds, and wins are ours against a prediction.
+    """
+    table = pd.DataFrame(result["rows"])
+    scores = summary_of(table)
+    distances = table.pivot_table(index="prediction", columns="fold", values=NEARER, aggfunc="median")
+    rows = []
+    for name, said in RESPONSES.items():
+        if name not in scores.index:
+            continue
+        means = [f"{scores.loc[name, score]:.2f}" for score in RESPONSE_SCORES]
+        here = distances.loc[name]
+        opponent = name not in ("real_half", MODEL)
+        wins = f"{int((distances.loc[MODEL] < here).sum())} of {distances.shape[1]}" if opponent else "-"
+        rows.append([said, *means, f"{here.median():.2f} ({here.min():.2f} to {here.max():.2f})", wins])
+    titles = [SCORES[score].title for score in RESPONSE_SCORES]
+    return markdown(["", *titles, "its median (range)", "scdiffgen is nearer in"], rows)
 
 
 def write_summary(readme: Path, name: str, table: str) -> None:

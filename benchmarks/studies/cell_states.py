@@ -33,7 +33,7 @@ from benchmarks._record import start
 from scdiffgen.conditions import Code
 from scdiffgen.responses import Pseudobulks
 from scdiffgen.responses._candidates import from_contexts, kernel_weights, uncorrelated
-from scdiffgen.responses._cell_states import StateSlopes, _hardly_respond, state_slopes
+from scdiffgen.responses._cell_states import StateSlopes, hardly_respond, state_slopes
 
 N_STATES, N_RESPONDING, PENALTY = (10, 20, 40), 100, 10.0
 Floats = NDArray[np.float64]
@@ -104,7 +104,7 @@ def predictions(cells: Cells, left_out: str) -> Iterator[tuple[str, Floats]]:
     numbers = np.zeros((len(others), 2, len(bulks.n_cells)))
     for i in range(len(others)):
         numbers[i, [0, 1], [2 * i, 2 * i + 1]] = bulks.n_cells[2 * i : 2 * i + 2]
-    for genes, which in (("all genes", np.ones(len(here), dtype=bool)), ("stable genes", _hardly_respond(bulks))):
+    for genes, which in (("all genes", np.ones(len(here), dtype=bool)), ("stable genes", hardly_respond(bulks))):
         every = components(untreated, which, max(N_STATES))
         for n_states in N_STATES:
             loadings = every[:, :n_states].copy()

@@ -29,8 +29,14 @@ def test_the_table_holds_medians_and_says_what_was_not_measured(tmp_path: Path) 
 def test_responses_are_summarised_over_seeds_and_types() -> None:
     rows = [
         {"fold": fold, "prediction": name, **dict.fromkeys(_readme.RESPONSE_SCORES, value)}
-        for name, values in (("effect: coupled", (1.0, 3.0)), ("real_half", (0.5, 0.5)), ("effect: keep 0", (9.0, 9.0)))
+        for name, values in (
+            (_readme.MODEL, (1.0, 3.0)),
+            ("real_half", (0.5, 0.5)),
+            ("nearest_context", (2.0, 2.5)),
+            ("effect: keep 0", (9.0, 9.0)),
+        )
         for fold, value in zip("ab", values, strict=True)
     ]
     lines = _readme.response_summary({"rows": rows}).splitlines()
-    assert [numbers(line) for line in lines[2:]] == [[0.5] * 6, [2.0] * 6]
+    assert [numbers(line) for line in lines[2:4]] == [[0.5] * 9, [2.0] * 7 + [1.0, 3.0]]
+    assert numbers(lines[4]) == [2.25] * 6 + [2.25, 2.0, 2.5, 1.0, 2.0]  # nearer in one of two

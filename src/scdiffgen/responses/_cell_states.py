@@ -104,7 +104,7 @@ def state_loadings(
     the groups ``untreated_of``, others in -1 ``(cells,)``.
     """
     n_groups, n_genes = bulks.log_mean.shape
-    stable = np.flatnonzero(_hardly_respond(bulks))
+    stable = np.flatnonzero(hardly_respond(bulks))
     found = first_cells(batches, untreated_of, int(untreated_of.max(initial=-1)) + 1)
     cells = [sparse.csr_matrix(counts.cpu().numpy()) for _, counts, _ in found]
     n_cells = sum(each.shape[0] for each in cells)
@@ -119,7 +119,7 @@ def state_loadings(
     return loadings
 
 
-def _hardly_respond(bulks: Pseudobulks) -> np.ndarray:
+def hardly_respond(bulks: Pseudobulks) -> np.ndarray:
     """Which genes change little for how untreated cells differ, in all treated groups ``(genes,)``; at least half."""
     untreated, largest = np.flatnonzero(have_exactly(bulks.interventions, [])), np.zeros(bulks.n_genes)
     weights = bulks.n_cells[untreated] / bulks.n_cells[untreated].sum()
