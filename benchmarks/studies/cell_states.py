@@ -109,7 +109,7 @@ def predictions(cells: Cells, left_out: str) -> Iterator[tuple[str, Floats]]:
         for n_states in N_STATES:
             loadings = every[:, :n_states].copy()
             with_states = pseudobulks(cells, others, loadings)
-            slopes = state_slopes(with_states, numbers, before, change)
+            slopes = state_slopes(with_states, np.arange(len(bulks.n_cells)), numbers, before, change)
             made = from_contexts(before, change, here, slopes)["similar contexts, by state"]
             yield f"by state, {n_states} of {genes}", made
             if n_states == N_STATES[0]:

@@ -116,7 +116,7 @@ def test_slopes_are_those_of_ridge_regressions_but_for_chance(differs: bool) -> 
     bulks = bulks_of(groups, loadings)
     before, change = bulks.log_mean[1:], bulks.log_mean[:1] - bulks.log_mean[1:]
     n_cells = np.array([[[4000, 0], [0, 4000]]])
-    found = state_slopes(bulks, n_cells, before, change).slopes
+    found = state_slopes(bulks, np.arange(2), n_cells, before, change).slopes
     fitted = []
     for x in groups:
         states = (x - x.mean(0)) @ loadings

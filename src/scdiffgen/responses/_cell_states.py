@@ -66,25 +66,27 @@ class StateSlopes(NamedTuple):
         return apart @ self.loadings @ self.slopes
 
 
-def state_slopes(bulks: Pseudobulks, n_cells: np.ndarray, before: np.ndarray, change: np.ndarray) -> StateSlopes:
+def state_slopes(
+    bulks: Pseudobulks, groups: np.ndarray, n_cells: np.ndarray, before: np.ndarray, change: np.ndarray
+) -> StateSlopes:
     """Slopes of the difference that a treatment makes, pooled over contexts; all 0 where there are too few cells.
 
-    Of each context: numbers of treated and of untreated cells from each group ``(contexts, 2, groups)``, and mean log
-    expression ``before``, with its ``change`` ``(contexts, genes)``.
+    Of each context: numbers of treated and of untreated cells from each of the ``groups`` ``(contexts, 2, groups)``,
+    and mean log expression ``before``, with its ``change`` ``(contexts, genes)``.
     """
     loadings = bulks.state_loadings
     n_states, weights = loadings.shape[1], n_cells.sum(0)
     if not n_states:
         return StateSlopes(loadings, np.zeros((0, len(loadings))))
     found, chance = [], []
-    for numbers in weights:
-        used = np.flatnonzero(numbers)
-        covariance = np.tensordot(numbers[used], bulks.state_covariance[used], 1)
+    for every in weights:
+        used, numbers = groups[every > 0], every[every > 0]
+        covariance = np.tensordot(numbers, bulks.state_covariance[used], 1)
         gram = covariance @ loadings
         gram = (gram + gram.T) / 2 + RIDGE * max(np.trace(gram) / n_states, np.finfo(float).tiny) * np.eye(n_states)
         inverse = np.linalg.inv(gram)
         found.append(inverse @ covariance)
-        chance.append(np.outer(np.diag(inverse), numbers[used] @ bulks.log_variance[used] / numbers.sum()))
+        chance.append(np.outer(np.diag(inverse), numbers @ bulks.log_variance[used] / numbers.sum()))
     of_context, kept = n_cells[:, 0].sum(1), np.ones(1)
     levels = of_context @ before
     ratio = np.divide(levels + of_context @ change, levels, out=np.ones_like(levels), where=levels > 0).clip(0, 1)

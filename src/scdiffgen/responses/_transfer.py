@@ -58,11 +58,19 @@ class Measured(NamedTuple):
     before: np.ndarray  # mean log expression of untreated cells (contexts, genes)
     change: np.ndarray  # of mean log expression (contexts, genes)
     variance: np.ndarray  # of the change, by chance (contexts, genes)
-    n_cells: np.ndarray  # of treated and untreated cells from each group (contexts, 2, groups)
+    n_cells: np.ndarray  # treated and untreated ones, from each of the groups (contexts, 2, groups)
+    groups: np.ndarray  # rows of the pseudobulks (groups,)
+
+    @classmethod
+    def of(cls, contexts: Sequence[tuple[np.ndarray, ...]]) -> Measured:
+        """From one context after the other, with numbers of cells from all groups; those that are used stay."""
+        codes, before, change, variance, n_cells = map(np.stack, zip(*contexts, strict=True))
+        groups = np.flatnonzero(n_cells.any((0, 1)))
+        return cls(codes, before, change, variance, n_cells[..., groups], groups)
 
     def without(self, row: int) -> Measured:
         """All contexts but one."""
-        return Measured(*(np.delete(array, row, axis=0) for array in self))
+        return Measured(*(np.delete(array, row, axis=0) for array in self[:-1]), self.groups)
 
     def row(self, context: np.ndarray) -> int | None:
         """Where a context is, if it was measured."""
@@ -147,7 +155,7 @@ class ResponseTransfer:
         return None
 
     def _slopes(self, known: Measured) -> StateSlopes:
-        return state_slopes(self.bulks, known.n_cells, known.before, known.change)
+        return state_slopes(self.bulks, known.groups, known.n_cells, known.before, known.change)
 
     def _of_contexts(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
         """From contexts as they were measured; they differ in what is given, down the back-off levels."""
@@ -290,7 +298,7 @@ class ResponseTransfer:
                     rows.append(
                         (contexts[which], self.bulks.mean(n_of[1])[0], *self._difference(*n_of), np.stack(n_of))
                     )
-            self._found[key] = Measured(*map(np.stack, zip(*rows, strict=True))) if rows else None
+            self._found[key] = Measured.of(rows) if rows else None
         return self._found[key]
 
     def _difference(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
