@@ -70,7 +70,8 @@ class Measured(NamedTuple):
 
     def without(self, row: int) -> Measured:
         """All contexts but one."""
-        return Measured(*(np.delete(array, row, axis=0) for array in self[:-1]), self.groups)
+        fewer = {name: np.delete(getattr(self, name), row, axis=0) for name in self._fields if name != "groups"}
+        return self._replace(**fewer)
 
     def row(self, context: np.ndarray) -> int | None:
         """Where a context is, if it was measured."""
