@@ -22,7 +22,8 @@ To add another program: export what may be trained on with ``--export FOLDER``, 
 ``.uns``) and the columns ``response`` and ``context``, about as many cells of each as
 ``FOLDER/<task>-<held out>-targets.csv`` asks for, and run with ``--external NAME=OTHER``; with ``--only-external`` to
 add the rows to a result that is there. Predictions start from cells of the context whose ``response`` is ``control``.
-``--only-scvi`` adds in the same way latent arithmetic in scVI, which is trained for its own default length.
+``--only-scvi`` adds in the same way latent arithmetic in scVI, which is trained for its own default length. A later run
+of the models keeps what was added with ``--keep-added``.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from benchmarks._record import add_common_arguments, environment, output_folder,
 
 DOSE_SIZE, QUICK_DOSE_SIZE = (4000, 200), (300, 30)  # cells, genes
 
+SCVI = ("latent_scvi",)  # what --only-scvi adds
 SCORED_BY = ("max_cells", "n_trees", "train_cells", "n_genes")  # settings that scores depend on
 
 
@@ -66,12 +68,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         before = read_result(path)
         result["rows"] = resumed(path, result["settings"])
         result = before | result | {"settings": before["settings"] | result["settings"]}  # what was added stays
+    others: list[dict[str, Any]] = []
+    if options.keep_added and path.exists():
+        result, others = with_added(result, read_result(path))
     for seed in options.seeds:
         done = {row["fold"] for row in result["rows"] if row["seed"] == seed}
         for fold, rows in measure(options, seed, done):
             print(f"{options.task}, seed {seed}: {fold}", flush=True)
             result["rows"] += [{"seed": seed, "fold": fold, **row} for row in rows.to_dict("records")]
-            write_result(folder, path.stem, result)
+            write_result(folder, path.stem, result | {"rows": [*result["rows"], *others]})
     print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
 
 
@@ -95,6 +100,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only-external", action="store_true", help="add the rows of --external to the result")
     parser.add_argument("--only-scvi", action="store_true", help="add the rows of latent arithmetic in scVI")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
+    parser.add_argument("--keep-added", action="store_true", help="keep rows of other programs that were added")
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
     known = list(NETWORKS if options.task == "dose" else TASKS[options.task].models)
@@ -143,6 +149,23 @@ def resumed(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
     if changed:
         raise ValueError(f"{path} was run with other {', '.join(changed)}: drop --resume, or choose another --output.")
     return before["rows"]
+
+
+def with_added(result: dict[str, Any], before: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """A new result with what was added to an old one of the same task, and the rows that were.
+
+    Raises
+    ------
+    ValueError
+        If those were scored otherwise.
+    """
+    if changed := [name for name in SCORED_BY if before["settings"][name] != result["settings"][name]]:
+        raise ValueError(f"What was added was scored with other {', '.join(changed)}: drop --keep-added.")
+    names = {*before["settings"].get("external", []), *SCVI} if "added" in before else set()
+    kept = {name: before[name] for name in ("added", "recipes") if name in before}
+    external = {"external": before["settings"].get("external", [])}
+    rows = [row for row in before["rows"] if row["prediction"] in names]
+    return result | kept | {"settings": result["settings"] | external}, rows
 
 
 def measure(options: argparse.Namespace, seed: int, done: Collection[str]) -> Iterator[tuple[str, pd.DataFrame]]:

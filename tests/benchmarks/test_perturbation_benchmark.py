@@ -351,6 +351,11 @@ def test_rows_of_other_programs_are_added_to_a_result(tmp_path: Path) -> None:
     assert result["recipes"] == {f"{name}, B, 0": {"length": 3} for name in ("theirs", "logged")}
     with pytest.raises(ValueError, match="was scored with other max_cells, n_trees"):
         perturbation.main([*arguments, "--only-external", "--quick", *external])
+    again, kept = perturbation.with_added({"settings": dataclasses.asdict(Settings()), "rows": []}, result)
+    assert kept == [row for row in result["rows"] if row["prediction"] != "effect: coupled"] and again["rows"] == []
+    assert again["recipes"] == result["recipes"] and again["settings"]["external"] == ["logged", "theirs"]
+    with pytest.raises(ValueError, match="scored with other n_trees: drop --keep-added"):
+        perturbation.with_added({"settings": dataclasses.asdict(Settings()) | {"n_trees": 3}, "rows": []}, result)
 
 
 def test_what_is_added_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
