@@ -139,3 +139,15 @@ def test_steps_are_those_at_which_curves_are_so_much_higher() -> None:
     for gene in range(6):
         level = np.interp(steps[gene], STEPS, curve[gene])
         np.testing.assert_allclose(found[:, gene], np.interp(level + apart[:, gene], curve[gene], STEPS), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "counts", [np.full((60, 5), 3.0), np.tile([[0.0, 0, 4, 0, 0]], (60, 1)), np.eye(5)[[0, 1] * 30]]
+)
+def test_cells_that_do_not_differ_or_in_one_way_alone_have_no_states_or_few(counts: np.ndarray) -> None:
+    obs = pd.DataFrame({"donor": "a", "drug": ["none", "x"] * 30}, index=[f"cell{i}" for i in range(60)])
+    model = untrained_model(AnnData(sparse.csr_matrix(counts, dtype=np.float32), obs=obs), SETUP)
+    bulks = Pseudobulks.from_plain(model.training_summary_["pseudobulks"])
+    assert np.isfinite(bulks.state_loadings).all() and np.isfinite(bulks.state_covariance).all()
+    found = model.predict_perturbation(None, {"drug": "x"}, indices=[0, 2], seed=0, silent=True)
+    np.testing.assert_array_equal(found.X.sum(1), counts[[0, 2]].sum(1)[:, None])

@@ -15,11 +15,13 @@ far the mean of a context that is unlike the measured ones changes otherwise, an
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from scipy import sparse
+from scipy.sparse.linalg import ArpackError
 from sklearn.decomposition import PCA
 from torch import Tensor
 
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 N_STATES = 20
 RIDGE = 0.1  # of the mean variance of a state
 LARGEST_CHANGE = 0.5  # of genes that hardly respond, in standard deviations over untreated cells
+MOST_CELLS = 20_000  # of which components are made
 LARGEST = 20_000_000  # covariances of all groups with all genes that are kept
 
 
@@ -114,11 +117,10 @@ def state_loadings(
     loadings = np.zeros((n_genes, max(n_states, 0)), dtype=np.float32)
     if n_states < 1:
         return loadings
-    expression = log_normalise(sparse.vstack(cells, format="csr"))[:, stable]
-    if not (expression.max(0) - expression.min(0)).nnz:  # cells that are all alike
-        return loadings[:, :0]
-    loadings[stable] = PCA(n_states, svd_solver="arpack", random_state=0).fit(expression).components_.T
-    return loadings
+    expression = log_normalise(sparse.vstack(cells, format="csr")[:: -(-n_cells // MOST_CELLS)])[:, stable]
+    with suppress(ArpackError), np.errstate(invalid="ignore"):  # of cells that are all alike
+        loadings[stable] = PCA(n_states, svd_solver="arpack", random_state=0).fit(expression).components_.T
+    return loadings if loadings.any() and np.isfinite(loadings).all() else loadings[:, :0]
 
 
 def hardly_respond(bulks: Pseudobulks) -> np.ndarray:
