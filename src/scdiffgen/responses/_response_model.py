@@ -99,15 +99,16 @@ class ResponseModel:
         """
         log_prob = (module.expression(counts, source).log() + response.log_correction).log_softmax(1)
         strengths = drawn_strengths(response.strength_variance, generator)
-        change = scale * (strengths[:, None] * response.change + self._by_state(counts, response))
+        there = counts.to_dense()
+        change = scale * (strengths[:, None] * response.change + self._by_state(there, response))
         root = (POWER * log_prob).exp()
         fallen = root * (1 + change / response.before).clamp(min=LEAST_RATIO)
         changed = torch.where(change < 0, fallen, root + change).log() / POWER
-        return module.process.couple(counts.to_dense(), log_prob, changed - log_prob, generator)
+        return module.process.couple(there, log_prob, changed - log_prob, generator)
 
-    def _by_state(self, counts: Tensor, response: TransferredResponse) -> Tensor:
-        """Change of fourth roots beyond that of the mean cell ``(cells, genes)``."""
-        found, there = torch.zeros_like(response.change), counts.to_dense()
+    def _by_state(self, there: Tensor, response: TransferredResponse) -> Tensor:
+        """Change of fourth roots beyond that of the mean cell, of dense counts; both ``(cells, genes)``."""
+        found = torch.zeros_like(response.change)
         for group, by_state in enumerate(response.by_state):
             cells = torch.nonzero(response.group == group)[:, 0]
             if by_state is not None and len(cells):
