@@ -33,6 +33,7 @@ from benchmarks._record import start
 from scdiffgen.conditions import Code
 from scdiffgen.responses import Pseudobulks
 from scdiffgen.responses._candidates import from_contexts, kernel_weights, uncorrelated
+from scdiffgen.responses._library_sizes import N_SIZES, of_genes
 from scdiffgen.responses._cell_states import StateSlopes, hardly_respond, state_slopes
 
 N_STATES, N_RESPONDING, PENALTY = (10, 20, 40), 100, 10.0
@@ -74,7 +75,7 @@ def pseudobulks(cells: Cells, contexts: Sequence[str], loadings: NDArray[np.floa
     n_cells, none = np.array([len(group) for group in groups]), np.zeros(len(groups))
     identity = np.repeat(np.arange(len(contexts)), 2)[:, None]
     of_groups = (identity, interventions, (interventions >= 0).astype(float), n_cells, means, means, means, variances)
-    return Pseudobulks(*of_groups, none, none, covariance, loadings)
+    return Pseudobulks(*of_groups, none, none, covariance, loadings, none, none)
 
 
 def components(untreated: NDArray[np.float32], genes: NDArray[np.bool_], n_states: int) -> NDArray[np.float32]:
@@ -98,9 +99,10 @@ def predictions(cells: Cells, left_out: str) -> Iterator[tuple[str, Floats]]:
     moved = np.log1p(np.maximum(np.expm1(here) ** 0.25 + weights @ (roots - levels), 0) ** 4) - here
     yield "similar", weights @ change
     yield "similar, roots", moved
-    for name, made in from_contexts(before, change, here, StateSlopes(none, np.zeros((0, len(here))))).items():
+    of_means = [_with_sizes(means) for means in (before, change, here)]
+    for name, made in from_contexts(*of_means, StateSlopes(none, np.zeros((0, len(here))))).items():
         if name.startswith("similar"):
-            yield f"{name}, falls in a ratio", made
+            yield f"{name}, falls in a ratio", of_genes(made)
     numbers = np.zeros((len(others), 2, len(bulks.n_cells)))
     for i in range(len(others)):
         numbers[i, [0, 1], [2 * i, 2 * i + 1]] = bulks.n_cells[2 * i : 2 * i + 2]
@@ -110,10 +112,15 @@ def predictions(cells: Cells, left_out: str) -> Iterator[tuple[str, Floats]]:
             loadings = every[:, :n_states].copy()
             with_states = pseudobulks(cells, others, loadings)
             slopes = state_slopes(with_states, np.arange(len(bulks.n_cells)), numbers, before, change)
-            made = from_contexts(before, change, here, slopes)["similar contexts, by state"]
+            made = of_genes(from_contexts(*of_means, slopes)["similar contexts, by state"])
             yield f"by state, {n_states} of {genes}", made
             if n_states == N_STATES[0]:
                 yield f"ridge of cells on {n_states} states of {genes}", _of_cells(cells, left_out, loadings)
+
+
+def _with_sizes(means: Floats) -> Floats:
+    """Means of genes, and numbers of library sizes that stay as they are."""
+    return np.pad(means, [*[(0, 0)] * (means.ndim - 1), (0, N_SIZES)])
 
 
 def _of_cells(cells: Cells, left_out: str, loadings: NDArray[np.float32]) -> Floats:

@@ -3,9 +3,10 @@
 ``python -m benchmarks.studies.responses --tasks kang zhao norman papalexi papalexi-guides dose --seeds 0 1 2``
 
 What the network expects of a cell is replaced by its own molecules and 500 more of its identity, ``(x + 500 p) / (L +
-500)``; everything else is as in the package. ``--inner`` leaves out the response of one more context (kang, zhao), and
-scores that: for choices, which must not be made on the responses that are reported. ``--draws 4`` also scores the cells
-of four draws together: how much of the error is chance of drawing as many cells as there are controls.
+500)``; everything else is as in the package. ``--inner`` leaves out the response of one more context, or half of the
+cells of each treatment where there is one context alone, and scores that: for choices, which must not be made on the
+responses that are reported. ``--draws 4`` also scores the cells of four draws together: how much of the error is chance
+of drawing as many cells as there are controls.
 """
 
 from __future__ import annotations
@@ -71,16 +72,31 @@ def untrained_model(adata: AnnData, setup: dict[str, Any]) -> TokenDiffusion:
 
 
 def inner_folds(folds: Iterator[Fold]) -> Iterator[Fold]:
-    """For each fold, one of its training cells: the next context is held out, and the first one left out."""
+    """Of each fold, one of its training cells, in which the next context is held out.
+
+    Where there is one context alone, every other cell of each treatment is.
+    """
     for fold in folds:
         treated = fold.train.obs.loc[fold.train.obs[RESPONSE] != CONTROL]
         contexts = sorted(treated[CONTEXT].unique())
         outer, response = fold.targets[0].context, fold.targets[0].response
+        if contexts == [outer]:
+            yield _half(fold, treated)
+            continue
         name = next((each for each in contexts if each > outer), contexts[0])
         held_out = ((fold.train.obs[CONTEXT] == name) & (fold.train.obs[RESPONSE] != CONTROL)).to_numpy()
         label = fold.setup["labels_key"]
         conditions = fold.targets[0].conditions | {label: name}
         yield split(f"{name} without {outer}", fold.train, held_out, [Target(response, name, conditions)], fold.setup)
+
+
+def _half(fold: Fold, treated: pd.DataFrame) -> Fold:
+    """Every other cell of each treatment held out, under another name."""
+    half = treated.index[treated.groupby(RESPONSE).cumcount() % 2 == 1]
+    cells, key = fold.train.copy(), fold.setup["perturbation_key"]
+    targets = [Target(f"{name}, held out", fold.targets[0].context, {key: name}) for name in treated[RESPONSE].unique()]
+    cells.obs[RESPONSE] = cells.obs[RESPONSE].mask(cells.obs_names.isin(half), cells.obs[RESPONSE] + ", held out")
+    return split(f"half without {fold.name}", cells, cells.obs_names.isin(half), targets, fold.setup)
 
 
 def fold_scores(fold: Fold, seeds: Sequence[int], n_draws: int) -> pd.DataFrame:

@@ -101,7 +101,8 @@ def bulks_of(groups: list[np.ndarray], loadings: np.ndarray) -> Pseudobulks:
     means, variances = (np.stack([getattr(each, name)(0) for each in groups]) for name in ("mean", "var"))
     n_cells = np.array([len(each) for each in groups])
     empty = np.zeros((n, 1))
-    return Pseudobulks(empty, empty, empty, n_cells, means, means, means, variances, empty, none, covariance, loadings)
+    of_means = (empty, empty, empty, n_cells, means, means, means, variances)
+    return Pseudobulks(*of_means, empty, none, covariance, loadings, empty, empty)
 
 
 @pytest.mark.parametrize("differs", [True, False])

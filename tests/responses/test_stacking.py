@@ -66,7 +66,9 @@ def test_curves_say_what_cells_that_are_moved_have_on_average() -> None:
     expected = (counts + 500 * torch.from_numpy(share).float()) / (library + 500)
     module = SimpleNamespace(device=torch.device("cpu"), expression=lambda there, given: expected[: len(there)])
     given = SimpleNamespace(take=lambda rows: None)
-    curves = response_curves(module, [(counts.to_sparse_csr(), given)], np.zeros(n_cells, dtype=int), np.zeros((1, 6)))
+    curves, _ = response_curves(
+        module, [(counts.to_sparse_csr(), given)], np.zeros(n_cells, dtype=int), np.zeros((1, 6))
+    )
     log_mean = np.log1p(1e4 * counts.numpy() / library).mean(0)
     np.testing.assert_allclose(curves[0, len(RATIOS)], log_mean, rtol=1e-4)
     generator = torch.Generator().manual_seed(0)

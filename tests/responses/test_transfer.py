@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scdiffgen.conditions import Code
 from scdiffgen.metrics.baselines import dose_shift
 from scdiffgen.responses import Pseudobulks, ResponseTransfer, TreatedGroups
+from scdiffgen.responses._library_sizes import N_SIZES
 from scdiffgen.responses._response_curves import STEPS
 
 NONE, TREATED, OTHER = -2, 5, 6
@@ -28,6 +29,7 @@ def transfer(
     n_slots: int = 1,
     variance: float = 1e-9,
     expected: np.ndarray | None = None,
+    log_library: np.ndarray | None = None,
     **others,
 ) -> ResponseTransfer:
     """Groups of 50 cells, on whose curves a step is a change of mean log expression of its size."""
@@ -41,15 +43,17 @@ def transfer(
     n_cells = np.full(len(codes), 50)
     arrays = (identity, interventions, doses, n_cells, counts, of_model, log_mean, noise, curves)
     of_states = np.zeros((len(codes), 0, N_GENES)), np.zeros((N_GENES, 0))
-    bulks = Pseudobulks(*arrays, np.zeros(len(codes)), *of_states)
+    sizes = np.zeros((len(codes), 2)) if log_library is None else np.column_stack([log_library, noise[:, 0]])
+    saturation = np.zeros_like(curves) if log_library is None else np.ones_like(curves)
+    bulks = Pseudobulks(*arrays, np.zeros(len(codes)), *of_states, sizes, saturation)
     return ResponseTransfer(bulks, **others)
 
 
 def change(model: ResponseTransfer, identity: list[int], treatment: dict[int, float]) -> np.ndarray:
     found = model.predicted(np.array(identity), treatment)
-    assert found is not None and found.change.shape == (N_GENES,)
+    assert found is not None and found.change.shape == (N_GENES + N_SIZES,)
     assert sum(found.weights.values()) == pytest.approx(1) and min(found.weights.values()) >= 0
-    return found.change
+    return found.change[:N_GENES]
 
 
 def of(*parts: int) -> dict[int, float]:

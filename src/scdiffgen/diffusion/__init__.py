@@ -11,7 +11,7 @@ from ._blocks import (
     thin_blocks,
     without_blocks,
 )
-from ._draws import couple_molecules
+from ._coupling import couple_molecules
 from ._gaussian import PredictionKind, WeightingKind, add_noise, error_weight, gaussian_loss, to_clean
 from ._guidance import guide, guide_denoisers
 from ._inversion import carry_over

@@ -139,7 +139,7 @@ class Sampler:
             return by_network(conditions)
         treatment = conditions[name]
         untreated = conditions.replace({name: treatment._replace(mask=torch.zeros_like(treatment.mask))})
-        response = self.responses.responses(untreated, conditions, unmeasured_only=True)
+        response = self.responses.responses(untreated, conditions, unmeasured_only=True).of_shares()
         mask = treatment.mask & ~response.known[:, None]
         drawn = by_network(conditions.replace({name: treatment._replace(mask=mask)}))
         if not response.known.any():

@@ -67,9 +67,11 @@ class Thinning:
         """Add molecules to dense cells until they have ``library`` of them."""
         return diffusion.grow_molecules(predictor, library, start, n_steps=n_steps, generator=generator)
 
-    def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
-        """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones."""
-        return diffusion.couple_molecules(counts, log_prob, log_prob + change, generator)
+    def couple(
+        self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None, log_ratio: Tensor | float = 0.0
+    ) -> Tensor:
+        """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones, and resize them."""
+        return diffusion.couple_molecules(counts, log_prob, log_prob + change, generator, log_ratio)
 
 
 @torch.no_grad()
@@ -128,11 +130,13 @@ class BlockThinning(Thinning):
         """Add molecules to dense cells until each modality has ``library`` ``(cells, modalities)`` of them."""
         return diffusion.grow_blocks(predictor, library, start, self.blocks, n_steps=n_steps, generator=generator)
 
-    def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
+    def couple(
+        self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None, log_ratio: Tensor | float = 0.0
+    ) -> Tensor:
         """Move dense cells, each modality by itself."""
         couple = super().couple
         parts = zip(*(array.split(self.blocks.sizes, 1) for array in (counts, log_prob, change)), strict=True)
-        return torch.cat([couple(there, log, moved, generator) for there, log, moved in parts], dim=1)
+        return torch.cat([couple(there, log, moved, generator, log_ratio) for there, log, moved in parts], dim=1)
 
 
 class Noisy(NamedTuple):

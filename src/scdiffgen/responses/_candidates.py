@@ -1,4 +1,7 @@
-"""Simple predictions of a response, changes of mean log expression ``(genes,)`` by name, from responses measured."""
+"""Simple predictions of a response, changes of means ``(genes + 2,)`` by name, from responses that were measured.
+
+They are of log expression, and behind it of the logarithm of library sizes, in the same way.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import numpy as np
 
 from ._cell_states import StateSlopes
 from ._feature_regression import feature_weights
+from ._library_sizes import N_SIZES, of_genes
 from ._stacking import NO_CHANGE, Predictions
 
 BANDWIDTH = 1.0  # distance beyond the nearest context, relative to it, at which a weight has fallen by e
@@ -15,14 +19,14 @@ SMOOTH, NOISE = 1.5, 0.1  # of the Gaussian process over the logarithm of doses:
 
 
 def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray, by_state: StateSlopes) -> Predictions:
-    """Of a context with untreated mean log expression ``here``, from others' ``(contexts, genes)``.
+    """Of a context with untreated means ``here``, from others' ``(contexts, genes + 2)``.
 
     Contexts count alike, or by an exponential kernel of how little their untreated cells correlate (Nadaraya and
     Watson's regression). What rises does so by the same change of mean logarithms, or of fourth roots of the counts
     that these stand for: between a logarithm (responses multiply) and none (responses add). What falls does so in the
     same ratio of mean log expression. Slopes within contexts tell what a state unlike that of similar contexts adds.
     """
-    distances = uncorrelated(before, here)
+    distances = uncorrelated(of_genes(before), of_genes(here))
     alike, kernel = np.full(len(before), 1 / len(before)), kernel_weights(distances)
     nearest = np.eye(len(before))[np.argmin(distances)]
     risen = _roots(before + changes) - _roots(before)
@@ -44,7 +48,7 @@ def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray, by_
         "similar contexts, roots": of(kernel, roots=True),
     }
     if len(by_state.slopes):
-        apart = by_state.change(here - kernel @ before)
+        apart = np.append(by_state.change(of_genes(here - kernel @ before)), np.zeros(N_SIZES))
         found["similar contexts, by state"] = np.maximum(found["similar contexts, roots"] + apart, -here)
     return found
 
@@ -57,7 +61,7 @@ def kernel_weights(distances: np.ndarray) -> np.ndarray:
 
 
 def from_doses(dose: float, doses: Sequence[float], own: np.ndarray, pooled: np.ndarray) -> Predictions:
-    r"""At a dose, from changes at others ``(doses, genes)`` in the context and in all contexts together.
+    r"""At a dose, from changes at others ``(doses, genes + 2)`` in the context and in all contexts together.
 
     On the scale :math:`\log(1 + d / d_1)`, :math:`d_1` the smallest dose, on which dose 0, where nothing changes, has
     a place; beyond the largest dose nothing changes any more.
@@ -84,7 +88,7 @@ def from_doses(dose: float, doses: Sequence[float], own: np.ndarray, pooled: np.
 
 
 def from_others(changes: np.ndarray, features: np.ndarray | None, target: np.ndarray | None) -> Predictions:
-    """Of a perturbation with feature vector ``target``, if any, from those of others ``(perturbations, genes)``."""
+    """Of a perturbation with feature vector ``target``, if any, from those of others ``(perturbations, genes + 2)``."""
     found = {NO_CHANGE: np.zeros(changes.shape[1]), "mean of perturbations": changes.mean(0)}
     if features is not None and target is not None:
         found["ridge on features"] = feature_weights(features, target, changes) @ changes
@@ -92,7 +96,7 @@ def from_others(changes: np.ndarray, features: np.ndarray | None, target: np.nda
 
 
 def from_parts(parts: np.ndarray, mean: np.ndarray) -> Predictions:
-    """Of a combination, from the changes by its parts ``(parts, genes)``, and the ``mean`` of single perturbations.
+    """Of a combination, from the changes by its parts ``(parts, genes + 2)``, and the ``mean`` of single perturbations.
 
     What this mean differs from none by may be chance of the untreated cells, which is not to be added repeatedly.
     """

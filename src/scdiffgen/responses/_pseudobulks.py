@@ -87,6 +87,8 @@ class Pseudobulks:
     strength_variance: np.ndarray  # (groups,): of the strengths with which cells respond, see _strengths
     state_covariance: np.ndarray  # (groups, states, genes): of log expression with states, over the cells
     state_loadings: np.ndarray  # (genes, states): of the states of cells, see _cell_states
+    log_library: np.ndarray  # (groups, 2): mean and variance of log(1 + library size), over the cells
+    saturation: np.ndarray  # (untreated groups, steps, genes): what curves fall by the logarithm of a library size
 
     @property
     def n_genes(self) -> int:
@@ -105,10 +107,17 @@ class Pseudobulks:
         return (self.identity[:, columns] == identity[columns]).all(1)
 
     def mean(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Mean log expression ``(genes,)`` of groups with these weights ``(groups,)``, and its variance by chance."""
+        """Means of groups with these weights ``(groups,)``, and their variance by chance, both ``(genes + 1,)``.
+
+        They are of log expression, and behind it of the logarithm of library sizes.
+        """
         rows = np.flatnonzero(weights)
         weights = weights[rows] / weights[rows].sum()
-        return weights @ self.log_mean[rows], weights**2 @ (self.log_variance[rows] / self.n_cells[rows, None])
+        means, variances = (
+            np.column_stack([of_genes[rows], of_library[rows]])
+            for of_genes, of_library in zip((self.log_mean, self.log_variance), self.log_library.T, strict=True)
+        )
+        return weights @ means, weights**2 @ (variances / self.n_cells[rows, None])
 
     def treatments(self) -> list[dict[int, float]]:
         """What some group was treated with, the untreated left out."""
@@ -134,10 +143,16 @@ class Pseudobulks:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, np.ndarray]) -> Pseudobulks:
-        """Undo :meth:`to_plain`; models that were saved before strengths and states were learned have none."""
+        """Undo :meth:`to_plain`; models saved before strengths, states and library sizes were known have none."""
         n_groups, n_genes = plain["log_mean"].shape
-        none = {"state_covariance": np.zeros((n_groups, 0, n_genes)), "state_loadings": np.zeros((n_genes, 0))}
-        return cls(**{"strength_variance": np.zeros(n_groups), **none, **plain})
+        none = {
+            "strength_variance": np.zeros(n_groups),
+            "state_covariance": np.zeros((n_groups, 0, n_genes)),
+            "state_loadings": np.zeros((n_genes, 0)),
+            "log_library": np.zeros((n_groups, 2)),
+            "saturation": np.zeros_like(plain["curves"]),
+        }
+        return cls(**{**none, **plain})
 
 
 def pseudobulks(
@@ -157,15 +172,17 @@ def pseudobulks(
     groups, pool_of = distinct.pooled(np.bincount(group_of), MIN_CELLS)
     row_of, n_groups = pool_of[group_of], len(groups.identity)
     untreated = have_exactly(groups.interventions, [])
-    if (n_groups + len(STEPS) * untreated.sum()) * module.n_vars > LARGEST:
+    if (n_groups + 2 * len(STEPS) * untreated.sum()) * module.n_vars > LARGEST:
         return None
     sums = torch.zeros(4, n_groups + 1, module.n_vars, device=module.device, dtype=torch.float64)
-    first = 0
+    log_library, first = np.zeros((2, n_groups + 1)), 0
     for there, given in batches:
         rows = torch.from_numpy(row_of[first : first + len(there)] % (n_groups + 1)).to(module.device)
         first += len(there)
         counts = there.to_dense().double()
-        expression = log_expression(counts)
+        expression, logarithm = log_expression(counts), counts.sum(1).log1p().cpu().numpy()
+        of_row = rows.cpu().numpy()
+        log_library += [np.bincount(of_row, each, n_groups + 1) for each in (logarithm, logarithm**2)]
         summed = [counts, torch.zeros_like(counts), expression, expression**2]
         if module.denoiser.unaffected(given, len(there)).any():
             summed[1] = (module.library(there)[:, None] * module.expression(there, given)).double()
@@ -174,16 +191,17 @@ def pseudobulks(
     n_cells = np.bincount(row_of[row_of >= 0], minlength=n_groups)
     log_mean = log_sum / n_cells[:, None]
     log_variance = (log_squares / n_cells[:, None] - log_mean**2).clip(min=0)
+    mean, square = log_library[:, :-1] / n_cells
+    log_library = np.column_stack([mean, (square - mean**2).clip(min=0)])
     untreated_of = np.append(np.where(untreated, untreated.cumsum() - 1, -1), -1)[row_of]
     correction = np.log((totals + 0.5) / (expected + 0.5))[untreated]
-    curves = response_curves(module, batches, untreated_of, correction)
+    curves, saturation = response_curves(module, batches, untreated_of, correction)
     sums_of, expected_of, means, variances = (
         array.astype(np.float32) for array in (totals, expected, log_mean, log_variance)
     )
     no_states = np.zeros((n_groups, 0, module.n_vars)), np.zeros((module.n_vars, 0))
-    bulks = Pseudobulks(
-        *groups, n_cells, sums_of, expected_of, means, variances, curves, np.zeros(n_groups), *no_states
-    )
+    arrays = (*groups, n_cells, sums_of, expected_of, means, variances, curves)
+    bulks = Pseudobulks(*arrays, np.zeros(n_groups), *no_states, log_library, saturation)
     if reference is not None and reference.n_genes == module.n_vars:
         loadings = reference.state_loadings
     else:

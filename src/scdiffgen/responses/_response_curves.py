@@ -28,7 +28,6 @@ RATIOS = (LEAST_RATIO, 0.4, 0.6, 0.75, 0.85, 0.93)
 RISES = (0.0, 0.01, 0.02, 0.04, 0.06, 0.09, 0.13, 0.18, 0.25, 0.35, 0.5)
 STEPS = np.array([*(ratio - 1 for ratio in RATIOS), *RISES])
 N_CELLS = 300  # of a group, of which curves are computed
-LARGEST_EXCESS, N_HALVINGS = 1e3, 40  # of the search for steps that keep the number of molecules
 N_TERMS = 6  # of the distributions of counts; what is beyond stands at its mean
 
 
@@ -38,20 +37,21 @@ def response_curves(
     group_of: np.ndarray,
     log_correction: np.ndarray,
 ) -> np.ndarray:
-    """Mean log expression ``(groups, steps, genes)``, of the first cells of each group of untreated ones.
+    """Mean log expression, and its derivative, both ``(groups, steps, genes)``, of the first untreated cells of groups.
 
-    ``group_of`` is -1 for cells in none of them ``(cells,)``; of what the network expects of a group, its log-ratio
-    to what there is ``log_correction`` ``(groups, genes)`` is added.
+    The derivative is with the logarithm of 1 / L, at the molecules that there are. ``group_of`` is -1 for cells in no
+    group ``(cells,)``; of what the network expects of a group, its log-ratio to what there is ``log_correction``
+    ``(groups, genes)`` is added.
     """
     n_groups, n_genes = log_correction.shape
-    curves = torch.zeros(n_groups, len(STEPS), n_genes, device=module.device, dtype=torch.float64)
+    curves = torch.zeros(2, n_groups, len(STEPS), n_genes, device=module.device, dtype=torch.float64)
     corrections, n_seen = torch.from_numpy(log_correction).float().to(module.device), np.zeros(n_groups)
     for groups, counts, given in first_cells(batches, group_of, n_groups):
         which = torch.from_numpy(groups).to(module.device)
         n_seen += np.bincount(groups, minlength=n_groups)
         log_prob = module.expression(counts.to_sparse_csr(), given).log() + corrections[which]
         for step, expected in enumerate(_expected_at_steps(counts, log_prob.softmax(1))):
-            curves[:, step].index_add_(0, which, expected.double())
+            curves[:, :, step].index_add_(1, which, expected.double())
     return (curves / torch.from_numpy(n_seen).to(curves).clamp(min=1)[:, None, None]).float().cpu().numpy()
 
 
@@ -83,29 +83,12 @@ def solved(curve: np.ndarray, change: np.ndarray) -> np.ndarray:
     return np.where(change == 0, 0.0, steps)
 
 
-def balanced(curve: np.ndarray, root: np.ndarray, change: np.ndarray, strengths: np.ndarray) -> np.ndarray:
-    """Steps ``(genes,)`` at which shares, whose fourth roots were ``root``, still sum to 1.
-
-    Cells are moved by the steps times one of their ``strengths`` each, and means are over these.
-
-    Where the changes ask for more molecules than a cell has, or for fewer, each is missed in proportion to the fourth
-    root of the share, so that large genes, which make up for many, change by more than small ones.
-    """
-
-    def at(excess: float) -> tuple[np.ndarray, float]:
-        steps = solved(curve, change - excess * root)
-        each = np.maximum(strengths[:, None] * steps, STEPS[0])
-        return steps, (moved(root, each) ** (1 / POWER)).mean(0).sum()
-
-    if not change.any():
-        return np.zeros_like(change)
-    at_steps = [np.interp(np.outer(strengths, STEPS), STEPS, one).mean(0) for one in np.eye(len(STEPS))]
-    curve = np.stack(at_steps, 1) @ curve
-    low, high = -LARGEST_EXCESS, LARGEST_EXCESS
-    for _ in range(N_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if at(middle)[1] > 1 else (low, middle)
-    return at((low + high) / 2)[0]
+def at_steps(curve: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Mean log expression ``(genes,)`` at a step of each gene."""
+    above = np.searchsorted(STEPS, steps).clip(1, len(STEPS) - 1)
+    low, high = (np.take_along_axis(curve, at[None], axis=0)[0] for at in (above - 1, above))
+    share = (steps - STEPS[above - 1]) / (STEPS[above] - STEPS[above - 1])
+    return low + share.clip(0, 1) * (high - low)
 
 
 def moved(root: np.ndarray, steps: np.ndarray) -> np.ndarray:
@@ -114,7 +97,7 @@ def moved(root: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 
 def _expected_at_steps(counts: Tensor, share: Tensor) -> Iterator[Tensor]:
-    """Expected log expression of each cell, dense ``(cells, genes)``, step after step."""
+    """Expected log expression of each cell, and its derivative, dense ``(2, cells, genes)``, step after step."""
     library = counts.sum(1, keepdim=True)
     scale, root = TARGET_SUM / library.clamp(min=1), share**POWER
     for ratio in RATIOS:
@@ -127,13 +110,21 @@ def _expected_at_steps(counts: Tensor, share: Tensor) -> Iterator[Tensor]:
 
 
 def _expected_log(base: Tensor, none: Tensor, growths: Sequence[Tensor], mean: Tensor, scale: Tensor) -> Tensor:
-    """Expected log(1 + scale (base + k)), where P(k = 0) is ``none`` and P(k + 1) = P(k) growths[k] / (k + 1)."""
-    probability, total = none, torch.zeros_like(base)
+    """Expected log(1 + scale (base + k)), where P(k = 0) is ``none`` and P(k + 1) = P(k) growths[k] / (k + 1).
+
+    Behind it its derivative with the logarithm of the scale ``(2, cells, genes)``.
+    """
+    probability, total = none, base.new_zeros(2, *base.shape)
     beyond, mean_beyond = torch.ones_like(base), mean
+
+    def of(numbers: Tensor) -> Tensor:
+        scaled = scale * numbers
+        return torch.stack([scaled.log1p(), scaled / (1 + scaled)])
+
     for k in range(N_TERMS):
-        total = total + probability * torch.log1p(scale * (base + k))
+        total = total + probability * of(base + k)
         beyond, mean_beyond = beyond - probability, mean_beyond - k * probability
         probability = probability * growths[k] / (k + 1)
     beyond = beyond.clamp(min=0)
     at = (mean_beyond / beyond.clamp(min=1e-6)).clamp(min=N_TERMS)
-    return total + beyond * torch.log1p(scale * (base + at))
+    return total + beyond * of(base + at)

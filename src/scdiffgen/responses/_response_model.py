@@ -33,6 +33,7 @@ class TransferredResponse(NamedTuple):
     log_correction: Tensor  # of the logarithm of the expression that is expected (cells, genes)
     source: Tensor  # positions among SOURCES (cells,)
     strength_variance: Tensor  # (cells,)
+    library_change: Tensor  # of the logarithm of library sizes (cells,)
     group: Tensor  # of cells that respond alike (cells,)
     by_state: Sequence[StateResponse | None]  # of each group; none if its cells respond alike
 
@@ -40,6 +41,10 @@ class TransferredResponse(NamedTuple):
     def known(self) -> Tensor:
         """Which cells the network need not be asked for ``(cells,)``."""
         return self.source > 0
+
+    def of_shares(self) -> TransferredResponse:
+        """The same with library sizes that stay as they are."""
+        return self._replace(library_change=torch.zeros_like(self.library_change))
 
 
 @dataclass(frozen=True)
@@ -62,20 +67,21 @@ class ResponseModel:
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         n_genes = self.transfer.bulks.n_genes
         of_network = PseudobulkResponse(
-            np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes), "network", 0.0, None, {}
+            np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes), "network", 0.0, 0.0, None, {}
         )
         found = []
         for row in first:
             identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
             left_out = unmeasured_only and (not requested or self.transfer.has_measured(identity, requested))
             found.append((None if left_out else self.transfer.response(identity, had, requested)) or of_network)
-        *arrays, origins, variances, by_state, _ = zip(*found, strict=True)
+        *arrays, origins, variances, library_changes, by_state, _ = zip(*found, strict=True)
         device = source[self.specs[-1].name].given.device
         group_of_cell = torch.from_numpy(group_of.ravel()).to(device)
         tables = [torch.from_numpy(np.stack(array)).float() for array in arrays]
-        tables += [torch.tensor([SOURCES.index(origin) for origin in origins]), torch.tensor(variances)]
-        change, root, correction, origin, variance = (table.to(device)[group_of_cell] for table in tables)
-        return TransferredResponse(change, root, correction, origin, variance, group_of_cell, by_state)
+        tables += [torch.tensor(each) for each in (list(map(SOURCES.index, origins)), variances, library_changes)]
+        change, root, correction, *others = (table.to(device)[group_of_cell] for table in tables)
+        origin, variance, library_change = others
+        return TransferredResponse(change, root, correction, origin, variance, library_change, group_of_cell, by_state)
 
     def from_untreated(self, conditions: Conditions[np.ndarray], row: int) -> PseudobulkResponse | None:
         """The response of untreated cells to the interventions of one row of conditions."""
@@ -104,7 +110,7 @@ class ResponseModel:
         root = (POWER * log_prob).exp()
         fallen = root * (1 + change / response.before).clamp(min=LEAST_RATIO)
         changed = torch.where(change < 0, fallen, root + change).log() / POWER
-        return module.process.couple(there, log_prob, changed - log_prob, generator)
+        return module.process.couple(there, log_prob, changed - log_prob, generator, scale * response.library_change)
 
     def _by_state(self, there: Tensor, response: TransferredResponse) -> Tensor:
         """Change of fourth roots beyond that of the mean cell, of dense counts; both ``(cells, genes)``."""

@@ -19,12 +19,14 @@ from typing import Literal
 import numpy as np
 from scipy.optimize import nnls
 
+from ._library_sizes import N_SIZES
+
 NO_CHANGE, OWN = "no change", "own cells"
-PRIOR_UNITS = 0.5  # left-out responses that equal weights count for
+PRIOR_UNITS = 0.2  # left-out responses that equal weights count for
 SUM_TO_ONE = 1e3  # weight of this, relative to the errors
 
 Predictions = Mapping[str, np.ndarray]
-"""Changes of mean log expression ``(genes,)`` by the name of what predicts them."""
+"""Changes of means ``(genes + 2,)`` by the name of what predicts them."""
 Source = Literal["network", "measured", "parts", "features"]
 
 
@@ -32,17 +34,24 @@ Source = Literal["network", "measured", "parts", "features"]
 class Stacked:
     """A predicted change of mean log expression, and what weighed how much in it."""
 
-    change: np.ndarray  # (genes,)
+    change: np.ndarray  # (genes + 2,), the last of library sizes
     weights: Mapping[str, float] = field(default_factory=dict)
     source: Source = "measured"
 
 
 def stacked(predictions: Predictions, left_out: Sequence[tuple[Predictions, np.ndarray]], source: Source) -> Stacked:
-    """Weigh predictions as the same ones predict responses that are left out, pairs of predictions and truth."""
+    """Weigh predictions as the same ones predict responses that are left out, pairs of predictions and truth.
+
+    What they tell of library sizes is then shrunk by as much as fits these best, each number by itself.
+    """
     names, changes = list(predictions), np.stack(list(predictions.values()))
     units = [(np.stack([p[name] for name in names]), truth) for p, truth in left_out]
     weights = _weights(names, units, shrinks=source == "parts")
-    return Stacked(weights @ changes, dict(zip(names, weights.tolist(), strict=True)), source)
+    change = weights @ changes
+    if units:
+        made, truth = (np.stack(each)[:, -N_SIZES:] for each in zip(*((weights @ p, y) for p, y in units), strict=True))
+        change[-N_SIZES:] *= ((made * truth).sum(0) / np.maximum((made**2).sum(0), np.finfo(float).tiny)).clip(0, 1)
+    return Stacked(change, dict(zip(names, weights.tolist(), strict=True)), source)
 
 
 def less_noise(predicted: Stacked, chance: float) -> Stacked:

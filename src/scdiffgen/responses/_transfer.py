@@ -23,11 +23,13 @@ import numpy as np
 
 from scdiffgen.conditions import Code, backoff_levels
 
-from ._candidates import from_contexts, from_doses, from_others, from_parts, kernel_weights, uncorrelated
+from ._candidates import from_contexts, from_doses, from_others, from_parts
 from ._cell_states import StateResponse, StateSlopes, state_slopes
 from ._feature_regression import MIN_PERTURBATIONS
+from ._library_sizes import N_SIZES, UntreatedCells, of_genes
+from ._measured import Measured
 from ._pseudobulks import MIN_CELLS, Pseudobulks
-from ._response_curves import POWER, balanced, moved
+from ._response_curves import POWER
 from ._stacking import NO_CHANGE, Predictions, Source, Stacked, less_noise, mean_of, shrunk, stacked
 from ._strengths import nodes
 
@@ -47,44 +49,9 @@ class PseudobulkResponse(NamedTuple):
     log_correction: np.ndarray  # of the log-expression expected of untreated cells: what these really have (genes,)
     source: Source  # whether the perturbation was measured, or its parts, or others with feature vectors
     strength_variance: float  # of the strengths with which cells respond
+    library_change: float  # of the logarithm of the library size
     by_state: StateResponse | None  # of untreated cells whose responses differ by their state
     weights: Mapping[str, float]  # of the predictions of the target
-
-
-class Measured(NamedTuple):
-    """Contexts that were measured with a treatment and without."""
-
-    contexts: np.ndarray  # codes (contexts, columns)
-    before: np.ndarray  # mean log expression of untreated cells (contexts, genes)
-    change: np.ndarray  # of mean log expression (contexts, genes)
-    variance: np.ndarray  # of the change, by chance (contexts, genes)
-    n_cells: np.ndarray  # treated and untreated ones, from each of the groups (contexts, 2, groups)
-    groups: np.ndarray  # rows of the pseudobulks (groups,)
-
-    @classmethod
-    def of(cls, contexts: Sequence[tuple[np.ndarray, ...]]) -> Measured:
-        """From one context after the other, with numbers of cells from all groups; those that are used stay."""
-        codes, before, change, variance, n_cells = map(np.stack, zip(*contexts, strict=True))
-        groups = np.flatnonzero(n_cells.any((0, 1)))
-        return cls(codes, before, change, variance, n_cells[..., groups], groups)
-
-    def without(self, row: int) -> Measured:
-        """All contexts but one."""
-        fewer = {name: np.delete(getattr(self, name), row, axis=0) for name in self._fields if name != "groups"}
-        return self._replace(**fewer)
-
-    def row(self, context: np.ndarray) -> int | None:
-        """Where a context is, if it was measured."""
-        return next(iter(np.flatnonzero((self.contexts == context).all(1)).tolist()), None)
-
-    def chance(self, here: np.ndarray) -> float:
-        """What chance makes of the squared length of a mean change, of contexts like ``here`` above all."""
-        weights = kernel_weights(uncorrelated(self.before, here))
-        return float((weights**2 @ self.variance).sum())
-
-    def mean(self) -> np.ndarray:
-        """Mean change of all contexts ``(genes,)``, those that chance touches less the heavier."""
-        return np.average(self.change, axis=0, weights=1 / (self.variance.sum(1) + np.finfo(float).tiny))
 
 
 @dataclass(frozen=True)
@@ -119,9 +86,9 @@ class ResponseTransfer:
         return bool(self.bulks.n_cells[here].sum() >= self.min_cells)
 
     def predicted(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
-        """Change of mean log expression by a treatment, none if nothing tells of it."""
+        """Change of means by a treatment, none if nothing tells of it."""
         if not treatment:
-            return Stacked(np.zeros(self.bulks.n_genes), {NO_CHANGE: 1.0})
+            return Stacked(np.zeros(self.bulks.n_genes + N_SIZES), {NO_CHANGE: 1.0})
         measured = self._of_contexts(identity, treatment)
         if measured is not None:
             return measured
@@ -135,14 +102,15 @@ class ResponseTransfer:
         had, requested = (self.predicted(identity, treatment) for treatment in (source, target))
         if untreated is None or had is None or requested is None:
             return None
-        root, curve, correction = untreated
+        cells, correction = untreated
         rows = self.bulks.have(target) if not source else np.zeros(0, dtype=int)  # cells that responded differ already
         variance = float(self.bulks.strength_variance[rows].mean()) if rows.any() else 0.0
-        before = moved(root, balanced(curve, root, had.change, np.ones(1)))
-        after = moved(root, balanced(curve, root, requested.change, nodes(variance)))
-        by_state = None if source else self._by_state(identity, target, curve)
+        before, were = cells.balanced(of_genes(had.change), np.ones(1), had.change[-N_SIZES])
+        after, are = cells.balanced(of_genes(requested.change), nodes(variance), requested.change[-N_SIZES])
+        library_change = float(are - were + requested.change[-1] - had.change[-1])
+        by_state = None if source else self._by_state(identity, target, cells.in_library(are))
         return PseudobulkResponse(
-            after - before, before, correction, requested.source, variance, by_state, requested.weights
+            after - before, before, correction, requested.source, variance, library_change, by_state, requested.weights
         )
 
     def _by_state(self, identity: np.ndarray, treatment: Treatment, curve: np.ndarray) -> StateResponse | None:
@@ -152,11 +120,13 @@ class ResponseTransfer:
             if here is not None and known is not None:
                 found = self._slopes(known)
                 rising = np.maximum.accumulate(curve, axis=0).T
-                return StateResponse(here @ found.loadings, found.slopes, rising) if found.slopes.any() else None
+                return (
+                    StateResponse(of_genes(here) @ found.loadings, found.slopes, rising) if found.slopes.any() else None
+                )
         return None
 
     def _slopes(self, known: Measured) -> StateSlopes:
-        return state_slopes(self.bulks, known.groups, known.n_cells, known.before, known.change)
+        return state_slopes(self.bulks, known.groups, known.n_cells, of_genes(known.before), of_genes(known.change))
 
     def _of_contexts(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
         """From contexts as they were measured; they differ in what is given, down the back-off levels."""
@@ -279,9 +249,9 @@ class ResponseTransfer:
         return list(backoff_levels(given[~np.isin(given, self.batches)]))
 
     def _here(self, identity: np.ndarray, columns: np.ndarray) -> np.ndarray | None:
-        """Mean log expression of untreated cells of a context ``(genes,)``."""
+        """Means of untreated cells of a context ``(genes + 2,)``."""
         n_cells = self.bulks.n_cells * (self.bulks.have({}) & self.bulks.share(identity, columns))
-        return self.bulks.mean(n_cells)[0] if n_cells.sum() >= self.min_cells else None
+        return self._means(n_cells) if n_cells.sum() >= self.min_cells else None
 
     def _measured(self, columns: np.ndarray, treatment: Treatment) -> Measured | None:
         """Contexts that were measured with a treatment and without, if any was."""
@@ -296,14 +266,12 @@ class ResponseTransfer:
                 here = context_of.ravel() == which
                 n_of = [self.bulks.n_cells * (here & state) for state in (treated, untreated)]
                 if min(n.sum() for n in n_of) >= self.min_cells and (contexts[which] != Code.MISSING).all():
-                    rows.append(
-                        (contexts[which], self.bulks.mean(n_of[1])[0], *self._difference(*n_of), np.stack(n_of))
-                    )
+                    rows.append((contexts[which], self._means(n_of[1]), *self._difference(*n_of), np.stack(n_of)))
             self._found[key] = Measured.of(rows) if rows else None
         return self._found[key]
 
     def _difference(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Difference of mean log expression and its variance, from numbers of cells of the groups ``(groups,)``.
+        """Difference of means and its variance ``(genes + 2,)``, from numbers of cells of the groups ``(groups,)``.
 
         Untreated cells count as much in every batch as treated ones, where there are any.
         """
@@ -313,10 +281,23 @@ class ResponseTransfer:
             among = same if same.any() else untreated
             matched += treated[row] * among / among.sum()
         (after, chance), (before, chance_before) = self.bulks.mean(treated), self.bulks.mean(matched)
-        return after - before, chance + chance_before
+        change, variance = after - before, chance + chance_before
+        return self._cells(matched).without_depth(change, variance), _with_sizes(variance)
 
-    def _untreated(self, identity: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Of untreated cells: fourth roots of shares ``(genes,)``, curves, and log-ratio to what the network expects.
+    def _means(self, n_cells: np.ndarray) -> np.ndarray:
+        return _with_sizes(self.bulks.mean(n_cells)[0])
+
+    def _cells(self, n_cells: np.ndarray) -> UntreatedCells:
+        """Untreated cells of groups ``(groups,)``."""
+        weights = n_cells[self.bulks.have({})]
+        curve, saturation = (
+            np.average(array, axis=0, weights=weights) for array in (self.bulks.curves, self.bulks.saturation)
+        )
+        total = (n_cells / self.bulks.n_cells) @ self.bulks.counts + 0.5
+        return UntreatedCells(curve, saturation, (total / total.sum()) ** POWER)
+
+    def _untreated(self, identity: np.ndarray) -> tuple[UntreatedCells, np.ndarray] | None:
+        """Untreated cells, and the log-ratio ``(genes,)`` of what they have to what the network expects.
 
         The last alone is of the batch.
         """
@@ -328,10 +309,13 @@ class ResponseTransfer:
         here, of_batch = found
         if here is None or of_batch is None:
             return None
-        total = self.bulks.counts[here].sum(0) + 0.5
-        curves = np.average(self.bulks.curves[here[self.bulks.have({})]], axis=0, weights=self.bulks.n_cells[here])
         real, expected = (array[of_batch].sum(0) + 0.5 for array in (self.bulks.counts, self.bulks.expected))
-        return (total / total.sum()) ** POWER, curves, np.log(real / expected)
+        return self._cells(self.bulks.n_cells * here), np.log(real / expected)
+
+
+def _with_sizes(means: np.ndarray) -> np.ndarray:
+    """Means of genes and of library sizes, the last once more: of composition and of depth."""
+    return np.append(means, means[-1])
 
 
 def _over_doses(dose: float, own: Mapping[float, np.ndarray | None], pooled: Mapping[float, np.ndarray]) -> Predictions:
