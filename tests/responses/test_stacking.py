@@ -10,6 +10,7 @@ import torch
 from scipy.optimize import minimize
 
 from scdiffgen.diffusion import couple_molecules
+from scdiffgen.responses._library_sizes import N_SIZES
 from scdiffgen.responses._response_curves import RATIOS, STEPS, response_curves, solved
 from scdiffgen.responses._stacking import PRIOR_UNITS, less_noise, shrunk, stacked
 
@@ -23,6 +24,7 @@ def test_weights_are_those_of_constrained_least_squares(helpful: bool) -> None:
     truths = rng.normal(size=(3, 50))
     others = [0.5 * truths, truths + rng.normal(size=(3, 50)), 2 * rng.normal(size=(3, 50))]
     made = np.stack([0 * truths, *(others if helpful else [-other for other in others])], 1)
+    made[..., -N_SIZES:], truths[:, -N_SIZES:] = 0, 0  # library sizes stay as they are
     left_out = [(dict(zip(NAMES, one, strict=True)), truth) for one, truth in zip(made, truths, strict=True)]
     found = stacked(left_out[0][0], left_out, "measured")
     size, equal = (made**2).sum() / 3, np.array([0, 1, 1, 1]) / 3
@@ -54,6 +56,19 @@ def test_a_prediction_loses_what_chance_makes_of_its_length(chance: float, kept:
     found = less_noise(predicted, chance)
     np.testing.assert_allclose(found.change, kept * predicted.change, atol=1e-12)
     assert found.weights == pytest.approx({"a": kept, "no change": 1 - kept})
+
+
+def test_library_sizes_are_changed_by_as_much_as_predicts_those_left_out() -> None:
+    rng = np.random.default_rng(3)
+    truths = np.column_stack([rng.normal(size=(8, 30)), np.tile([0.3, -0.3], 4), 0.2 + 0.01 * rng.normal(size=8)])
+    left_out = []
+    for row, truth in enumerate(truths):
+        others = np.delete(truths, row, axis=0)
+        left_out.append(({"no change": 0 * truth, "mean": np.append(truth[:30], others.mean(0)[30:])}, truth))
+    composition, depth = stacked(
+        {"no change": 0 * truths[0], "mean": truths[::2].mean(0)}, left_out, "measured"
+    ).change[-2:]
+    assert composition == pytest.approx(0, abs=1e-9) and depth == pytest.approx(0.2, rel=0.05)
 
 
 def test_curves_say_what_cells_that_are_moved_have_on_average() -> None:

@@ -23,7 +23,9 @@ def couple_molecules(
     :math:`(\pi' - \pi)_+`, normalised. This is the maximal coupling :cite:p:`thorisson2000coupling`: none changes
     fewer molecules than its share :math:`\frac12 \sum_g |\pi'_g - \pi_g|`.
 
-    ``source`` and ``target`` are logarithms of the distributions ``(cells, genes)``, up to a constant a cell.
+    ``source`` and ``target`` are logarithms of the distributions ``(cells, genes)``, up to a constant a cell. Library
+    sizes become larger by ``log_ratio`` ``(cells,)``, with which :math:`\pi'` sums to more than 1; where more molecules
+    would stay than a cell is to have, some of them go.
     """
     ratio = torch.as_tensor(log_ratio).to(counts).expand(len(counts))
     source, target = source.log_softmax(1), target.log_softmax(1) + ratio[:, None]

@@ -46,8 +46,8 @@ class Responding(BaseModelClass):
         """Predict each given cell under other conditions.
 
         *Coupled*: a molecule stays if the perturbation leaves its gene as probable as before, or else with the ratio of
-        its probabilities; the others are drawn again from the genes that became more probable. So a cell keeps its
-        library size, and whatever the perturbation does not concern. The change of mean log expression is transferred
+        its probabilities; the others are drawn again from the genes that became more probable. So a cell keeps whatever
+        the perturbation does not concern. The change of mean log expression, and of the library size, is transferred
         from training cells: of the same or other identities, other doses, the parts of a combination, or perturbations
         with similar feature vectors, each weighed by how well it predicts responses that were measured and are left
         out. Each cell changes by more or less than the mean of its identity, as training cells in its state did, and
