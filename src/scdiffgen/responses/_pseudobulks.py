@@ -135,7 +135,10 @@ class Pseudobulks:
             "doses": np.pad(others.doses, more),
         }
         by_group = {name: array for name, array in self.to_plain().items() if name != "state_loadings"}
-        return replace(self, **{name: np.concatenate([array, widened[name]]) for name, array in by_group.items()})
+        both = {name: np.concatenate([array, widened[name]]) for name, array in by_group.items()}
+        if not (self.log_library.any() and others.log_library.any()):  # nothing to compare library sizes with
+            both |= {name: np.zeros_like(both[name]) for name in ("log_library", "saturation")}
+        return replace(self, **both)
 
     def to_plain(self) -> dict[str, np.ndarray]:
         """Arrays by name."""
