@@ -34,6 +34,7 @@ from benchmarks._perturbation_tasks import TASKS
 from benchmarks._perturbation_time import PACKER, cells_of_both_sides, nearest_cells, time_predictions
 from benchmarks._perturbation_transfer import TRANSFERRED, transferred_sentence, transferred_shares
 from benchmarks._perturbation_verdicts import kinds_of
+from benchmarks.studies.responses import inner_folds
 from scipy import sparse, stats
 from verdicts import numbers
 
@@ -413,3 +414,15 @@ def test_fewer_cells_and_genes_keep_every_group(folder: Path) -> None:
     assert set(sizes) == {4}
     assert small.train.n_vars == small.real.n_vars == 8
     assert isinstance(small.targets[0], Target)
+
+
+@pytest.mark.parametrize("task", ["zhao", "norman", "papalexi-guides"])
+def test_choices_are_made_on_parts_of_the_training_cells(task: str, folder: Path) -> None:
+    for outer in TASKS[task].folds(folder, ["G1g2"] if task == "papalexi-guides" else None):
+        ((inner),) = inner_folds(iter([outer]))
+        assert {*inner.real.obs_names, *inner.train.obs_names} == {*outer.train.obs_names}
+        assert not (inner.real.obs[RESPONSE] == CONTROL).any()
+        assert {target.response for target in inner.targets} == set(inner.real.obs[RESPONSE])
+        before, after = (fold.train.obs[RESPONSE].value_counts() for fold in (outer, inner))
+        if task != "zhao":
+            assert (after == np.ceil(before / (1 + (before.index != CONTROL))).astype(int)).all()
