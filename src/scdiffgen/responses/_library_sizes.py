@@ -8,7 +8,8 @@ all, without which the changes of genes are smallest, in squared standard errors
 
 .. math:: \log d = \arg\min_{0 \le \delta \le \log r} \sum_g \min\big(z_g(\delta)^2, z_{\max}^2\big).
 
-It is taken off changes before these are transferred, and put back by the depth that is predicted.
+Depth is none if that makes them hardly smaller. It is taken off changes before these are transferred, and put back by
+the depth that is predicted.
 """
 
 from __future__ import annotations

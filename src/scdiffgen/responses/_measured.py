@@ -43,5 +43,5 @@ class Measured(NamedTuple):
         return float((weights**2 @ self.variance).sum())
 
     def mean(self) -> np.ndarray:
-        """Mean change of all contexts ``(genes,)``, those that chance touches less the heavier."""
+        """Mean change of all contexts ``(genes + 2,)``, those that chance touches less the heavier."""
         return np.average(self.change, axis=0, weights=1 / (self.variance.sum(1) + np.finfo(float).tiny))
