@@ -33,8 +33,8 @@ from benchmarks._record import start
 from scdiffgen.conditions import Code
 from scdiffgen.responses import Pseudobulks
 from scdiffgen.responses._candidates import from_contexts, kernel_weights, uncorrelated
-from scdiffgen.responses._library_sizes import N_SIZES, of_genes
 from scdiffgen.responses._cell_states import StateSlopes, hardly_respond, state_slopes
+from scdiffgen.responses._library_sizes import N_SIZES, of_genes
 
 N_STATES, N_RESPONDING, PENALTY = (10, 20, 40), 100, 10.0
 Floats = NDArray[np.float64]
