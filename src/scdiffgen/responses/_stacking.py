@@ -32,9 +32,9 @@ Source = Literal["network", "measured", "parts", "features"]
 
 @dataclass(frozen=True)
 class Stacked:
-    """A predicted change of mean log expression, and what weighed how much in it."""
+    """A predicted change of means, and what weighed how much in it."""
 
-    change: np.ndarray  # (genes + 2,), the last of library sizes
+    change: np.ndarray  # (genes + 2,), the last two of library sizes
     weights: Mapping[str, float] = field(default_factory=dict)
     source: Source = "measured"
 

@@ -119,10 +119,10 @@ class ResponseTransfer:
             here, known = self._here(identity, columns), self._measured(columns, treatment)
             if here is not None and known is not None:
                 found = self._slopes(known)
+                if not found.slopes.any():
+                    return None
                 rising = np.maximum.accumulate(curve, axis=0).T
-                return (
-                    StateResponse(of_genes(here) @ found.loadings, found.slopes, rising) if found.slopes.any() else None
-                )
+                return StateResponse(of_genes(here) @ found.loadings, found.slopes, rising)
         return None
 
     def _slopes(self, known: Measured) -> StateSlopes:
