@@ -23,7 +23,7 @@ To add another program: export what may be trained on with ``--export FOLDER``, 
 ``FOLDER/<task>-<held out>-targets.csv`` asks for, and run with ``--external NAME=OTHER``; with ``--only-external`` to
 add the rows to a result that is there. Predictions start from cells of the context whose ``response`` is ``control``.
 ``--only-scvi`` adds in the same way latent arithmetic in scVI, which is trained for its own default length. A later run
-of the models keeps what was added with ``--keep-added``.
+of some models keeps what was added, and the rows of the others, with ``--keep-added``.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only-external", action="store_true", help="add the rows of --external to the result")
     parser.add_argument("--only-scvi", action="store_true", help="add the rows of latent arithmetic in scVI")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
-    parser.add_argument("--keep-added", action="store_true", help="keep rows of other programs that were added")
+    parser.add_argument("--keep-added", action="store_true", help="keep rows that were added, or of other models")
     add_common_arguments(parser)
     options = parser.parse_args(arguments)
     known = list(NETWORKS if options.task == "dose" else TASKS[options.task].models)
@@ -152,7 +152,9 @@ def resumed(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def with_added(result: dict[str, Any], before: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A new result with what was added to an old one of the same task, and the rows that were.
+    """A new result with what an old one of the same task has besides, and the rows of that.
+
+    These are of other programs that were added, and of models that are not run again.
 
     Raises
     ------
@@ -161,11 +163,17 @@ def with_added(result: dict[str, Any], before: dict[str, Any]) -> tuple[dict[str
     """
     if changed := [name for name in SCORED_BY if before["settings"][name] != result["settings"][name]]:
         raise ValueError(f"What was added was scored with other {', '.join(changed)}: drop --keep-added.")
-    names = {*before["settings"].get("external", []), *SCVI} if "added" in before else set()
-    kept = {name: before[name] for name in ("added", "recipes") if name in before}
-    external = {"external": before["settings"].get("external", [])}
-    rows = [row for row in before["rows"] if row["prediction"] in names]
-    return result | kept | {"settings": result["settings"] | external}, rows
+    theirs, ours = before["settings"].get("external", []), result["settings"]["models"]
+    not_run = [name for name in before["settings"]["models"] if name not in ours]
+    names = {*not_run, *(theirs if "added" not in before else (*theirs, *SCVI))}
+    rows = [row for row in before["rows"] if row["prediction"].partition(":")[0] in names]
+    added = before.get("added", [])
+    if not all(any(name in later["command"] for later in added) for name in not_run):
+        added = [*added, before["environment"]]
+    kept = {"added": added} if rows else {}
+    kept |= {"recipes": before["recipes"]} if "recipes" in before else {}
+    settings = result["settings"] | {"external": theirs, "models": [*ours, *not_run]}
+    return result | kept | {"settings": settings}, rows
 
 
 def measure(options: argparse.Namespace, seed: int, done: Collection[str]) -> Iterator[tuple[str, pd.DataFrame]]:

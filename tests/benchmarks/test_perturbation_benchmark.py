@@ -352,11 +352,25 @@ def test_rows_of_other_programs_are_added_to_a_result(tmp_path: Path) -> None:
     assert result["recipes"] == {f"{name}, B, 0": {"length": 3} for name in ("theirs", "logged")}
     with pytest.raises(ValueError, match="was scored with other max_cells, n_trees"):
         perturbation.main([*arguments, "--only-external", "--quick", *external])
-    again, kept = perturbation.with_added({"settings": dataclasses.asdict(Settings()), "rows": []}, result)
+    once_more = {"settings": dataclasses.asdict(Settings()) | {"models": ["effect"]}, "rows": []}
+    again, kept = perturbation.with_added(once_more, result)
     assert kept == [row for row in result["rows"] if row["prediction"] != "effect: coupled"] and again["rows"] == []
     assert again["recipes"] == result["recipes"] and again["settings"]["external"] == ["logged", "theirs"]
+    once_more["settings"]["n_trees"] = 3
     with pytest.raises(ValueError, match="scored with other n_trees: drop --keep-added"):
-        perturbation.with_added({"settings": dataclasses.asdict(Settings()) | {"n_trees": 3}, "rows": []}, result)
+        perturbation.with_added(once_more, result)
+
+
+def test_rows_of_models_that_are_not_run_again_are_kept_with_the_command_that_made_them() -> None:
+    settings = dataclasses.asdict(Settings())
+    rows = [{"seed": 0, "fold": "dose", "prediction": name} for name in ("a: x", "b: x", "no change")]
+    first = {"settings": settings | {"models": ["a", "b"]}, "rows": rows, "environment": {"command": "run a b"}}
+    fresh = {"settings": settings | {"models": ["a"]}, "rows": [], "environment": {"command": "run a"}}
+    second, kept = perturbation.with_added(fresh, first)
+    assert kept == [rows[1]] and second["settings"]["models"] == ["a", "b"]
+    assert second["added"] == [{"command": "run a b"}]
+    third, kept = perturbation.with_added(fresh, second | {"rows": [*rows[:1], *kept]})
+    assert kept == [rows[1]] and third["added"] == second["added"]
 
 
 def test_what_is_added_has_to_be_named(capsys: pytest.CaptureFixture[str]) -> None:
