@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 import scvi
 from anndata import AnnData
+from scipy import sparse
 from small_cells import QUIET, SMALL, simulated_cells
 
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 
@@ -258,3 +260,18 @@ def test_weights_say_what_a_response_is_made_of(treated: TokenDiffusion) -> None
     np.testing.assert_allclose(numbers.sum(axis=1), 1)
     assert numbers["own cells"].iloc[0] == 0 < numbers["own cells"].iloc[1]
     assert numbers["no change"].iloc[2] == 1
+
+
+def test_mean_response_is_the_mean_of_ever_more_predicted_cells(treated: TokenDiffusion) -> None:
+    adata = treated.adata
+    assert adata is not None
+    controls = np.flatnonzero((adata.obs["cell_type"] == "c") & (adata.obs["stim"] == "control"))
+    before = log_normalise(sparse.csr_matrix(adata.X[controls])).toarray().mean(0)
+    drawn = [
+        log_normalise(predict(treated, None, {"stim": "IFN"}, indices=controls, seed=seed).X) for seed in range(20)
+    ]
+    means = np.stack([cells.toarray().mean(0) for cells in drawn]) - before
+    asked = {"cell_type": ["c", "c"], "stim": ["IFN", "control"]}
+    response, none = treated.get_mean_response(pd.DataFrame(asked)).to_numpy()
+    assert np.abs(response).max() > 0.5 and np.abs(none).max() < 1e-6
+    np.testing.assert_allclose(response, means.mean(0), atol=0.1)

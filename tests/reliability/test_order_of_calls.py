@@ -58,6 +58,7 @@ OF_ONE_MODALITY: dict[str, Call] = {
     "generate_to": lambda model, folder: model.generate_to(
         folder / "cells.h5ad", {"cell_type": "b", **TREATMENT}, 6, chunk_size=4, **FAST
     ),
+    "get_mean_response": lambda model, _: model.get_mean_response({"cell_type": "b", **TREATMENT}),
     "get_response_weights": lambda model, _: model.get_response_weights({"cell_type": "b", **TREATMENT}),
     "dose_response": lambda model, _: model.dose_response(None, "B", [1.0], indices=range(4), n_bootstrap=2, **FAST),
     "interpolate": lambda model, _: model.interpolate(

@@ -112,6 +112,18 @@ def response_weights(
     return pd.concat([table, weights.fillna(dict.fromkeys(weights.columns[1:], 0.0))], axis=1)
 
 
+def mean_responses(
+    responses: ResponseModel | None, conditions: Conditions[np.ndarray], shape: tuple[int, int]
+) -> np.ndarray:
+    """Change of mean log expression in each row of a request ``(rows, genes)``; NaN where the network is asked."""
+    changes = np.full(shape, np.nan)
+    for row in range(len(changes)):
+        found = None if responses is None else responses.from_untreated(conditions, row)
+        if found is not None:
+            changes[row] = found.mean_change
+    return changes
+
+
 def means_with_intervals(
     counts: sparse.csr_matrix, columns: np.ndarray, n_bootstrap: int, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:

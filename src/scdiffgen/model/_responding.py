@@ -20,7 +20,7 @@ from scdiffgen.data import add_perturbations
 
 from ._cell_request import encode, extend
 from ._cells import BATCH_SIZE, Cells, generator_from
-from ._counterfactuals import counterfactual_cells, means_with_intervals, response_weights
+from ._counterfactuals import counterfactual_cells, mean_responses, means_with_intervals, response_weights
 from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
 from ._sampler import N_STEPS
 
@@ -233,6 +233,36 @@ class Responding(BaseModelClass):
         require_training(self)
         table = request_table(conditions)
         return response_weights(sampler_of(self).responses, encode(self, table), table.drop(columns=N_CELLS))
+
+    @shared_docs
+    def get_mean_response(self, conditions: Request) -> pd.DataFrame:
+        """Change of mean expression that perturbations are predicted to make, without chance of drawn cells.
+
+        The mean of :meth:`predict_perturbation` over ever more untreated cells of an identity, but for how cells in
+        different states respond otherwise. To rank genes, and to compare with methods that predict means alone.
+
+        Parameters
+        ----------
+        conditions
+            As in :meth:`generate`: perturbations, and the identity of the cells that get them.
+
+        Returns
+        -------
+        A row a condition, a column a gene: change of the mean of log1p of counts per 10,000; NaN where nothing is
+        transferred, and the network is asked for each cell.
+
+        {raises_request}
+
+        Examples
+        --------
+        >>> change = screen_model.get_mean_response({"perturbation": "A", "dose": 2.0})
+        >>> change.shape, bool(change.isna().all(axis=None))  # few cells in the example
+        ((1, 12), True)
+        """
+        require_training(self)
+        table, genes = request_table(conditions), gene_names(self)
+        changes = mean_responses(sampler_of(self).responses, encode(self, table), (len(table), len(genes)))
+        return pd.DataFrame(changes, index=table.index, columns=genes)
 
     @shared_docs
     def get_condition_embedding(self, conditions: Request) -> pd.DataFrame:

@@ -95,14 +95,16 @@ def from_others(changes: np.ndarray, features: np.ndarray | None, target: np.nda
     return found
 
 
-def from_parts(parts: np.ndarray, mean: np.ndarray) -> Predictions:
+def from_parts(parts: np.ndarray, measured: np.ndarray, mean: np.ndarray) -> Predictions:
     """Of a combination, from the changes by its parts ``(parts, genes + 2)``, and the ``mean`` of single perturbations.
 
-    What this mean differs from none by may be chance of the untreated cells, which is not to be added repeatedly.
+    They are added as predicted, which shrinks what may be chance, and as ``measured``, which shrinks nothing. What the
+    mean differs from none by may be chance of the untreated cells, which is not to be added repeatedly.
     """
     return {
         NO_CHANGE: np.zeros_like(mean),
         "sum of parts": parts.sum(0),
+        "sum of parts as measured": measured.sum(0),
         "sum of parts around the mean": mean + (parts - mean).sum(0),
     }
 

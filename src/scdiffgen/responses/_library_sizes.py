@@ -63,8 +63,7 @@ class UntreatedCells(NamedTuple):
         there = self.in_library(log_depth)
         steps = solved(there, change + log_depth * self.saturation[len(RATIOS)])
         roots = moved(self.root, steps) * np.exp(-POWER * log_depth)
-        of_shares = np.where(roots < self.root, roots / self.root - 1, roots - self.root)
-        return change + at_steps(self.curve, of_shares) - at_steps(there, steps)
+        return change + at_steps(self.curve, self._steps_to(roots)) - at_steps(there, steps)
 
     def balanced(self, change: np.ndarray, strengths: np.ndarray, composition: float) -> tuple[np.ndarray, float]:
         """Fourth roots ``(genes,)`` after a change of mean log expression, and the logarithm of what shares sum to.
@@ -76,8 +75,7 @@ class UntreatedCells(NamedTuple):
         """
         if not change.any() and not composition:
             return self.root, 0.0
-        weights = np.stack([np.interp(np.outer(strengths, STEPS), STEPS, one).mean(0) for one in np.eye(len(STEPS))], 1)
-        drawn = self._replace(curve=weights @ self.curve, saturation=weights @ self.saturation)
+        drawn = self._drawn(strengths)
         yields = float(self.saturation.any())  # nothing is known of library sizes in models of before
 
         def at(excess: float) -> tuple[np.ndarray, float, float]:
@@ -93,3 +91,15 @@ class UntreatedCells(NamedTuple):
             low, high = (middle, high) if at(middle)[2] > 0 else (low, middle)
         steps, log_ratio, _ = at((low + high) / 2)
         return moved(self.root, steps), log_ratio
+
+    def mean_change(self, roots: np.ndarray, strengths: np.ndarray, log_ratio: float) -> np.ndarray:
+        """Change of mean log expression ``(genes,)`` of cells that are moved to fourth ``roots`` and library sizes."""
+        return at_steps(self._drawn(strengths).in_library(log_ratio), self._steps_to(roots)) - self.curve[len(RATIOS)]
+
+    def _steps_to(self, roots: np.ndarray) -> np.ndarray:
+        return np.where(roots < self.root, roots / self.root - 1, roots - self.root)
+
+    def _drawn(self, strengths: np.ndarray) -> UntreatedCells:
+        """What these tell of means where each step is times one of the strengths."""
+        weights = np.stack([np.interp(np.outer(strengths, STEPS), STEPS, one).mean(0) for one in np.eye(len(STEPS))], 1)
+        return self._replace(curve=weights @ self.curve, saturation=weights @ self.saturation)

@@ -67,14 +67,14 @@ class ResponseModel:
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         n_genes = self.transfer.bulks.n_genes
         of_network = PseudobulkResponse(
-            np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes), "network", 0.0, 0.0, None, {}
+            np.zeros(n_genes), np.ones(n_genes), np.zeros(n_genes), "network", 0.0, 0.0, None, {}, np.zeros(n_genes)
         )
         found = []
         for row in first:
             identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
             left_out = unmeasured_only and (not requested or self.transfer.has_measured(identity, requested))
             found.append((None if left_out else self.transfer.response(identity, had, requested)) or of_network)
-        *arrays, origins, variances, library_changes, by_state, _ = zip(*found, strict=True)
+        *arrays, origins, variances, library_changes, by_state, _, _ = zip(*found, strict=True)
         device = source[self.specs[-1].name].given.device
         group_of_cell = torch.from_numpy(group_of.ravel()).to(device)
         tables = [torch.from_numpy(np.stack(array)).float() for array in arrays]

@@ -52,6 +52,7 @@ class PseudobulkResponse(NamedTuple):
     library_change: float  # of the logarithm of the library size
     by_state: StateResponse | None  # of untreated cells whose responses differ by their state
     weights: Mapping[str, float]  # of the predictions of the target
+    mean_change: np.ndarray  # of log expression, of cells as they are drawn (genes,)
 
 
 @dataclass(frozen=True)
@@ -107,11 +108,13 @@ class ResponseTransfer:
         variance = float(self.bulks.strength_variance[rows].mean()) if rows.any() else 0.0
         before, were = cells.balanced(of_genes(had.change), np.ones(1), had.change[-N_SIZES])
         after, are = cells.balanced(of_genes(requested.change), nodes(variance), requested.change[-N_SIZES])
-        library_change = float(are - were + requested.change[-1] - had.change[-1])
+        sizes = [float(each + stacked.change[-1]) for each, stacked in ((were, had), (are, requested))]
         by_state = None if source else self._by_state(identity, target, cells.in_library(are))
-        return PseudobulkResponse(
-            after - before, before, correction, requested.source, variance, library_change, by_state, requested.weights
+        mean_change = cells.mean_change(after, nodes(variance), sizes[1]) - cells.mean_change(
+            before, np.ones(1), sizes[0]
         )
+        of_cells = (after - before, before, correction, requested.source, variance, sizes[1] - sizes[0], by_state)
+        return PseudobulkResponse(*of_cells, requested.weights, mean_change)
 
     def _by_state(self, identity: np.ndarray, treatment: Treatment, curve: np.ndarray) -> StateResponse | None:
         """How cells of a context respond otherwise than their mean; none if that was not measured anywhere."""
@@ -189,10 +192,17 @@ class ResponseTransfer:
                 continue
             singles = [change for _, change in self._singles(identity, columns)]
 
-            def predictions(whole: Treatment, singles: Sequence[np.ndarray] = singles) -> Predictions | None:
-                parts = [self.predicted(identity, {part: dose}) for part, dose in whole.items()]
-                changes = [part.change for part in parts if part is not None]
-                return from_parts(np.stack(changes), np.mean(singles or changes, axis=0)) if all(parts) else None
+            def predictions(
+                whole: Treatment, columns: np.ndarray = columns, singles: Sequence[np.ndarray] = singles
+            ) -> Predictions | None:
+                changes, measured = [], []
+                for each in ({part: dose} for part, dose in whole.items()):
+                    part, own = self.predicted(identity, each), self._unshrunk(identity, columns, each)
+                    if part is None:
+                        return None
+                    changes.append(part.change)
+                    measured.append(part.change if own is None else own)
+                return from_parts(np.stack(changes), np.stack(measured), np.mean(singles or changes, axis=0))
 
             asked = predictions(treatment)
             if asked is None:
