@@ -92,6 +92,18 @@ def context_table(result: Mapping[str, Any]) -> str:
     return markdown([f"{LEFT_OUT[result['task']]}: ours; best published", *map(_full_title, HEADLINE)], rows)
 
 
+def rerun_table(result: Mapping[str, Any], name: str) -> str:
+    """Of each left out, scores of a method that was run again, those published of it, and ours."""
+    table, shown = by_context(result), [column for column in HEADLINE if not column.startswith("edistance")]
+    rows = []
+    for context, scores in table.loc[name].iterrows():
+        others = result["rerun"][name][context], table.loc[(OURS, context)]
+        values = ("; ".join(_number(column, each[column]) for each in (scores, *others)) for column in shown)
+        rows.append([str(context), *values])
+    first = f"{LEFT_OUT[result['task']]}: {name}; published; scdiffgen"
+    return markdown([first, *map(_full_title, shown)], rows)
+
+
 def published_shortcomings(result: Mapping[str, Any]) -> list[str]:
     """Sentences on scores in which the mean of a published method, or of a simple prediction, is better than ours."""
     table, lines = means(result), []

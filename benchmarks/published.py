@@ -5,24 +5,44 @@
 The benchmark is that of Wei et al. (2025, scPerturBench) on the cells of Kang et al. (2018): the response to interferon
 of a cell type (``types``) or a donor (``donors``), each left out in turn. Cells are prepared and scored as there. The
 scores of the untreated cells are computed first, and have to be those that were published.
+
+``--export FOLDER`` writes what another program may be trained on, log-normalised, and ``--external NAME=OTHER`` adds
+the rows of ``OTHER/<task>-<left out>-seed<seed>.h5ad`` to a result that is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from time import process_time
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from anndata import AnnData
+from scipy import sparse
 
 from benchmarks._data import FOLDER, KANG
-from benchmarks._published_cells import DATASETS, EXCLUDED, PREPARE, TABLE, Prepared, published
+from benchmarks._external import LOGGED, add_external_argument, external_files, read_external
+from benchmarks._perturbation_data import CONTROL, RESPONSE
+from benchmarks._published_cells import (
+    CONDITION,
+    CONTEXT,
+    DATASETS,
+    EXCLUDED,
+    PREPARE,
+    STIMULATED,
+    TABLE,
+    Prepared,
+    published,
+)
 from benchmarks._published_predictions import CONTROLS, OURS, cells_of, predictions
 from benchmarks._published_scores import all_scores
 from benchmarks._published_table import HIGHER, rank_table
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
 from benchmarks.perturbation import resumed, settings_of
 
 UNTREATED = "baseControl"
@@ -36,12 +56,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = output_folder(options.output, quick=options.quick)
     prepared = PREPARE[options.task](FOLDER)
     contexts = options.left_out or prepared.contexts
+    name = f"published-kang-{options.task}"
+    if options.export is not None:
+        export(prepared, options.task, contexts, options.export)
+        return
+    if options.external:
+        add_external(options, prepared, contexts, folder / f"{name}.json")
+        return
     theirs = published(FOLDER, options.task).loc[pd.IndexSlice[:, contexts], :]
     untreated = {context: untreated_scores(prepared, context) for context in contexts}
     proof = proved(untreated, theirs)
     print(f"{proof['n_values']} scores of untreated cells are those that were published.", flush=True)
     result = new_result(options, prepared, theirs) | {"proof": proof}
-    name = f"published-kang-{options.task}"
     if options.resume and (folder / f"{name}.json").exists():
         result["rows"] = resumed(folder / f"{name}.json", result["settings"])
     for seed in options.seeds:
@@ -68,6 +94,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--left-out", nargs="+", help="cell types or donors to leave out (all)")
     parser.add_argument("--max-epochs", type=int, help="epochs of the model (its default)")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
+    parser.add_argument("--export", type=Path, metavar="FOLDER", help="write what may be trained on, and run nothing")
+    add_external_argument(parser)
     add_common_arguments(parser)
     return parser.parse_args(arguments)
 
@@ -75,6 +103,44 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def available_tasks() -> list[str]:
     """Tasks whose data are there."""
     return list(PREPARE) if all((FOLDER / file).exists() for file in (KANG, TABLE, EXCLUDED)) else []
+
+
+def export(prepared: Prepared, task: str, contexts: Sequence[str], folder: Path) -> None:
+    """Write, of each context, expression of the genes that are scored without its stimulated cells."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for context in contexts:
+        counts = prepared.without(context)
+        treated = counts.obs[CONDITION] == STIMULATED
+        obs = pd.DataFrame(
+            {RESPONSE: np.where(treated, STIMULATED, CONTROL), CONTEXT: counts.obs[CONTEXT].astype(str)},
+            index=counts.obs_names,
+        )
+        expression = sparse.csr_matrix(prepared.expression(counts), dtype=np.float32)
+        genes = pd.DataFrame(index=counts.var_names[prepared.scored])
+        AnnData(expression, obs, genes, uns={LOGGED: {}}).write_h5ad(folder / f"{task}-{context}-train.h5ad")
+        targets = pd.DataFrame({RESPONSE: [STIMULATED], CONTEXT: [context]})
+        targets.to_csv(folder / f"{task}-{context}-targets.csv", index=False)
+
+
+def add_external(options: argparse.Namespace, prepared: Prepared, contexts: Sequence[str], path: Path) -> None:
+    """Score cells of other programs, and put the rows into the result; beside them stands what was published.
+
+    Of ``"trVAE, run here"`` that is what was published of ``trVAE``.
+    """
+    result, genes = read_result(path), prepared.counts.var_names[prepared.scored]
+    theirs, names = published(FOLDER, options.task), dict(options.external)
+    rerun = result.setdefault("rerun", {})
+    rerun |= {name: theirs.loc[name.partition(",")[0]].to_dict("index") for name in names}
+    result["added"] = [*result.get("added", []), environment(options.threads, options.seeds)]
+    for seed, context in itertools.product(options.seeds, contexts):
+        control, real = cells_of(prepared, context)
+        for name, file in external_files(names, f"{options.task}-{context}-seed{seed}.h5ad"):
+            cells = read_external(file, genes, [CONTEXT], may_be_logged=True)
+            row = {"seed": seed, "left_out": context, "prediction": name}
+            scores = all_scores(cells.X.toarray().astype(np.float64), real, control)
+            result["rows"] = [each for each in result["rows"] if not row.items() <= each.items()] + [row | scores]
+            result.setdefault("recipes", {})[f"{name}, {context}, {seed}"] = dict(cells.uns.get("recipe", {}))
+            write_result(path.parent, path.stem, result)
 
 
 def new_result(options: argparse.Namespace, prepared: Prepared, theirs: pd.DataFrame) -> dict[str, Any]:

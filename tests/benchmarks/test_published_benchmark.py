@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import anndata
 import numpy as np
 import ot
 import pandas as pd
@@ -11,7 +12,8 @@ import pytest
 from anndata import AnnData
 from benchmarks import _published_predictions, published, render
 from benchmarks._data import FOLDER, KANG, MissingData
-from benchmarks._published_cells import DATASETS, EXCLUDED, PREPARE, TABLE, Prepared, of_donors, of_types
+from benchmarks._perturbation_data import RESPONSE
+from benchmarks._published_cells import CONTEXT, DATASETS, EXCLUDED, PREPARE, TABLE, Prepared, of_donors, of_types
 from benchmarks._published_page import published_section
 from benchmarks._published_scores import (
     all_scores,
@@ -23,7 +25,7 @@ from benchmarks._published_scores import (
     sym_kldiv,
     wasserstein,
 )
-from benchmarks._published_table import firsts, means, published_shortcomings, published_summary, rank
+from benchmarks._published_table import firsts, means, published_shortcomings, published_summary, rank, rerun_table
 from benchmarks._record import read_result
 from scipy import sparse, stats
 from scipy.optimize import minimize
@@ -232,6 +234,38 @@ def test_a_run_scores_every_prediction_and_can_be_resumed(
 
     monkeypatch.setattr(published, "predictions", lambda *_: pytest.fail("it was done before"))
     published.main([*arguments, "--resume"])
+
+
+@pytest.mark.usefixtures("_made_up")
+def test_cells_of_a_program_that_is_run_again_are_scored_beside_what_was_published_of_it(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Cells that were exported as controls score as the untreated cells, which were scored before."""
+    arguments = ["--task", "types", "--left-out", "B", "--threads", "1", "--output", str(tmp_path)]
+    published.main([*arguments, "--export", str(tmp_path / "cells")])
+    known = anndata.read_h5ad(tmp_path / "cells/types-B-train.h5ad")
+    asked = pd.read_csv(tmp_path / "cells/types-B-targets.csv")
+    assert asked.to_dict("list") == {RESPONSE: ["stim"], CONTEXT: ["B"]}
+    of_b = known[known.obs[CONTEXT] == "B"].copy()
+    assert set(of_b.obs[RESPONSE]) == {"control"} and set(known.obs[RESPONSE]) == {"control", "stim"}
+    of_b.uns["recipe"] = {"epochs": 3}
+    (tmp_path / "theirs").mkdir()
+    of_b.write_h5ad(tmp_path / "theirs/types-B-seed0.h5ad")
+    untreated, result = published.untreated_scores(PREPARE["types"](folder), "B"), made_up_result([1.0, 3.0])
+    rows = [row | {"left_out": "B"} | untreated for row in result["rows"] if row["left_out"] == "a"]
+    result["published"]["best"] = {"B": result["published"]["best"]["a"]}
+    path = tmp_path / "published-kang-types.json"
+    path.write_text(json.dumps(result | {"rows": rows}))
+    name = "halfway, run here"
+    for _ in range(2):
+        published.main([*arguments, "--seeds", "0", "--external", f"{name}={tmp_path / 'theirs'}"])
+    result = read_result(path)
+    (row,) = [row for row in result["rows"] if row["prediction"] == name]
+    assert row["mse_100"] == pytest.approx(untreated["mse_100"], rel=1e-5)
+    assert result["recipes"] == {f"{name}, B, 0": {"epochs": 3}}
+    of_half = f"{untreated['mse_100']:.4f}; {untreated['mse_100'] / 2:.4f}; {untreated['mse_100']:.4f}"
+    assert of_half in rerun_table(result, name).splitlines()[-1]
+    assert f"`{name}` was trained and asked here" in published_section("published-kang-types", result, tmp_path)
 
 
 @pytest.mark.usefixtures("_made_up")
