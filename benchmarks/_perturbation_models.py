@@ -9,8 +9,11 @@ import numpy as np
 import scvi
 from anndata import AnnData
 from numpy.typing import NDArray
+from scipy import sparse
 
+from benchmarks._external import LOGGED
 from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Target, predicted_cells
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen.model import TokenDiffusion
 
 KEEP = (None, 0.0, 0.05, 0.1, 0.2, 0.4)
@@ -78,6 +81,19 @@ def response_predictions(
             of_network = predictions_of(model, fold, controls, options, keep=None, measured=False)
             counts["coupled, network only"] = [predicted.X for predicted in of_network]
     return {name: predicted_cells(fold, cells) for name, cells in counts.items()}
+
+
+def mean_response_cells(model: TokenDiffusion, fold: Fold) -> AnnData | None:
+    """Log expression of all controls and the mean response, as simple baselines are; none if a target has no such."""
+    shifted = []
+    for target in fold.targets:
+        change = model.get_mean_response(target.conditions).to_numpy()
+        shifted.append(log_normalise(fold.train.X[start_cells(fold, target, None, 0)]).toarray() + change)
+    if not all(np.isfinite(cells).all() for cells in shifted):
+        return None
+    cells = predicted_cells(fold, [sparse.csr_matrix(expression) for expression in shifted])
+    cells.uns[LOGGED] = {}
+    return cells
 
 
 def predictions_of(

@@ -32,7 +32,7 @@ from benchmarks._perturbation_data import (
     papalexi_guides,
     zhao,
 )
-from benchmarks._perturbation_models import KEEP, response_predictions, seen_cells, trained_model
+from benchmarks._perturbation_models import KEEP, mean_response_cells, response_predictions, seen_cells, trained_model
 from benchmarks._perturbation_scvi import scvi_prediction
 from benchmarks._perturbation_settings import Settings
 from benchmarks._perturbation_time import PACKER, packer, time_predictions
@@ -153,7 +153,8 @@ def all_predictions(
     options: dict[str, Any] = {"max_cells": settings.max_cells, "seed": seed}
     predictions: dict[str, AnnData | None] = {}
     for name, model in models.items():
-        answers = response_predictions(model, fold, keep=FEWER_KEEP.get(name, KEEP), **options)
+        answers: dict[str, AnnData | None] = {"mean alone": mean_response_cells(model, fold)}
+        answers |= response_predictions(model, fold, keep=FEWER_KEEP.get(name, KEEP), **options)
         for said, factor in factors.items():
             stronger = response_predictions(model, fold, keep=FEWER_KEEP.get(name, (None,)), factor=factor, **options)
             answers |= {f"{how}, {said}": cells for how, cells in stronger.items()}

@@ -12,6 +12,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 from scipy.stats import t
 
+from benchmarks._external import LOGGED
 from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold
 from benchmarks._perturbation_models import start_cells
 from benchmarks._perturbation_verdicts import primary
@@ -35,7 +36,7 @@ def transferred_shares(
         before = means.of(start_cells(fold, target, max_cells, seed))
         known = np.mean([means.change(target.response, context) for context in elsewhere], axis=0)
         for name, cells in predictions.items():
-            if cells is not None:
+            if cells is not None and LOGGED not in cells.uns:
                 own = (cells.obs[RESPONSE] == target.response) & (cells.obs[CONTEXT] == target.context)
                 change = _Means(cells).of(np.flatnonzero(own)) - before
                 key = {"context": target.context, "perturbation": target.response, "prediction": name}

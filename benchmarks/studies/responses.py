@@ -25,15 +25,13 @@ from torch import Tensor
 
 from benchmarks._data import FOLDER
 from benchmarks._dose_task import dose_scores, simulated_cells
-from benchmarks._external import LOGGED
 from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Target, predicted_cells, split
-from benchmarks._perturbation_models import predictions_of, seen_cells, start_cells
+from benchmarks._perturbation_models import mean_response_cells, predictions_of, seen_cells, start_cells
 from benchmarks._perturbation_settings import Settings
 from benchmarks._perturbation_table import markdown, summary_of
 from benchmarks._perturbation_tasks import TASKS, score
 from benchmarks._record import start
 from benchmarks.perturbation import DOSE_SIZE
-from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import Conditions
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._cells import Cells
@@ -116,25 +114,12 @@ def fold_scores(fold: Fold, seeds: Sequence[int], n_draws: int) -> pd.DataFrame:
         if n_draws > 1:
             together = [sparse.vstack([each.X for each in cells]) for cells in zip(*drawn, strict=True)]
             predictions[f"transferred, {n_draws} draws"] = predicted_cells(fold, together)
-        if (means := with_mean_response(model, fold)) is not None:
+        if (means := mean_response_cells(model, fold)) is not None:
             predictions["transferred, mean alone"] = means
         if (others := seen_cells(fold, settings.max_cells, seed)) is not None:
             predictions["other_guides"] = others
         rows.append(score(fold, predictions, None, settings, seed, METRICS).assign(seed=seed, fold=fold.name))
     return pd.concat(rows)
-
-
-def with_mean_response(model: TokenDiffusion, fold: Fold) -> AnnData | None:
-    """Log expression of all controls and the mean response; none if there is no such for a target."""
-    shifted = []
-    for target in fold.targets:
-        change = model.get_mean_response(target.conditions).to_numpy()
-        shifted.append(log_normalise(fold.train.X[start_cells(fold, target, None, 0)]).toarray() + change)
-    if not np.isfinite(np.concatenate(shifted)).all():
-        return None
-    cells = predicted_cells(fold, [sparse.csr_matrix(each) for each in shifted])
-    cells.uns[LOGGED] = {}
-    return cells
 
 
 def task_scores(

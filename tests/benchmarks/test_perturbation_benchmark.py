@@ -302,6 +302,7 @@ def test_a_run_writes_all_predictions_and_can_be_resumed(tmp_path: Path, monkeyp
         "effect: generate",
         "effect: coupled",
         "effect: coupled, network only",
+        "effect: mean alone",
         *(f"effect: keep {share}" for share in ("0", "0.05", "0.1", "0.2", "0.4")),
     ]
     others = {"latent_scvi", "theirs", "no_change", "nearest_context", "real_half"}
