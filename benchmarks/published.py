@@ -130,7 +130,11 @@ def add_external(options: argparse.Namespace, prepared: Prepared, contexts: Sequ
     result, genes = read_result(path), prepared.counts.var_names[prepared.scored]
     theirs, names = published(FOLDER, options.task), dict(options.external)
     rerun = result.setdefault("rerun", {})
-    rerun |= {name: theirs.loc[name.partition(",")[0]].to_dict("index") for name in names}
+    for name in names:
+        method = name.partition(",")[0]
+        others = theirs.drop(index=method, level="method").groupby(level="left_out")
+        best = {str(context): best_of(scores.droplevel("left_out")) for context, scores in others}
+        rerun[name] = {"published": theirs.loc[method].to_dict("index"), "best_of_others": best}
     result["added"] = [*result.get("added", []), environment(options.threads, options.seeds)]
     for seed, context in itertools.product(options.seeds, contexts):
         control, real = cells_of(prepared, context)

@@ -25,7 +25,15 @@ from benchmarks._published_scores import (
     sym_kldiv,
     wasserstein,
 )
-from benchmarks._published_table import firsts, means, published_shortcomings, published_summary, rank, rerun_table
+from benchmarks._published_table import (
+    firsts,
+    means,
+    published_shortcomings,
+    published_summary,
+    rank,
+    rerun_table,
+    with_rerun,
+)
 from benchmarks._record import read_result
 from scipy import sparse, stats
 from scipy.optimize import minimize
@@ -265,6 +273,11 @@ def test_cells_of_a_program_that_is_run_again_are_scored_beside_what_was_publish
     assert result["recipes"] == {f"{name}, B, 0": {"epochs": 3}}
     of_half = f"{untreated['mse_100']:.4f}; {untreated['mse_100'] / 2:.4f}; {untreated['mse_100']:.4f}"
     assert of_half in rerun_table(result, name).splitlines()[-1]
+    replaced = with_rerun(result, name)
+    assert replaced["published"]["means"]["halfway"]["mse_100"] == row["mse_100"]
+    best = published.published(folder, "types").xs("B", level="left_out")["mse_100"].min()
+    assert best == pytest.approx(untreated["mse_100"] / 2), "halfway, as it was published"
+    assert replaced["published"]["best"]["B"]["mse_100"][1] == pytest.approx(untreated["mse_100"], rel=1e-5)
     assert f"`{name}` was trained and asked here" in published_section("published-kang-types", result, tmp_path)
 
 
