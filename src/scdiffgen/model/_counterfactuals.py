@@ -104,24 +104,18 @@ def response_weights(
     responses: ResponseModel | None, conditions: Conditions[np.ndarray], table: pd.DataFrame
 ) -> pd.DataFrame:
     """Where the response to each row of a request comes from, and the weights of the predictions that make it up."""
-    rows = []
-    for row in range(len(table)):
-        found = None if responses is None else responses.from_untreated(conditions, row)
-        rows.append({"response": "network"} if found is None else {"response": found.source, **found.weights})
+    found = [None] * len(table) if responses is None else responses.from_untreated(conditions)
+    rows = [{"response": "network"} if of is None else {"response": of.source, **of.weights} for of in found]
     weights = pd.DataFrame(rows, index=table.index)
     return pd.concat([table, weights.fillna(dict.fromkeys(weights.columns[1:], 0.0))], axis=1)
 
 
 def mean_responses(
-    responses: ResponseModel | None, conditions: Conditions[np.ndarray], shape: tuple[int, int]
+    responses: ResponseModel | None, conditions: Conditions[np.ndarray], empty: np.ndarray
 ) -> np.ndarray:
-    """Change of mean log expression in each row of a request ``(rows, genes)``; NaN where the network is asked."""
-    changes = np.full(shape, np.nan)
-    for row in range(len(changes)):
-        found = None if responses is None else responses.from_untreated(conditions, row)
-        if found is not None:
-            changes[row] = found.mean_change
-    return changes
+    """Change of mean log expression in each row of a request, ``empty`` ``(rows, genes)`` if the network is asked."""
+    found = [None] * len(empty) if responses is None else responses.from_untreated(conditions)
+    return np.stack([row if of is None else of.mean_change for of, row in zip(found, empty, strict=True)])
 
 
 def means_with_intervals(

@@ -261,7 +261,8 @@ class Responding(BaseModelClass):
         """
         require_training(self)
         table, genes = request_table(conditions), gene_names(self)
-        changes = mean_responses(sampler_of(self).responses, encode(self, table), (len(table), len(genes)))
+        changes = np.full((len(table), len(genes)), np.nan)
+        changes = mean_responses(sampler_of(self).responses, encode(self, table), changes)
         return pd.DataFrame(changes, index=table.index, columns=genes)
 
     @shared_docs

@@ -83,10 +83,10 @@ class ResponseModel:
         origin, variance, library_change = others
         return TransferredResponse(change, root, correction, origin, variance, library_change, group_of_cell, by_state)
 
-    def from_untreated(self, conditions: Conditions[np.ndarray], row: int) -> PseudobulkResponse | None:
-        """The response of untreated cells to the interventions of one row of conditions."""
-        groups = TreatedGroups.of_cells(conditions, self.specs)
-        return self.transfer.response(groups.identity[row], {}, groups.treatment(row))
+    def from_untreated(self, conditions: Conditions[np.ndarray]) -> list[PseudobulkResponse | None]:
+        """The response of untreated cells to the interventions of each row of conditions."""
+        of = TreatedGroups.of_cells(conditions, self.specs)
+        return [self.transfer.response(row, {}, of.treatment(i)) for i, row in enumerate(of.identity)]
 
     @torch.no_grad()
     def apply(
