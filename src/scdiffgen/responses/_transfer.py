@@ -106,15 +106,15 @@ class ResponseTransfer:
         cells, correction = untreated
         rows = self.bulks.have(target) if not source else np.zeros(0, dtype=int)  # cells that responded differ already
         variance = float(self.bulks.strength_variance[rows].mean()) if rows.any() else 0.0
-        before, were = cells.balanced(of_genes(had.change), np.ones(1), had.change[-N_SIZES])
-        after, are = cells.balanced(of_genes(requested.change), nodes(variance), requested.change[-N_SIZES])
-        sizes = [float(each + stacked.change[-1]) for each, stacked in ((were, had), (are, requested))]
-        by_state = None if source else self._by_state(identity, target, cells.in_library(are))
-        mean_change = cells.mean_change(after, nodes(variance), sizes[1]) - cells.mean_change(
-            before, np.ones(1), sizes[0]
-        )
-        of_cells = (after - before, before, correction, requested.source, variance, sizes[1] - sizes[0], by_state)
-        return PseudobulkResponse(*of_cells, requested.weights, mean_change)
+        found = []
+        for change, strengths in ((had.change, np.ones(1)), (requested.change, nodes(variance))):
+            root, composition = cells.balanced(of_genes(change), strengths, change[-N_SIZES])
+            size = composition + float(change[-1])
+            found.append((root, composition, size, cells.mean_change(root, strengths, size)))
+        (before, _, was, mean_before), (after, composition, size, mean_after) = found
+        by_state = None if source else self._by_state(identity, target, cells.in_library(composition))
+        of_cells = (after - before, before, correction, requested.source, variance, size - was, by_state)
+        return PseudobulkResponse(*of_cells, requested.weights, mean_after - mean_before)
 
     def _by_state(self, identity: np.ndarray, treatment: Treatment, curve: np.ndarray) -> StateResponse | None:
         """How cells of a context respond otherwise than their mean; none if that was not measured anywhere."""
