@@ -12,6 +12,7 @@ from benchmarks._published_table import (
     SHOWN,
     context_table,
     published_shortcomings,
+    ran_everywhere,
     rank_table,
     rerun_table,
     score_table,
@@ -76,5 +77,7 @@ def _rerun(result: Mapping[str, Any]) -> list[str]:
     for name in result.get("rerun", {}):
         seeds = sorted({str(row["seed"]) for row in result["rows"] if row["prediction"] == name})
         said = RERUN.format(name=name, seeds=", ".join(seeds))
-        parts += [said, rerun_table(result, name), PLACES, rank_table(with_rerun(result, name))]
+        parts += [said, rerun_table(result, name)]
+        if ran_everywhere(result, name):
+            parts += [PLACES, rank_table(with_rerun(result, name))]
     return parts

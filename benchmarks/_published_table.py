@@ -104,6 +104,12 @@ def rerun_table(result: Mapping[str, Any], name: str) -> str:
     return markdown([first, *map(_full_title, shown)], rows)
 
 
+def ran_everywhere(result: Mapping[str, Any], name: str) -> bool:
+    """Whether a method was run again on all that we were, so that its means can be compared."""
+    table = by_context(result)
+    return set(table.loc[OURS].index) == set(table.loc[name].index)
+
+
 def with_rerun(result: Mapping[str, Any], name: str) -> dict[str, Any]:
     """The result with what a method scored when it was run again, in place of what was published of it."""
     method, again = name.partition(",")[0], by_context(result).loc[name]
@@ -139,6 +145,7 @@ def published_summary(results: Sequence[Mapping[str, Any]]) -> str:
     rows = []
     for result in results:
         table, left_out = means(result), f"a {LEFT_OUT[result['task']]} left out"
+        again = [name for name in result.get("rerun", {}) if ran_everywhere(result, name)]
         theirs = table.loc[[*result["published"]["means"]]]
         best = {name: theirs[name].idxmax() if _higher(name) else theirs[name].idxmin() for name in HEADLINE}
         n = by_context(result).loc[OURS].shape[0]
@@ -147,7 +154,7 @@ def published_summary(results: Sequence[Mapping[str, Any]]) -> str:
             [f"{left_out}: scdiffgen", *_shown(table.loc[OURS, [*HEADLINE]])],
             [f"place among {len(theirs) + 1} (first in)", *places],
             ["best published mean", *(_named(name, best[name], theirs.at[best[name], name]) for name in HEADLINE)],
-            *([name, *_shown(table.loc[name, [*HEADLINE]])] for name in (*result.get("rerun", {}), SIMILAR, HALF)),
+            *([name, *_shown(table.loc[name, [*HEADLINE]])] for name in (*again, SIMILAR, HALF)),
         ]
     return markdown(["", *map(_full_title, HEADLINE)], rows)
 

@@ -126,9 +126,19 @@ def add_external(options: argparse.Namespace, prepared: Prepared, contexts: Sequ
     """Score cells of other programs, and put the rows into the result; beside them stands what was published.
 
     Of ``"trVAE, run here"`` that is what was published of ``trVAE``.
+
+    Raises
+    ------
+    ValueError
+        If a name does not begin with that of a published method.
     """
     result, genes = read_result(path), prepared.counts.var_names[prepared.scored]
     theirs, names = published(FOLDER, options.task), dict(options.external)
+    methods = sorted(theirs.index.unique("method"))
+    if unknown := [name for name in names if name.partition(",")[0] not in methods]:
+        raise ValueError(
+            f"--external {unknown[0]!r}: begin with a published method, such as {methods[0]!r}: {methods}."
+        )
     rerun = result.setdefault("rerun", {})
     for name in names:
         method = name.partition(",")[0]

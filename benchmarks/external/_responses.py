@@ -22,10 +22,10 @@ import scanpy as sc
 from anndata import AnnData
 from scipy import sparse
 
+from benchmarks._external import LOGGED
 from benchmarks.external._recipe import quietly, seed_everything, set_threads
 
 RESPONSE, CONTEXT, CONTROL = "response", "context", "control"
-LOGGED = "log1p"  # in .uns, where the exported cells are log(1 + counts per 10,000) already
 VALIDATION = 0.1  # of the cells, for programs that stop early
 
 

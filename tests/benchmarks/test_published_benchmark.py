@@ -278,7 +278,13 @@ def test_cells_of_a_program_that_is_run_again_are_scored_beside_what_was_publish
     best = published.published(folder, "types").xs("B", level="left_out")["mse_100"].min()
     assert best == pytest.approx(untreated["mse_100"] / 2), "halfway, as it was published"
     assert replaced["published"]["best"]["B"]["mse_100"][1] == pytest.approx(untreated["mse_100"], rel=1e-5)
-    assert f"`{name}` was trained and asked here" in published_section("published-kang-types", result, tmp_path)
+    page = published_section("published-kang-types", result, tmp_path)
+    assert f"`{name}` was trained and asked here" in page and "in place of the published numbers" in page
+    result["rows"] += [row | {"left_out": "CD14_Mono", "prediction": "scdiffgen"}]
+    result["published"]["best"]["CD14_Mono"] = result["published"]["best"]["B"]
+    assert "in place of the published numbers" not in published_section("published-kang-types", result, tmp_path)
+    with pytest.raises(ValueError, match="begin with a published method, such as 'baseControl'"):
+        published.main([*arguments, "--seeds", "0", "--external", f"another={tmp_path / 'theirs'}"])
 
 
 @pytest.mark.usefixtures("_made_up")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 import torch
@@ -15,7 +17,7 @@ from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions
 from scdiffgen.data import write_conditions
 from scdiffgen.module import ThinningModule
-from scdiffgen.responses import SOURCES, ResponseModel
+from scdiffgen.responses import SOURCES, PseudobulkResponse, ResponseModel
 
 from ._cells import Cells, new_cells, repeated
 from ._model_access import gene_names
@@ -100,22 +102,18 @@ def _only_effects_change(cells: Cells, changes: Conditions[np.ndarray]) -> bool:
     return True
 
 
-def response_weights(
-    responses: ResponseModel | None, conditions: Conditions[np.ndarray], table: pd.DataFrame
-) -> pd.DataFrame:
+def untreated_responses(
+    responses: ResponseModel | None, conditions: Conditions[np.ndarray], n_rows: int
+) -> list[PseudobulkResponse | None]:
+    """What untreated cells are predicted to do in each row of a request; none where the network is asked."""
+    return [None] * n_rows if responses is None else responses.from_untreated(conditions)
+
+
+def response_weights(responses: Sequence[PseudobulkResponse | None], table: pd.DataFrame) -> pd.DataFrame:
     """Where the response to each row of a request comes from, and the weights of the predictions that make it up."""
-    found = [None] * len(table) if responses is None else responses.from_untreated(conditions)
-    rows = [{"response": "network"} if of is None else {"response": of.source, **of.weights} for of in found]
+    rows = [{"response": "network"} if of is None else {"response": of.source, **of.weights} for of in responses]
     weights = pd.DataFrame(rows, index=table.index)
     return pd.concat([table, weights.fillna(dict.fromkeys(weights.columns[1:], 0.0))], axis=1)
-
-
-def mean_responses(
-    responses: ResponseModel | None, conditions: Conditions[np.ndarray], empty: np.ndarray
-) -> np.ndarray:
-    """Change of mean log expression in each row of a request, ``empty`` ``(rows, genes)`` if the network is asked."""
-    found = [None] * len(empty) if responses is None else responses.from_untreated(conditions)
-    return np.stack([row if of is None else of.mean_change for of, row in zip(found, empty, strict=True)])
 
 
 def means_with_intervals(

@@ -20,7 +20,7 @@ from scdiffgen.data import add_perturbations
 
 from ._cell_request import encode, extend
 from ._cells import BATCH_SIZE, Cells, generator_from
-from ._counterfactuals import counterfactual_cells, mean_responses, means_with_intervals, response_weights
+from ._counterfactuals import counterfactual_cells, means_with_intervals, response_weights, untreated_responses
 from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
 from ._sampler import N_STEPS
 
@@ -232,7 +232,8 @@ class Responding(BaseModelClass):
         """
         require_training(self)
         table = request_table(conditions)
-        return response_weights(sampler_of(self).responses, encode(self, table), table.drop(columns=N_CELLS))
+        found = untreated_responses(sampler_of(self).responses, encode(self, table), len(table))
+        return response_weights(found, table.drop(columns=N_CELLS))
 
     @shared_docs
     def get_mean_response(self, conditions: Request) -> pd.DataFrame:
@@ -261,8 +262,8 @@ class Responding(BaseModelClass):
         """
         require_training(self)
         table, genes = request_table(conditions), gene_names(self)
-        changes = np.full((len(table), len(genes)), np.nan)
-        changes = mean_responses(sampler_of(self).responses, encode(self, table), changes)
+        found = untreated_responses(sampler_of(self).responses, encode(self, table), len(table))
+        changes = [np.full(len(genes), np.nan) if of is None else of.mean_change for of in found]
         return pd.DataFrame(changes, index=table.index, columns=genes)
 
     @shared_docs

@@ -2,4 +2,4 @@
 
 from ._pseudobulks import MIN_CELLS, Pseudobulks, TreatedGroups, pseudobulks
 from ._response_model import SOURCES, ResponseModel
-from ._transfer import ResponseTransfer
+from ._transfer import PseudobulkResponse, ResponseTransfer
