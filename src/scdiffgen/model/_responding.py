@@ -257,8 +257,8 @@ class Responding(BaseModelClass):
         Examples
         --------
         >>> change = screen_model.get_mean_response({"perturbation": "A", "dose": 2.0})
-        >>> change.shape, bool(change.isna().all(axis=None))  # few cells in the example
-        ((1, 12), True)
+        >>> change.shape, bool(change.isna().all(axis=None))  # too few cells in the example
+        ((1, 200), True)
         """
         require_training(self)
         table, genes = request_table(conditions), gene_names(self)
