@@ -6,7 +6,7 @@ Mean log expression alone: no counts are drawn and no network is trained. A type
 its mean change is predicted from the others by
 
 - the mean change of similar ones, as differences of logarithms or of fourth roots, with falls as differences or in the
-  same ratio;
+  same ratio; similar in all genes alike, or in those that respond above all;
 - the same, and what slopes on states say of how it is unlike them, with all genes or those that hardly respond in the
   states, and 10, 20 or 40 of these;
 - a ridge regression of single cells on states, treated and untreated, in place of means;
@@ -32,7 +32,7 @@ from benchmarks._published_cells import CONDITION, CONTEXT, PREPARE, STIMULATED,
 from benchmarks._record import start
 from scdiffgen.conditions import Code
 from scdiffgen.responses import Pseudobulks
-from scdiffgen.responses._candidates import from_contexts, kernel_weights, uncorrelated
+from scdiffgen.responses._candidates import from_contexts, kernel_weights
 from scdiffgen.responses._cell_states import StateSlopes, hardly_respond, state_slopes
 from scdiffgen.responses._library_sizes import N_SIZES, of_genes
 
@@ -94,11 +94,13 @@ def predictions(cells: Cells, left_out: str) -> Iterator[tuple[str, Floats]]:
     bulks = pseudobulks(cells, others, none)
     change, before = bulks.log_mean[::2] - bulks.log_mean[1::2], bulks.log_mean[1::2]
     here = cells.expression[cells.rows(left_out, treated=False)].mean(0).astype(np.float64)
-    weights = kernel_weights(uncorrelated(before, here))
     roots, levels = (np.expm1(array.clip(0)) ** 0.25 for array in (before + change, before))
-    moved = np.log1p(np.maximum(np.expm1(here) ** 0.25 + weights @ (roots - levels), 0) ** 4) - here
-    yield "similar", weights @ change
-    yield "similar, roots", moved
+    of_genes_that = {"similar": np.ones(len(here)), "similar where genes respond": np.abs(change.mean(0))}
+    for name, gene_weights in of_genes_that.items():
+        weights = kernel_weights(_uncorrelated(before, here, gene_weights))
+        moved = np.log1p(np.maximum(np.expm1(here) ** 0.25 + weights @ (roots - levels), 0) ** 4) - here
+        yield name, weights @ change
+        yield f"{name}, roots", moved
     of_means = [_with_sizes(means) for means in (before, change, here)]
     for name, made in from_contexts(*of_means, StateSlopes(none, np.zeros((0, len(here))))).items():
         if name.startswith("similar"):
@@ -116,6 +118,13 @@ def predictions(cells: Cells, left_out: str) -> Iterator[tuple[str, Floats]]:
             yield f"by state, {n_states} of {genes}", made
             if n_states == N_STATES[0]:
                 yield f"ridge of cells on {n_states} states of {genes}", _of_cells(cells, left_out, loadings)
+
+
+def _uncorrelated(before: Floats, here: Floats, gene_weights: Floats) -> Floats:
+    """One minus the correlation over weighted genes ``(contexts,)``."""
+    covariance = np.cov(np.vstack([before, here]), aweights=gene_weights)
+    sizes = np.sqrt(np.diag(covariance))
+    return np.asarray(1 - covariance[-1, :-1] / (sizes[-1] * sizes[:-1]))
 
 
 def _with_sizes(means: Floats) -> Floats:

@@ -7,7 +7,8 @@ What the network expects of a cell is replaced by its own molecules and 500 more
 cells of each treatment where there is one context alone, and scores that: for choices, which must not be made on the
 responses that are reported. ``transferred, mean alone`` adds to each control the mean response that cells are drawn for
 (``get_mean_response``), as simple baselines add theirs: without chance of drawing. ``--draws 4`` also scores the cells
-of four draws together: how much of the error is chance of drawing as many cells as there are controls.
+of four draws together: how much of the error is chance of drawing as many cells as there are controls. ``--known``
+also predicts with the held-out cells among those that are known: what is left then is in how cells vary.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import anndata
 import numpy as np
 import pandas as pd
 import torch
@@ -40,7 +42,7 @@ from scdiffgen.responses import TreatedGroups
 
 PRIOR = 500.0  # molecules of the identity that are added to those of a cell
 TINY = {"n_tokens": 2, "token_dim": 16, "n_layers": 1}
-METRICS = "pearson_delta weighted_mse de_overlap fold_change_slope energy_distance wasserstein".split()
+METRICS = "pearson_delta weighted_mse de_overlap fold_change_slope energy_distance wasserstein c2st_auc".split()
 REAL_TASKS = ("kang", "kang-donors", "mcfaline", "zhao", "norman", "papalexi", "papalexi-guides")
 
 
@@ -86,8 +88,7 @@ def inner_folds(folds: Iterator[Fold]) -> Iterator[Fold]:
             continue
         name = next((each for each in contexts if each > outer), contexts[0])
         held_out = ((fold.train.obs[CONTEXT] == name) & (fold.train.obs[RESPONSE] != CONTROL)).to_numpy()
-        label = fold.setup["labels_key"]
-        conditions = fold.targets[0].conditions | {label: name}
+        conditions = {key: name if of == outer else of for key, of in fold.targets[0].conditions.items()}
         yield split(f"{name} without {outer}", fold.train, held_out, [Target(response, name, conditions)], fold.setup)
 
 
@@ -100,9 +101,15 @@ def _half(fold: Fold, treated: pd.DataFrame) -> Fold:
     return split(f"half without {fold.name}", cells, cells.obs_names.isin(half), targets, fold.setup)
 
 
-def fold_scores(fold: Fold, seeds: Sequence[int], n_draws: int) -> pd.DataFrame:
+def all_cells(fold: Fold) -> AnnData:
+    """Training cells, and behind them those that are held out."""
+    return anndata.concat([fold.train, fold.real], merge="same", uns_merge="first")
+
+
+def fold_scores(fold: Fold, seeds: Sequence[int], n_draws: int, *, known: bool = False) -> pd.DataFrame:
     """Scores of the prediction and of all baselines, a row a seed, prediction and held-out response."""
     settings, model = Settings(), untrained_model(fold.train, dict(fold.setup))
+    knowing = untrained_model(all_cells(fold), dict(fold.setup)) if known else None
     starts = [start_cells(fold, target, None, 0) for target in fold.targets]
     rows = []
     for seed in seeds:
@@ -111,6 +118,9 @@ def fold_scores(fold: Fold, seeds: Sequence[int], n_draws: int) -> pd.DataFrame:
             for draw in range(n_draws)
         ]
         predictions = {"transferred": predicted_cells(fold, [each.X for each in drawn[0]])}
+        if knowing is not None:
+            cells = predictions_of(knowing, fold, starts, {"seed": seed, "silent": True}, keep=None)
+            predictions["transferred, response known"] = predicted_cells(fold, [each.X for each in cells])
         if n_draws > 1:
             together = [sparse.vstack([each.X for each in cells]) for cells in zip(*drawn, strict=True)]
             predictions[f"transferred, {n_draws} draws"] = predicted_cells(fold, together)
@@ -123,9 +133,9 @@ def fold_scores(fold: Fold, seeds: Sequence[int], n_draws: int) -> pd.DataFrame:
 
 
 def task_scores(
-    task: str, seeds: Sequence[int], types: Sequence[str] | None, *, inner: bool, n_draws: int = 1
+    task: str, seeds: Sequence[int], types: Sequence[str] | None, *, inner: bool, n_draws: int = 1, known: bool = False
 ) -> pd.DataFrame:
-    """Scores of a task."""
+    """Scores of a task; of doses, nothing is drawn again or ``known``."""
     if task == "dose":
         setup = {"layer": "counts", "labels_key": "cell_type", "perturbation_key": "perturbation", "dose_key": "dose"}
         found = [
@@ -141,7 +151,8 @@ def task_scores(
         rows = pd.concat(found)
         return rows[rows["prediction"] != "replaced"]
     folds = TASKS[task].folds(FOLDER, types)
-    return pd.concat([fold_scores(fold, seeds, n_draws) for fold in (inner_folds(folds) if inner else folds)])
+    chosen = inner_folds(folds) if inner else folds
+    return pd.concat([fold_scores(fold, seeds, n_draws, known=known) for fold in chosen])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -151,11 +162,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--types", nargs="+", help="what to hold out (all)")
     parser.add_argument("--inner", action="store_true", help="hold out one more context of the training cells")
     parser.add_argument("--draws", type=int, default=1, help="also score so many draws together (1: no)")
+    parser.add_argument("--known", action="store_true", help="also predict with the held-out cells known")
     parser.add_argument("--threads", type=int, default=2, help="threads of everything (2)")
     options = parser.parse_args(arguments)
     start(options.threads)
     for task in options.tasks:
-        rows = task_scores(task, options.seeds, options.types, inner=options.inner, n_draws=options.draws)
+        chosen = {"inner": options.inner, "n_draws": options.draws, "known": options.known}
+        rows = task_scores(task, options.seeds, options.types, **chosen)
         print(f"## {task}\n\n{markdown(summary_of(rows))}\n", flush=True)
 
 
