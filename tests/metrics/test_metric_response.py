@@ -124,6 +124,9 @@ def test_undefined_scores_are_nan(changes) -> None:
     none = np.zeros(50, dtype=bool)
     for score in (sign_agreement, fold_change_slope, fold_change_spearman):
         assert np.isnan(score(real, predicted, none))
+    nine, ten = np.arange(50) < 9, np.arange(50) < 10
+    for score in (fold_change_slope, fold_change_spearman):
+        assert np.isnan(score(real, predicted, nine)) and np.isfinite(score(real, predicted, ten))
     assert np.isnan(de_pr_auc(none, predicted))
     assert np.isnan(de_overlap(real, predicted, n_top=50))
     assert np.isnan(discrimination_score(real[None], predicted, own=0))

@@ -148,10 +148,10 @@ def perturbation_report(
     ``"weighted_mse"``, by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the fraction of other conditions
     of the context with a larger cosine; ``"de_overlap"`` of the 100 genes that change most; ``"de_pr_auc"``, average
     precision of finding the responding genes; of these ``"sign_agreement"``, the fraction predicted in the right
-    direction, ``"fold_change_spearman"`` and ``"fold_change_slope"``, below 1 if attenuated; how differently single
-    cells respond (`response_heterogeneity`): ``"response_spread"``, below 1 if predicted ones are too much alike, and
-    ``"non_responders_error"``, the difference of the fractions of cells without a response; and of the cells, in
-    principal components, `energy_distance`, `wasserstein` and ``"c2st_auc"``, `classifier_auc`.
+    direction, and of ten or more ``"fold_change_spearman"`` and ``"fold_change_slope"``, below 1 if attenuated; how
+    differently single cells respond (`response_heterogeneity`): ``"response_spread"``, below 1 if predicted ones are
+    too much alike, and ``"non_responders_error"``, the difference of the fractions of cells without a response; and of
+    the cells, in principal components, `energy_distance`, `wasserstein` and ``"c2st_auc"``, `classifier_auc`.
 
     Parameters
     ----------

@@ -17,6 +17,7 @@ from scdiffgen.metrics._input import RESPONSE, Matrix, as_numbers, enough_cells
 N_TOP_GENES = 100
 SIGNIFICANT = 0.05
 MIN_CELLS = 2  # of a condition
+MIN_RESPONDING = 10  # genes, for an order or a slope over them: of fewer, chance decides
 ROUNDING = 1e-9  # changes of log expression below are rounding errors
 Vector = NDArray[np.float64]  # (genes,)
 Called = NDArray[np.bool_]  # whether each gene responds, (genes,)
@@ -104,9 +105,9 @@ def sign_agreement(real: Vector, predicted: Vector, significant: Called) -> floa
 
 
 def fold_change_spearman(real: Vector, predicted: Vector, significant: Called) -> float:
-    """Spearman correlation over the responding genes of real and predicted changes; NaN if it is not defined."""
+    """Spearman correlation over ten responding genes or more of real and predicted changes; NaN if it is not defined."""
     x, y = real[significant], predicted[significant]
-    if len(x) < 2 or np.ptp(x) == 0 or np.ptp(y) == 0:
+    if len(x) < MIN_RESPONDING or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
     return float(spearmanr(x, y).statistic)
 
@@ -114,12 +115,13 @@ def fold_change_spearman(real: Vector, predicted: Vector, significant: Called) -
 def fold_change_slope(real: Vector, predicted: Vector, significant: Called) -> float:
     """Slope of predicted on real log fold changes over the responding genes: 1 is right, below 1 is attenuated.
 
-    Least squares with an intercept; NaN for fewer than two responding genes.
+    Least squares with an intercept; NaN for fewer than ten responding genes, or if all change alike.
     """
     x, y = real[significant], predicted[significant]
-    centred = x - x.mean() if len(x) > 1 else np.zeros(1)
-    spread = centred @ centred
-    return float((centred @ (y - y.mean())) / spread) if spread > 0 else float("nan")
+    if len(x) < MIN_RESPONDING or np.ptp(x) == 0:
+        return float("nan")
+    centred = x - x.mean()
+    return float((centred @ (y - y.mean())) / (centred @ centred))
 
 
 class GeneTests(NamedTuple):
