@@ -114,7 +114,7 @@ controls. Our place in a published benchmark comes first.
 | weighted MSE | of changes, genes weighted by how clearly they respond | 0 |
 | discrimination | share of the other responses that are less similar to the prediction than its own | 1 |
 | DE overlap | of the genes that change most | 1 |
-| Spearman, slope of fold changes | over the responding genes, if there are ten; a slope below 1 is too weak a response | 1 |
+| Spearman, slope of fold changes | over responding genes, if ten respond; slopes below 1 are too weak a response | 1 |
 | energy distance, W2, forest AUC | of cells, 30 principal components | 0, as other real cells, 0.5 |
 
 | prediction | what it is |

@@ -105,7 +105,7 @@ def sign_agreement(real: Vector, predicted: Vector, significant: Called) -> floa
 
 
 def fold_change_spearman(real: Vector, predicted: Vector, significant: Called) -> float:
-    """Spearman correlation over ten responding genes or more of real and predicted changes; NaN if it is not defined."""
+    """Spearman correlation of real and predicted changes over ten responding genes or more; NaN if not defined."""
     x, y = real[significant], predicted[significant]
     if len(x) < MIN_RESPONDING or np.ptp(x) == 0 or np.ptp(y) == 0:
         return float("nan")
