@@ -134,7 +134,7 @@ controls. Our place in a published benchmark comes first.
 | linear | and a change by ridge regression on features of the perturbation |
 | dose_interpolation | and the change between the neighbouring doses |
 | CellFlow | flow matching, by `benchmarks/external`: its tutorial an eighth as wide, 1 % of its iterations; seed 0 |
-| scGen, CPA | from their own packages, by `benchmarks/external`, for all of their recommended epochs; seed 0 |
+| scGen, CPA, biolord | from their own packages, by `benchmarks/external`, for all of their recommended epochs; seed 0 |
 | ..., counts | and molecules drawn of the expression that they predict, or of their own distribution (CPA) |
 | latent_pca, latent_scvi | latent arithmetic on principal components, or in scVI |
 | real_half | the other half of the real treated cells |
