@@ -29,12 +29,12 @@ RESPONSES = {
     "effect: coupled": "scdiffgen",
     "similar_contexts": "controls, and the mean change of the other types, similar ones above all",
     "CellFlow": "CellFlow, smaller and for less than it recommends",
-    "nearest_context": "controls, and the change of the nearest type",
-    "scGen": "scGen",
-    "other_contexts": "controls, and the mean change of the other types",
     "latent_scvi": "scVI, latent arithmetic",
-    "biolord": "biolord",
+    "nearest_context": "controls, and the change of the nearest type",
+    "other_contexts": "controls, and the mean change of the other types",
     "CPA, counts": "CPA, its counts",
+    "scGen": "scGen",
+    "biolord": "biolord",
 }
 RESPONSE_SCORES = ("pearson_delta", "de_overlap", "fold_change_slope", "wasserstein", "c2st_auc", "energy_distance")
 NEARER, MODEL = "energy_distance", "effect: coupled"
