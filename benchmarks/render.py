@@ -136,7 +136,7 @@ controls. Our place in a published benchmark comes first.
 | CellFlow | flow matching, by `benchmarks/external`: its tutorial an eighth as wide, 1 % of its iterations; seed 0 |
 | scGen, CPA, biolord | from their own packages, by `benchmarks/external`, for all of their recommended epochs; seed 0 |
 | ..., counts | and molecules drawn of the expression that they predict, or of their own distribution (CPA) |
-| latent_pca, latent_scvi | latent arithmetic on principal components, or in scVI |
+| latent_pca, latent_scvi | latent arithmetic on principal components, or in scVI after its own 400 epochs (seed 0) |
 | real_half | the other half of the real treated cells |
 
 *As counts* means that a baseline's mean expression was drawn as molecules. *Seen*, *between* and *beyond* are doses
