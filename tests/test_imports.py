@@ -1,12 +1,19 @@
-"""What the sub-packages load beyond scvi-tools; `python -m benchmarks.import_time` measures what it costs."""
+"""Which libraries the package imports, and when; `python -m benchmarks.import_time` measures the seconds."""
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[1]
 
 # what takes long to load, or what an extra brings
 HEAVY = {
@@ -39,3 +46,35 @@ def loaded() -> dict[str, list[str]]:
 def test_a_package_loads_no_heavy_library_before_it_is_needed(name: str, loaded: dict[str, list[str]]) -> None:
     assert f"scdiffgen.{name}" in loaded[name]
     assert HEAVY & set(loaded[name]) <= ALLOWED.get(name, set())
+
+
+def normalised(requirement: str) -> str:
+    """The name of a distribution as PyPI compares names (PEP 503), without extras and versions."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", requirement)[0]).lower()
+
+
+def imported() -> set[str]:
+    """Top-level names that the source imports, at the top of a file or inside a function."""
+    names = set()
+    for path in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                names.add(node.module.split(".")[0])
+    return names - {"scdiffgen"} - set(sys.stdlib_module_names)
+
+
+def test_every_imported_library_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    users = [extra for name, extra in extras.items() if name not in ("test", "docs", "benchmark", "dev")]
+    declared = {normalised(each) for requirements in [project["dependencies"], *users] for each in requirements}
+    distributions = packages_distributions()
+    names = imported()
+    assert {"torch", "anndata", "zarr"} <= names
+    for_annotations = {"sentence_transformers"}  # an encoder that the user passes
+    undeclared = {
+        name for name in names if not declared & {normalised(each) for each in distributions.get(name, [name])}
+    }
+    assert undeclared <= for_annotations

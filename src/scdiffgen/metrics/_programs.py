@@ -128,7 +128,8 @@ def program_weights(counts: Matrix, genes: NDArray | None, programs: Programs) -
 
 def covariances(scores: NDArray, weights: Weights, labels: NDArray) -> NDArray[np.float64]:
     """Unbiased covariances of scores ``(cells, programs)`` within labels, a matrix for each row of weights."""
-    total, freedom = 0.0, 0.0
+    n_rows, n_programs = len(weights), scores.shape[1]
+    total, freedom = np.zeros((n_rows, n_programs, n_programs)), np.zeros((n_rows, 1, 1))
     for label in np.unique(labels):
         x, w = scores[labels == label], weights[:, labels == label]
         size, sums = w.sum(axis=1)[:, None, None], w @ x
