@@ -64,12 +64,6 @@ class TokenReader:
         self.basis = basis.of_width(self.weights.shape[1])
         self.directions = torch.from_numpy(self.basis.directions).float().to(self.module.device)  # (tokens, width)
 
-    def require_sum(self) -> None:
-        """Raise if tokens do not add up in the log-rates."""
-        pooling = self.module.size.options.readout.pooling
-        if pooling != "sum":
-            raise ValueError(f"The tokens are pooled by {pooling!r}, so log-rates are no sum over them.")
-
     def activation(self, cells: Cells) -> np.ndarray:
         """Activations ``(cells, tokens)``."""
         return cells.in_order([self.basis.activation(self.module.hidden(*batch).cpu().numpy()) for batch in cells])

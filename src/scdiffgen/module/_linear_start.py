@@ -94,7 +94,7 @@ def linear_weights(network: ScoreNetwork) -> dict[str, nn.Parameter]:
     """Weights of the genes in ``"readout"`` and ``"encoder"``, of those forms that can start as components."""
     readout, encoder = network.readout, network.trunk.encoder
     weights = {}
-    if isinstance(readout, AdditiveReadout) and readout.options.is_plain_sum:
+    if isinstance(readout, AdditiveReadout):
         weights["readout"] = readout.gene_weights
     if isinstance(encoder, CountEncoder):
         weights["encoder"] = encoder.weight

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from scdiffgen.conditions import Condition, ConditionSpec
 
 from ._categories import CATEGORY_EMBEDDINGS, FeatureEmbedding, TableEmbedding, extend_features
 from ._numbers import NUMBER_EMBEDDINGS
-from ._options import NetworkOptions, PoolingKind
+from ._options import NetworkOptions
 from ._shapes import Slots
 
 
@@ -58,24 +58,7 @@ class PartEmbedding(nn.Module):
         return what + self.join(torch.cat([what, dose], dim=-1))
 
 
-class MeanPooling(nn.Module):
-    """Mean over the parts, through a perceptron (Zaheer et al. 2017, "Deep sets", theorem 2)."""
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
-
-    def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Pool the vectors of the parts; an empty set is finite."""
-        mask = parts.mask[..., None]
-        pooled = (vectors * self._weights(vectors, mask)).masked_fill(~mask, 0.0).sum(dim=1)
-        return pooled + self.mlp(pooled)
-
-    def _weights(self, vectors: Slots, mask: Bool[Tensor, "cells slots 1"]) -> Float[Tensor, " cells #slots #dim"]:
-        return 1 / mask.sum(dim=1, keepdim=True).clamp(min=1).to(vectors.dtype)
-
-
-class AttentionPooling(MeanPooling):
+class AttentionPooling(nn.Module):
     """Weighted mean over the parts, each component with weights of its own, through a perceptron.
 
     Shen et al. 2018, "DiSAN: directional self-attention network for RNN/CNN-free language understanding"
@@ -83,13 +66,17 @@ class AttentionPooling(MeanPooling):
     """
 
     def __init__(self, dim: int) -> None:
-        super().__init__(dim)
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
         self.score = nn.Linear(dim, dim)
 
-    def _weights(self, vectors: Slots, mask: Bool[Tensor, "cells slots 1"]) -> Slots:
+    def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
+        """Pool the vectors of the parts; an empty set is finite."""
+        mask, scores = parts.mask[..., None], self.score(vectors)
         # The most negative finite number: a row of -inf, an empty set, would have NaN weights.
-        scores = self.score(vectors)
-        return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
+        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
+        pooled = (vectors * weights).masked_fill(~mask, 0.0).sum(dim=1)
+        return pooled + self.mlp(pooled)
 
 
 class ComponentPooling(nn.Module):
@@ -123,9 +110,6 @@ class ComponentPooling(nn.Module):
         return self.mlp(torch.where(n_parts > 0, present, self.absent).flatten(1))
 
 
-POOLINGS: dict[PoolingKind, type[MeanPooling]] = {"attention": AttentionPooling, "mean": MeanPooling}
-
-
 class SetEmbedder(nn.Module):
     """Embed a set of parts, whatever their order and padding; the empty set, a control, has a learned vector.
 
@@ -140,11 +124,7 @@ class SetEmbedder(nn.Module):
                 "Pass one each."
             )
         self.parts = PartEmbedding(spec, dim, options)
-        self.pooling: MeanPooling | ComponentPooling
-        if spec.components:
-            self.pooling = ComponentPooling(dim, spec.components)
-        else:
-            self.pooling = POOLINGS[options.set_pooling](dim)
+        self.pooling = ComponentPooling(dim, spec.components) if spec.components else AttentionPooling(dim)
         self.control = nn.Parameter(torch.randn(dim) * dim**-0.5)
 
     def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
