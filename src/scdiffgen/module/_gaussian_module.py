@@ -78,8 +78,7 @@ class VectorDenoiser(ConditionedDenoiser):
 class GaussianModule(DiffusionModule):
     """Gaussian diffusion of expression: log of counts per 10,000 plus one, standardised gene by gene.
 
-    Sampled expression becomes counts by its shares of the library size, rounded. A subclass may turn cells into other
-    vectors, and vectors into cells.
+    Sampled expression becomes counts by its shares of the library size, rounded. Subclasses have other vectors.
     """
 
     process_name = "gaussian"
@@ -171,10 +170,7 @@ class GaussianModule(DiffusionModule):
         return self.ema_denoiser.network.tokens(self.to_vector(counts), level.expand_as(library), library, *embedded)
 
     def gene_weights(self) -> Tensor | None:
-        """Weights of the genes on :meth:`hidden`, in logs of counts per 10,000.
-
-        Noise and velocity lead away from the data, so their weights are turned round.
-        """
+        """Weights of the genes on :meth:`hidden`, in logs of counts per 10,000; negative for noise and velocity."""
         loadings = super().gene_weights()
         sign = 1 if self.process_options.prediction == "x0" else -1
         return None if loadings is None else sign * self.scale * loadings

@@ -48,11 +48,7 @@ class LatentDenoiser(VectorDenoiser):
 
 
 class LatentModule(GaussianModule):
-    """Gaussian diffusion of the tokens of an autoencoder.
-
-    It is trained in two stages. In the second the autoencoder stays as it is; tokens are computed once, and the counts
-    are not looked at again.
-    """
+    """Gaussian diffusion of the tokens of an autoencoder, which is trained first and then stays as it is."""
 
     process_name = "latent"
     options_cls = LatentOptions

@@ -1,7 +1,4 @@
-"""From the conditions of a cell to vectors: one vector a registered condition, in the order of registration.
-
-Perturbations are sets with doses: parts become vectors, and vectors one vector, whatever their number and order.
-"""
+"""Embed the conditions of a cell: one vector for each registered condition, in the order of registration."""
 
 from __future__ import annotations
 
@@ -34,10 +31,7 @@ def embed_categories(spec: ConditionSpec, dim: int, options: NetworkOptions) -> 
 
 
 class PartEmbedding(nn.Module):
-    """Embed each part of a set by its id, together with its dose where there are doses.
-
-    A dose of NaN is *no dose given*, which has a learned vector.
-    """
+    """Embed each part of a set by its id and its dose; NaN, no dose given, has a learned vector."""
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
@@ -59,11 +53,7 @@ class PartEmbedding(nn.Module):
 
 
 class AttentionPooling(nn.Module):
-    """Weighted mean over the parts, each component with weights of its own, through a perceptron.
-
-    Shen et al. 2018, "DiSAN: directional self-attention network for RNN/CNN-free language understanding"
-    (multi-dimensional attention).
-    """
+    """Multi-dimensional attention over the parts, through a perceptron (Shen et al. 2018, "DiSAN")."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -82,9 +72,7 @@ class AttentionPooling(nn.Module):
 class ComponentPooling(nn.Module):
     """Concatenate one vector a component (knock-out, drug), through a perceptron; an absent one has a learned vector.
 
-    The id of a part decides which component it belongs to, not the slot that it is in: sets are stored with their parts
-    sorted by name. As each category belongs to one component, the rows of one table are the tables of all components.
-    Several parts of one component are averaged.
+    The id of a part, not its slot, decides its component; several parts of one component are averaged.
     """
 
     components: Tensor
@@ -111,10 +99,7 @@ class ComponentPooling(nn.Module):
 
 
 class SetEmbedder(nn.Module):
-    """Embed a set of parts, whatever their order and padding; the empty set, a control, has a learned vector.
-
-    A set whose parts are of several components is embedded component by component instead of pooled.
-    """
+    """Embed a set of parts, pooled or component by component; the empty set, a control, has a learned vector."""
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
@@ -147,11 +132,9 @@ class NumberEmbedder(nn.Module):
 
 
 class LabelEmbedder(nn.Module):
-    """Embed a label, or a path from root to leaf of a hierarchy as the sum over its known levels.
+    """Embed a label, or the path from root to leaf of a hierarchy as the sum over its known levels.
 
-    Each level adds what it is different by from the level above, so a path that ends early has exactly the vector of
-    where it ends. Vectors of a table for a hierarchy start at zero: a leaf that training never saw is embedded as its
-    parent, and weight decay draws rare leaves towards theirs.
+    Tables of a hierarchy start at zero: a leaf that training never saw has the embedding of its parent.
     """
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
@@ -173,10 +156,10 @@ EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], nn.Module]] 
 
 
 class ConditionEmbedder(nn.Module):
-    """Embed every registered condition; one that is missing has a learned *null* vector instead.
+    """Embed every registered condition; a missing one has a learned *null* vector instead.
 
-    A category, number or hierarchy without any part counts as missing, a set without parts as a control. ``features``
-    ``(categories, n_features)`` of a condition may be left out where a state dict that holds them is loaded.
+    A category, number or hierarchy without parts is missing, a set without parts a control. ``features`` ``(categories,
+    n_features)`` of a condition may be left out where a state dict that holds them is loaded.
     """
 
     def __init__(
@@ -227,10 +210,7 @@ class ConditionEmbedder(nn.Module):
     def extend_features(
         self, name: str, vectors: Float[Tensor, "new n_features"], components: Sequence[int] = ()
     ) -> None:
-        """Append feature vectors of further categories (their ids follow on), and their components if the set has any.
-
-        So perturbations that training never saw become known.
-        """
+        """Append feature vectors of new categories (their ids follow on), and their components if the set has any."""
         embedder = self.embedders[self._index(name)]
         extend_features(embedder, name, vectors)
         if isinstance(embedder, SetEmbedder) and isinstance(embedder.pooling, ComponentPooling):

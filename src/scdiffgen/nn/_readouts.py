@@ -1,7 +1,4 @@
-"""Tokens to genes: additively, so that every gene's score splits exactly into contributions of tokens, or not.
-
-Scores become rates by the urn, in which molecules that are there attract more of their genes.
-"""
+"""Tokens to scores of the genes, and scores to rates of an urn, in which molecules attract more of their genes."""
 
 from __future__ import annotations
 
@@ -35,11 +32,7 @@ class Readout(nn.Module):
 
 
 class AdditiveReadout(Readout):
-    r"""Scores :math:`b + \sum_k W_k h_k`, with the hidden vector of each token.
-
-    It is :math:`h_k = (V_k \, \text{token}_k, \text{silu}(U_k \, \text{token}_k + u_k))`: what a token contributes is a
-    curved function of this token, and of no other.
-    """
+    r"""Scores :math:`b + \sum_k W_k h_k` of tokens :math:`z_k`, :math:`h_k = (V_k z_k, \text{silu}(U_k z_k + u_k))`."""
 
     def __init__(self, n_genes: int, size: NetworkSize) -> None:
         super().__init__()
@@ -152,11 +145,9 @@ class GeneScores(NamedTuple):
 
 
 class Urn(nn.Module):
-    r"""Weigh the prior of the tokens against the molecules that are there.
+    r"""Rates :math:`A \, \text{softmax}(\text{logits})_g + w_g x_g`: prior of the tokens against molecules present.
 
-    The rate of a gene is :math:`A \, \text{softmax}(\text{logits})_g + w_g x_g`. :math:`A > 0` is a concentration a
-    cell (one for each modality), in units of molecules: how much the prior of the tokens weighs against the molecules
-    that are already there, each of which weighs :math:`w_g \ge 0`.
+    :math:`A > 0` is a concentration a cell (one for each modality) in molecules, :math:`w_g \ge 0` the weight of one.
     """
 
     def __init__(self, n_genes: int, conditioning_dim: int, n_modalities: int = 1) -> None:
@@ -178,17 +169,15 @@ N_AT_FIRST = 10.0
 
 
 class PriorLimit(nn.Module):
-    r"""Let the prior of the tokens for a gene count for no more than some molecules, its prior strength.
+    r"""Cap how many molecules the prior of the tokens for a gene counts for: its prior strength :math:`\rho_g`.
 
-    The urn has the prior count for :math:`m_g`, as many molecules as the tokens expect by now, and every molecule that
-    is there for :math:`w_g`. Where cells have hundreds of molecules of each gene, as of the tags of proteins, the
-    molecules themselves tell the share better than any prior. With the prior strength :math:`\rho_g` the rate is
+    The urn has the prior count for :math:`m_g`, the molecules that the tokens expect by now, and every molecule present
+    for :math:`w_g`. With the cap the rate is
 
     .. math:: \frac{m_g + (w_g + m_g / \rho_g) \, x_g}{1 + m_g / \rho_g},
 
-    which is :math:`m_g + w_g x_g` where few molecules are expected, and :math:`\rho_g + x_g` where there are many. With
-    :math:`w_g = 0` this is the posterior mean of a gamma-Poisson model: the share of a gene has a gamma prior of shape
-    :math:`\rho_g`, whose mean the tokens tell. A modality is limited once :attr:`limited` is set for it.
+    which is :math:`m_g + w_g x_g` where few molecules are expected, and :math:`\rho_g + x_g` where many are. For
+    :math:`w_g = 0` it is the posterior mean of a gamma-Poisson model. Set :attr:`limited` to cap a modality.
     """
 
     limited: Tensor
