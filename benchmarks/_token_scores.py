@@ -45,7 +45,7 @@ def permuted(loadings: pd.DataFrame, seed: int) -> pd.DataFrame:
 def sparsity(loadings: pd.DataFrame) -> float:
     r"""Mean of Hoyer's measure :math:`(\sqrt G - \lVert w \rVert_1 / \lVert w \rVert_2) / (\sqrt G - 1)`.
 
-    0 for equal loadings, 1 for a single gene :cite:p:`hoyer2004nonnegative`.
+    0 for equal loadings, 1 for a single gene (Hoyer 2004, JMLR 5, 1457-1469).
     """
     values = np.abs(loadings.to_numpy(dtype=np.float64))
     values = values[:, values.sum(0) > 0]

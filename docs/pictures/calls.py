@@ -56,9 +56,6 @@ CALLS = {
         sc.tl.umap(adata)
         scdiffgen.pl.token_embedding(adata)
     """,
-    "token_graph": """
-        scdiffgen.pl.token_graph(adata, threshold=0.2)
-    """,
     "token_heatmap": """
         scdiffgen.pl.token_heatmap(adata, "cell_type")
     """,

@@ -1,7 +1,4 @@
-"""scdiffgen: conditional token diffusion for single-cell counts.
-
-Sub-packages load when they are first used, so that ``import scdiffgen`` costs nothing.
-"""
+"""scdiffgen: conditional token diffusion for single-cell counts; sub-packages load when they are first used."""
 
 from __future__ import annotations
 

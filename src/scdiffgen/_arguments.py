@@ -1,4 +1,4 @@
-"""Arguments: numbers that are checked, and what a class and its methods answer to one that they do not have."""
+"""Arguments: numbers that are checked, and what a constructor answers to one that it does not have."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
-from types import FunctionType, MappingProxyType
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
 
 from ._messages import did_you_mean
 
-Class = TypeVar("Class", bound=type)
+Constructor = TypeVar("Constructor", bound=Callable)
 NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -47,42 +47,17 @@ def check_names(of: str, given: Iterable[str], known: Iterable[str], elsewhere: 
             raise TypeError(f"`{of}` has no argument {name!r}.{way_out or did_you_mean(name, elsewhere)}")
 
 
-def explain_unknown_arguments(
-    elsewhere: Mapping[str, str] = NOWHERE, of_methods: Mapping[str, Mapping[str, str]] | None = None
-) -> Callable[[Class], Class]:
-    """Let a class name the nearest of its arguments, or where an argument has gone, instead of Python's bare error.
+def explain_unknown_arguments(elsewhere: Mapping[str, str]) -> Callable[[Constructor], Constructor]:
+    """Let a constructor name the nearest of its arguments, or where an argument belongs, in place of Python's error."""
 
-    With ``of_methods`` (arguments that have gone, by method; under ``""`` those of all) its public methods do so too.
-    """
+    def decorate(init: Constructor) -> Constructor:
+        known = inspect.signature(init).parameters
 
-    def decorate(cls: Class) -> Class:
-        moved = of_methods or {}
-        package = cls.__module__.split(".")[0]
-        cls.__init__ = _explained(cls.__init__, cls.__name__, elsewhere)  # type: ignore[misc]
-        for name in dir(cls) if of_methods is not None else ():
-            member = inspect.getattr_static(cls, name)
-            bound = type(member) if isinstance(member, classmethod | staticmethod) else None
-            function = member.__func__ if bound else member
-            if inspect.isfunction(function) and name[0] != "_" and function.__module__.startswith(package):
-                gone = {**moved.get("", {}), **moved.get(name, {})}
-                explained = _explained(function, name, gone)
-                setattr(cls, name, bound(explained) if bound else explained)
-        return cls
+        @functools.wraps(init)
+        def explained(self: Any, *args: Any, **kwargs: Any) -> None:
+            check_names(type(self).__name__, kwargs, known, elsewhere)
+            init(self, *args, **kwargs)
+
+        return cast("Constructor", explained)
 
     return decorate
-
-
-def _explained(function: Callable, name: str, elsewhere: Mapping[str, str]) -> Callable:
-    """The function, with checks of what it is passed by name; the signature and the module stay what they were."""
-    parameters = inspect.signature(function).parameters
-    takes_others = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    elsewhere = {name: way_out for name, way_out in elsewhere.items() if name not in parameters}
-    check = check_names
-
-    def explained(*args: Any, **kwargs: Any) -> Any:
-        check(name, kwargs, kwargs if takes_others else parameters, elsewhere)
-        return function(*args, **kwargs)
-
-    # In the globals of its own module, where doctest looks for examples.
-    made = FunctionType(explained.__code__, function.__globals__, name, None, explained.__closure__)
-    return functools.wraps(function)(made)

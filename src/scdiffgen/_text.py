@@ -17,10 +17,9 @@ _vectors: dict[str, np.ndarray] = {}
 
 
 def embed_texts(texts: Iterable[str]) -> np.ndarray:
-    """Vectors ``(texts, 384)`` float32 of length one by all-MiniLM-L6-v2, which reads about 250 words of each.
+    """Vectors ``(texts, 384)`` float32 of length one by all-MiniLM-L6-v2, about 250 words of each, without a download.
 
-    Nothing is downloaded: the encoder is a Python package. Each distinct text is encoded once in a process. Reimers &
-    Gurevych 2019, "Sentence-BERT"; Wang et al. 2020, "MiniLM".
+    Reimers & Gurevych 2019, "Sentence-BERT"; Wang et al. 2020, "MiniLM".
     """
     texts = list(texts)
     for row, text in enumerate(texts):

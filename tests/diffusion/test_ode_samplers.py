@@ -11,17 +11,15 @@ from torch import Tensor
 
 from scdiffgen.diffusion import (
     SCHEDULES,
-    SOLVERS,
     TIME_MAX,
     TIME_MIN,
     Denoise,
-    ddim,
     guide_denoisers,
     sampler,
     time_grid,
     time_of_signal,
 )
-from scdiffgen.diffusion._ode_samplers import ancestral, dpm_solver, euler
+from scdiffgen.diffusion._ode_samplers import SOLVERS, ancestral, ddim, dpm_solver, euler
 
 MEAN = torch.tensor([2.0, -1.0, 0.3], dtype=torch.float64)
 SPREAD = torch.tensor([0.5, 1.3, 0.1], dtype=torch.float64)

@@ -35,10 +35,8 @@ FORMS: dict[str, dict[str, Any]] = {
     "categories, code": {"category_embedding": "code"},
     "readout, mlp": {"readout": ReadoutOptions(kind="mlp")},
     "readout, cross_attention": {"readout": ReadoutOptions(kind="cross_attention")},
-    "readout, logsumexp": {"readout": ReadoutOptions(pooling="logsumexp")},
-    "readout, penalised": {"readout": ReadoutOptions(nonnegative=True, sparsity=0.01, orthogonality=0.01)},
+    "readout, penalised": {"readout": ReadoutOptions(orthogonality=0.01)},
     "embedded interventions": {"intervention": "embedding"},
-    "embedded interventions, mean": {"intervention": "embedding", "set_pooling": "mean"},
     "sizes": {"dropout": 0.2, "readout_dim": 3, "n_heads": 2},
 }
 

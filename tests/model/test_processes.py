@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,28 +108,6 @@ def test_gaussian_diffusion_learns_types_and_treatments(gaussian: TokenDiffusion
     assert 12 < treated.X[:, 0].mean() - before < 40
 
 
-def test_cells_led_to_their_own_noise_respond_and_stay_themselves(
-    gaussian: TokenDiffusion, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The network predicts the data through few tokens, which hold little of a cell beside its type."""
-    inverting = replace(gaussian.module.process_options, counterfactual="inversion")
-    monkeypatch.setattr(gaussian.module, "process_options", inverting)
-    controls = gaussian.adata[(gaussian.adata.obs["guide"] == "ctrl") & (gaussian.adata.obs["cell_type"] == "a")]
-
-    def predicted(guide: str) -> np.ndarray:
-        return gaussian.predict_perturbation(controls.copy(), {"guide": guide}, n_steps=30, seed=0).X.toarray()
-
-    def logs(counts: np.ndarray) -> np.ndarray:
-        return np.log1p(counts / counts.sum(1, keepdims=True) * 1e4)
-
-    treated = predicted("A")
-    np.testing.assert_allclose(predicted("ctrl"), controls.X, atol=1)
-    before, after = logs(controls.X), logs(treated)
-    assert 1 < (after - before)[:, 0].mean() < 2.5  # in truth 1.36
-    itself = [np.corrcoef(before[:, gene], after[:, gene])[0, 1] for gene in range(1, 20)]
-    assert np.median(itself) > 0.7
-
-
 def test_gaussian_diffusion_has_the_rest_of_the_surface(gaussian: TokenDiffusion, tmp_path: Path) -> None:
     asked = {"cell_type": "b", "guide": "A"}
     cells = gaussian.generate(asked, n_cells=5, n_steps=4, guidance_scale=1.5, seed=0)
@@ -154,7 +131,7 @@ def test_latent_diffusion_learns_types_and_has_the_surface(tmp_path: Path) -> No
     cells = simulated_cells(200)
     TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
     scvi.settings.seed = 0
-    options = LatentOptions(likelihood="poisson", latent_dim=2)
+    options = LatentOptions(latent_dim=2)
     model = TokenDiffusion(cells, process=options, **SMALL)
     model.train(max_epochs=100, batch_size=50, plan_kwargs={"lr": 0.01, "ema_decay": 0.95}, **QUIET)
     of_a, of_b = np.log(simulated_shares())

@@ -1,4 +1,4 @@
-"""Latent diffusion: tokens and their divergence in closed form, and what the second stage looks at."""
+"""Latent diffusion: tokens at unit scale, draws, and what the second stage looks at."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from csr import csr
 from module_parts import SIZE, SPECS
 from parts import unconditional
 from torch import Tensor
-from torch.distributions import Normal, kl_divergence
 
 from scdiffgen.conditions import Conditions
 from scdiffgen.module import LatentModule, LatentOptions
@@ -64,22 +63,8 @@ def test_forms_that_latent_diffusion_cannot_have_are_refused() -> None:
         LatentModule(N_GENES, (), replace(SIZE, options=NetworkOptions(readout=ReadoutOptions(kind="mlp"))))
 
 
-def test_the_divergence_is_torchs() -> None:
-    counts = csr(COUNTS)
-    with torch.no_grad():
-        latent = make(tokens="kl").denoiser.autoencoder.encode(counts, torch.tensor(COUNTS.sum(1)))
-    assert latent.log_scale is not None
-    expected = kl_divergence(Normal(latent.mean, latent.log_scale.exp()), Normal(0.0, 1.0)).sum((1, 2))
-    torch.testing.assert_close(latent.divergence(), expected)
-    torch.manual_seed(0)
-    drawn = torch.stack([latent.sample() for _ in range(2000)])
-    torch.testing.assert_close(drawn.mean(0), latent.mean, atol=0.2, rtol=0.1)
-    torch.testing.assert_close(drawn.std(0), latent.log_scale.exp(), atol=0.02, rtol=0.1)
-
-
-@pytest.mark.parametrize("tokens", ["unit_scale", "kl"])
-def test_the_second_stage_has_standardised_tokens_and_looks_at_no_count(tokens: str) -> None:
-    module, cached = begun(tokens=tokens)
+def test_the_second_stage_has_standardised_tokens_and_looks_at_no_count() -> None:
+    module, cached = begun()
     assert "X" not in cached
     cells, conditions = module.unpack(cached)
     torch.testing.assert_close(cells.vector.mean(0), torch.zeros(len(module.mean)), atol=1e-5, rtol=0)
@@ -95,7 +80,7 @@ def test_the_second_stage_has_standardised_tokens_and_looks_at_no_count(tokens: 
 
 
 def test_only_the_stage_that_is_on_moves_its_weights() -> None:
-    first, (second, cached) = make(likelihood="zinb", tokens="kl").train(), begun(likelihood="zinb")
+    first, (second, cached) = make().train(), begun()
     first.loss(*first.unpack(BATCH)).loss.backward()
     second.train().loss(*second.unpack(cached)).loss.backward()
     for name, weight in first.denoiser.named_parameters():
@@ -117,7 +102,7 @@ def test_the_averaged_autoencoder_is_the_one_that_stays() -> None:
 
 
 def test_cells_are_drawn_from_the_likelihood_at_their_tokens() -> None:
-    module, _ = begun(likelihood="poisson")
+    module, _ = begun()
     cell = csr(np.tile(COUNTS[:1], (4000, 1)))
     library = module.library(cell)
     drawn = module.to_counts(module.to_vector(cell), library, torch.Generator().manual_seed(0))
@@ -143,10 +128,7 @@ def test_guidance_leads_away_from_cells_of_which_nothing_is_given(
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"likelihood": "normal"}, "`likelihood` is 'normal'"),
-        ({"tokens": "free"}, "`tokens` is 'free'"),
         ({"latent_dim": 0}, "`latent_dim` is 0"),
-        ({"kl_weight": -1.0}, "`kl_weight` is -1.0"),
         ({"autoencoder_share": 1.0}, "`autoencoder_share` is 1.0"),
         ({"schedule": "sine"}, "`schedule` is 'sine'"),
     ],

@@ -196,8 +196,6 @@ ADDITIVE, ENCODER = {"denoiser.network.readout.gene_weights", "denoiser.network.
         (NetworkOptions(encoder="cross_attention"), True, False),
         (NetworkOptions(readout=ReadoutOptions(kind="mlp")), False, True),
         (NetworkOptions(readout=ReadoutOptions(kind="cross_attention"), encoder="linear"), False, False),
-        (NetworkOptions(readout=ReadoutOptions(pooling="logsumexp")), False, True),
-        (NetworkOptions(readout=ReadoutOptions(nonnegative=True)), False, True),
     ],
 )
 def test_only_forms_that_can_be_components_start_as_such(options: NetworkOptions, readout: bool, encoder: bool) -> None:

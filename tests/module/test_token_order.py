@@ -34,7 +34,7 @@ MODULES: dict[str, Callable[..., DiffusionModule]] = {
     "one modality": lambda *parts: ThinningModule(12, *parts),
     "two modalities": lambda *parts: JointThinningModule({"X": 8, "protein": 4}, *parts),
     "gaussian": lambda *parts: GaussianModule(12, *parts),
-    "latent": lambda *parts: LatentModule(12, *parts, process_options=LatentOptions(latent_dim=3, likelihood="zinb")),
+    "latent": lambda *parts: LatentModule(12, *parts, process_options=LatentOptions(latent_dim=3)),
 }
 FORMS: dict[str, dict[str, Any]] = {
     **{f"encoder {kind}": {"encoder": kind} for kind in ("mlp", "linear", "cross_attention")},
@@ -44,7 +44,6 @@ FORMS: dict[str, dict[str, Any]] = {
     "embedded expression": {"encoder": "linear", "expression_embedding": "direct"},
     "readout mlp": {"readout": ReadoutOptions(kind="mlp")},
     "readout cross_attention": {"readout": ReadoutOptions(kind="cross_attention")},
-    "readout logsumexp": {"readout": ReadoutOptions(pooling="logsumexp", nonnegative=True)},
     "embedded interventions": {"intervention": "embedding"},
 }
 CASES = [

@@ -9,7 +9,7 @@ import torch
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
 from scdiffgen.nn import NetworkOptions
 from scdiffgen.nn._categories import CATEGORY_EMBEDDINGS
-from scdiffgen.nn._condition_embedder import POOLINGS, ConditionEmbedder, UniversalCombination, clear_padding
+from scdiffgen.nn._condition_embedder import ConditionEmbedder, UniversalCombination, clear_padding
 from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 
 DIM = 12
@@ -19,7 +19,7 @@ DRUGS = ConditionSpec("drugs", "set", "intervention", n_categories=6, n_slots=3,
 GENES = ConditionSpec("genes", "set", "intervention", n_categories=6, n_slots=3)
 PLACE = ConditionSpec("place", "hierarchy", n_categories=9, n_slots=3)
 EVERYTHING = [CELL_TYPE, AGE, DRUGS, GENES, PLACE]
-WAYS_TO_POOL = [*POOLINGS, "components"]
+WAYS_TO_POOL = ["attention", "components"]
 
 
 def make(specs, options=None, **kwargs):
@@ -30,7 +30,7 @@ def make(specs, options=None, **kwargs):
 def make_drugs(pooling):
     if pooling == "components":
         return make([replace(DRUGS, components=(0, 0, 0, 1, 1, 1))])
-    return make([DRUGS], NetworkOptions(set_pooling=pooling))
+    return make([DRUGS])
 
 
 def parts(*cells, told=None, n_slots=None):
@@ -196,13 +196,6 @@ def test_without_doses_the_values_are_not_looked_at():
     )
 
 
-def test_mean_pooling_is_the_mean_over_the_parts():
-    embed = make([GENES], NetworkOptions(set_pooling="mean"))
-    pooling, table = embed.embedders[0].pooling, embed.embedders[0].parts.categories.weight
-    mean = table[[1, 4]].mean(0)
-    torch.testing.assert_close(embed({"genes": parts([1, 4], n_slots=5)}, 1)[0, 0], mean + pooling.mlp(mean))
-
-
 def test_attention_pooling_agrees_with_torch_attention():
     # Component by component, it is attention of a query of 1 over keys that are the scores.
     embed = make([GENES])
@@ -306,7 +299,7 @@ def test_features_of_a_condition_without_them_are_refused():
 @pytest.mark.parametrize("number", NUMBER_EMBEDDINGS)
 @pytest.mark.parametrize("category", CATEGORY_EMBEDDINGS)
 def test_every_option_embeds_everything_and_comes_back_from_its_state(number, category):
-    options = NetworkOptions(number_embedding=number, category_embedding=category, set_pooling="mean")
+    options = NetworkOptions(number_embedding=number, category_embedding=category)
     embed, given = make(EVERYTHING, options), everything(5)
     torch.manual_seed(1)
     again = ConditionEmbedder(EVERYTHING, DIM, options).double()
@@ -315,7 +308,7 @@ def test_every_option_embeds_everything_and_comes_back_from_its_state(number, ca
     assert embed(given, 5).abs().max() < 5
 
 
-@pytest.mark.parametrize("name", ["number_embedding", "category_embedding", "set_pooling", "intervention"])
+@pytest.mark.parametrize("name", ["number_embedding", "category_embedding", "intervention"])
 def test_unknown_options_are_named(name):
     with pytest.raises(ValueError, match=f"`{name}` is 'nonsense'"):
         NetworkOptions(**{name: "nonsense"})

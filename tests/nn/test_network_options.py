@@ -242,4 +242,4 @@ def test_other_read_outs_have_no_further_options() -> None:
     with pytest.raises(ValueError, match="`kind` is 'linear': pass one of"):
         ReadoutOptions(kind="linear")
     with pytest.raises(ValueError, match="`kind` is 'mlp', which leaves no further choice"):
-        ReadoutOptions(kind="mlp", sparsity=0.1)
+        ReadoutOptions(kind="mlp", orthogonality=0.1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.special import logsumexp
 
 from scdiffgen.nn import AdditiveReadout, NetworkOptions, NetworkSize, ReadoutOptions
 from scdiffgen.nn._network import Conditioning, TokenTrunk
@@ -28,32 +27,17 @@ def readout(**options: object) -> AdditiveReadout:
     return made
 
 
-def test_log_sum_exp_adds_tokens_in_the_rates() -> None:
-    made, tokens = readout(pooling="logsumexp"), torch.randn(7, N_TOKENS, DIM)
-    contributions = np.einsum("ctr,trg->ctg", made.hidden(tokens).detach(), made.loadings().detach())
-    expected = logsumexp(contributions, axis=1) + made.bias.detach().numpy()
-    logits = made(tokens)
-    np.testing.assert_allclose(logits.detach(), expected, rtol=1e-5)
-
-
-@pytest.mark.parametrize("pooling", ["sum", "logsumexp"])
-def test_fewer_tokens_are_the_leading_ones(pooling: str) -> None:
-    made, tokens = readout(pooling=pooling), torch.randn(7, N_TOKENS, DIM)
-    cut = AdditiveReadout(N_GENES, size(2, pooling=pooling))
+def test_fewer_tokens_are_the_leading_ones() -> None:
+    made, tokens = readout(), torch.randn(7, N_TOKENS, DIM)
+    cut = AdditiveReadout(N_GENES, size(2))
     cut.load_state_dict(
         {name: made.state_dict()[name][tuple(map(slice, t.shape))] for name, t in cut.state_dict().items()}
     )
     torch.testing.assert_close(made(tokens[:, :2]), cut(tokens[:, :2]))
 
 
-def test_weights_are_non_negative_where_asked() -> None:
-    assert (readout(nonnegative=True).loadings() >= 0).all()
-    assert (readout().loadings() < 0).any()
-
-
-@pytest.mark.parametrize("nonnegative", [False, True])
-def test_a_held_token_contributes_the_same_everywhere(nonnegative: bool) -> None:
-    made, contribution = readout(nonnegative=nonnegative), torch.randn(N_GENES)
+def test_a_held_token_contributes_the_same_everywhere() -> None:
+    made, contribution = readout(), torch.randn(N_GENES)
     one, other = torch.randn(2, 1, N_TOKENS, DIM)
     other[:, [0, 2, 3]] = one[:, [0, 2, 3]]
     others = torch.einsum("ctr,trg->cg", made.hidden(one)[:, [0, 2, 3]], made.loadings()[[0, 2, 3]])
@@ -63,29 +47,27 @@ def test_a_held_token_contributes_the_same_everywhere(nonnegative: bool) -> None
     torch.testing.assert_close(made(one), bias + contribution + others)
 
 
-def test_penalties_follow_their_formulas_and_ignore_scale() -> None:
+def test_the_penalty_follows_its_formula_and_ignores_scale() -> None:
     weights = readout().loadings().detach().numpy()
-    norms = np.linalg.norm(weights, axis=1)
-    spread = (np.abs(norms).sum(1) / np.sqrt(N_GENES) / np.linalg.norm(norms, axis=1)).mean()
     unit = weights - weights.mean(2, keepdims=True)
     unit /= np.linalg.norm(unit, axis=2, keepdims=True)
     pairs = [(k, m) for k in range(N_TOKENS) for m in range(N_TOKENS) if k != m]
     cosine = np.mean([((unit[k] @ unit[m].T) ** 2).mean() for k, m in pairs])
-    made = readout(sparsity=2.0, orthogonality=3.0)
-    assert made.penalty().item() == pytest.approx(2 * spread + 3 * cosine, rel=1e-5)
+    made = readout(orthogonality=3.0)
+    assert made.penalty().item() == pytest.approx(3 * cosine, rel=1e-5)
     with torch.no_grad():
         made.gene_weights *= 7
         made.unit_weights *= 7
-    assert made.penalty().item() == pytest.approx(2 * spread + 3 * cosine, rel=1e-5)
+    assert made.penalty().item() == pytest.approx(3 * cosine, rel=1e-5)
 
 
-def test_penalties_fall_to_their_ends() -> None:
-    made = readout(sparsity=1.0, orthogonality=1.0)
+def test_the_penalty_is_nothing_for_tokens_of_different_genes() -> None:
+    made = readout(orthogonality=1.0)
     with torch.no_grad():
         made.gene_weights.zero_()
         made.unit_weights.zero_()
         made.gene_weights.unflatten(0, (N_TOKENS, WIDTH))[range(N_TOKENS), 0, range(N_TOKENS)] = 1.0
-    assert made.penalty().item() == pytest.approx(N_GENES**-0.5, abs=2e-3)
+    assert made.penalty().item() == pytest.approx(0, abs=2e-3)
     assert readout().penalty().item() == 0
 
 
@@ -101,7 +83,7 @@ def test_nested_tokens_vary_in_number_in_training_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"pooling": "max"}, "`pooling`"), ({"sparsity": -1}, "`sparsity` is -1")]
+    ("options", "message"), [({"kind": "max"}, "`kind`"), ({"orthogonality": -1}, "`orthogonality` is -1")]
 )
 def test_errors_name_the_option(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):

@@ -184,19 +184,6 @@ def test_an_embedding_is_coloured_by_activation(cells: AnnData) -> None:
     assert len(pl.token_embedding(cells, basis="pca", show=False)) == cells.obsm["X_token_activation"].shape[1]
 
 
-def test_curves_join_similar_tokens() -> None:
-    cells = with_tokens(8)
-    cells.varm["token_loadings"][:, 5] = -cells.varm["token_loadings"][:, 0]
-    axis = pl.token_graph(cells, threshold=0.9, show=False)
-    assert [text.get_text() for text in axis.texts][2] == "interferon response of everything"
-    (curve,) = axis.patches
-    nodes = axis.collections[0].get_offsets().data
-    np.testing.assert_allclose(curve.get_path().vertices[[0, 2]], nodes[[0, 5]])
-    red, _, blue = (int(to_hex(curve.get_edgecolor())[i : i + 2], 16) for i in (1, 3, 5))
-    assert blue > red
-    assert np.linalg.norm(nodes[0] - nodes[5]) < 0.8  # side by side on the circle
-
-
 def test_a_waterfall_goes_from_the_average_to_the_cell() -> None:
     terms = pd.Series([0.5, -2.0, 0.1, 1.0, -0.2], index=[f"token_{i + 1}" for i in range(5)])
     contributions = AnnData(
@@ -325,7 +312,7 @@ def test_figures_are_drawn_into_given_axes() -> None:
         (lambda cells: pl.token_heatmap(cells, "donor"), "no column 'donor'"),
         (lambda cells: pl.token_contributions(cells, "nobody", "LYZ"), "`cell` is 'nobody'"),
         (lambda cells: pl.training_history({"elbo": pd.DataFrame()}), "no loss"),
-        (lambda cells: pl.token_graph(scdiffgen.datasets.pbmc68k()), "call `model.write_back"),
+        (lambda cells: pl.token_loadings(scdiffgen.datasets.pbmc68k()), "call `model.write_back"),
     ],
 )
 def test_errors_say_what_to_do(call, message: str) -> None:

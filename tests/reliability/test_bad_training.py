@@ -71,7 +71,6 @@ MAKING = [
     Bad("a network by name", make(network="mlp"), "`network`", "'mlp'", "NetworkOptions", TypeError),
     Bad("a form beside the sizes", make(encoder="mlp"), "TokenDiffusion", "'encoder'", "NetworkOptions(enc", TypeError),
     Bad("a misspelt argument", make(n_token=3), "TokenDiffusion", "'n_token'", "'n_tokens'", TypeError),
-    Bad("settings beside", make(process_options=3), "'process_options'", "name", "GaussianOptions", TypeError),
     Bad("cells never registered", lambda c: TokenDiffusion(c), "AnnData", "set up", "TokenDiffusion.setup_anndata"),
     Bad("patience alone", train(early_stopping_patience=3), "`early_stopping_patience`", "no effect", STOP, TypeError),
     Bad(
@@ -80,7 +79,6 @@ MAKING = [
     Bad("no validation", train(train_size=1.0, **WITH), "`early_stopping=True`", "there are none", "train_size=0.9"),
     Bad("misspelt epochs", train(epochs=3), "`train`", "'epochs'", "'max_epochs'", TypeError),
     Bad("a setting of the plan", train(plan_kwargs={"lrs": 1}), "`plan_kwargs`", "'lrs'", "'lr'", TypeError),
-    Bad("a rate of learning", train(lr=1e-3), "`train`", "'lr'", "plan_kwargs={'lr'", TypeError),
     Bad("no epoch", train(max_epochs=0), "`max_epochs`", "0", WHOLE),
     Bad("half an epoch", train(max_epochs=0.5), "`max_epochs`", "0.5", WHOLE),
     Bad("empty minibatches", train(batch_size=0), "`batch_size`", "0", WHOLE),

@@ -14,8 +14,7 @@ from ._blocks import (
 from ._coupling import couple_molecules
 from ._gaussian import PredictionKind, WeightingKind, add_noise, error_weight, gaussian_loss, to_clean
 from ._guidance import guide, guide_denoisers
-from ._inversion import carry_over
-from ._ode_samplers import SOLVERS, Denoise, Sampler, SamplerKind, ddim, sampler
+from ._ode_samplers import Denoise, SamplerKind, sampler
 from ._samplers import MoleculePrediction, MoleculePredictor, grow_molecules
 from ._schedules import (
     SCHEDULES,

@@ -103,5 +103,4 @@ SOLVERS: dict[str, Sampler] = {"ddim": ddim, "euler": euler, "heun": heun, "dpm_
 
 def sampler(kind: SamplerKind, generator: torch.Generator | None = None) -> Sampler:
     """A sampler by its name; ``generator`` is the source of the randomness of ``"ancestral"``."""
-    samplers: dict[str, Sampler] = {**SOLVERS, "ancestral": partial(ancestral, generator=generator)}
-    return samplers[kind]
+    return partial(ancestral, generator=generator) if kind == "ancestral" else SOLVERS[kind]

@@ -97,8 +97,7 @@ def _space(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Features of training cells ``(cells, features)``, and projection and offset that make them of inputs.
 
-    They are two blocks of variance 1: first singular vectors, and values as a ridge regression predicts them. Values
-    have the variance 1, so that a column counts by the share of its variance that is predicted.
+    Two blocks of variance 1: the first singular vectors, and what a ridge regression predicts of the columns.
     """
     from sklearn.decomposition import TruncatedSVD
     from sklearn.linear_model import RidgeCV

@@ -56,9 +56,23 @@ def as_frame(columns: np.ndarray, values: Sequence[np.ndarray], index: np.ndarra
     return pd.DataFrame(dict(zip(columns, values, strict=True)), index=pd.Index(index, name=name))
 
 
+REMOVED = {
+    **{"counterfactual": "noise", "likelihood": "nb", "tokens": "unit_scale", "kl_weight": 0.1},
+    **{"pooling": "sum", "nonnegative": False, "sparsity": 0.0, "set_pooling": "attention"},
+}
+"""Options that only earlier versions have, and their defaults, by which later versions work."""
+
+
 def as_options(kind: type, values: dict[str, Any]) -> Any:
     """Options that were written value by value; the kind is one that reading allows."""
-    return kind(**values)
+    known = {field.name for field in fields(kind)}
+    for name, value in values.items():
+        if name not in known and name in REMOVED and value != REMOVED[name]:
+            raise NotImplementedError(
+                f"The model was made with `{kind.__name__}({name}={value!r})`, but versions after 0.1.0 have no "
+                f"`{name}`: make and train a model without it."
+            )
+    return kind(**{name: value for name, value in values.items() if name in known or name not in REMOVED})
 
 
 MAY_BE_CALLED: tuple[Callable[..., Any], ...] = (as_array, as_frame, as_object_array, as_options, as_scalar)
@@ -140,6 +154,8 @@ def read_plainly(file: Path, options: Sequence[type]) -> Any:
             "run code that is in it. It was saved by an earlier version of scdiffgen, or is not what it seems. If you "
             "trust who saved it: `load(..., safe=False)`, and save it again."
         ) from error
+    except NotImplementedError as error:
+        raise ValueError(f"`dir_path`: {file}: {error}") from error
     except (RuntimeError, ValueError, KeyError, EOFError, TypeError) as error:
         raise ValueError(
             f"`dir_path`: {file} cannot be read as a saved model ({error}). Copy it again from where it was saved, or "

@@ -30,15 +30,12 @@ EPSILON = 1e-12  # least spread of a number
 
 @dataclass(frozen=True)
 class LibrarySizeModel:
-    """Empirical library sizes ``(cells,)`` per condition, smoothed, with back-off to coarser groups.
+    """Empirical library sizes ``(cells,)`` per condition by the smoothed bootstrap, with back-off to coarser groups.
 
-    A cell's library size is that of a random training cell under the same conditions, times a log-normal factor that
-    keeps the group's variance (the smoothed bootstrap). Where fewer than ``min_cells`` training cells match, they are
-    those of control cells of the same identity, changed as the interventions change it in other identities; and where
-    these are too few, the last condition of the identity is let go, then the one before it, until enough match; with
-    none left, all training cells do. The last ``n_interventions`` columns of ``codes`` (:meth:`Conditions.codes`, the
-    most telling condition first) are the interventions of a cell, a set; the others are its identity. ``numbers`` are
-    as of :meth:`Conditions.numbers`.
+    Where fewer than ``min_cells`` training cells match, control cells of the same identity stand in, times the effect
+    of the interventions in other identities; where these are too few, the last condition of the identity is dropped,
+    and so on. The last ``n_interventions`` columns of ``codes`` (:meth:`Conditions.codes`, most informative first) are
+    the interventions of a cell, a set; the others are its identity. ``numbers`` are :meth:`Conditions.numbers`.
     """
 
     library: np.ndarray
@@ -48,10 +45,7 @@ class LibrarySizeModel:
     numbers: np.ndarray | None = None  # (cells, numbers), NaN where there is none
 
     def sample(self, codes: np.ndarray, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
-        """Draw whole numbers of molecules ``(cells,)``, at least 1, given codes and numbers of the cells to sample.
-
-        Of interventions these may have more columns.
-        """
+        """Draw whole numbers of molecules ``(cells,)``, at least 1, given codes (and more columns of interventions)."""
         drawn = np.empty(len(codes))
         for group, rows in group_by_row(codes):
             matching = self.matching(group)
@@ -134,10 +128,9 @@ class LibrarySizeModel:
         return np.flatnonzero(among)
 
     def _difference(self, group: np.ndarray, parts: np.ndarray, number: np.ndarray | None) -> float | None:
-        """Mean difference of log library sizes between cells with these interventions and controls, over identities.
+        """Mean difference of log library sizes between treated cells and controls, over identities with enough of both.
 
-        Identities differ in the conditions that ``group`` gives, of which the last are let go until some identity has
-        enough cells of both; None if not even all identities together have.
+        Conditions of ``group`` are dropped from the last until there is one; None if there is none at all.
         """
         treated, controls = self._treated(parts), self._controls()
         if treated.sum() < self.min_cells:
@@ -158,12 +151,10 @@ class LibrarySizeModel:
 
 @dataclass(frozen=True)
 class JointLibrarySizes:
-    """Library sizes ``(cells, modalities)`` of each modality from cells that have it, their ranks from complete cells.
+    """Library sizes ``(cells, modalities)``: quantiles of each modality, joined by a Gaussian copula.
 
-    The sizes of a modality are quantiles of those of training cells under the same conditions, after the back-off of
-    :class:`LibrarySizeModel`; 0 where it was not measured. At which quantiles they are is drawn from a Gaussian copula,
-    whose correlations are those of the normal scores of cells that have all modalities; where fewer than ``min_cells``
-    have, modalities are independent.
+    Quantiles are those of training cells under the same conditions, after the back-off of :class:`LibrarySizeModel`;
+    0 is not measured. Correlations are of normal scores in cells with all modalities, if there are ``min_cells``.
     """
 
     library: np.ndarray

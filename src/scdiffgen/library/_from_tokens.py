@@ -32,10 +32,7 @@ class LibraryFromTokens(NamedTuple):
 
 
 def library_from_tokens(features: np.ndarray, library: np.ndarray) -> LibraryFromTokens:
-    """Regress library sizes ``(cells, modalities)`` on principal components of the tokens ``(cells, features)``.
-
-    With the penalty that predicts left-out cells best; all sizes are positive.
-    """
+    """Ridge regression of log library sizes ``(cells, modalities)`` on components of tokens ``(cells, features)``."""
     from sklearn.decomposition import PCA
     from sklearn.linear_model import RidgeCV
     from sklearn.model_selection import cross_val_predict

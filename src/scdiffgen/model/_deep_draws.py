@@ -25,10 +25,7 @@ class DeepDraw(NamedTuple):
 
 
 def deep_draws(names: Sequence[str], blocks: Blocks, regressions: DeepRegressions) -> tuple[DeepDraw, ...]:
-    """Modalities to draw by regressions when nothing is given, in this order: the widest first, and as many as can be.
-
-    Each follows from all others but those after it, for which there must be a regression.
-    """
+    """Modalities to draw by regressions on all others but those after it, the widest first, as many as can be."""
     width = dict(zip(names, blocks.sizes, strict=True))
     deep = {name for fits in regressions.values() for name in fits}
     chain = sorted(deep, key=lambda name: (-width[name], name))

@@ -14,10 +14,7 @@ POOLED = ("overall", "within")
 
 
 def missed_axes(dispersion: pd.DataFrame) -> list[str]:
-    """Say along which axes the interval of the generated cells excludes that of other real cells, the worst first.
-
-    An axis is named once, for the group where it is worst.
-    """
+    """Say along which axes generated cells vary otherwise than other real cells, once each, worst first."""
     table = dispersion.reset_index()
     off = np.log(table["ratio"] / table["other_real"])
     matters = table["share"] >= SHARE * table.groupby("group")["share"].transform("sum")
@@ -34,10 +31,7 @@ def missed_axes(dispersion: pd.DataFrame) -> list[str]:
 
 
 def missed_programs(programs: pd.DataFrame) -> list[str]:
-    """Say which programs vary, or go together, otherwise than in real cells, the worst first.
-
-    All groups are named, and all cells together where no label is.
-    """
+    """Say which programs vary, or correlate, otherwise than in real cells, the worst first."""
     table = programs.reset_index()
     of_spread = (table["statistic"] == "spread").to_numpy()
     with np.errstate(divide="ignore", invalid="ignore"):

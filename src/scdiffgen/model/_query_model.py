@@ -122,8 +122,7 @@ def extended_weights(reference: DiffusionModule, query: DiffusionModule) -> dict
                 continue
             tail = new.narrow(axis, n_old, n_new - n_old)
             if old.is_floating_point() and not name.endswith(".vectors"):
-                in_logs = query.size.options.readout.nonnegative and name.endswith("_weights") and ".readout." in name
-                if old.ndim > 1 and (n_old, n_new) == n_genes and not in_logs:
+                if old.ndim > 1 and (n_old, n_new) == n_genes:
                     start = torch.zeros_like(old.narrow(axis, 0, 1))
                 else:
                     start = old.mean(axis, keepdim=True) * bool(tail.any())

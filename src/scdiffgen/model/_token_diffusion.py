@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,6 @@ from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDat
 from ._checks import check_torch, external_split
 from ._display import model_as_html
 from ._drawing_expression import DrawingExpression
-from ._foreign_arguments import OF_CONSTRUCTOR, OF_METHODS
 from ._generating import Generating
 from ._model_access import modalities as modalities_of
 from ._persisting import Persisting
@@ -34,8 +34,9 @@ from ._token_reading import TokenReading
 from ._training_data import StreamedData
 from ._training_runs import check_training, run_training, settled_epochs, settled_plan, settled_stopping
 
+OF_NETWORK = {field.name: f"Pass it in `network=NetworkOptions({field.name}=...)`." for field in fields(NetworkOptions)}
 
-@explain_unknown_arguments(OF_CONSTRUCTOR, OF_METHODS)
+
 class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenReading, Persisting):
     """Conditional token diffusion on single-cell counts.
 
@@ -95,6 +96,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     _data_splitter_cls = SparseDataSplitter
     _data_loader_cls = staticmethod(cell_loader)
 
+    @explain_unknown_arguments(OF_NETWORK)
     def __init__(
         self,
         adata: AnnData | MuData | None = None,
@@ -124,7 +126,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # stored: a file may be read with other cells
         make: Any = process_module(process, len(n_vars))
-        is_measured = not is_unmeasured and make is ThinningModule and network.readout.is_plain_sum
+        is_measured = not is_unmeasured and make is ThinningModule and network.readout.kind == "additive"
         size = network_size(preset, network, nested_tokens, is_measured, **sizes)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])

@@ -64,27 +64,9 @@ class TokenReader:
         self.basis = basis.of_width(self.weights.shape[1])
         self.directions = torch.from_numpy(self.basis.directions).float().to(self.module.device)  # (tokens, width)
 
-    def require_sum(self) -> None:
-        """Raise if tokens do not add up in the log-rates."""
-        pooling = self.module.size.options.readout.pooling
-        if pooling != "sum":
-            raise ValueError(f"The tokens are pooled by {pooling!r}, so log-rates are no sum over them.")
-
     def activation(self, cells: Cells) -> np.ndarray:
         """Activations ``(cells, tokens)``."""
         return cells.in_order([self.basis.activation(self.module.hidden(*batch).cpu().numpy()) for batch in cells])
-
-    def loadings_in(self, cells: Cells) -> np.ndarray:
-        """Loadings ``(genes, tokens)`` within some cells."""
-        return loadings_in_group(self.basis, hidden_moments(cells), self.weights)
-
-    def regression_in(self, cells: Cells) -> np.ndarray:
-        """Regression of expression on the activations ``(genes, tokens)`` within some cells."""
-        return regression_loadings(*activation_and_expression(cells, self.basis))
-
-    def encoder_loadings(self) -> np.ndarray:
-        """Weights of the genes on the activations ``(genes, tokens)`` along the encoder's linear maps."""
-        return encoder_weights(self.module.ema_denoiser, self.directions).cpu().numpy().T
 
     def gradient_loadings(self, cells: Cells) -> np.ndarray:
         """Mean gradient of the activations over some cells ``(genes, tokens)``."""
@@ -163,9 +145,11 @@ def loadings_table(
 
     def found(indices: np.ndarray) -> np.ndarray:
         if method == "readout":
-            return reader.loadings_in(Cells(model, adata, indices, batch_size))
+            moments = hidden_moments(Cells(model, adata, indices, batch_size))
+            return loadings_in_group(reader.basis, moments, reader.weights)
         if method == "regression":
-            return reader.regression_in(Cells(model, adata, evenly_spread(indices, REGRESSION_CELLS), batch_size))
+            cells = Cells(model, adata, evenly_spread(indices, REGRESSION_CELLS), batch_size)
+            return regression_loadings(*activation_and_expression(cells, reader.basis))
         return reader.gradient_loadings(Cells(model, adata, evenly_spread(indices, GRADIENT_CELLS), batch_size))
 
     tokens = pd.Index(reader.names)
@@ -181,7 +165,7 @@ def loadings_table(
         values = np.concatenate([found(indices) for indices in groups.values()], axis=1)
         tokens = pd.MultiIndex.from_product([groups, tokens], names=[groupby, "token"])
     elif method == "encoder":
-        values = reader.encoder_loadings()
+        values = encoder_weights(reader.module.ema_denoiser, reader.directions).cpu().numpy().T
     elif method == "gradient":
         values = found(np.arange(registered(model, adata).n_obs))
     else:

@@ -162,8 +162,6 @@ class TokenReading(BaseModelClass):
         training cell. Layers and baseline add up to ``.X``, whose softmax over all genes is the predicted expression.
 
         {raises_cells}
-        ValueError
-            If the tokens of the model are pooled by ``"logsumexp"`` and so do not add up.
 
         Examples
         --------
@@ -175,7 +173,6 @@ class TokenReading(BaseModelClass):
         require_anndata(self, "get_token_contributions")
         require_thinning(self, "get_token_contributions")
         reader = TokenReader(self)
-        reader.require_sum()
         columns = gene_positions(self, genes)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Contributions")
         terms, baseline = reader.contributions(cells, columns)
@@ -256,7 +253,7 @@ class TokenReading(BaseModelClass):
         Raises
         ------
         ValueError
-            If a token is unknown, or the tokens of the model are pooled by ``"logsumexp"``.
+            If a token is unknown.
         {raises_untrained}
 
         Examples
@@ -267,7 +264,6 @@ class TokenReading(BaseModelClass):
         require_training(self)
         require_thinning(self, "hold_tokens")
         reader = TokenReader(self)
-        reader.require_sum()
         if not isinstance(levels, Mapping):
             levels = dict.fromkeys([levels] if isinstance(levels, str) else levels, 0.0)
         held = copy(self)

@@ -125,10 +125,7 @@ class KeptCells:
 
 
 class StreamedData(LightningDataModule):
-    """A user's data module of minibatches by registry key, of whose training cells one pass is made before training.
-
-    Library sizes and conditions are kept of all of them, and counts of at most 20,000.
-    """
+    """A user's data module; of its training cells one pass is made before training, and at most 20,000 are kept."""
 
     def __init__(self, source: LightningDataModule, model: BaseModelClass, *, initialise: bool) -> None:
         super().__init__()

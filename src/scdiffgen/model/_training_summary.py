@@ -95,10 +95,7 @@ def training_summary(model: BaseModelClass) -> TrainingSummary:
 def remember_training(model: BaseModelClass, data: TrainingData | None = None) -> np.ndarray:
     """Summarise the training and validation cells, and settle what training left open; returns the tokens' old order.
 
-    By default they are those of the AnnData beside the model; of other data only training cells are seen.
-
-    Where tokens add up, the network is sorted: the k-th token is the k-th by the variance that it explains, but for
-    nested tokens, which keep their order.
+    Tokens of an additive read-out are sorted by the variance that they explain, nested ones excepted.
     """
     module, data = model.module, RegisteredData(model) if data is None else data
     order, basis = _sort_tokens(module, data)
@@ -221,10 +218,7 @@ class TrainingCells:
         requested: Any = None,
         rows: pd.DataFrame | None = None,
     ) -> np.ndarray:
-        """Library sizes of cells to draw, ``(cells, modalities)`` if there are several modalities.
-
-        A function that is ``requested`` gets the ``rows`` of the request.
-        """
+        """Library sizes ``(cells,)`` or ``(cells, modalities)`` to draw; functions get ``rows`` of the request."""
         rng, names = np.random.default_rng(generator.initial_seed()), self.modalities
 
         def resolved(given: Any) -> np.ndarray:

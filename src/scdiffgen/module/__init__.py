@@ -1,7 +1,4 @@
-"""A process, a denoiser and conditions wired together: a page for each process; and what is read from tokens.
-
-A new process is a subclass of :class:`DiffusionModule`, and its name here, in ``PROCESSES``.
-"""
+"""Processes and denoisers wired together, by name in ``PROCESSES``; and what is read from tokens."""
 
 from ._denoiser import ConditionedDenoiser, Denoiser
 from ._diffusion_module import DiffusionModule

@@ -110,10 +110,7 @@ class ConditionedDenoiser(nn.Module):
         return cast("EffectNetwork", self.effects[self.effect_names.index(name)])
 
     def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
-        """Append feature vectors ``(new, n_features)`` of further categories of a condition; their ids follow on.
-
-        A set with components (:attr:`ConditionSpec.components`) needs that of each category.
-        """
+        """Append feature vectors ``(new, n_features)`` of new categories of a condition, and their components."""
         if name in self.effect_names:
             self.effect_of(name).extend_features(vectors)
         else:

@@ -152,9 +152,7 @@ class DiffusionModule(BaseModuleClass):
     def drop_conditions(self, conditions: Given) -> tuple[Given, Tensor | None]:
         """Condition dropout, and which cells train the effects ``(cells,)``; ``None`` is all.
 
-        Any subset of the conditions may be given when sampling, and in half of the cases all that are embedded are
-        dropped together: what guidance compares with. Cells whose identity is dropped do not train the effects: among
-        them, treated and untreated cells differ by what types they are, too.
+        Cells whose identity is dropped do not train the effects: treated and untreated ones differ by type.
         """
         identity = self.denoiser.embed.names
         fewer = conditions.drop(self.withhold_rate, together=identity)
@@ -205,8 +203,8 @@ class DiffusionModule(BaseModuleClass):
     def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> Predictor:
         """Bind conditions to the averaged network, with guidance by one scale for all of them or one for each.
 
-        The scale of an intervention is the factor of its effect, against the control; that of anything else is
-        classifier-free guidance, against the same without it. Conditions without a scale hold on both sides.
+        The scale of an intervention multiplies its effect; that of anything else is classifier-free guidance, in which
+        conditions without a scale are given on both sides.
         """
         names = [name for name in conditions if name not in self.denoiser.effect_names]
         if isinstance(guidance_scale, Mapping):

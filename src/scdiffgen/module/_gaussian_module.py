@@ -12,7 +12,7 @@ from scvi.module.base import LossOutput
 from torch import Tensor
 
 from scdiffgen.conditions import ConditionSpec
-from scdiffgen.diffusion import SOLVERS, TIME_MAX, TIME_MIN, Denoise, carry_over, ddim, time_of_signal, to_clean
+from scdiffgen.diffusion import TIME_MAX, TIME_MIN, Denoise, time_of_signal, to_clean
 from scdiffgen.nn import NetworkSize, ScoreNetwork
 
 from ._denoiser import ConditionedDenoiser
@@ -78,8 +78,7 @@ class VectorDenoiser(ConditionedDenoiser):
 class GaussianModule(DiffusionModule):
     """Gaussian diffusion of expression: log of counts per 10,000 plus one, standardised gene by gene.
 
-    Sampled expression becomes counts by its shares of the library size, rounded. A subclass may turn cells into other
-    vectors, and vectors into cells.
+    Sampled expression becomes counts by its shares of the library size, rounded. Subclasses have other vectors.
     """
 
     process_name = "gaussian"
@@ -121,19 +120,10 @@ class GaussianModule(DiffusionModule):
     def counterfactual(
         self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Draw cells under other conditions, starting where a share ``keep`` (none) of their variance is left.
-
-        The cell is led there by random noise; or, with ``counterfactual="inversion"``, by its own, found by following
-        the probability flow under its own conditions for ``n_steps``. What the network leaves out of it then stays.
-        """
-        library, vector, schedule = self.library(cells), self.to_vector(cells), self.process.level
-        start = time_of_signal(vector.new_tensor(keep or 0.0), schedule)
-        if self.process_options.counterfactual == "noise":
-            moved = self.process.redraw(vector, start, after(library), n_steps=n_steps, generator=generator)
-        else:
-            before = self.predictor(source, len(library))(library)
-            run = SOLVERS.get(self.process_options.sampler, ddim)
-            moved = carry_over(run, before, after(library), vector, start=start, n_steps=n_steps, schedule=schedule)
+        """Add noise until a share ``keep`` (none) of the variance of the cells is left, and remove it by ``after``."""
+        library, vector = self.library(cells), self.to_vector(cells)
+        start = time_of_signal(vector.new_tensor(keep or 0.0), self.process.level)
+        moved = self.process.redraw(vector, start, after(library), n_steps=n_steps, generator=generator)
         return self.to_counts(moved, library, generator)
 
     # Vectors are expression.
@@ -180,10 +170,7 @@ class GaussianModule(DiffusionModule):
         return self.ema_denoiser.network.tokens(self.to_vector(counts), level.expand_as(library), library, *embedded)
 
     def gene_weights(self) -> Tensor | None:
-        """Weights of the genes on :meth:`hidden`, in logs of counts per 10,000.
-
-        Noise and velocity lead away from the data, so their weights are turned round.
-        """
+        """Weights of the genes on :meth:`hidden`, in logs of counts per 10,000; negative for noise and velocity."""
         loadings = super().gene_weights()
         sign = 1 if self.process_options.prediction == "x0" else -1
         return None if loadings is None else sign * self.scale * loadings

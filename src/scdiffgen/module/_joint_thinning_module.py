@@ -1,7 +1,6 @@
 """Cells with molecules of several modalities (RNA, protein tags, open chromatin): thinned and sampled together.
 
-All modalities are read into one set of tokens; each has its own noise level, library size, weights in the read-out and
-softmax. A modality that was not measured in a cell has the library size 0, as if it had no molecules to be found.
+All share one set of tokens; each has its own noise level, library size (0: not measured), weights and softmax.
 """
 
 from __future__ import annotations

@@ -34,11 +34,11 @@ class LatentDenoiser(VectorDenoiser):
         features: Mapping[str, Tensor],
         process: GaussianDiffusion,
     ) -> None:
-        latent = cast("LatentOptions", process.options)
+        latent_dim = cast("LatentOptions", process.options).latent_dim
         plain = replace(size.options, readout=ReadoutOptions(), encoder="mlp", expression_embedding=None)
         inner = replace(size, options=plain, readout_units=0)
-        super().__init__(size.n_tokens * latent.latent_dim, specs, inner, features, process)
-        self.autoencoder = TokenAutoencoder(n_vars, size, latent.latent_dim, latent.likelihood, latent.tokens)
+        super().__init__(size.n_tokens * latent_dim, specs, inner, features, process)
+        self.autoencoder = TokenAutoencoder(n_vars, size, latent_dim)
 
     def sort_tokens(self, order: Tensor) -> None:
         """Permute the tokens of the autoencoder, which are the genes of the network; its own tokens stay."""
@@ -48,11 +48,7 @@ class LatentDenoiser(VectorDenoiser):
 
 
 class LatentModule(GaussianModule):
-    """Gaussian diffusion of the tokens of an autoencoder.
-
-    It is trained in two stages. In the second the autoencoder stays as it is; tokens are computed once, and the counts
-    are not looked at again.
-    """
+    """Gaussian diffusion of the tokens of an autoencoder, which is trained first and then stays as it is."""
 
     process_name = "latent"
     options_cls = LatentOptions
@@ -97,7 +93,7 @@ class LatentModule(GaussianModule):
 
     @torch.no_grad()
     def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Of a minibatch, the mean tokens and all that is registered but the counts."""
+        """Of a minibatch, the tokens and all that is registered but the counts."""
         counts, _ = super().unpack(batch)
         library = self.library(counts)
         rest = {key: values for key, values in batch.items() if key != "X"}
@@ -127,17 +123,15 @@ class LatentModule(GaussianModule):
 
     @torch.no_grad()
     def validation_loss(self, cells: Cells, conditions: Given, generator: torch.Generator) -> LossOutput:
-        """The same of the averaged networks, no condition dropped, at the given randomness; tokens at their mean."""
+        """The same of the averaged networks, no condition dropped, at the given randomness."""
         if isinstance(cells, Tensor) and not self.stage:
-            return loss_output(self._reconstruction(self.ema_denoiser.autoencoder, cells, draw=False))
+            return loss_output(self._reconstruction(self.ema_denoiser.autoencoder, cells))
         return super().validation_loss(cells, conditions, generator)
 
-    def _reconstruction(self, autoencoder: TokenAutoencoder, counts: Tensor, *, draw: bool = True) -> Tensor:
+    def _reconstruction(self, autoencoder: TokenAutoencoder, counts: Tensor) -> Tensor:
         library = self.library(counts)
-        latent = autoencoder.encode(counts, library)
-        log_prob = autoencoder.log_prob(latent.sample() if draw else latent.mean, counts, library)
-        penalty = autoencoder.readout.penalty()
-        return (self.process_options.kl_weight * latent.divergence() - log_prob) / library + penalty
+        log_prob = autoencoder.log_prob(autoencoder.encode(counts, library), counts, library)
+        return -log_prob / library + autoencoder.readout.penalty()
 
     # Vectors are tokens, laid side by side.
 
@@ -170,7 +164,7 @@ class LatentModule(GaussianModule):
 
     def _encoded(self, counts: Tensor) -> Tensor:
         autoencoder = self.ema_denoiser.autoencoder.eval()  # which is never trained, so has no dropout
-        return autoencoder.encode(counts, self.library(counts)).mean.flatten(1)
+        return autoencoder.encode(counts, self.library(counts)).flatten(1)
 
     def _latent(self, vector: Tensor) -> Tensor:
         return (vector * self.scale + self.mean).unflatten(1, (self.size.n_tokens, -1))

@@ -29,12 +29,11 @@ class LinearModel(NamedTuple):
 
 
 def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
-    """Components of cells ``(cells, genes)`` that return in other cells, at most so many.
+    """Principal components ``(cells, genes)`` that return in other cells, at most so many.
 
-    What returns is a standard deviation without sampling noise: components of one half of the cells are looked at in
-    the other half, whose molecules are halved as well, and the covariance of these two halves is that of what they have
-    in common :cite:p:`batson2019molecular`. It is the spread; components of which it is less than a part of the whole
-    standard deviation are left out, and all that come after them.
+    The spread is the standard deviation without sampling noise, by molecular cross-validation
+    :cite:p:`batson2019molecular`: the covariance of two halves of the molecules of left-out cells. Components from the
+    first on whose spread is less than a part of the whole standard deviation are left out.
     """
     n_components = min(n_components, counts.shape[0] // 2 - 1, counts.shape[1] - 1)
     if n_components > 0:
@@ -73,10 +72,7 @@ def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
 
 
 def varimax(loadings: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rotate loadings ``(factors, genes)`` so that each gene is on few; the heavier tail of each is positive.
-
-    The rotation of :cite:t:`kaiser1958varimax`, by singular vectors.
-    """
+    """Rotate loadings ``(factors, genes)`` by :cite:t:`kaiser1958varimax`; the heavier tail of each is positive."""
     columns, rotation, before = loadings.T, np.eye(len(loadings)), 0.0
     for _ in range(N_TURNS):
         rotated = columns @ rotation
@@ -94,7 +90,7 @@ def linear_weights(network: ScoreNetwork) -> dict[str, nn.Parameter]:
     """Weights of the genes in ``"readout"`` and ``"encoder"``, of those forms that can start as components."""
     readout, encoder = network.readout, network.trunk.encoder
     weights = {}
-    if isinstance(readout, AdditiveReadout) and readout.options.is_plain_sum:
+    if isinstance(readout, AdditiveReadout):
         weights["readout"] = readout.gene_weights
     if isinstance(encoder, CountEncoder):
         weights["encoder"] = encoder.weight
@@ -105,9 +101,8 @@ def linear_weights(network: ScoreNetwork) -> dict[str, nn.Parameter]:
 def start_linearly(network: ScoreNetwork, model: LinearModel) -> None:
     """Set the weights of the genes to the components.
 
-    In the read-out the leading ones, as many as there are tokens, are rotated by varimax, one for each token, and the
-    others go round; what is left stays small and random, and no token contributes at first. In the encoder components
-    have both signs, and the other sums begin with nothing.
+    Read-out: the leading ones, rotated by varimax, one a token, then the others in turn; no token contributes at first.
+    Encoder: each component with both signs.
     """
     weights = linear_weights(network) if len(model.axes) else {}
     if "readout" in weights:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from scdiffgen.diffusion import PredictionKind, SamplerKind, ScheduleKind, WeightingKind
-from scdiffgen.nn import LatentKind, LikelihoodKind, check_choices
-
-CounterfactualKind = Literal["noise", "inversion"]
+from scdiffgen.nn import check_choices
 
 
 @dataclass(frozen=True)
@@ -27,9 +24,6 @@ class GaussianOptions:
     sampler
         ``"ddim"``, ``"euler"``, ``"heun"`` (two evaluations a step), ``"dpm_solver"``, or ``"ancestral"`` (DDPM's, with
         new noise at each step).
-    counterfactual
-        How given cells come to noise. ``"noise"``: random noise is added. ``"inversion"``: a cell is followed to its
-        own noise under its own conditions, and what the network leaves out of it stays.
 
     Examples
     --------
@@ -45,7 +39,6 @@ class GaussianOptions:
     weighting: WeightingKind = "uniform"
     schedule: ScheduleKind = "cosine"
     sampler: SamplerKind = "dpm_solver"
-    counterfactual: CounterfactualKind = "noise"
 
     def __post_init__(self) -> None:
         check_choices(self)
@@ -57,17 +50,10 @@ class LatentOptions(GaussianOptions):
 
     Parameters
     ----------
-    prediction, loss_space, weighting, schedule, sampler, counterfactual
+    prediction, loss_space, weighting, schedule, sampler
         As in :class:`GaussianOptions`.
-    likelihood
-        Of the counts given the tokens, at the observed library size: ``"nb"``, ``"zinb"`` or ``"poisson"``.
-    tokens
-        ``"unit_scale"``: each token has a root mean square of 1. ``"kl"``: each is a normal distribution, drawn to the
-        standard one by a divergence with the weight ``kl_weight``.
     latent_dim
         Length of a token.
-    kl_weight
-        Weight of the divergence.
     autoencoder_share
         Share of the epochs in which the autoencoder is trained, before the diffusion of its tokens.
 
@@ -76,21 +62,16 @@ class LatentOptions(GaussianOptions):
     >>> import scdiffgen
     >>> adata = scdiffgen.datasets.pbmc68k()
     >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
-    >>> options = scdiffgen.model.LatentOptions(likelihood="poisson", latent_dim=4)
+    >>> options = scdiffgen.model.LatentOptions(latent_dim=4)
     >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """
 
-    likelihood: LikelihoodKind = "nb"
-    tokens: LatentKind = "unit_scale"
     latent_dim: int = 8
-    kl_weight: float = 0.1
     autoencoder_share: float = 0.4
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.latent_dim < 1:
             raise ValueError(f"`latent_dim` is {self.latent_dim}: pass a positive integer.")
-        if not self.kl_weight >= 0:
-            raise ValueError(f"`kl_weight` is {self.kl_weight}: pass a number of at least 0.")
         if not 0 < self.autoencoder_share < 1:
             raise ValueError(f"`autoencoder_share` is {self.autoencoder_share}: pass a share in (0, 1).")

@@ -1,7 +1,4 @@
-"""The processes: how cells are corrupted, how a prediction is scored, and how cells are drawn.
-
-They own no weights. A module owns one of them, and a denoiser; the formulae are in :mod:`scdiffgen.diffusion`.
-"""
+"""The processes: how cells are corrupted, scored and drawn, without weights; formulae: :mod:`scdiffgen.diffusion`."""
 
 from __future__ import annotations
 
@@ -78,10 +75,7 @@ class Thinning:
 def growth_path(
     predictor: MoleculePredictor, library: Tensor, n_genes: int, n_steps: int, generator: Rng = None
 ) -> tuple[Tensor, Tensor]:
-    """Sample cells from nothing: all states, and at each the full cell that is expected, ``(cells, states, genes)``.
-
-    The expected cell is the molecules there, plus the missing ones in their predicted shares.
-    """
+    """Sample cells from nothing: all states, and the full cells expected at each, ``(cells, states, genes)``."""
     states, expected = [], []
 
     def recording(state: Tensor, library: Tensor) -> MoleculePrediction:

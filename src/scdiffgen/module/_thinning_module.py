@@ -43,11 +43,9 @@ class ThinningModule(DiffusionModule):
         return Denoiser((self.n_vars,), self.specs, self.size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
-        """Start from the average cell to which nothing was done.
+        """Start from the average untreated cell, as effects start at zero.
 
-        What effects add starts at zero: if the base began with the genes of treated cells, it would have to unlearn
-        them where they are rare, and the effects would come out too weak. Labels of few cells get their offsets, and
-        the strength of the priors is limited where a modality has :data:`DEEP` molecules a column and more.
+        Labels of few cells get their offsets, and modalities with :data:`DEEP` molecules a column and more their caps.
         """
         blocks = Blocks(self.denoiser.limit.sizes)
         widths = torch.tensor(blocks.sizes)
@@ -146,11 +144,7 @@ class ThinningModule(DiffusionModule):
     def counterfactual(
         self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Keep a share ``keep`` of the molecules of each cell, and draw the others by the predictor ``after``.
-
-        Without a share each gene keeps what its probabilities under both conditions have in common, and only the rest
-        is drawn again.
-        """
+        """Keep a share of the molecules of each cell and draw the others by ``after``; without a share, couple them."""
         if keep is None:
             change = self._change(cells, self.predictor(source, len(cells)), after, generator)
             return self.process.couple(cells.to_dense(), self.expression(cells, source).log(), change, generator)
@@ -158,10 +152,7 @@ class ThinningModule(DiffusionModule):
         return self.draw(after, kept.library, start=kept.state.to_dense(), n_steps=n_steps, generator=generator)
 
     def _change(self, counts: Tensor, before: MoleculePredictor, after: MoleculePredictor, generator: Rng) -> Tensor:
-        """Change of the log-probabilities ``(cells, genes)`` of the next molecule.
-
-        Cells are read with few of their molecules: whole cells show that they are not under the target conditions.
-        """
+        """Change of the log-probabilities ``(cells, genes)`` of the next molecule, given few of each cell."""
         library = self.library(counts)
         share = (N_READ / row_sums(counts, counts.values())).clamp(max=1)
         change = torch.zeros(counts.shape, device=counts.device)

@@ -1,7 +1,4 @@
-"""Tokens in another order: every weight that has an axis of tokens is permuted, and what is predicted stays the same.
-
-A transformer does not mind the order of its tokens: with encoder and read-out permuted alike, the network is the same.
-"""
+"""Tokens in another order: all weights with an axis of tokens are permuted, and predictions stay the same."""
 
 from __future__ import annotations
 

@@ -49,9 +49,8 @@ def _centred(scores: Tensor) -> Tensor:
 def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Given, directions: Tensor) -> Tensor:
     """Derivatives of activations after ``log1p(counts)``, summed over whole cells: ``(tokens, genes)``.
 
-    Library size and conditions are held. ``directions`` ``(tokens, width)`` turn the hidden vector of each token
-    into its activation. The first layer is linear in ``log1p(counts)``, so derivatives are taken after its output and
-    multiplied by its weights.
+    ``directions`` ``(tokens, width)`` turn the hidden vector of each token into its activation. The first layer is
+    linear in ``log1p(counts)``: derivatives after its output are multiplied by its weights.
     """
     network, encoder = denoiser.network, _weighing_encoder(denoiser)
     library = denoiser.library(counts)

@@ -51,8 +51,8 @@ def regression_loadings(activation: NDArray, expression: sparse.csr_matrix) -> N
 def linear_stability(loadings: NDArray, expression: sparse.csr_matrix) -> NDArray[np.float64]:
     """How well a linear analysis of half of the cells finds each token again ``(tokens,)``, from 0 to 1.
 
-    Principal components of every half, as many as tokens, are rotated by varimax, their loadings are found by the same
-    regression, and matched to the tokens one to one: the mean absolute correlation. NaN with too few cells.
+    Varimax-rotated principal components of each half are matched to the tokens by their loadings, one to one; the
+    result is the mean absolute correlation, NaN with too few cells.
     """
     rng, n_cells, n_tokens = np.random.default_rng(0), expression.shape[0], loadings.shape[1]
     n_components = min(n_tokens, n_cells // 2 - 1, expression.shape[1] - 1)

@@ -1,6 +1,6 @@
 """Networks: they know no diffusion and no AnnData."""
 
-from ._autoencoder import LatentKind, LikelihoodKind, TokenAutoencoder
+from ._autoencoder import TokenAutoencoder
 from ._categories import TableEmbedding
 from ._condition_embedder import ConditionEmbedder, PartEmbedding, UniversalCombination
 from ._effects import EffectNetwork

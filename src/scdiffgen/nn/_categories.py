@@ -40,12 +40,9 @@ class TableEmbedding(nn.Embedding):
 
 
 class HashedEmbedding(nn.Module):
-    """Three rows of one small shared table a category, chosen by fixed hash functions, weighted and summed.
+    """Weighted sum of three rows of a small shared table, chosen by hash functions; no two categories share all rows.
 
-    The table has of the order of the square root of ``n_categories`` rows; it is enlarged until no two categories share
-    all of their rows. Svenstrup et al. 2017, "Hash embeddings for efficient word representations"; Coleman et al. 2023,
-    "Unified embedding: battle-tested feature representations for web-scale ML systems", for several features in one
-    table.
+    Svenstrup et al. 2017, "Hash embeddings for efficient word representations"; Coleman et al. 2023.
     """
 
     n_hashes = 3
@@ -88,10 +85,9 @@ CATEGORY_EMBEDDINGS: dict[CategoryKind, Callable[[int, int], nn.Module]] = {
 
 
 class FeatureEmbedding(nn.Module):
-    """Project the given vector of each category (gene embedding, drug fingerprint, sentence), which stays as it is.
+    """Project the given, fixed vector of each category (gene embedding, drug fingerprint, sentence).
 
-    All vectors are centred and scaled alike (by the mean vector and the root mean square of those first given), so that
-    the projection starts at order one and differences of length between vectors are kept.
+    Vectors are centred by their mean and scaled by one root mean square, so that differences of length are kept.
     """
 
     vectors: Tensor

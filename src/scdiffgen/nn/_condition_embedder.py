@@ -1,21 +1,18 @@
-"""From the conditions of a cell to vectors: one vector a registered condition, in the order of registration.
-
-Perturbations are sets with doses: parts become vectors, and vectors one vector, whatever their number and order.
-"""
+"""Embed the conditions of a cell: one vector for each registered condition, in the order of registration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from scdiffgen.conditions import Condition, ConditionSpec
 
 from ._categories import CATEGORY_EMBEDDINGS, FeatureEmbedding, TableEmbedding, extend_features
 from ._numbers import NUMBER_EMBEDDINGS
-from ._options import NetworkOptions, PoolingKind
+from ._options import NetworkOptions
 from ._shapes import Slots
 
 
@@ -34,10 +31,7 @@ def embed_categories(spec: ConditionSpec, dim: int, options: NetworkOptions) -> 
 
 
 class PartEmbedding(nn.Module):
-    """Embed each part of a set by its id, together with its dose where there are doses.
-
-    A dose of NaN is *no dose given*, which has a learned vector.
-    """
+    """Embed each part of a set by its id and its dose; NaN, no dose given, has a learned vector."""
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
@@ -58,46 +52,27 @@ class PartEmbedding(nn.Module):
         return what + self.join(torch.cat([what, dose], dim=-1))
 
 
-class MeanPooling(nn.Module):
-    """Mean over the parts, through a perceptron (Zaheer et al. 2017, "Deep sets", theorem 2)."""
+class AttentionPooling(nn.Module):
+    """Multi-dimensional attention over the parts, through a perceptron (Shen et al. 2018, "DiSAN")."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
         self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+        self.score = nn.Linear(dim, dim)
 
     def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         """Pool the vectors of the parts; an empty set is finite."""
-        mask = parts.mask[..., None]
-        pooled = (vectors * self._weights(vectors, mask)).masked_fill(~mask, 0.0).sum(dim=1)
-        return pooled + self.mlp(pooled)
-
-    def _weights(self, vectors: Slots, mask: Bool[Tensor, "cells slots 1"]) -> Float[Tensor, " cells #slots #dim"]:
-        return 1 / mask.sum(dim=1, keepdim=True).clamp(min=1).to(vectors.dtype)
-
-
-class AttentionPooling(MeanPooling):
-    """Weighted mean over the parts, each component with weights of its own, through a perceptron.
-
-    Shen et al. 2018, "DiSAN: directional self-attention network for RNN/CNN-free language understanding"
-    (multi-dimensional attention).
-    """
-
-    def __init__(self, dim: int) -> None:
-        super().__init__(dim)
-        self.score = nn.Linear(dim, dim)
-
-    def _weights(self, vectors: Slots, mask: Bool[Tensor, "cells slots 1"]) -> Slots:
+        mask, scores = parts.mask[..., None], self.score(vectors)
         # The most negative finite number: a row of -inf, an empty set, would have NaN weights.
-        scores = self.score(vectors)
-        return scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
+        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
+        pooled = (vectors * weights).masked_fill(~mask, 0.0).sum(dim=1)
+        return pooled + self.mlp(pooled)
 
 
 class ComponentPooling(nn.Module):
     """Concatenate one vector a component (knock-out, drug), through a perceptron; an absent one has a learned vector.
 
-    The id of a part decides which component it belongs to, not the slot that it is in: sets are stored with their parts
-    sorted by name. As each category belongs to one component, the rows of one table are the tables of all components.
-    Several parts of one component are averaged.
+    The id of a part, not its slot, decides its component; several parts of one component are averaged.
     """
 
     components: Tensor
@@ -123,14 +98,8 @@ class ComponentPooling(nn.Module):
         return self.mlp(torch.where(n_parts > 0, present, self.absent).flatten(1))
 
 
-POOLINGS: dict[PoolingKind, type[MeanPooling]] = {"attention": AttentionPooling, "mean": MeanPooling}
-
-
 class SetEmbedder(nn.Module):
-    """Embed a set of parts, whatever their order and padding; the empty set, a control, has a learned vector.
-
-    A set whose parts are of several components is embedded component by component instead of pooled.
-    """
+    """Embed a set of parts, pooled or component by component; the empty set, a control, has a learned vector."""
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
@@ -140,11 +109,7 @@ class SetEmbedder(nn.Module):
                 "Pass one each."
             )
         self.parts = PartEmbedding(spec, dim, options)
-        self.pooling: MeanPooling | ComponentPooling
-        if spec.components:
-            self.pooling = ComponentPooling(dim, spec.components)
-        else:
-            self.pooling = POOLINGS[options.set_pooling](dim)
+        self.pooling = ComponentPooling(dim, spec.components) if spec.components else AttentionPooling(dim)
         self.control = nn.Parameter(torch.randn(dim) * dim**-0.5)
 
     def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
@@ -167,11 +132,9 @@ class NumberEmbedder(nn.Module):
 
 
 class LabelEmbedder(nn.Module):
-    """Embed a label, or a path from root to leaf of a hierarchy as the sum over its known levels.
+    """Embed a label, or the path from root to leaf of a hierarchy as the sum over its known levels.
 
-    Each level adds what it is different by from the level above, so a path that ends early has exactly the vector of
-    where it ends. Vectors of a table for a hierarchy start at zero: a leaf that training never saw is embedded as its
-    parent, and weight decay draws rare leaves towards theirs.
+    Tables of a hierarchy start at zero: a leaf that training never saw has the embedding of its parent.
     """
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
@@ -193,10 +156,10 @@ EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], nn.Module]] 
 
 
 class ConditionEmbedder(nn.Module):
-    """Embed every registered condition; one that is missing has a learned *null* vector instead.
+    """Embed every registered condition; a missing one has a learned *null* vector instead.
 
-    A category, number or hierarchy without any part counts as missing, a set without parts as a control. ``features``
-    ``(categories, n_features)`` of a condition may be left out where a state dict that holds them is loaded.
+    A category, number or hierarchy without parts is missing, a set without parts a control. ``features`` ``(categories,
+    n_features)`` of a condition may be left out where a state dict that holds them is loaded.
     """
 
     def __init__(
@@ -247,10 +210,7 @@ class ConditionEmbedder(nn.Module):
     def extend_features(
         self, name: str, vectors: Float[Tensor, "new n_features"], components: Sequence[int] = ()
     ) -> None:
-        """Append feature vectors of further categories (their ids follow on), and their components if the set has any.
-
-        So perturbations that training never saw become known.
-        """
+        """Append feature vectors of new categories (their ids follow on), and their components if the set has any."""
         embedder = self.embedders[self._index(name)]
         extend_features(embedder, name, vectors)
         if isinstance(embedder, SetEmbedder) and isinstance(embedder.pooling, ComponentPooling):

@@ -1,7 +1,4 @@
-"""Genes to tokens: perceptron, linear map, or attention to the expressed genes.
-
-An encoder has two parts: ``read``, of the corrupted cells, and ``forward``, which sees the conditioning as well.
-"""
+"""Genes to tokens: ``read`` sees the corrupted cells, ``forward`` the conditioning as well."""
 
 from __future__ import annotations
 
@@ -119,12 +116,11 @@ class LinearEncoder(WeighingEncoder):
 
 
 class GeneAttentionEncoder(nn.Module):
-    r"""Tokens are queries that attend to the expressed genes of a cell, and so can do with any subset of them.
+    r"""Tokens are queries that attend to the expressed genes of a cell, or to any subset of them.
 
-    Gene :math:`g` with :math:`x_g` molecules is the product of its own learned vector and the embedded number,
-    :math:`e_g \odot \phi(\log(1 + x_g))`. Genes without molecules are left out; of values, which have no such zero, all
-    are taken. Beside the genes there is always one learned vector to attend to, for cells that are empty. With
-    ``expression_embedding="rotary"`` the gene is :math:`e_g` alone, and its key is rotated by the number.
+    Gene :math:`g` with :math:`x_g` molecules is :math:`e_g \odot \phi(\log(1 + x_g))`, a learned vector times the
+    number embedded; with ``expression_embedding="rotary"`` it is :math:`e_g`, and its key is rotated by the number.
+    One learned vector is always attended to, for empty cells; of values, which have no zero, all genes are.
     """
 
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:

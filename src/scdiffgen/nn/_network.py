@@ -29,8 +29,7 @@ class Conditioning(NamedTuple):
 class TokenTrunk(nn.Module):
     """Encoder and transformer, conditioned on noise level, library size and conditions.
 
-    Corrupted cells are ``"counts"``, molecules: of them and of the noise level, which is their number, the logarithm is
-    taken. Or they are ``"values"``: numbers of order one, dense, and a level that is a logarithm already.
+    Cells are ``"counts"``, of which (and of whose number) the logarithm is taken, or dense ``"values"`` of order one.
     """
 
     positions: Tensor
@@ -61,8 +60,7 @@ class TokenTrunk(nn.Module):
     ) -> Conditioning:
         """Join noise level and library size with the conditions; numbers are needed if they rotate.
 
-        Conditions are one vector a cell with ``"adaln"``, otherwise several. Cross-attention has the level beside them,
-        so that there is always one to attend to.
+        Conditions are one vector a cell with ``"adaln"``, otherwise several; cross-attention also attends to the level.
         """
         log_level, log_library = torch.log1p(level) if self.input_kind == "counts" else level, torch.log1p(library)
         noise, depth = self.embed_level(log_level).flatten(1), self.embed_library(log_library).flatten(1)
@@ -91,10 +89,7 @@ class TokenTrunk(nn.Module):
 
 
 class ScoreNetwork(nn.Module):
-    """Encoder, transformer over the tokens, read-out: one score a gene.
-
-    Of several modalities there is a noise level and a library size each.
-    """
+    """Encoder, transformer over the tokens, read-out: one score a gene."""
 
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind) -> None:
         super().__init__()

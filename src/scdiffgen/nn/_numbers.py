@@ -1,8 +1,6 @@
-"""Number embeddings: a number of order one becomes a vector.
+"""Number embeddings ``(...)`` to ``(..., dim)``, of numbers that a transform has brought to order one.
 
-Every embedding maps ``(...)`` to ``(..., dim)``. It expects numbers that a stated transform
-(:class:`scdiffgen.conditions.NumberTransform`) has brought to order one, and is defined for every number: zero and
-negative values are values like any other, and magnitudes beyond ``LARGEST`` count as ``LARGEST``.
+They are defined for every number; magnitudes beyond ``LARGEST`` count as ``LARGEST``.
 """
 
 from __future__ import annotations
@@ -61,8 +59,7 @@ class WaveEmbedding(NumberEmbedding):
 class SinusoidalEmbedding(WaveEmbedding):
     """Sines and cosines at geometric frequencies (Vaswani et al. 2017, "Attention is all you need", section 3.5).
 
-    For an even ``dim`` the inner product of two embeddings depends on the difference of their numbers only. Differences
-    well below ``min_period`` are hard to see; ``max_period`` exceeds the range, so that no two numbers look alike.
+    Differences well below ``min_period`` are hard to see; ``max_period`` exceeds the range of the numbers.
     """
 
     def __init__(self, dim: int, *, min_period: float = 1.0, max_period: float = 50.0) -> None:
@@ -73,9 +70,7 @@ class SinusoidalEmbedding(WaveEmbedding):
 class FourierEmbedding(WaveEmbedding):
     """Sines and cosines at Gaussian frequencies, of standard deviation 0.1 in cycles per unit, then trained.
 
-    Random frequencies: Tancik et al. 2020, "Fourier features let networks learn high frequency functions in low
-    dimensional domains"; learned ones: Li et al. 2021, "Learnable Fourier features for multi-dimensional spatial
-    positional encoding".
+    Tancik et al. 2020, "Fourier features"; Li et al. 2021, "Learnable Fourier features".
     """
 
     def __init__(self, dim: int) -> None:
@@ -86,7 +81,7 @@ class FourierEmbedding(WaveEmbedding):
 def rotate(vectors: Float[Tensor, "*#shape dim"], angles: Float[Tensor, "*#shape half"]) -> Float[Tensor, "... dim"]:
     """Rotate each pair of neighbouring components by its angle (Su et al. 2021, "RoFormer", equation 34).
 
-    Norms stay, and ``<rotate(q, a), rotate(k, b)>`` depends on ``a - b`` only. The last of an odd ``dim`` stays.
+    ``<rotate(q, a), rotate(k, b)>`` depends on ``a - b`` only. The last component of an odd ``dim`` stays.
     """
     n_planes = vectors.shape[-1] // 2
     cos, sin = angles.cos(), angles.sin()
@@ -96,10 +91,7 @@ def rotate(vectors: Float[Tensor, "*#shape dim"], angles: Float[Tensor, "*#shape
 
 
 class RotaryEmbedding(NumberEmbedding):
-    """One learned vector, turned by angles proportional to the number.
-
-    All embeddings have the same norm, and inner products depend on the difference of the numbers only.
-    """
+    """One learned vector, rotated by angles proportional to the number."""
 
     smallest_dim = 2
     frequencies: Tensor
@@ -114,11 +106,9 @@ class RotaryEmbedding(NumberEmbedding):
 
 
 class DirectEmbedding(NumberEmbedding):
-    """Sign, log-magnitude and squashed value of the number, through a perceptron.
+    """Sign ``tanh(x / s)``, log-magnitude ``asinh(x / s)`` and value ``tanh(x)``, through a perceptron; s = 0.1.
 
-    Each of the three is a continuous, strictly increasing function of the number: nothing is lost to bins or periods.
-    The sign ``tanh(x / s)`` and the log-magnitude ``asinh(x / s)``, with ``s = 0.1``, are smooth at zero, where
-    ``sign(x)`` jumps and ``log|x|`` has no value.
+    All three are smooth at zero and strictly increasing.
     """
 
     def __init__(self, dim: int) -> None:
@@ -157,11 +147,7 @@ def _table(n_rows: int, dim: int) -> nn.Embedding:
 
 
 class BinEmbedding(NumberEmbedding):
-    """Learned vectors of the sign, the binary exponent and the mantissa's bin, summed.
-
-    A table does not interpolate: numbers of one bin share their vector, neighbouring bins are unrelated until trained,
-    and the gradient by the number is zero.
-    """
+    """Sum of learned vectors of the sign, the binary exponent and the bin of the mantissa; nothing interpolates."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -187,11 +173,7 @@ class ExponentEmbedding(NumberEmbedding):
 
 
 class HybridEmbedding(NumberEmbedding):
-    """Half sinusoidal, a quarter a learned function of the number, a quarter a table of exponents, concatenated.
-
-    A ``dim`` that is not a multiple of four gives the odd components to the earlier parts; of 1 or 2 components the
-    later parts have none.
-    """
+    """Half sinusoidal, a quarter a learned function of the number, a quarter a table of exponents, concatenated."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -220,11 +202,9 @@ def gaussian_slope(x: Numbers) -> Numbers:
 
 
 class WaveletEmbedding(NumberEmbedding):
-    """Coefficients of two wavelets at many scales and places, mixed by a learned projection.
+    """Values of two wavelets at many scales and places, mixed by a learned projection.
 
-    Narrow wavelets see local structure, wide ones the order of magnitude; their values at the number are the
-    coefficients. After Cao et al. 2026, "Speaking numbers to LLMs: multi-wavelet number embeddings for time series
-    forecasting" (TempoWave), by digit there; here a number is embedded whole, so that nearby numbers stay nearby.
+    After Cao et al. 2026, "Speaking numbers to LLMs" (TempoWave), which embeds digits; here a number is embedded whole.
     """
 
     centres: Tensor

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from scdiffgen._arguments import check_share, check_whole_number, explain_unknown_arguments
+from scdiffgen._arguments import check_share, check_whole_number
 
 EncoderKind = Literal["mlp", "linear", "cross_attention"]
 ConditioningKind = Literal["adaln", "cross_attention", "concat"]
@@ -16,9 +16,7 @@ InterventionKind = Literal["effect", "embedding"]
 NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet"]
 ExpressionKind = Literal[NumberKind, None]
 CategoryKind = Literal["table", "hashed", "code"]
-PoolingKind = Literal["attention", "mean"]
 ReadoutKind = Literal["additive", "mlp", "cross_attention"]
-PoolingOverTokens = Literal["sum", "logsumexp"]
 InputKind = Literal["counts", "values"]
 
 
@@ -30,54 +28,38 @@ class ReadoutOptions:
     ----------
     kind
         ``"additive"`` over the tokens, a perceptron on all of them (``"mlp"``), or every gene attends to them
-        (``"cross_attention"``). The last two have no loadings, and none of the options below.
-    pooling
-        ``"sum"``: tokens add to the log-rate of a gene, which gives exact contributions. ``"logsumexp"``: they add to
-        its rate, so that the strongest token counts (as in DRVI, :cite:p:`moinfar2024unsupervised`).
-    nonnegative
-        Whether the weights of the genes are non-negative.
-    sparsity, orthogonality
-        Weights of the penalties that draw each token to few genes, and tokens to different genes. ``None``: 0.3 where
-        it was measured, that is for cells of one modality without effects of perturbations and a read-out that is a
-        sum, else 0. With it tokens return more surely with other seeds.
+        (``"cross_attention"``). The last two have no loadings, and no penalty.
+    orthogonality
+        Weight of the penalty that draws tokens to different genes. ``None``: 0.3 where it was measured, that is for
+        cells of one modality without effects of perturbations and an additive read-out, else 0. With it tokens return
+        more surely with other seeds.
 
     Raises
     ------
     ValueError
-        If a value is not one of the choices, or a penalty is negative.
+        If `kind` is not one of the choices, or the penalty is negative or has no additive read-out.
 
     Examples
     --------
     >>> import scdiffgen
     >>> adata = scdiffgen.datasets.pbmc68k()
     >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
-    >>> readout = scdiffgen.model.ReadoutOptions(nonnegative=True, sparsity=0.01)
+    >>> readout = scdiffgen.model.ReadoutOptions(orthogonality=1.0)
     >>> network = scdiffgen.model.NetworkOptions(readout=readout)
     >>> model = scdiffgen.model.TokenDiffusion(adata, network=network)
     """
 
     kind: ReadoutKind = "additive"
-    pooling: PoolingOverTokens = "sum"
-    nonnegative: bool = False
-    sparsity: float = 0.0
     orthogonality: float | None = None
 
     def __post_init__(self) -> None:
         check_choices(self)
-        given = [f.name for f in fields(self) if getattr(self, f.name) != f.default]
-        if self.kind != "additive" and given != ["kind"]:
+        if self.kind != "additive" and self.orthogonality is not None:
             raise ValueError(f"`kind` is {self.kind!r}, which leaves no further choice: give `kind` alone.")
-        for name in ("sparsity", "orthogonality"):
-            if not (getattr(self, name) or 0) >= 0:
-                raise ValueError(f"`{name}` is {getattr(self, name)}: pass a number of at least 0.")
-
-    @property
-    def is_plain_sum(self) -> bool:
-        """Whether tokens add up with weights of any sign."""
-        return self.kind == "additive" and self.pooling == "sum" and not self.nonnegative
+        if not (self.orthogonality or 0) >= 0:
+            raise ValueError(f"`orthogonality` is {self.orthogonality}: pass a number of at least 0.")
 
 
-@explain_unknown_arguments()
 @dataclass(frozen=True)
 class NetworkOptions:
     """Forms of the network that exist to be compared. The defaults are what did best.
@@ -115,8 +97,6 @@ class NetworkOptions:
         ``"fourier"``, ``"direct"``, ``"learned"``, ``"rotary"``, ``"hybrid"`` or ``"wavelet"``.
     category_embedding
         How categories are embedded: ``"table"``, or with fewer parameters ``"hashed"`` or ``"code"``.
-    set_pooling
-        How the perturbations of one cell are pooled with ``intervention="embedding"``: ``"attention"`` or ``"mean"``.
     readout
         Form of the read-out; by default tokens add up and nothing is penalised.
     dropout
@@ -158,7 +138,6 @@ class NetworkOptions:
     number_embedding: NumberKind = "sinusoidal"
     level_embedding: NumberKind = "sinusoidal"
     category_embedding: CategoryKind = "table"
-    set_pooling: PoolingKind = "attention"
     readout: ReadoutOptions = field(default_factory=ReadoutOptions)
     dropout: float | None = None
     readout_dim: int | None = None

@@ -1,7 +1,4 @@
-"""Tokens to genes: additively, so that every gene's score splits exactly into contributions of tokens, or not.
-
-Scores become rates by the urn, in which molecules that are there attract more of their genes.
-"""
+"""Tokens to scores of the genes, and scores to rates of an urn, in which molecules attract more of their genes."""
 
 from __future__ import annotations
 
@@ -35,25 +32,18 @@ class Readout(nn.Module):
 
 
 class AdditiveReadout(Readout):
-    r"""Scores :math:`b + \sum_k W_k h_k`, with the hidden vector of each token.
-
-    It is :math:`h_k = (V_k \, \text{token}_k, \text{silu}(U_k \, \text{token}_k + u_k))`: what a token contributes is a
-    curved function of this token, and of no other. Pooling by ``"logsumexp"`` is additive in the rates, not in their
-    logarithms.
-    """
+    r"""Scores :math:`b + \sum_k W_k h_k` of tokens :math:`z_k`, :math:`h_k = (V_k z_k, \text{silu}(U_k z_k + u_k))`."""
 
     def __init__(self, n_genes: int, size: NetworkSize) -> None:
         super().__init__()
-        self.options = size.options.readout
+        self.orthogonality = size.options.readout.orthogonality
         n_tokens, n_units, scale = size.n_tokens, size.readout_units, size.token_dim**-0.5
         self.heads = nn.Parameter(torch.randn(n_tokens, size.token_dim, size.readout_dim) * scale)
         self.units = nn.Parameter(torch.randn(n_tokens, size.token_dim, n_units) * scale)
         self.unit_biases = nn.Parameter(torch.zeros(n_tokens, n_units))
         self.dropout = nn.Dropout(size.dropout)
-        # a softplus makes weights non-negative: started near 0.05
-        start = -3.0 if self.options.nonnegative else 0.0
-        self.gene_weights = nn.Parameter(start + torch.randn(n_tokens * size.readout_dim, n_genes) * 0.01)
-        self.unit_weights = nn.Parameter(torch.full((n_tokens * n_units, n_genes), start))
+        self.gene_weights = nn.Parameter(torch.randn(n_tokens * size.readout_dim, n_genes) * 0.01)
+        self.unit_weights = nn.Parameter(torch.zeros(n_tokens * n_units, n_genes))
         self.bias = nn.Parameter(torch.zeros(n_genes))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
@@ -67,12 +57,8 @@ class AdditiveReadout(Readout):
 
     def forward(self, tokens: Tokens) -> Genes:
         """Scores of the genes from the tokens, all or only the first."""
-        if self.options.pooling != "sum":
-            hidden = self.hidden(tokens)
-            contributions = torch.einsum("ctr,trg->ctg", hidden, self.loadings()[: hidden.shape[1]])
-            return self.bias + contributions.logsumexp(1)
         scores: Tensor = self.bias
-        for hidden, weights in zip(self._hidden_parts(tokens), self._weights(), strict=True):
+        for hidden, weights in zip(self._hidden_parts(tokens), (self.gene_weights, self.unit_weights), strict=True):
             flat = hidden.flatten(1)
             scores = torch.addmm(scores, flat, weights[: flat.shape[1]])
         return scores
@@ -89,39 +75,23 @@ class AdditiveReadout(Readout):
 
     def loadings(self) -> Float[Tensor, "tokens width genes"]:
         """Weights of the genes on :meth:`hidden`."""
-        return torch.cat([weights.unflatten(0, (len(self.heads), -1)) for weights in self._weights()], dim=1)
-
-    def _weights(self) -> tuple[Tensor, Tensor]:
-        """Weights of the genes on both parts, ``(tokens * width, genes)``."""
-        parts = self.gene_weights, self.unit_weights
-        return (F.softplus(parts[0]), F.softplus(parts[1])) if self.options.nonnegative else parts
+        weights = self.gene_weights, self.unit_weights
+        return torch.cat([part.unflatten(0, (len(self.heads), -1)) for part in weights], dim=1)
 
     def penalty(self) -> Float[Tensor, ""]:
-        r"""What the options add to the loss; neither term depends on the scale of the weights.
-
-        With :math:`n_{k,g} = \lVert W_{k,g} \rVert`, the sparsity penalty is the mean over the tokens of
-        :math:`\sum_g n_{k,g} / (\sqrt{G} \, \lVert n_k \rVert)`, which is 1 for equal weights and
-        :math:`1 / \sqrt G` for a single gene :cite:p:`hoyer2004nonnegative`; that of orthogonality is the mean squared
-        cosine between the weights of different tokens.
-        """
-        penalty = super().penalty()
-        if self.options.sparsity:
-            norms = self.loadings().norm(dim=1)
-            spread = F.normalize(norms, dim=1).sum(1) / norms.shape[1] ** 0.5
-            penalty = penalty + self.options.sparsity * spread.mean()
-        if self.options.orthogonality:
-            unit = F.normalize(self.loadings() - self.loadings().mean(2, keepdim=True), dim=2)
-            cosines = torch.einsum("trg,usg->turs", unit, unit).square().mean((2, 3))
-            others = 1 - torch.eye(len(unit), device=cosines.device)
-            penalty = penalty + self.options.orthogonality * (cosines * others).sum() / others.sum().clamp(min=1)
-        return penalty
+        """Mean squared cosine between the weights of different tokens, which does not depend on their scale."""
+        if not self.orthogonality:
+            return super().penalty()
+        unit = F.normalize(self.loadings() - self.loadings().mean(2, keepdim=True), dim=2)
+        cosines = torch.einsum("trg,usg->turs", unit, unit).square().mean((2, 3))
+        others = 1 - torch.eye(len(unit), device=cosines.device)
+        return self.orthogonality * (cosines * others).sum() / others.sum().clamp(min=1)
 
     @torch.no_grad()
     def hold(self, token: int, contribution: Float[Tensor, " genes"]) -> None:
         """Let a token contribute the same to the genes in every cell from now on."""
-        nothing = -torch.inf if self.options.nonnegative else 0.0
         for weights in (self.gene_weights, self.unit_weights):
-            weights.unflatten(0, (len(self.heads), -1))[token] = nothing
+            weights.unflatten(0, (len(self.heads), -1))[token] = 0
         self.bias.add_(contribution)
 
 
@@ -175,11 +145,9 @@ class GeneScores(NamedTuple):
 
 
 class Urn(nn.Module):
-    r"""Weigh the prior of the tokens against the molecules that are there.
+    r"""Rates :math:`A \, \text{softmax}(\text{logits})_g + w_g x_g`: prior of the tokens against molecules present.
 
-    The rate of a gene is :math:`A \, \text{softmax}(\text{logits})_g + w_g x_g`. :math:`A > 0` is a concentration a
-    cell (one for each modality), in units of molecules: how much the prior of the tokens weighs against the molecules
-    that are already there, each of which weighs :math:`w_g \ge 0`.
+    :math:`A > 0` is a concentration a cell (one for each modality) in molecules, :math:`w_g \ge 0` the weight of one.
     """
 
     def __init__(self, n_genes: int, conditioning_dim: int, n_modalities: int = 1) -> None:
@@ -201,17 +169,15 @@ N_AT_FIRST = 10.0
 
 
 class PriorLimit(nn.Module):
-    r"""Let the prior of the tokens for a gene count for no more than some molecules, its prior strength.
+    r"""Cap how many molecules the prior of the tokens for a gene counts for: its prior strength :math:`\rho_g`.
 
-    The urn has the prior count for :math:`m_g`, as many molecules as the tokens expect by now, and every molecule that
-    is there for :math:`w_g`. Where cells have hundreds of molecules of each gene, as of the tags of proteins, the
-    molecules themselves tell the share better than any prior. With the prior strength :math:`\rho_g` the rate is
+    The urn has the prior count for :math:`m_g`, the molecules that the tokens expect by now, and every molecule present
+    for :math:`w_g`. With the cap the rate is
 
     .. math:: \frac{m_g + (w_g + m_g / \rho_g) \, x_g}{1 + m_g / \rho_g},
 
-    which is :math:`m_g + w_g x_g` where few molecules are expected, and :math:`\rho_g + x_g` where there are many. With
-    :math:`w_g = 0` this is the posterior mean of a gamma-Poisson model: the share of a gene has a gamma prior of shape
-    :math:`\rho_g`, whose mean the tokens tell. A modality is limited once :attr:`limited` is set for it.
+    which is :math:`m_g + w_g x_g` where few molecules are expected, and :math:`\rho_g + x_g` where many are. For
+    :math:`w_g = 0` it is the posterior mean of a gamma-Poisson model. Set :attr:`limited` to cap a modality.
     """
 
     limited: Tensor

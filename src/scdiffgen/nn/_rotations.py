@@ -1,7 +1,6 @@
 """Angles by which numbers rotate the queries and keys of attention, not the values (:cite:p:`su2024roformer`).
 
-Logits depend on differences of angles only. Numbers that all vectors of an attention share change nothing; they matter
-where queries and keys belong to different numbers: those of a cell and of its conditions, or of two cells.
+They matter where queries and keys have different numbers: of a cell and of its conditions, or of two cells.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""The token transformer, whole in one file: attention, and pre-norm blocks modulated by the conditioning.
+"""The token transformer: attention, and pre-norm blocks modulated by the conditioning.
 
-The noise level always modulates the blocks. Conditions do, too (``"adaln"``), or are attended to before each block
-(``"cross_attention"``), or are further tokens (``"concat"``). Shapes stand in words here, as what checks them in tests
-does not go through the compiler of torch.
+Shapes stand in words here: what checks them in tests does not go through the compiler of torch.
 """
 
 from __future__ import annotations
@@ -19,10 +17,9 @@ from ._rotations import NOT_ROTATED, Angles
 
 
 class Attention(nn.Module):
-    """Multi-head attention: of the vectors of a row to each other, or of queries to other vectors, the sources.
+    """Multi-head attention of the vectors of a row to each other, or of queries to sources; rows never see each other.
 
-    Rows, such as cells, never see each other. Learned queries, the same in all rows, are not projected, and neither is
-    what they return.
+    Learned queries, the same in all rows, are not projected, and neither is what they return.
     """
 
     def __init__(self, dim: int, n_heads: int, source_dim: int | None = None, *, learned_queries: bool = False) -> None:
@@ -71,10 +68,7 @@ class Attention(nn.Module):
 
 
 class GatedAttention(nn.Module):
-    """What attention adds to the tokens, behind a zero-initialised gate: a fresh one is the identity.
-
-    Tokens attend to the vectors of the conditions; without these, each attends to the same token of all cells.
-    """
+    """Attention behind a zero-initialised gate: to the conditions, or without these to the same token of all cells."""
 
     def __init__(self, dim: int, n_heads: int, source_dim: int | None = None) -> None:
         super().__init__()
@@ -99,10 +93,7 @@ def modulate(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
 
 
 class Block(nn.Module):
-    """Attention and perceptron, each behind a zero-initialised gate (AdaLN-Zero, :cite:p:`peebles2023dit`).
-
-    A fresh block is the identity.
-    """
+    """Attention and perceptron, each behind a zero-initialised gate (AdaLN-Zero, :cite:p:`peebles2023dit`)."""
 
     def __init__(self, size: NetworkSize) -> None:
         super().__init__()
@@ -124,10 +115,7 @@ class Block(nn.Module):
 
 
 class TokenTransformer(nn.Module):
-    """Blocks over the tokens of one cell, conditioned on noise level and conditions.
-
-    With ``attention="across"``, after each block each token attends to the same token of all cells.
-    """
+    """Blocks over the tokens of one cell; with ``attention="across"`` each is followed by attention over the cells."""
 
     def __init__(self, size: NetworkSize) -> None:
         super().__init__()
@@ -145,10 +133,7 @@ class TokenTransformer(nn.Module):
     def forward(
         self, tokens: Tensor, conditioning: Tensor, sequence: Tensor | None = None, angles: Angles = NOT_ROTATED
     ) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` to tokens.
-
-        The conditions are in the sequence ``(cells, vectors, conditioning_dim)``, or else in the conditioning.
-        """
+        """Tokens ``(cells, tokens, dim)`` to tokens; the sequence, of conditions, is ``(cells, vectors, dim)``."""
         n_tokens, in_block = tokens.shape[1], None
         if self.to_token is not None:
             tokens = torch.cat([tokens, self.to_token(sequence)], dim=1)

@@ -20,7 +20,7 @@ from scdiffgen.pl._heat_maps import (
     token_dotplot,
     token_heatmap,
 )
-from scdiffgen.pl._token_genes import token_contributions, token_graph, token_loadings
+from scdiffgen.pl._token_genes import token_contributions, token_loadings
 
 __all__ = [
     "attention",
@@ -38,7 +38,6 @@ __all__ = [
     "token_contributions",
     "token_dotplot",
     "token_embedding",
-    "token_graph",
     "token_heatmap",
     "token_loadings",
     "training_history",

@@ -1,4 +1,4 @@
-"""Genes of tokens: their loadings, which tokens share them, and what the tokens add to one gene of one cell."""
+"""Genes of tokens: their loadings, and what the tokens add to one gene of one cell."""
 
 from __future__ import annotations
 
@@ -7,23 +7,17 @@ from textwrap import fill
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
-from matplotlib.patches import PathPatch
-from matplotlib.path import Path as Curve
 
 from scdiffgen._names import symbols_of
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import chosen_tokens, stored_about_tokens, token_labels
 from scdiffgen._stored_tokens import token_loadings as stored_loadings
-from scdiffgen.pl._figure import BLUE, DIVERGING, GREY, VERMILION, Ax, Names, Save, Show, finish, panels, shortened
-from scdiffgen.pl._heat_maps import leaf_order
+from scdiffgen.pl._figure import BLUE, GREY, VERMILION, Ax, Names, Save, Show, finish, panels, shortened
 
 UP, DOWN, TOTAL = VERMILION, BLUE, GREY
 ROW_INCHES, TITLE_INCHES, BAR_INCHES, LETTER_INCHES = 0.17, 0.55, 1.7, 0.075  # of loadings
 TERM_INCHES = 0.24  # of a waterfall
-GRAPH_INCHES = 5.5
 TITLE_LETTERS = 26
 
 
@@ -170,52 +164,3 @@ def _terms(contributions: AnnData, cell: str, gene: str, genes: pd.Index, n_term
     others = pd.Series({f"{len(rest)} others": rest.sum()} if len(rest) else {}, dtype=float)
     first = pd.Series({"average cell": contributions.var["baseline"].iloc[place[1]]})
     return pd.concat([first, drawn, others, pd.Series({"this cell": 0.0})]).astype(float)
-
-
-@shared_docs
-def token_graph(adata: AnnData, threshold: float = 0.4, *, ax: Ax = None, show: Show = None, save: Save = None) -> Axes:
-    """Draw the similarity of tokens as a graph.
-
-    Tokens stand on a circle, similar ones side by side. A curve joins tokens whose loadings correlate: red for like,
-    blue for opposite genes, the stronger the wider. A node is the larger, the more variance its token explains.
-
-    Parameters
-    ----------
-    {stored}
-    threshold
-        Smallest absolute correlation for which a curve is drawn.
-    {figure}
-
-    Examples
-    --------
-    >>> axis = token_graph(adata, threshold=0.1)
-    >>> len(axis.texts)
-    4
-    """
-    loadings, labels = stored_loadings(adata), list(token_labels(adata).values())
-    correlations = loadings.astype(float).corr().fillna(0).to_numpy()
-    angles = np.empty(len(labels))
-    angles[leaf_order(np.clip(1 - np.abs(correlations), 0, None))] = 2 * np.pi * np.arange(len(labels)) / len(labels)
-    places = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    (axis,) = panels(1, 1, (GRAPH_INCHES, GRAPH_INCHES), ax)
-    _draw_edges(axis, places, correlations, threshold)
-    share = np.asarray(stored_about_tokens(adata)["explained"])
-    axis.scatter(places[:, 0], places[:, 1], s=20 + 500 * share, color=GREY, zorder=3)
-    for place, angle, label in zip(places, np.degrees(angles), labels, strict=True):
-        turned, side = (180, "right") if 90 < angle < 270 else (0, "left")
-        x, y = 1.06 * place
-        axis.text(x, y, label, rotation=angle + turned, rotation_mode="anchor", ha=side, va="center", fontsize=8)
-    axis.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal")
-    axis.set_axis_off()
-    return finish(axis, "token_graph", show, save)
-
-
-def _draw_edges(axis: Axes, places: np.ndarray, correlations: np.ndarray, threshold: float) -> None:
-    """Curves through the middle of the circle."""
-    palette, norm = colormaps[DIVERGING], Normalize(-1, 1)
-    for one, other in zip(*np.triu_indices(len(places), 1), strict=True):
-        strength = correlations[one, other]
-        if abs(strength) >= threshold:
-            curve = Curve([places[one], (0, 0), places[other]], [Curve.MOVETO, Curve.CURVE3, Curve.CURVE3])
-            colour, width = palette(norm(strength)), 4 * abs(strength)
-            axis.add_patch(PathPatch(curve, fill=False, edgecolor=colour, linewidth=width, alpha=0.8))
