@@ -19,6 +19,8 @@ from scdiffgen.data._columns_field import ColumnsField, State
 from scdiffgen.data._perturbation_input import (
     DOSE,
     Treatments,
+    advice_on,
+    check_names,
     named,
     names_by_column,
     read_features,
@@ -78,8 +80,9 @@ class PerturbationField(ColumnsField):
                 f"`control`.{did_you_mean(self.syntax.control[0], treatments.names)}"
             )
         names, features = treatments.names, None
+        check_names(treatments, names, self.columns, self.syntax)
         if self.features_key is not None:
-            table = read_features(uns, self.features_key, self.syntax, names)
+            table = read_features(uns, self.features_key, self.syntax, names, treatments)
             names = sorted(table.index)
             features = table.loc[names].to_numpy(copy=True)
         column_components = components_of_columns(by_column)
@@ -111,13 +114,15 @@ class PerturbationField(ColumnsField):
             raise ValueError(
                 f"{named(self.columns)}: {counted(len(unseen), 'unseen perturbation')} ({listed(unseen)}); the "
                 f"registered ones are {listed(state['names'])}.{did_you_mean(unseen[0], state['names'])} Leave these "
-                "cells out, or rename the perturbation."
+                f"cells out, or rename the perturbation.{advice_on(treatments, unseen, self.syntax)}"
             )
         if unseen:
+            check_names(treatments, unseen, self.columns, self.syntax)
             components = component_of_name(by_column, state["column_components"])
             vectors = None
             if self.features_key is not None:
-                vectors = read_features(uns, self.features_key, self.syntax, unseen).loc[unseen].to_numpy(copy=True)
+                table = read_features(uns, self.features_key, self.syntax, unseen, treatments)
+                vectors = table.loc[unseen].to_numpy(copy=True)
             place = f"`perturbation_features_key={self.features_key!r}`"
             ranges = treatments.dose_ranges(unseen)
             state = extended_perturbations(state, unseen, vectors, place, components, ranges)
