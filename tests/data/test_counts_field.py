@@ -15,8 +15,8 @@ from anndata.io import sparse_dataset
 from scipy import sparse
 
 from scdiffgen.data import CountsField, Manager
-from scdiffgen.data import _counts as counts_module
-from scdiffgen.data._counts import blocks, check_counts
+from scdiffgen.data import _count_checks as counts_module
+from scdiffgen.data._count_checks import blocks, check_counts
 
 COUNTS = np.random.default_rng(0).poisson(0.7, (60, 9)) + np.eye(60, 9, dtype=np.int64)
 COUNTS[:, 0] += 1  # no empty cell

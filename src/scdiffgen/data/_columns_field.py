@@ -33,6 +33,7 @@ class ColumnsField(BaseAnnDataField):
     attr_name = "obsm"
     attr_key = ""
     is_empty = False
+    is_number = False
     counted = ""  # the entry of a state whose length sums it up
 
     def __init__(self, registry_key: str, columns: Sequence[str]) -> None:
@@ -104,9 +105,11 @@ class ColumnsField(BaseAnnDataField):
     def _coded(self, cells: AnnData | MuData, known: State | None, *, extend: bool) -> dict[str, Any]:
         """Write the codes beside the cells; return the state."""
         values = self.read(cells)
-        codes, state = self.code(values, self.fit(values) if known is None else known, extend=extend)
+        if known is None:
+            known = {**self.fit(values), **({} if self.is_number else categories_in_order(cells.obs, self.columns))}
+        codes, state = self.code(values, known, extend=extend)
         getattr(cells, self.attr_name)[self.attr_key] = codes[:, 0] if self.attr_name == "obs" else codes
-        return dict(state)
+        return {**known, **state}
 
 
 def obs_column(cells: AnnData | MuData, key: str, argument: str) -> pd.Series:
@@ -124,6 +127,49 @@ def obs_column(cells: AnnData | MuData, key: str, argument: str) -> pd.Series:
     if isinstance(column, pd.DataFrame):
         raise ValueError(f"`{argument}={key!r}`: `adata.obs` has {column.shape[1]} columns of that name. Rename them.")
     return column
+
+
+def categories_in_order(obs: pd.DataFrame, columns: Sequence[str]) -> State:
+    """What a state remembers of categorical columns: their categories that occur, and whether these are ordered."""
+    typed = [column for column in columns if column in obs and isinstance(obs[column].dtype, pd.CategoricalDtype)]
+    used = [obs[column].cat.remove_unused_categories().cat for column in typed]
+    return {
+        "categorical_columns": typed,
+        "categorical_values": [each.categories.to_numpy(copy=True) for each in used],
+        "categorical_ordered": [bool(each.ordered) for each in used],
+    }
+
+
+def typed_as_registered(table: pd.DataFrame, state: State) -> pd.DataFrame:
+    """A table in which categorical columns have the registered categories, then those that are new, in their order."""
+    stored = (state.get(f"categorical_{name}", ()) for name in ("columns", "values", "ordered"))
+    for column, known, ordered in zip(*stored, strict=True):
+        if column in table:
+            every = dict.fromkeys([*known, *table[column].dropna().unique()])
+            table = table.assign(**{column: table[column].astype(pd.CategoricalDtype(list(every), ordered))})
+    return table
+
+
+def raise_if_spelled_as_known(new: Sequence[Any], known: Sequence[Any], place: str) -> None:
+    """Raise if a new category is a registered one of another type, such as ``"0"`` beside 0."""
+    by_spelling = {_spelling(name): name for name in known}
+    for name in new:
+        twin = by_spelling.get(_spelling(name))
+        if twin is not None and not (isinstance(name, str) and isinstance(twin, str)):
+            raise ValueError(
+                f"{place}: {plain(name)!r} is spelled as the registered category {plain(twin)!r} of another type. Did "
+                f"you mean {plain(twin)!r}? Write the column in the registered type ({type(plain(twin)).__name__}), "
+                "or rename the category."
+            )
+
+
+def _spelling(name: Any) -> Any:
+    """One spelling of a category in any type: of numbers and truth values their value, else the text."""
+    text = name.decode(errors="replace") if isinstance(name, bytes) else str(name).strip()
+    try:
+        return float({"true": "1", "false": "0"}.get(text.casefold(), text))
+    except ValueError:
+        return text.casefold()
 
 
 def requested_column(table: pd.DataFrame, name: str) -> pd.Series:
@@ -165,4 +211,4 @@ def numbers(column: pd.Series, argument: str) -> np.ndarray:
                 f"`{argument}={column.name!r}`: {entries.iloc[first]!r} in cell {column.index[first]!r}"
                 f"{and_others(int(bad.sum()) - 1, 'cell')} is {fault}. Give finite numbers, or NaN where it is unknown."
             )
-    return values
+    return values + 0.0  # -0 is 0

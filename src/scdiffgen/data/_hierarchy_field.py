@@ -15,7 +15,14 @@ from mudata import MuData
 
 from scdiffgen._messages import counted, did_you_mean, listed, plain, warn_user
 from scdiffgen.conditions import ConditionSpec
-from scdiffgen.data._columns_field import ColumnsField, State, entries_of, obs_column, raise_if_missing
+from scdiffgen.data._columns_field import (
+    ColumnsField,
+    State,
+    entries_of,
+    obs_column,
+    raise_if_missing,
+    raise_if_spelled_as_known,
+)
 
 Path = tuple[Any, ...]
 NAME = "hierarchy"  # of the condition
@@ -54,6 +61,9 @@ class HierarchyField(ColumnsField):
         known = set(nodes)
         unseen = [node for node in nodes_of(values) if node not in known]
         unseen_roots = [node[0] for node in unseen if len(node) == 1]
+        for level, column in enumerate(self.columns):
+            names, new = ({node[-1] for node in each if len(node) == level + 1} for each in (nodes, unseen))
+            raise_if_spelled_as_known(list(new - names), list(names), f"`{self.argument}`, column {column!r}")
         if extend:
             nodes += unseen
         elif unseen_roots:

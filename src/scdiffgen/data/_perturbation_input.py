@@ -134,7 +134,9 @@ def check_names(
 
 def advice_on(treatments: Treatments, names: Sequence[str], syntax: PerturbationSyntax) -> str:
     """How to write names that hold the separator, where some of these names are parts of a combination."""
-    combined = [syntax.name(treatment) for treatment in treatments.distinct if treatment and set(names) & set(treatment)]
+    combined = [
+        syntax.name(treatment) for treatment in treatments.distinct if treatment and set(names) & set(treatment)
+    ]
     return syntax.advice(*combined)
 
 
