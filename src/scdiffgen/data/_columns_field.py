@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,7 @@ class ColumnsField(BaseAnnDataField):
     attr_key = ""
     is_empty = False
     is_number = False
+    argument = ""  # by which a user names the columns
     counted = ""  # the entry of a state whose length sums it up
 
     def __init__(self, registry_key: str, columns: Sequence[str]) -> None:
@@ -102,6 +103,18 @@ class ColumnsField(BaseAnnDataField):
                 table.add_row(*map(escape, row))  # names may hold brackets, which rich would read as markup
         return table
 
+    def raise_if_spelled_alike(self, column: str, new: Iterable[Any], known: Iterable[Any]) -> None:
+        """Raise if a new category is a registered one of another type, such as ``"0"`` beside 0."""
+        by_spelling = {_spelling(name): plain(name) for name in known}
+        for name in map(plain, new):
+            twin = by_spelling.get(_spelling(name), name)
+            if type(twin) is not type(name):
+                raise ValueError(
+                    f"`{self.argument}`, column {column!r}: {name!r} is spelled as the registered category {twin!r} of "
+                    f"another type. Did you mean {twin!r}? Write the column in the registered type "
+                    f"({type(twin).__name__}), or rename the category."
+                )
+
     def _coded(self, cells: AnnData | MuData, known: State | None, *, extend: bool) -> dict[str, Any]:
         """Write the codes beside the cells; return the state."""
         values = self.read(cells)
@@ -148,19 +161,6 @@ def typed_as_registered(table: pd.DataFrame, state: State) -> pd.DataFrame:
             every = dict.fromkeys([*known, *table[column].dropna().unique()])
             table = table.assign(**{column: table[column].astype(pd.CategoricalDtype(list(every), ordered))})
     return table
-
-
-def raise_if_spelled_as_known(new: Sequence[Any], known: Sequence[Any], place: str) -> None:
-    """Raise if a new category is a registered one of another type, such as ``"0"`` beside 0."""
-    by_spelling = {_spelling(name): name for name in known}
-    for name in new:
-        twin = by_spelling.get(_spelling(name))
-        if twin is not None and not (isinstance(name, str) and isinstance(twin, str)):
-            raise ValueError(
-                f"{place}: {plain(name)!r} is spelled as the registered category {plain(twin)!r} of another type. Did "
-                f"you mean {plain(twin)!r}? Write the column in the registered type ({type(plain(twin)).__name__}), "
-                "or rename the category."
-            )
 
 
 def _spelling(name: Any) -> Any:

@@ -12,15 +12,7 @@ from mudata import MuData
 from scdiffgen._messages import counted, did_you_mean, listed, plain, warn_user
 from scdiffgen._text import TEXT_DIM, embed_texts
 from scdiffgen.conditions import Code, ConditionSpec, NumberTransform
-from scdiffgen.data._columns_field import (
-    ColumnsField,
-    State,
-    numbers,
-    obs_column,
-    raise_if_missing,
-    raise_if_spelled_as_known,
-    requested_column,
-)
+from scdiffgen.data._columns_field import ColumnsField, State, numbers, obs_column, raise_if_missing, requested_column
 
 LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
 
@@ -77,7 +69,7 @@ class CategoricalCovariatesField(ColumnsField):
                     f" ({listed(unseen)}); the registered ones are {listed(known)}.{did_you_mean(unseen[0], known)} "
                     "Leave these cells out, rename the category, or add it to a trained model (`load_query_data`)."
                 )
-            raise_if_spelled_as_known(unseen, known, f"`{self.argument}={column.name!r}`")
+            self.raise_if_spelled_alike(str(column.name), unseen, known)
             # never numbers turned to text
             dtype = known.dtype if not len(unseen) or known.dtype == unseen.dtype else np.dtype(object)
             codes.append(positions)

@@ -15,14 +15,7 @@ from mudata import MuData
 
 from scdiffgen._messages import counted, did_you_mean, listed, plain, warn_user
 from scdiffgen.conditions import ConditionSpec
-from scdiffgen.data._columns_field import (
-    ColumnsField,
-    State,
-    entries_of,
-    obs_column,
-    raise_if_missing,
-    raise_if_spelled_as_known,
-)
+from scdiffgen.data._columns_field import ColumnsField, State, entries_of, obs_column, raise_if_missing
 
 Path = tuple[Any, ...]
 NAME = "hierarchy"  # of the condition
@@ -63,7 +56,7 @@ class HierarchyField(ColumnsField):
         unseen_roots = [node[0] for node in unseen if len(node) == 1]
         for level, column in enumerate(self.columns):
             names, new = ({node[-1] for node in each if len(node) == level + 1} for each in (nodes, unseen))
-            raise_if_spelled_as_known(list(new - names), list(names), f"`{self.argument}`, column {column!r}")
+            self.raise_if_spelled_alike(column, new - names, names)
         if extend:
             nodes += unseen
         elif unseen_roots:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
@@ -19,8 +20,6 @@ from scdiffgen.data._columns_field import ColumnsField, State
 from scdiffgen.data._perturbation_input import (
     DOSE,
     Treatments,
-    advice_on,
-    check_names,
     named,
     names_by_column,
     read_features,
@@ -29,6 +28,7 @@ from scdiffgen.data._perturbation_input import (
     written_as_registered,
 )
 
+MISSING_AS_TEXT = ("nan", "none", "null", "<na>")
 NAME = "perturbation"  # of the condition if its parts stand in several columns
 
 # what was done to the cells, the names that each column holds, and where feature vectors may be
@@ -80,7 +80,7 @@ class PerturbationField(ColumnsField):
                 f"`control`.{did_you_mean(self.syntax.control[0], treatments.names)}"
             )
         names, features = treatments.names, None
-        check_names(treatments, names, self.columns, self.syntax)
+        _check_names(treatments, names, self.columns, self.syntax)
         if self.features_key is not None:
             table = read_features(uns, self.features_key, self.syntax, names, treatments)
             names = sorted(table.index)
@@ -114,10 +114,10 @@ class PerturbationField(ColumnsField):
             raise ValueError(
                 f"{named(self.columns)}: {counted(len(unseen), 'unseen perturbation')} ({listed(unseen)}); the "
                 f"registered ones are {listed(state['names'])}.{did_you_mean(unseen[0], state['names'])} Leave these "
-                f"cells out, or rename the perturbation.{advice_on(treatments, unseen, self.syntax)}"
+                f"cells out, or rename the perturbation.{treatments.advice_on(unseen, self.syntax)}"
             )
         if unseen:
-            check_names(treatments, unseen, self.columns, self.syntax)
+            _check_names(treatments, unseen, self.columns, self.syntax)
             components = component_of_name(by_column, state["column_components"])
             vectors = None
             if self.features_key is not None:
@@ -161,6 +161,29 @@ class PerturbationField(ColumnsField):
     @classmethod
     def as_registered(cls, table: pd.DataFrame, state: State) -> pd.DataFrame:
         return written_as_registered(table, _name(state), state)
+
+
+def _check_names(
+    treatments: Treatments, names: Sequence[str], columns: Sequence[str], syntax: PerturbationSyntax
+) -> None:
+    """Raise if one of some new names is a missing value; warn of those that may be pieces of one name."""
+    missing = [name for name in names if name.casefold() in MISSING_AS_TEXT]
+    if missing:
+        raise ValueError(
+            f"{named(columns)}: {listed(missing)} is a missing value written as text. If such cells are controls, name "
+            f"it in `control={[*syntax.control, missing[0]]}`; otherwise leave these cells out, or rename it."
+        )
+    sets = {frozenset(treatment) for treatment in treatments.distinct if treatment}
+    n_sets = Counter(name for parts in sets for name in parts)
+    is_piece = {name: n_sets[name] == 1 and name in names for name in n_sets}
+    alone = [sorted(p) for p in sets if len(p) == 2 and any(map(is_piece.get, p)) and not any({n} in sets for n in p)]
+    if alone and len(columns) == 1:
+        pieces = sorted(name for pair in alone for name in pair if is_piece[name])
+        written = sorted(map(syntax.separator.join, alone))
+        warn_user(
+            f"{named(columns)}: {listed(pieces)} only with one partner, and neither of both alone ({listed(written)})."
+            f"{syntax.advice(*written)}"
+        )
 
 
 def extended_perturbations(

@@ -17,14 +17,13 @@ from anndata import AnnData
 from mudata import MuData
 from sklearn.linear_model import orthogonal_mp
 
-from scdiffgen._messages import and_others, did_you_mean, listed, unknown_name, warn_user
+from scdiffgen._messages import LONGEST_LIST, and_others, did_you_mean, listed, unknown_name
 from scdiffgen.conditions import Code, PerturbationSyntax, Treatment, dose_number
 from scdiffgen.data._columns_field import State, entries_of, obs_column, raise_if_missing
 
 DOSE = "dose"  # also understood in a request where the registered column has another name
 N_ATOMS = 5  # known perturbations that a new one is made of, at most
 LARGEST_FEATURE = 1e15  # of which the square, summed over any number of features, is finite in single precision
-MISSING_AS_TEXT = ("nan", "none", "null", "<na>")
 NEGLIGIBLE = 1e-6  # cosine, or coefficient of a vector of length 1, that is rounding: feature vectors are float32
 
 
@@ -52,6 +51,10 @@ class Treatments(NamedTuple):
     def n_slots(self) -> int:
         """Size of the largest combination."""
         return max((len(treatment) for treatment in self.distinct if treatment), default=0)
+
+    def advice_on(self, names: Sequence[str], syntax: PerturbationSyntax) -> str:
+        """How names that hold the separator are written, if some of these are in combinations."""
+        return syntax.advice(*(text for text in self.spellings if any(name in text for name in names[:LONGEST_LIST])))
 
     def dose_ranges(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Smallest and largest dose of each of some parts, NaN where there is none."""
@@ -88,7 +91,7 @@ def read_treatments(
             if dose_columns and without:
                 raise ValueError(f"{without[0]!r} has no dose; give one (0 is a dose), or leave out `dose_key`")
         except ValueError as error:
-            shown, at_dose = (_shortened(" and ".join(map(repr, each))) for each in (names, dose_entries))
+            shown, at_dose = (f"{' and '.join(map(repr, each)):.150}" for each in (names, dose_entries))
             where = f"in cell {cells.obs_names[rows.index(row)]!r}{and_others(rows.count(row) - 1, 'cell')}"
             entry = f"{shown} at dose {at_dose}" if dose_entries else shown
             raise ValueError(f"{named(columns)}: {entry} {where}: {_with_advice(error, names, syntax)}") from None
@@ -106,42 +109,6 @@ def _with_advice(error: ValueError, names: Sequence[Any], syntax: PerturbationSy
     """What is wrong with an entry, and how its names are written if the separator may be the cause."""
     said = str(error).removesuffix(".") + "."
     return said if "perturbation_sep" in said else said + syntax.advice(*names)
-
-
-def check_names(
-    treatments: Treatments, names: Sequence[str], columns: Sequence[str], syntax: PerturbationSyntax
-) -> None:
-    """Raise if one of some new names is a missing value; warn of those that may be pieces of one name."""
-    missing = [name for name in names if name.casefold() in MISSING_AS_TEXT]
-    if missing:
-        raise ValueError(
-            f"{named(columns)}: {listed(missing)} is a missing value written as text. If such cells are controls, add "
-            f"it to the controls, `control={[*syntax.control, missing[0]]}`; otherwise leave them out, or rename it."
-        )
-    sets = {frozenset(treatment) for treatment in treatments.distinct if treatment}
-    n_sets = Counter(name for parts in sets for name in parts)
-    once = {name for name in names if n_sets[name] == 1}
-    singles = set().union(*(parts for parts in sets if len(parts) == 1))
-    pairs = [sorted(parts) for parts in sets if len(parts) == 2 and once & parts and not singles & parts]
-    if pairs and len(columns) == 1:
-        pieces = sorted(once & set().union(*pairs))
-        written = sorted(map(syntax.separator.join, pairs))
-        warn_user(
-            f"{named(columns)}: {listed(pieces)} never {'occurs' if len(pieces) == 1 else 'occur'} alone, and with one "
-            f"partner only ({listed(written)}).{syntax.advice(*written)}"
-        )
-
-
-def advice_on(treatments: Treatments, names: Sequence[str], syntax: PerturbationSyntax) -> str:
-    """How to write names that hold the separator, where some of these names are parts of a combination."""
-    combined = [
-        syntax.name(treatment) for treatment in treatments.distinct if treatment and set(names) & set(treatment)
-    ]
-    return syntax.advice(*combined)
-
-
-def _shortened(text: str, length: int = 150) -> str:
-    return text if len(text) <= length else f"{text[:length]}..."
 
 
 def names_by_column(cells: AnnData | MuData, columns: Sequence[str], syntax: PerturbationSyntax) -> list[set[str]]:
@@ -197,22 +164,15 @@ def _spelled(
         after = list(known) if len(known) == len(names) else [canonical] if len(names) == 1 else before
     old, new = (syntax.split(each[0]) if len(each) == 1 else each for each in (before, after))
     if len(doses) != 1:
-        of_part = dict(zip(old, map(_dose, doses), strict=False))
+        of_part = dict(zip(old, map(dose_number, doses), strict=False))
         return after, [of_part.get(part) for part in [*new, *[None] * len(doses)][: len(doses)]]
-    (dose,) = doses
     in_order = [(treatment or {})[part] for part in map(str, new) if part in (treatment or {})]
-    if dose is None or not in_order:
-        return after, ["" if isinstance(dose, Mapping) else _dose(dose)]
-    as_written = old == new and isinstance(dose, str) and not set(dose) - set(f"0123456789. {syntax.separator}")
-    if as_written and syntax.separator in dose:
-        return after, [dose]
+    if not in_order:
+        return after, ["" if isinstance(doses[0], Mapping) else dose_number(doses[0])]
+    is_plain = syntax.separator in str(doses[0]) and not set(str(doses[0])) - set(f"0123456789. {syntax.separator}")
+    if doses[0] is None or (is_plain and old == new):
+        return after, doses
     return after, in_order if len(in_order) == 1 else [syntax.separator.join(map(str, in_order))]
-
-
-def _dose(entry: Any) -> float | None:
-    """A dose as a number, or None."""
-    number = dose_number(entry)
-    return None if math.isnan(number) else number
 
 
 def _stripped(entry: Any) -> Any:
@@ -299,7 +259,7 @@ def read_features(
         raise ValueError(
             f"`{argument}={key!r}` has no vector of {missing[0]!r}{and_others(len(missing) - 1, 'perturbation')} "
             f"({listed(missing)}).{did_you_mean(missing[0], features.index)} Every perturbation in the data needs one."
-            f"{advice_on(treatments, missing, syntax)}"
+            f"{treatments.advice_on(missing, syntax)}"
         )
     return features
 
