@@ -63,6 +63,11 @@ def holds_counts(matrix: Any) -> bool:
     return report.first is None and not (report.rounded or len(report.full_cells))
 
 
+def are_counts(values: Any) -> bool:
+    """Whether all values of a minibatch are whole, not negative, and counted exactly."""
+    return bool(((values >= 0) & (values <= LARGEST_LIBRARY) & (values % 1 == 0)).all())
+
+
 def row_totals(block: Any) -> np.ndarray:
     """Sums of the rows ``(rows,)`` in double precision: integers of 64 bits would wrap."""
     summable = block.astype(np.float64) if sparse.issparse(block) else block
