@@ -20,7 +20,6 @@ Treatment = dict[str, float]
 
 SMALLEST_DOSE, LARGEST_DOSE = 1e-30, 1e30  # beyond, numbers or their squares are none in single precision
 MOST_PARTS = 100  # of a combination: every pair of parts is a term of its interaction, 4,950 pairs in one cell
-CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
 @dataclass(frozen=True)
@@ -137,14 +136,11 @@ class PerturbationSyntax:
 
 
 def _is_balanced(name: str) -> bool:
-    """Whether every bracket is closed in the order in which brackets are opened."""
-    awaited: list[str] = []
-    for mark in name:
-        if mark in CLOSING:
-            awaited.append(CLOSING[mark])
-        elif mark in CLOSING.values() and (not awaited or awaited.pop() != mark):
-            return False
-    return not awaited
+    """Whether nothing is left of the brackets when pairs are taken out from the inside."""
+    brackets = re.sub(r"[^][(){}]", "", name)
+    while (outer := re.sub(r"\(\)|\[\]|\{\}", "", brackets)) != brackets:
+        brackets = outer
+    return not brackets
 
 
 def _is_given(dose: float) -> bool:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -175,11 +176,12 @@ def _check_names(
         )
     sets = {frozenset(treatment) for treatment in treatments.distinct if treatment}
     n_sets = Counter(name for parts in sets for name in parts)
-    is_piece = {name: n_sets[name] == 1 and name in names for name in n_sets}
-    alone = [sorted(p) for p in sets if len(p) == 2 and any(map(is_piece.get, p)) and not any({n} in sets for n in p)]
-    if alone and len(columns) == 1:
-        pieces = sorted(name for pair in alone for name in pair if is_piece[name])
-        written = sorted(map(syntax.separator.join, alone))
+    once = {name for name in names if n_sets[name] == 1}
+    pairs = [
+        sorted(parts) for parts in sets if len(parts) == 2 and parts & once and not any({n} in sets for n in parts)
+    ]
+    if pairs and len(columns) == 1:
+        written, pieces = sorted(map(syntax.separator.join, pairs)), sorted(once.intersection(chain(*pairs)))
         warn_user(
             f"{named(columns)}: {listed(pieces)} only with one partner, and neither of both alone ({listed(written)})."
             f"{syntax.advice(*written)}"

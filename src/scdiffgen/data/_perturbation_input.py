@@ -171,7 +171,7 @@ def _spelled(
         return after, ["" if isinstance(doses[0], Mapping) else dose_number(doses[0])]
     is_plain = syntax.separator in str(doses[0]) and not set(str(doses[0])) - set(f"0123456789. {syntax.separator}")
     if doses[0] is None or (is_plain and old == new):
-        return after, doses
+        return after, list(doses)
     return after, in_order if len(in_order) == 1 else [syntax.separator.join(map(str, in_order))]
 
 
