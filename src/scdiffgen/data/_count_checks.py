@@ -130,7 +130,8 @@ def _faults(block: Any) -> dict[str, np.ndarray]:
         "negative": (values < 0) & finite,
         "fractional": fractional,
         "not finite": ~finite,
-        f"larger than {LARGEST_LIBRARY:,}": (values > LARGEST_LIBRARY) & finite,
+        f"larger than {LARGEST_LIBRARY:,}": (values > np.float32(LARGEST_LIBRARY))
+        & finite,  # float16 holds no such number
     }
 
 
