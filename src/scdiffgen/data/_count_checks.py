@@ -124,15 +124,10 @@ def each_once(matrix: Any) -> Any:
 def _faults(block: Any) -> dict[str, np.ndarray]:
     """Which stored values are no counts, by what is wrong with them."""
     values = block.data if sparse.issparse(block) else block.ravel()
-    finite = np.isfinite(values)
-    fractional = (values != np.floor(values)) & (values >= 0) & finite
-    return {
-        "negative": (values < 0) & finite,
-        "fractional": fractional,
-        "not finite": ~finite,
-        f"larger than {LARGEST_LIBRARY:,}": (values > np.float32(LARGEST_LIBRARY))
-        & finite,  # float16 holds no such number
-    }
+    finite, most = np.isfinite(values), np.float32(LARGEST_LIBRARY)  # which half precision cannot hold
+    fractional = (values != np.floor(values)) & (values >= 0)
+    found = {"negative": values < 0, "fractional": fractional, f"larger than {most:,.0f}": values > most}
+    return {**{fault: where & finite for fault, where in found.items()}, "not finite": ~finite}
 
 
 def _entry(block: Any, place: int) -> tuple[int, int, float]:
