@@ -183,8 +183,8 @@ def _check_names(
     if pairs and len(columns) == 1:
         written, pieces = sorted(map(syntax.separator.join, pairs)), sorted(once.intersection(chain(*pairs)))
         warn_user(
-            f"{named(columns)}: {listed(pieces)} only with one partner, and neither of both alone ({listed(written)})."
-            f"{syntax.advice(*written)}"
+            f"{named(columns)}: parts with one partner only, of which neither occurs alone: {listed(pieces)} "
+            f"(in {listed(written)}).{syntax.advice(*written)}"
         )
 
 
