@@ -96,6 +96,10 @@ def test_another_separator() -> None:
         ("A+ctrl", "1+1", "dose 1 of the control 'ctrl'"),
         ("A+B", {"A": 1.0, "C": 2.0}, "a dose is given of 'C', but the perturbation is 'A', 'B'"),
         ("A", [1.0, 2.0], r"dose \[1.0, 2.0\] is no number"),
+        ("(+)-JQ1", None, r"the part '\(' has unbalanced brackets. If '\+' belongs to a name.*`perturbation_sep='&'`"),
+        ("A+CC[N+](C)C", None, r"the part 'CC\[N' has unbalanced brackets.*`perturbation_sep='&'`"),
+        ("a-(+|-)&b", None, r"unbalanced brackets.*`perturbation_sep=';'`"),
+        ("+".join(f"g{i}" for i in range(101)), None, "101 perturbations in one combination; at most 100"),
     ],
 )
 def test_what_cannot_be_read_is_named(text: str, dose: object, message: str) -> None:
@@ -120,6 +124,16 @@ def test_what_cannot_be_combined_is_named(columns: list[str | None], doses: list
 def test_a_missing_dose_among_several_stays_missing() -> None:
     assert math.isnan(SYNTAX.parse("A+B", {"B": 1.0})["A"])
     assert SYNTAX.parse("A+B", {"B": 1.0})["B"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["A(1)+B", "[x]+{y(z)}", "A+B", "(", "A)", "no[pair"])
+def test_names_without_a_bracket_across_the_separator_are_read(name: str) -> None:
+    assert list(SYNTAX.parse(name)) == sorted(name.split("+"))
+
+
+@pytest.mark.parametrize("dose", ["-0", -0.0, "0+-0"])
+def test_zero_has_no_sign(dose: object) -> None:
+    assert [math.copysign(1, each) for each in SYNTAX.parse("A+B" if dose == "0+-0" else "A", dose).values()][-1] == 1
 
 
 def test_syntax_without_control_or_separator_is_refused() -> None:

@@ -76,12 +76,37 @@ def test_integer_zero_is_unseen_among_integers() -> None:
         field().transfer_field(state, with_column([0, 1]))
 
 
-def test_numbers_written_as_text_are_other_categories() -> None:
-    state = field().register_field(with_column(["1", "2", "1", "2"]))
-    with pytest.raises(ValueError, match=r"\(1\); the registered ones are '1', '2'\. Did you mean '1'"):
-        field().transfer_field(state, with_column([1, 1]))
-    extended = field().transfer_field(state, with_column([1, 1]), extend_categories=True)
-    assert list(extended["categorical_mapping"]) == ["1", "2", 1]
+@pytest.mark.parametrize(
+    ("registered", "spelled_alike", "new"),
+    [
+        ([0, 1], "0", "2"),
+        ([0, 1], "0.0", "2.0"),
+        (["0", "1"], 0, 2),
+        (["0", "1"], 1.0, 2.5),
+        ([0.5, 1.5], " 0.5", "2.5"),
+        ([True, False], "True", "unknown"),
+        ([True, False], 1, 2),
+        (["True", "False"], False, 2),
+        (["a", "b"], b"a", b"c"),
+    ],
+)
+def test_a_category_of_another_type_is_new_unless_it_is_spelled_as_a_registered_one(
+    registered: list, spelled_alike: object, new: object
+) -> None:
+    state = field().register_field(with_column(registered * 2))
+    query = with_column(pd.Series([spelled_alike] * 2, dtype=object))
+    for extend in (False, True):
+        with pytest.raises(ValueError, match=r"`labels_key.*Did you mean|unseen category"):
+            field().transfer_field(state, query, extend_categories=extend)
+        assert "_scvi_labels" not in query.obs
+    extended = field().transfer_field(state, with_column(pd.Series([new] * 2, dtype=object)), extend_categories=True)
+    assert list(extended["categorical_mapping"]) == [*state["categorical_mapping"], new]
+
+
+def test_text_that_differs_is_new_however_alike() -> None:
+    state = field().register_field(with_column(["1", "a"] * 2))
+    query = with_column(["01", "A"])
+    assert list(field().transfer_field(state, query, extend_categories=True)["categorical_mapping"])[2:] == ["01", "A"]
 
 
 def test_extended_categories_are_appended() -> None:

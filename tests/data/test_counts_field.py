@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from anndata.io import sparse_dataset
 from scipy import sparse
 
 from scdiffgen.data import CountsField, Manager
-from scdiffgen.data import _counts as counts_module
-from scdiffgen.data._counts import blocks, check_counts
+from scdiffgen.data import _count_checks as counts_module
+from scdiffgen.data._count_checks import blocks, check_counts
+from scdiffgen.datasets import pbmc68k
 
 COUNTS = np.random.default_rng(0).poisson(0.7, (60, 9)) + np.eye(60, 9, dtype=np.int64)
 COUNTS[:, 0] += 1  # no empty cell
@@ -254,3 +256,112 @@ def test_genes_must_be_the_registered_ones_in_their_order() -> None:
 def test_views_are_refused_by_scvi() -> None:
     with pytest.raises(ValueError, match="copy"):
         Manager(fields=[CountsField("X", layer=None)]).register_fields(annotated(COUNTS)[:10])
+
+
+WRAPPING = {
+    "an underflow": (np.uint64, [2**64 - 3, 3]),  # the row sums to 0 modulo 2**64
+    "an underflow of 32 bits": (np.uint32, [2**32 - 3, 3]),
+    "two halves": (np.uint64, [2**63, 2**63]),
+    "signed": (np.int64, [2**62, 2**62]),
+    "near the largest": (np.int64, [2**63 - 1, 1]),
+    "one beyond": (np.int64, [2**24 + 1, 0]),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("case", WRAPPING)
+def test_integers_whose_sum_wraps_are_no_counts(case: str, form: str) -> None:
+    dtype, values = WRAPPING[case]
+    x = COUNTS.astype(dtype)
+    x[7, 2:4] = values
+    adata = annotated(FORMS[form](x))
+    message = (
+        rf"larger than 16,777,216 of its values \(first: {re.escape(f'{values[0]:g}')} in cell 'zelle_ß7', gene 'gen2'"
+    )
+    with pytest.raises(ValueError, match=message):
+        CountsField("X", layer=None).register_field(adata)
+    np.testing.assert_array_equal(dense(adata.X), x)
+
+
+@pytest.mark.parametrize("form", ["dense", "csr_matrix", "csc_matrix"])
+def test_a_cell_just_beyond_what_single_precision_counts_is_found(form: str) -> None:
+    x = COUNTS.astype(np.float32)
+    x[7] = 0
+    x[7, :3] = 2**24 - 2, 1, 1
+    CountsField("X", layer=None).register_field(annotated(FORMS[form](x)))
+    x[7, 3] = 1  # a sum in single precision would still be 2**24
+    with pytest.raises(ValueError, match=r"1 cell with more than 16,777,216 molecules \('zelle_ß7'\)"):
+        CountsField("X", layer=None).register_field(annotated(FORMS[form](x)))
+
+
+@pytest.fixture(scope="module")
+def blood() -> ad.AnnData:
+    cells = pbmc68k()
+    return ad.AnnData(cells.layers["counts"].astype(np.float32), var=cells.var[[]])
+
+
+def deep(n_cells: int = 120, n_genes: int = 2000, depth: float = 8000.0) -> ad.AnnData:
+    """Counts of cells with log-normal library sizes, overdispersed."""
+    random = np.random.default_rng(0)
+    shares = random.gamma(0.2, 1.0, n_genes)
+    size = depth * random.lognormal(0, 0.5, (n_cells, 1))
+    return annotated(random.poisson(size * shares / shares.sum() * random.gamma(2, 0.5, (n_cells, n_genes))) * 1.0)
+
+
+@pytest.mark.parametrize("target", [1e4, 1e6, None])
+@pytest.mark.parametrize("some_genes", [False, True])
+@pytest.mark.parametrize("make", [np.rint, lambda x: sparse.csc_matrix(np.rint(x))])
+def test_normalised_values_that_were_rounded_are_named(target: float | None, some_genes: bool, make: Callable) -> None:
+    adata = deep()
+    adata.layers["raw"] = adata.X.copy()
+    sc.pp.normalize_total(adata, target_sum=target)
+    adata.X = make(adata.X)
+    adata = adata[:, ::2].copy() if some_genes else adata
+    adata = adata[adata.X.sum(1) > 0].copy()
+    with pytest.warns(UserWarning, match=r"`adata.X` \(`layer=None`\) looks normalised.*'raw' are in `adata.layers`"):
+        CountsField("X", layer=None).register_field(adata)
+
+
+def test_real_counts_do_not_look_rounded(blood: ad.AnnData) -> None:
+    thinned = blood.copy()
+    sc.pp.downsample_counts(thinned, counts_per_cell=300, random_state=0)
+    assert np.ptp(np.asarray(thinned.X.sum(1))) == 0
+    for adata in (blood.copy(), thinned, deep(), deep(depth=500_000.0), annotated(COUNTS)):
+        CountsField("X", layer=None).register_field(adata)  # a warning of ours is an error
+    random = np.random.default_rng(0)
+    for x in (random.poisson(50, (60, 20)), random.poisson(2, (60, 500)), random.poisson(30, (60, 2000))):
+        CountsField("X", layer=None).register_field(annotated(x))
+
+
+def test_only_what_holds_counts_is_offered() -> None:
+    estimated = normalised(COUNTS).X
+    layers = {"scaled": estimated, "log": np.log1p(estimated), "spliced": COUNTS, "full": COUNTS * 2.0**24}
+    adata = annotated(estimated, layers=layers)
+    with pytest.raises(ValueError) as raised:
+        CountsField("X", layer=None).register_field(adata)
+    assert str(raised.value).endswith("Pass raw counts: 'spliced' are in `adata.layers` (pass `layer=`).")
+
+
+@pytest.mark.parametrize("place", [None, "log"])
+def test_counts_in_raw_and_x_are_offered_and_the_line_brings_them(place: str | None) -> None:
+    adata = annotated(COUNTS.astype(np.float32))
+    adata.raw = adata.copy()
+    sc.pp.normalize_total(adata)
+    adata.layers["log"] = np.log1p(adata.X)
+    with pytest.raises(ValueError, match=r"raw counts: `adata.raw` holds counts \(register `adata.raw.to_adata\(\)`\)"):
+        CountsField("X", layer=place).register_field(adata)
+    brought = adata.raw.to_adata()
+    CountsField("X", layer=None).register_field(brought)
+    np.testing.assert_array_equal(dense(brought.X), COUNTS)
+    assert list(brought.obs_names) == list(adata.obs_names)
+    adata.X, adata.raw = COUNTS.astype(np.float32), None
+    with pytest.raises(ValueError, match=r"raw counts: `adata.X` holds counts \(pass `layer=None`\)\."):
+        CountsField("X", layer="log").register_field(adata)
+
+
+def test_without_counts_anywhere_none_are_offered() -> None:
+    adata = normalised(COUNTS)
+    adata.raw = adata.copy()
+    adata.layers["log"] = np.log1p(adata.X)
+    with pytest.raises(ValueError, match=r"Pass raw counts, for example as a layer\.$"):
+        CountsField("X", layer="log").register_field(adata)

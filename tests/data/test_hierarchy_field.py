@@ -88,3 +88,22 @@ def test_a_missing_root_and_a_gap_are_named() -> None:
 def test_names_of_any_type() -> None:
     adata = placed((1, True, "x"), (2, False, "y"), (10, True, "x"))
     assert FIELD.register_field(adata)["nodes"][:3] == [(1,), (2,), (10,)]
+
+
+@pytest.mark.parametrize("extend", [False, True])
+@pytest.mark.parametrize(
+    ("tissue", "cluster", "named"), [("blood", "0", "column 'cluster': '0'"), (1, 0, "column 'tissue': 1")]
+)
+def test_a_place_spelled_as_one_of_another_type_is_refused(
+    extend: bool, tissue: object, cluster: object, named: str
+) -> None:
+    def cells_at(tissues: list, clusters: list) -> ad.AnnData:
+        obs = pd.DataFrame({"tissue": tissues, "cluster": np.array(clusters, dtype=object)}, index=["a", "b", "c"])
+        return ad.AnnData(np.ones((3, 1), dtype=np.float32), obs=obs)
+
+    field = HierarchyField("hierarchy", ["tissue", "cluster"])
+    state = field.register_field(cells_at(["blood", "1", "1"], [0, 1, 0]))
+    query = cells_at([tissue] * 3, [cluster] * 3)
+    with pytest.raises(ValueError, match=f"`hierarchy_keys`, {named} is spelled as the registered.*Did you mean"):
+        field.transfer_field(state, query, extend_categories=extend)
+    assert not query.obsm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scdiffgen.data import Manager, condition_specs, field_state
+from scdiffgen.data import Manager, condition_specs, encode_conditions, field_state
 
 Register = Callable[..., Manager]
 GUIDES = {"perturbation_key": "guide", "control": "ctrl"}
@@ -214,6 +215,132 @@ def test_unusable_vectors_are_named(cells: ad.AnnData, register: Register, vecto
     cells.uns["genes"] = vectors
     with pytest.raises(ValueError, match=message):
         register(cells, **FEATURED)
+
+
+@pytest.mark.parametrize("value", [1.1e15, -1e20, 1e38])
+def test_features_that_overflow_are_named_with_the_limit(cells: ad.AnnData, register: Register, value: float) -> None:
+    cells.uns["genes"] = {"KLF1": [1.0, 2.0], "BAK1": [0.0, value]}
+    with pytest.raises(ValueError, match=re.escape(f"vector of 'BAK1' holds {value:g}; features are at most 1e+15")):
+        register(cells, **FEATURED)
+    cells.uns["genes"]["BAK1"] = [0.0, 1e15]
+    register(cells, **FEATURED)
+
+
+BRACKETS = ["(+)-JQ1", "atenolol-(+|-)", "CC[N+](C)C", "{+}x", "KLF1+(+)-JQ1", "(+)-JQ1+KLF1", "Fe(2+)", "[K+]+[Na+]"]
+
+
+@pytest.mark.parametrize("name", BRACKETS)
+def test_a_separator_in_brackets_asks_for_another_one_which_helps(
+    cells: ad.AnnData, register: Register, name: str
+) -> None:
+    cells.obs["guide"] = ["ctrl", name, "KLF1"] * 8
+    with pytest.raises(
+        ValueError, match=r"in cell 'cell1' and 7 other cells: the part .* unbalanced.*`perturbation_sep="
+    ) as raised:
+        register(cells, **GUIDES)
+    (offered,) = re.findall(r"`perturbation_sep='(.*?)'`", str(raised.value))
+    manager = register(cells, **GUIDES, perturbation_sep=offered)
+    assert list(field_state(manager, "perturbation")["names"]) == sorted([name, "KLF1"])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("names", [["A(1)+B[2]", "A(1)", "B[2]"], ["CCO+c1ccccc1", "CCO", "c1ccccc1"]])
+def test_parts_with_balanced_brackets_are_parts(cells: ad.AnnData, register: Register, names: list[str]) -> None:
+    cells.obs["guide"] = ["ctrl", *names] * 6
+    assert list(field_state(register(cells, **GUIDES), "perturbation")["names"]) == sorted(names[1:])  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("guides", "pieces"),
+    [
+        (["Ca2+ ionophore", "KLF1"], "'Ca2', 'ionophore'"),
+        (["CD3+CD28", "CD3+IL2", "CD3+IL2+KLF1", "KLF1"], "'CD28'"),
+    ],
+)
+def test_parts_that_may_be_pieces_of_a_name_are_warned_of(
+    cells: ad.AnnData, register: Register, guides: list[str], pieces: str
+) -> None:
+    cells.obs["guide"] = np.resize(["ctrl", *guides], 24)
+    with pytest.warns(
+        UserWarning, match=rf"`perturbation_key='guide'`: parts with.* alone: {pieces} \(in .*`perturbation_sep='&'`"
+    ):
+        register(cells, **GUIDES)
+
+
+@pytest.mark.parametrize(
+    "guides",
+    [["A+B", "A", "B"], ["A+B", "A"], ["A+B", "A+C", "B+C"], ["A+B+C"], ["A+ctrl"], ["A+B", "A+C", "B+D", "C+D"]],
+)
+def test_combinations_of_a_design_are_not_warned_of(cells: ad.AnnData, register: Register, guides: list[str]) -> None:
+    cells.obs["guide"] = np.resize(["ctrl", *guides], 24)
+    register(cells, **GUIDES)  # a warning of ours is an error
+
+
+def test_pieces_in_columns_of_their_own_are_not_warned_of(cells: ad.AnnData, register: Register) -> None:
+    cells.obs["one"], cells.obs["two"] = ["A", "ctrl"] * 12, ["B", "ctrl"] * 12
+    register(cells, perturbation_key=["one", "two"], control="ctrl")
+
+
+@pytest.mark.parametrize("missing", ["nan", "None", "NaN", "<NA>", "null"])
+def test_a_missing_value_as_text_is_no_perturbation_but_may_be_a_control(
+    cells: ad.AnnData, register: Register, missing: str
+) -> None:
+    cells.obs["guide"] = ["ctrl", "KLF1", missing, f"KLF1+{missing}"] * 6
+    with pytest.raises(
+        ValueError, match=rf"'guide'`: '{missing}' is a missing value.*`control=\['ctrl', '{missing}'\]`"
+    ):
+        register(cells, **GUIDES)
+    assert not cells.obsm
+    register(cells, perturbation_key="guide", control=["ctrl", missing])
+    assert (cells.obsm["_scvi_perturbation"][:, 0].reshape(6, 4) == [-2, 0, -2, 0]).all()
+
+
+@pytest.mark.parametrize("n_parts", [100, 101, 3000])
+def test_a_combination_is_bounded(cells: ad.AnnData, register: Register, n_parts: int) -> None:
+    cells.obs.loc["cell3", "guide"] = "+".join(f"g{i}" for i in range(n_parts))
+    if n_parts == 100:
+        assert register(cells, **GUIDES).summary_stats.n_perturbation == 102
+        return
+    message = (
+        rf"'g0\+g1\+.* in cell 'cell3': {n_parts:,} perturbations in one combination; at most 100.*Leave such cells out"
+    )
+    with pytest.raises(ValueError, match=message) as raised:
+        register(cells, **GUIDES)
+    assert len(str(raised.value)) < 900
+
+
+def test_errors_that_the_separator_may_cause_name_it(cells: ad.AnnData, register: Register) -> None:
+    cells.obs["guide"] = ["ctrl", "IL-2+ x", "IL-2", "x", "ctrl", "IL-2"] * 4
+    cells.obs["dose"] = ["0", "1", "1", "1", "0", "1"] * 4
+    with pytest.raises(ValueError, match="1 dose for 2 perturbations.*`perturbation_sep='&'`"):
+        register(cells, **DOSED)
+    cells.uns["genes"] = {"IL-2": [1.0]}
+    with pytest.raises(ValueError, match="no vector of 'x'.*`perturbation_sep='&'`"):
+        register(cells, **FEATURED)
+    cells.uns["genes"] = {"IL-2+ x": [1.0]}
+    with pytest.raises(ValueError, match="vectors of combinations.*`perturbation_sep='&'`"):
+        register(cells, **FEATURED)
+    manager = register(cells, **GUIDES)
+    query = cells[:2].copy()
+    query.obs["guide"] = ["IL-2", "Ca2+ y"]
+    with pytest.raises(ValueError, match=r"2 unseen perturbations \('Ca2', 'y'\).*`perturbation_sep='&'`"):
+        register(query, source=manager, **GUIDES)
+    for asked in ("IL-2+ y", "(+)-JQ1", "x+", "x+x"):
+        with pytest.raises(ValueError, match="Condition 'guide', row 0: .*`perturbation_sep='&'`"):
+            encode_conditions(manager, pd.DataFrame({"guide": [asked]}))
+    with pytest.raises(ValueError, match="'y' was not registered") as raised:
+        encode_conditions(manager, pd.DataFrame({"guide": ["y"]}))
+    assert "perturbation_sep" not in str(raised.value)
+
+
+def test_pieces_are_looked_for_in_new_cells_too(cells: ad.AnnData, register: Register) -> None:
+    manager = register(cells, **GUIDES)
+    query = cells[:3].copy()
+    query.obs["guide"] = ["ctrl", "Ca2+ ionophore", "KLF1"]
+    with pytest.warns(UserWarning, match=r"neither occurs alone: 'Ca2', 'ionophore' \(in 'Ca2\+ionophore'\)"):
+        register(query, source=manager, extend=True, **GUIDES)
+    query.obs["guide"] = ["ctrl", "nan", "KLF1"]
+    with pytest.raises(ValueError, match="'nan' is a missing value"):
+        register(query, source=manager, extend=True, **GUIDES)
 
 
 def test_a_missing_features_key_is_named(cells: ad.AnnData, register: Register) -> None:

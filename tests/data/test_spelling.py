@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 
-from scdiffgen.data import Manager, write_conditions
+from scdiffgen.data import Manager, encode_conditions, write_conditions
 
 GUIDES = ["ctrl", "A", "C + B", "C + B", "B + C", "D+ctrl", "B"]
 DOSES = ["0", "1", "0.5+2", "3+4", "2+0.5", "7+0", "1"]
@@ -76,3 +76,94 @@ def test_a_setup_of_an_earlier_version_has_no_spellings(dosed: Manager) -> None:
     fields["perturbation"] = {**fields["perturbation"], "state_registry": state}
     written = write_conditions({"field_registries": fields}, pd.DataFrame({"guide": ["C+B"], "dose": ["1+2"]}))
     assert written.iloc[0].tolist() == ["B+C", "2.0+1.0"]
+
+
+@pytest.mark.parametrize(
+    ("guide", "dose", "written"),
+    [
+        ("A", "10", 10.0),
+        ("A", " 1e0 ", 1.0),
+        ("A", "-0", 0.0),
+        ("A", "２", 2.0),
+        ("A", {"A": "3"}, 3.0),
+        ("ctrl", "0", 0.0),
+        ("ctrl", "", None),
+        ("C + B", "1e0+２", "1.0+2.0"),
+        ("C + B", "-0+2", "0.0+2.0"),
+        ("D+ctrl", "7", 7.0),
+    ],
+)
+def test_doses_come_back_as_numbers_in_one_spelling(dosed: Manager, guide: str, dose: object, written: object) -> None:
+    table = write_conditions(dosed, pd.DataFrame({"guide": [guide], "dose": pd.Series([dose], dtype=object)}))
+    (entry,) = table["dose"].astype(object).where(table["dose"].notna(), None)
+    assert entry == written and type(entry) is type(written)
+    assert not isinstance(entry, float) or np.copysign(1, entry) == 1
+    assert (table["dose"].dtype.kind == "f") == (not isinstance(written, str))
+    again = encode_conditions(dosed, table)["guide"]
+    before = encode_conditions(dosed, pd.DataFrame({"guide": [guide], "dose": pd.Series([dose], dtype=object)}))[
+        "guide"
+    ]
+    np.testing.assert_array_equal(again.values, before.values)
+
+
+def test_doses_in_columns_of_their_own_come_back_as_numbers(register: Callable[..., Manager]) -> None:
+    drugs = {"one": ["no", "B", "A"], "two": ["no", "A", "no"]}
+    keys = {"perturbation_key": ["one", "two"], "dose_key": ["one_dose", "two_dose"], "control": "no"}
+    manager = register(cells_of(**drugs, one_dose=[0.0, 5, 2], two_dose=[0.0, 2, 0]), **keys)
+    asked = pd.DataFrame({"one": ["B"], "one_dose": ["1e1"], "two": ["A"], "two_dose": ["-0"]})
+    written = write_conditions(manager, asked)
+    assert written[["one_dose", "two_dose"]].to_numpy().tolist() == [[10.0, 0.0]]
+    assert np.copysign(1, written["two_dose"][0]) == 1 and set(written.dtypes[["one_dose", "two_dose"]]) == {
+        np.dtype(float)
+    }
+
+
+def test_numbers_written_as_text_come_back_without_a_sign_of_zero(register: Callable[..., Manager]) -> None:
+    manager = register(cells_of(age=[1.0, 2.0, 3.0]), continuous_covariate_keys=["age"])
+    written = write_conditions(manager, pd.DataFrame({"age": ["-0", "1e1"]}))["age"]
+    assert written.tolist() == [0.0, 10.0] and np.copysign(1, written[0]) == 1
+
+
+LEVELS = pd.CategoricalDtype(["low", "never", "mid", "high"], ordered=True)
+UNORDERED = pd.CategoricalDtype(["z", "a", "m"])
+KEYS = {
+    "stage": {"labels_key": "stage"},
+    "batch": {"batch_key": "stage"},
+    "covariate": {"categorical_covariate_keys": ["other", "stage"]},
+    "level": {"hierarchy_keys": ["other", "stage"]},
+    "guide": {"perturbation_key": "stage", "control": "low"},
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+@pytest.mark.parametrize(("dtype", "asked"), [(LEVELS, "high"), (UNORDERED, "m"), (pd.CategoricalDtype([7, 3]), 3)])
+def test_categories_come_back_as_registered(
+    register: Callable[..., Manager], key: str, dtype: pd.CategoricalDtype, asked: object
+) -> None:
+    used = [category for category in dtype.categories if category != "never"]
+    setup = {**KEYS[key], **({"control": str(used[0])} if key == "guide" else {})}
+    stage = pd.Categorical(np.resize(used, 12), dtype=dtype)
+    cells = cells_of(other=["x", "y"] * 6, stage=stage)
+    manager = register(cells, **setup)
+    written = write_conditions(manager, pd.DataFrame({"stage": [asked]}))["stage"]
+    assert written.dtype == pd.CategoricalDtype(used, ordered=dtype.ordered) and written.tolist() == [asked]
+    assert write_conditions(manager, pd.DataFrame({"stage": [asked, None]}))["stage"].isna().tolist() == [False, True]
+    if key != "guide":
+        expected = cells.obs["stage"].cat.remove_unused_categories().cat.codes[cells.obs["stage"] == asked].iloc[0]
+        assert written.cat.codes.tolist() == [expected]
+
+
+def test_new_categories_follow_those_in_order(register: Callable[..., Manager]) -> None:
+    manager = register(
+        cells_of(stage=pd.Categorical(["low", "mid", "high"] * 4, LEVELS.categories, True)), labels_key="stage"
+    )
+    query = cells_of(stage=["best", "mid", "best", "mid"])
+    extended = register(query, source=manager, extend=True, labels_key="stage")
+    written = write_conditions(extended, pd.DataFrame({"stage": ["best", "low"]}))["stage"]
+    assert written.cat.categories.tolist() == ["low", "mid", "high", "best"] and written.cat.ordered
+    assert write_conditions(extended, pd.DataFrame({"stage": ["low"]}))["stage"].cat.ordered
+
+
+def test_a_column_of_text_comes_back_as_text(register: Callable[..., Manager]) -> None:
+    manager = register(cells_of(stage=["b", "a"] * 6), labels_key="stage")
+    assert write_conditions(manager, pd.DataFrame({"stage": ["b"]}))["stage"].tolist() == ["b"]

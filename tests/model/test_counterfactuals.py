@@ -200,7 +200,8 @@ def test_a_grown_model_knows_responses_of_its_reference(treated: TokenDiffusion,
         {"cell_type": "d", "stim": np.repeat(["control", "X+Y"], 60)}, index=[f"n{i}" for i in range(120)]
     )
     cells = AnnData(random.poisson(10, (120, len(names))).astype(np.float32), obs, pd.DataFrame(index=names))
-    query = TokenDiffusion.load_query_data(cells, treated)
+    with pytest.warns(UserWarning, match="neither occurs alone: 'X', 'Y'"):
+        query = TokenDiffusion.load_query_data(cells, treated)
     query.train(max_epochs=1, batch_size=64, **QUIET)
     twins = predict(query, None, {"stim": "IFN"}, indices=np.arange(60))
     assert set(twins.obs["response"]) == {"network" if more_genes else "measured"}

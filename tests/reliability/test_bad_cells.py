@@ -12,6 +12,7 @@ from anndata import AnnData
 from bad_input import Bad, at, check, double_names, ids, one_row, set_obs, set_uns, set_x
 from fingerprint import fingerprint
 from mudata import MuData
+from small_cells import QUIET, simulated_cells, small_model
 from treated_cells import SETUP
 
 from scdiffgen.model import TokenDiffusion
@@ -53,6 +54,13 @@ def double_column(cells: AnnData) -> None:
     cells.obs = pd.concat([cells.obs, cells.obs[["cell_type"]]], axis=1)
 
 
+def wrapped(x: np.ndarray) -> np.ndarray:
+    """Counts of which one went below 0 in an unsigned type, so that the row still has its sum modulo 2**64."""
+    counts = x.astype(np.uint64)
+    counts[3, 5:7] -= np.array([counts[3, 5] + 3, 0], dtype=np.uint64)
+    return counts
+
+
 COLUMN_AS_TEXT = "adata.obs['cell_type'].astype(str)"
 REGISTRATION = [
     Bad("a data frame", register(lambda c: c.to_df()), "`adata`", "DataFrame", "anndata.AnnData(", TypeError),
@@ -70,6 +78,13 @@ REGISTRATION = [
     Bad("a fraction", register(at(0.5)), "`adata.X`", "0.5 in cell 'cell3'", "'counts' are in `adata.layers`"),
     Bad("log-normalised", register(set_x(np.log1p)), "`adata.X`", "log-normalised", "'counts' are in `adata.layers`"),
     Bad("sums of a million cells", register(at(3e7)), "`adata.X`", "'cell3'", "sc.pp.downsample_counts"),
+    Bad(
+        "differences that wrapped",
+        register(set_x(wrapped)),
+        "`adata.X`",
+        "1.84467e+19 in cell 'cell3'",
+        "subtract in a signed type",
+    ),
     Bad(
         "a cell without molecules",
         register(set_x(lambda x: x * (np.arange(60) != 4)[:, None])),
@@ -201,6 +216,21 @@ REGISTRATION = [
     Bad("a column without a name", register(labels_key=""), "`labels_key`", "''", "'cell_type'", KeyError),
     Bad("doses of nothing", register(perturbation_key=None), "`dose_key=['dose']`", "dose", "needs `perturbation_key`"),
     Bad("a drug twice", register(one_row("guide", "A+A"), dose_key=None), "guide", "'A' occurs twice", "name it once"),
+    *(
+        Bad(f"a name {name}", register(one_row("guide", name), dose_key=None), "guide", name, "`perturbation_sep='")
+        for name in ("(+)-JQ1", "atenolol-(+|-)", "CC[N+](C)C", "IL-2+")
+    ),
+    *(
+        Bad(f"{name!r} as a perturbation", register(one_row("guide", name)), "guide", repr(name), "`control=['ctrl', ")
+        for name in ("nan", "None")
+    ),
+    Bad(
+        "thousands of parts",
+        register(one_row("guide", "+".join(map(str, range(3000)))), dose_key=None),
+        "guide",
+        "3,000 perturbations",
+        "Leave such cells out",
+    ),
     Bad("a combination cut short", register(one_row("guide", "A+")), "guide", "'A+'", "a part is empty"),
     Bad(
         "only controls",
@@ -241,6 +271,13 @@ REGISTRATION = [
         "finite",
     ),
     Bad(
+        "a vector that overflows",
+        register(set_uns("vectors", {"A": [1e20], "B": [1.0]}), perturbation_features_key="vectors"),
+        "`perturbation_features_key='vectors'`",
+        "1e+20",
+        "at most 1e+15",
+    ),
+    Bad(
         "no vectors",
         register(perturbation_features_key="vector"),
         "`perturbation_features_key`",
@@ -254,3 +291,19 @@ REGISTRATION = [
 @pytest.mark.parametrize("row", ids(REGISTRATION))
 def test_cells_that_cannot_be_registered(row: Bad, cells: AnnData) -> None:
     check(row, cells)
+
+
+@pytest.mark.parametrize(("registered", "asked", "meant"), [([0, 1], ["0", "1"], "0"), (["0", "1"], [0, 1], "'0'")])
+def test_query_batches_of_another_type_are_not_new_batches(registered: list, asked: list, meant: str) -> None:
+    adata, query = simulated_cells(40), simulated_cells(40)
+    adata.obs["batch"], query.obs["batch"] = np.resize(registered, 40), np.resize(asked, 40)
+    reference = small_model(adata, batch_key="batch")
+    reference.train(1, **QUIET)
+    before = fingerprint(query)
+    for load in (TokenDiffusion.load_query_data, lambda cells, model: model.get_nll(cells, silent=True)):
+        with pytest.raises(ValueError, match=rf"`batch_key.*Did you mean {meant}\?"):
+            load(query, reference)
+        assert fingerprint(query) == before
+    query.obs["batch"] = query.obs["batch"].astype(type(registered[0]))
+    known = TokenDiffusion.load_query_data(query, reference)
+    assert known.adata.obs["_scvi_batch"].tolist() == adata.obs["_scvi_batch"].tolist()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from anndata import read_h5ad
 from mudata_cells import paired
-from small_cells import QUIET, SMALL, small_model
+from small_cells import QUIET, SMALL, simulated_cells, small_model
 
 from scdiffgen.diffusion import UrnPrediction
 from scdiffgen.model import TokenDiffusion
@@ -97,6 +99,12 @@ def test_what_a_path_adds_overwrites_no_condition(name: str) -> None:
 SPELLINGS = [
     ({"guide": " A ", "dose": 0.5}, "guide", "A"),
     ({"age": "40"}, "age", 40.0),
+    ({"age": "-0"}, "age", 0.0),
+    ({"guide": "A", "dose": "2"}, "dose", 2.0),
+    ({"guide": "A", "dose": "1e0"}, "dose", 1.0),
+    ({"guide": "A", "dose": "２"}, "dose", 2.0),
+    ({"guide": "A", "dose": {"A": "2"}}, "dose", 2.0),
+    ({"guide": "ctrl", "dose": "-0"}, "dose", 0.0),
     (pd.DataFrame({"age": ["40", None]}), "age", 40.0),
 ]
 
@@ -106,5 +114,24 @@ def test_conditions_of_generated_cells_are_written_as_those_of_real_ones(
     asked: Any, name: str, written: Any, tiny: TokenDiffusion
 ) -> None:
     made = tiny.generate(asked, None if isinstance(asked, pd.DataFrame) else 1, n_steps=2).obs
-    assert made[name].iloc[0] == written
+    assert made[name].iloc[0] == written and str(made[name].iloc[0]) != "-0.0"
     assert pd.api.types.is_numeric_dtype(made[name]) == pd.api.types.is_numeric_dtype(tiny.adata.obs[name])
+
+
+@pytest.mark.parametrize("through_file", [False, True])
+def test_categories_of_generated_cells_are_those_of_real_ones(through_file: bool, tmp_path: Path) -> None:
+    adata = simulated_cells(40)
+    stages = pd.CategoricalDtype(["late", "early"], ordered=True)
+    adata.obs["stage"] = adata.obs["cell_type"].map({"a": "early", "b": "late"}).astype(stages)
+    adata.obs["site"] = pd.Categorical(np.resize(["z", "a", "m"], 40), categories=["z", "a", "m"])
+    model = small_model(adata, labels_key="stage", categorical_covariate_keys=["site"])
+    model.train(1, **QUIET)
+    if through_file:
+        model.save(tmp_path / "model")
+        model = TokenDiffusion.load(tmp_path / "model", adata, accelerator="cpu")
+    made = model.generate(pd.DataFrame({"stage": ["early", "late"], "site": ["m", "z"]}), 2, n_steps=2)
+    for name in ("stage", "site"):
+        assert made.obs[name].dtype == adata.obs[name].dtype
+    assert made.obs["stage"].max() == "early" and made.obs["stage"].tolist() == ["early"] * 2 + ["late"] * 2
+    made.write_h5ad(tmp_path / "made.h5ad")
+    assert read_h5ad(tmp_path / "made.h5ad").obs["stage"].dtype == stages

@@ -95,6 +95,7 @@ SPOILT: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "fractional": lambda x: x * 0.3,
     "not finite": lambda x: np.where(x > 0, np.nan, x),
     "negative": lambda x: -x,
+    "larger than 16,777,216": lambda x: x.astype(np.uint64) - np.uint64(2**20),
 }
 
 

@@ -19,6 +19,7 @@ from scdiffgen._messages import counted, listed
 Treatment = dict[str, float]
 
 SMALLEST_DOSE, LARGEST_DOSE = 1e-30, 1e30  # beyond, numbers or their squares are none in single precision
+MOST_PARTS = 100  # of a combination: every pair of parts is a term of its interaction, 4,950 pairs in one cell
 
 
 @dataclass(frozen=True)
@@ -51,16 +52,14 @@ class PerturbationSyntax:
         """The same of an entry whose parts stand in a column each; None or an empty text is no part."""
         given_names, given_doses = [], []
         for name, dose in zip(names, doses, strict=True):
-            value = _number(dose)
+            value = dose_number(dose)
             stripped = "" if pd.isna(name) else str(name).strip()
             if not stripped and "" not in self.control:
                 if _is_given(value):
                     raise ValueError(f"dose {value:g} is given in a column without a perturbation")
                 continue
             if self.separator in stripped and stripped not in self.control:
-                raise ValueError(
-                    f"the name {stripped!r} holds the separator {self.separator!r}; choose another `perturbation_sep`"
-                )
+                raise ValueError(f"the name {stripped!r} holds the separator.{self.advice(stripped)}")
             given_names.append(stripped)
             given_doses.append(value)
         if not given_names:
@@ -74,12 +73,27 @@ class PerturbationSyntax:
     def split(self, text: Any) -> list[str]:
         """The parts in their order, controls among them."""
         whole = str(text).strip()
-        return [whole] if whole in self.control else [name.strip() for name in whole.split(self.separator)]
+        parts = [whole] if whole in self.control else [name.strip() for name in whole.split(self.separator)]
+        unbalanced = [part for part in parts if not _is_balanced(part)]
+        if len(parts) > 1 and unbalanced:
+            raise ValueError(f"the part {unbalanced[0]!r} has unbalanced brackets.{self.advice(whole)}")
+        return parts
+
+    def advice(self, *texts: Any) -> str:
+        """How names are written that hold the separator, if some of the texts do; else empty."""
+        joined = " ".join(map(str, texts))
+        if self.separator not in joined:
+            return ""
+        other = next((mark for mark in ("&", "|", ";") if mark not in joined), "&&")
+        return (
+            f" If {self.separator!r} belongs to a name, register the cells with another separator, "
+            f"`perturbation_sep={other!r}` or any visible text that occurs in no name."
+        )
 
     def _split_doses(self, dose: Any) -> list[float]:
         """Doses in the order of the text; the sign in an exponent ("1e+3") is no separator."""
         between = rf"(?<![\d.][eE]){re.escape(self.separator)}"
-        return [_number(part) for part in (re.split(between, dose) if isinstance(dose, str) else [dose])]
+        return [dose_number(part) for part in (re.split(between, dose) if isinstance(dose, str) else [dose])]
 
     def _aligned(self, doses: list[float], names: list[str]) -> list[float]:
         """A dose for each name: one that is missing, or a control's, holds for all, and controls need none."""
@@ -98,6 +112,11 @@ class PerturbationSyntax:
 
     def _canonical(self, names: Sequence[str], doses: Sequence[float]) -> Treatment:
         treatment: Treatment = {}
+        if len(names) > MOST_PARTS:
+            raise ValueError(
+                f"{len(names):,} perturbations in one combination; at most {MOST_PARTS} are modelled. Leave such cells "
+                "out, or name only the perturbations that matter"
+            )
         for name, dose in sorted(zip(names, doses, strict=True), key=lambda pair: pair[0]):
             if name in self.control:
                 if _is_given(dose):
@@ -116,24 +135,32 @@ class PerturbationSyntax:
         return treatment
 
 
+def _is_balanced(name: str) -> bool:
+    """Whether nothing is left of the brackets when pairs are taken out from the inside."""
+    brackets = re.sub(r"[^][(){}]", "", name)
+    while (outer := re.sub(r"\(\)|\[\]|\{\}", "", brackets)) != brackets:
+        brackets = outer
+    return not brackets
+
+
 def _is_given(dose: float) -> bool:
     return not math.isnan(dose) and dose != 0
 
 
-def _number(dose: Any) -> float:
-    """A dose as a number; NaN if there is none."""
+def dose_number(dose: Any) -> float:
+    """A dose as a number, -0 as 0; NaN if there is none."""
     try:
         if dose is None or dose is pd.NA or (isinstance(dose, str) and not dose.strip()):
             return math.nan
         if isinstance(dose, bool | np.bool_) or (isinstance(dose, str) and "_" in dose):
             raise ValueError
-        return float(dose)
+        return float(dose) + 0.0
     except (TypeError, ValueError):
         raise ValueError(f"dose {dose!r} is no number; write the unit in `dose_unit`, not beside the number") from None
 
 
 def _doses_by_name(names: Sequence[str], doses: Mapping[Any, Any], control: Sequence[str]) -> list[float]:
-    by_name = {str(name).strip(): _number(dose) for name, dose in doses.items()}
+    by_name = {str(name).strip(): dose_number(dose) for name, dose in doses.items()}
     unknown = [name for name in by_name if name not in names and name not in control]
     if unknown:
         raise ValueError(f"a dose is given of {listed(unknown)}, but the perturbation is {listed(names)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,6 +33,8 @@ class ColumnsField(BaseAnnDataField):
     attr_name = "obsm"
     attr_key = ""
     is_empty = False
+    is_number = False
+    argument = ""  # by which a user names the columns
     counted = ""  # the entry of a state whose length sums it up
 
     def __init__(self, registry_key: str, columns: Sequence[str]) -> None:
@@ -101,12 +103,26 @@ class ColumnsField(BaseAnnDataField):
                 table.add_row(*map(escape, row))  # names may hold brackets, which rich would read as markup
         return table
 
+    def raise_if_spelled_alike(self, column: str, new: Iterable[Any], known: Iterable[Any]) -> None:
+        """Raise if a new category is a registered one of another type, such as ``"0"`` beside 0."""
+        by_spelling = {_spelling(name): plain(name) for name in known}
+        for name in map(plain, new):
+            twin = by_spelling.get(_spelling(name), name)
+            if type(twin) is not type(name):
+                raise ValueError(
+                    f"`{self.argument}`, column {column!r}: {name!r} is spelled as the registered category {twin!r} of "
+                    f"another type. Did you mean {twin!r}? Write the column in the registered type "
+                    f"({type(twin).__name__}), or rename the category."
+                )
+
     def _coded(self, cells: AnnData | MuData, known: State | None, *, extend: bool) -> dict[str, Any]:
         """Write the codes beside the cells; return the state."""
         values = self.read(cells)
-        codes, state = self.code(values, self.fit(values) if known is None else known, extend=extend)
+        if known is None:
+            known = {**self.fit(values), **({} if self.is_number else categories_in_order(cells.obs, self.columns))}
+        codes, state = self.code(values, known, extend=extend)
         getattr(cells, self.attr_name)[self.attr_key] = codes[:, 0] if self.attr_name == "obs" else codes
-        return dict(state)
+        return {**known, **state}
 
 
 def obs_column(cells: AnnData | MuData, key: str, argument: str) -> pd.Series:
@@ -124,6 +140,36 @@ def obs_column(cells: AnnData | MuData, key: str, argument: str) -> pd.Series:
     if isinstance(column, pd.DataFrame):
         raise ValueError(f"`{argument}={key!r}`: `adata.obs` has {column.shape[1]} columns of that name. Rename them.")
     return column
+
+
+def categories_in_order(obs: pd.DataFrame, columns: Sequence[str]) -> State:
+    """What a state remembers of categorical columns: their categories that occur, and whether these are ordered."""
+    typed = [column for column in columns if column in obs and isinstance(obs[column].dtype, pd.CategoricalDtype)]
+    used = [obs[column].cat.remove_unused_categories().cat for column in typed]
+    return {
+        "categorical_columns": typed,
+        "categorical_values": [each.categories.to_numpy(copy=True) for each in used],
+        "categorical_ordered": [bool(each.ordered) for each in used],
+    }
+
+
+def typed_as_registered(table: pd.DataFrame, state: State) -> pd.DataFrame:
+    """A table in which categorical columns have the registered categories, then those that are new, in their order."""
+    stored = (state.get(f"categorical_{name}", ()) for name in ("columns", "values", "ordered"))
+    for column, known, ordered in zip(*stored, strict=True):
+        if column in table:
+            every = dict.fromkeys([*known, *table[column].dropna().unique()])
+            table = table.assign(**{column: table[column].astype(pd.CategoricalDtype(list(every), ordered))})
+    return table
+
+
+def _spelling(name: Any) -> Any:
+    """One spelling of a category in any type: of numbers and truth values their value, else the text."""
+    text = name.decode(errors="replace") if isinstance(name, bytes) else str(name).strip()
+    try:
+        return float({"true": "1", "false": "0"}.get(text.casefold(), text))
+    except ValueError:
+        return text.casefold()
 
 
 def requested_column(table: pd.DataFrame, name: str) -> pd.Series:
@@ -165,4 +211,4 @@ def numbers(column: pd.Series, argument: str) -> np.ndarray:
                 f"`{argument}={column.name!r}`: {entries.iloc[first]!r} in cell {column.index[first]!r}"
                 f"{and_others(int(bad.sum()) - 1, 'cell')} is {fault}. Give finite numbers, or NaN where it is unknown."
             )
-    return values
+    return values + 0.0  # -0 is 0

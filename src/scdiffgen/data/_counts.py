@@ -1,18 +1,15 @@
-"""The registered counts: checked value by value, block by block (a file need not fit in memory), and stored by rows."""
+"""The registered counts: their field, of an AnnData or of a modality, which checks them and stores them by rows."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
-import h5py
 import numpy as np
-import zarr
 from anndata import AnnData
-from anndata.abc import CSCDataset, CSRDataset
+from anndata.abc import CSCDataset
 from mudata import MuData
 from scipy import sparse
 from scvi.data import AnnDataManager
@@ -20,146 +17,16 @@ from scvi.data.fields import BaseMuDataWrapperClass, LayerField
 
 from scdiffgen._messages import counted, did_you_mean, listed, raise_if_not_unique, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.data._count_checks import (
+    LARGEST_LIBRARY,
+    CountReport,
+    alike_indices,
+    check_counts,
+    each_once,
+    holds_counts,
+)
 
 logger = logging.getLogger(__name__)
-
-BLOCK_VALUES = 2**24  # values looked at together: 128 MiB as float64
-N_BLOCKS_LOOKED_AT = 8  # of a matrix that is not in memory, unless all of it is to be read
-N_CELLS_LOOKED_AT = 100  # to tell what was done to values that are no counts
-LARGEST_LIBRARY = 2**24  # molecules of a cell: float32 holds no odd number beyond
-LARGEST_LOG = 20.0  # exp(20) molecules are more than any cell has
-
-
-@dataclass
-class CountReport:
-    """What is wrong with a matrix as counts: nothing if there is no ``first`` fault and no empty or full cell."""
-
-    faults: dict[str, int]  # how many values are "negative", "fractional", "not finite"
-    first: tuple[int, int, float] | None  # cell, gene and value of the first bad value found
-    advice: str  # by what seems to have been done to values that are no counts
-    empty_cells: np.ndarray
-    full_cells: np.ndarray  # with more molecules than LARGEST_LIBRARY
-
-
-def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
-    """Look at the values of a matrix; of one that is not in memory, if not ``whole``, at blocks spread over it."""
-    faults = dict.fromkeys(("negative", "fractional", "not finite"), 0)
-    first: tuple[int, int, float] | None = None
-    advice = ""
-    totals, looked_at = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[0], dtype=bool)
-    for row, column, block in blocks(matrix, whole=whole):
-        looked_at[row : row + block.shape[0]] = True
-        totals[row : row + block.shape[0]] += np.asarray(block.sum(axis=1, dtype=np.float64)).ravel()
-        found = _faults(block)
-        for fault, where in found.items():
-            faults[fault] += int(where.sum())
-        bad = np.any(list(found.values()), axis=0)
-        if first is None and bad.any():
-            cell, gene, value = _entry(block, int(bad.argmax()))
-            first, advice = (row + cell, column + gene, value), _advice(block)
-    empty, full = np.flatnonzero((totals == 0) & looked_at), np.flatnonzero(totals > LARGEST_LIBRARY)
-    return CountReport(faults, first, advice, empty, full)
-
-
-def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]:
-    """First row, first column and values of blocks, cut along the direction in which a matrix is stored."""
-    lazy = hasattr(matrix, "compute")
-    in_memory = isinstance(matrix, np.ndarray) or sparse.issparse(matrix)
-    if isinstance(matrix, np.ma.MaskedArray):
-        raise TypeError("an array with masked values is not read as counts: fill them, `counts.filled(0)`")
-    if not (in_memory or lazy or isinstance(matrix, h5py.Dataset | zarr.Array | CSRDataset | CSCDataset)):
-        raise TypeError(f"a {type(matrix).__module__}.{type(matrix).__name__} is not read as counts")
-    if np.dtype(matrix.dtype).kind not in "biuf":
-        raise TypeError(f"values of dtype {matrix.dtype} are no counts")
-    if sparse.issparse(matrix) and matrix.format not in ("csr", "csc"):
-        matrix = matrix.tocsr()
-    if sparse.issparse(matrix):
-        matrix = alike_indices(each_once(matrix))
-    by_column = getattr(matrix, "format", None) == "csc"
-    length, width = matrix.shape[::-1] if by_column else matrix.shape
-    step = max(1, BLOCK_VALUES // max(1, width))
-    starts = list(range(0, length, step))
-    if not (in_memory or whole or by_column):
-        spread = np.linspace(0, len(starts) - 1, min(N_BLOCKS_LOOKED_AT, len(starts))).astype(int)
-        starts = [starts[place] for place in spread]
-    for start in starts:
-        span = slice(start, start + step)
-        block = matrix[:, span] if by_column else matrix[span]
-        block = block.compute(scheduler="synchronous") if lazy else block
-        yield (0, start, block) if by_column else (start, 0, block)
-
-
-def alike_indices(matrix: Any) -> Any:
-    """The same CSR or CSC matrix with indices of one type, where SciPy would copy all of them for a slice.
-
-    Values are shared, and so are indices if they are small enough.
-    """
-    if matrix.indices.dtype == matrix.indptr.dtype:
-        return matrix
-    return type(matrix)((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
-
-
-def each_once(matrix: Any) -> Any:
-    """The same CSR or CSC matrix with every entry stored once and in order; a copy if it is not so already."""
-    if matrix.has_canonical_format:
-        return matrix
-    matrix = matrix.copy()
-    matrix.sum_duplicates()
-    return matrix
-
-
-def _faults(block: Any) -> dict[str, np.ndarray]:
-    """Which stored values are no counts, by what is wrong with them."""
-    values = block.data if sparse.issparse(block) else block.ravel()
-    if values.dtype.kind in "bu":
-        return {}
-    finite = np.isfinite(values)
-    fractional = (values != np.floor(values)) & (values >= 0) & finite
-    return {"negative": (values < 0) & finite, "fractional": fractional, "not finite": ~finite}
-
-
-def _entry(block: Any, place: int) -> tuple[int, int, float]:
-    """Row, column and value of one stored value."""
-    if not sparse.issparse(block):
-        row, column = divmod(place, block.shape[1])
-        return row, column, block[row, column].item()
-    entries = block.tocoo()  # in the order of `block.data`
-    return int(entries.row[place]), int(entries.col[place]), entries.data[place].item()
-
-
-def _advice(block: Any) -> str:
-    """Guess from some cells what was done to their counts, and say the way back.
-
-    Normalisation for depth leaves every value of a cell an integer multiple of the cell's smallest one (that of a
-    single molecule), and these smallest values differ between cells.
-    """
-    cells = block[:N_CELLS_LOOKED_AT]
-    cells = np.asarray(cells.toarray() if sparse.issparse(cells) else cells, dtype=np.float64)
-    cells = np.where(np.isfinite(cells), cells, 0.0)
-    if (cells < 0).any():
-        return "They look scaled or centred. Pass raw counts"
-    if (cells == np.floor(cells)).all():
-        return "NaN and infinite values come of dividing by zero. Pass raw counts"
-    if cells.max() <= LARGEST_LOG:
-        undone = np.expm1(cells)
-        whole = np.mean(np.abs(undone - np.rint(undone)) < 0.01) > 0.9
-        if whole or _multiples_of_the_smallest(undone):
-            return "They look log-normalised. Pass raw counts"
-    if _multiples_of_the_smallest(cells):
-        return "They look normalised for sequencing depth. Pass raw counts"
-    return (
-        "If they are estimated counts (as CellBender or RSEM give), round them: "
-        "`adata.layers['counts'] = np.rint(...)`, and pass `layer='counts'`. Otherwise pass raw counts"
-    )
-
-
-def _multiples_of_the_smallest(cells: np.ndarray) -> bool:
-    cells = cells[cells.max(axis=1) > 0]
-    if not len(cells):
-        return False
-    unit = np.where(cells > 0, cells, np.inf).min(axis=1, keepdims=True)
-    ratio = (cells / unit)[cells > 0]
-    return bool(np.mean(np.abs(ratio - np.rint(ratio)) < 0.01) > 0.9 and np.ptp(unit) > 0)
 
 
 class CountsField(LayerField):
@@ -191,7 +58,11 @@ class CountsField(LayerField):
         matrix = self.get_field_data(adata)
         if matrix is None:
             raise ValueError(f"{self._place} is empty. Name the layer that holds the counts (`layer=`).")
-        self._raise_unless_counts(adata, matrix, whole=False)
+        if self._raise_unless_counts(adata, matrix, whole=False).rounded:
+            warn_user(
+                f"{self._place} looks normalised for sequencing depth and rounded: in many cells, some whole numbers "
+                f"are missing below frequent ones. Pass raw counts{_where_counts_are(adata, self.attr_key)}."
+            )
 
     def where_counts_are(self, adata: AnnData) -> CountsField:
         """The field of cells that a model is shown: ``.X`` where they have no layers, as generated cells have none."""
@@ -203,7 +74,7 @@ class CountsField(LayerField):
         """Raise if the data are no counts (any more): on disk some were looked at, in memory all may be replaced."""
         self._raise_unless_counts(adata, self.get_field_data(adata), whole=True)
 
-    def _raise_unless_counts(self, adata: AnnData, matrix: Any, *, whole: bool) -> None:
+    def _raise_unless_counts(self, adata: AnnData, matrix: Any, *, whole: bool) -> CountReport:
         try:
             report = check_counts(matrix, whole=whole)
         except TypeError as error:
@@ -226,6 +97,7 @@ class CountsField(LayerField):
                 f"{self._place}: {counted(len(names), 'cell')} without a single molecule ({listed(names)}). "
                 "Remove them first: `sc.pp.filter_cells(adata, min_counts=1)`."
             )
+        return report
 
     def register_field(self, adata: AnnData) -> dict[str, Any]:
         """Check the counts, and store them by rows."""
@@ -274,12 +146,21 @@ class CountsField(LayerField):
 def _not_counts(report: CountReport, first: tuple[int, int, float], adata: AnnData, layer: str | None) -> str:
     faults = ", ".join(f"{n:,} {fault}" for fault, n in report.faults.items() if n)
     cell, gene, value = first
-    others = [name for name in adata.layers if name is not None and name != layer]
-    where = f": {listed(others)} are in `adata.layers` (pass `layer=`)" if others else ", for example as a layer"
     return (
         f"does not hold molecule counts: {faults} of its values (first: {value:g} in cell "
-        f"{adata.obs_names[cell]!r}, gene {adata.var_names[gene]!r}). {report.advice}{where}."
+        f"{adata.obs_names[cell]!r}, gene {adata.var_names[gene]!r}). {report.advice}{_where_counts_are(adata, layer)}."
     )
+
+
+def _where_counts_are(adata: AnnData, layer: str | None) -> str:
+    """The other matrices of the cells that hold counts, and how each is registered."""
+    layers = [name for name in adata.layers if name not in (None, layer) and holds_counts(adata.layers[name])]
+    places = [f"{listed(layers)} are in `adata.layers` (pass `layer=`)"] if layers else []
+    if layer is not None and holds_counts(adata.X):
+        places.append("`adata.X` holds counts (pass `layer=None`)")
+    if adata.raw is not None and holds_counts(adata.raw.X):
+        places.append("`adata.raw` holds counts (register `adata.raw.to_adata()`)")
+    return f": {'; '.join(places)}" if places else ", for example as a layer"
 
 
 class ModalityCountsField(BaseMuDataWrapperClass):

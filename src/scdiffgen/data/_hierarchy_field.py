@@ -54,6 +54,9 @@ class HierarchyField(ColumnsField):
         known = set(nodes)
         unseen = [node for node in nodes_of(values) if node not in known]
         unseen_roots = [node[0] for node in unseen if len(node) == 1]
+        for level, column in enumerate(self.columns):
+            names, new = ({node[-1] for node in each if len(node) == level + 1} for each in (nodes, unseen))
+            self.raise_if_spelled_alike(column, new - names, names)
         if extend:
             nodes += unseen
         elif unseen_roots:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import asdict
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ from scdiffgen.data._perturbation_input import (
     written_as_registered,
 )
 
+MISSING_AS_TEXT = ("nan", "none", "null", "<na>")
 NAME = "perturbation"  # of the condition if its parts stand in several columns
 
 # what was done to the cells, the names that each column holds, and where feature vectors may be
@@ -78,8 +81,9 @@ class PerturbationField(ColumnsField):
                 f"`control`.{did_you_mean(self.syntax.control[0], treatments.names)}"
             )
         names, features = treatments.names, None
+        _check_names(treatments, names, self.columns, self.syntax)
         if self.features_key is not None:
-            table = read_features(uns, self.features_key, self.syntax, names)
+            table = read_features(uns, self.features_key, self.syntax, names, treatments)
             names = sorted(table.index)
             features = table.loc[names].to_numpy(copy=True)
         column_components = components_of_columns(by_column)
@@ -111,13 +115,15 @@ class PerturbationField(ColumnsField):
             raise ValueError(
                 f"{named(self.columns)}: {counted(len(unseen), 'unseen perturbation')} ({listed(unseen)}); the "
                 f"registered ones are {listed(state['names'])}.{did_you_mean(unseen[0], state['names'])} Leave these "
-                "cells out, or rename the perturbation."
+                f"cells out, or rename the perturbation.{treatments.advice_on(unseen, self.syntax)}"
             )
         if unseen:
+            _check_names(treatments, unseen, self.columns, self.syntax)
             components = component_of_name(by_column, state["column_components"])
             vectors = None
             if self.features_key is not None:
-                vectors = read_features(uns, self.features_key, self.syntax, unseen).loc[unseen].to_numpy(copy=True)
+                table = read_features(uns, self.features_key, self.syntax, unseen, treatments)
+                vectors = table.loc[unseen].to_numpy(copy=True)
             place = f"`perturbation_features_key={self.features_key!r}`"
             ranges = treatments.dose_ranges(unseen)
             state = extended_perturbations(state, unseen, vectors, place, components, ranges)
@@ -156,6 +162,30 @@ class PerturbationField(ColumnsField):
     @classmethod
     def as_registered(cls, table: pd.DataFrame, state: State) -> pd.DataFrame:
         return written_as_registered(table, _name(state), state)
+
+
+def _check_names(
+    treatments: Treatments, names: Sequence[str], columns: Sequence[str], syntax: PerturbationSyntax
+) -> None:
+    """Raise if one of some new names is a missing value; warn of those that may be pieces of one name."""
+    missing = [name for name in names if name.casefold() in MISSING_AS_TEXT]
+    if missing:
+        raise ValueError(
+            f"{named(columns)}: {listed(missing)} is a missing value written as text. If such cells are controls, name "
+            f"it in `control={[*syntax.control, missing[0]]}`; otherwise leave these cells out, or rename it."
+        )
+    sets = {frozenset(treatment) for treatment in treatments.distinct if treatment}
+    n_sets = Counter(name for parts in sets for name in parts)
+    once = {name for name in names if n_sets[name] == 1}
+    pairs = [
+        sorted(parts) for parts in sets if len(parts) == 2 and parts & once and not any({n} in sets for n in parts)
+    ]
+    if pairs and len(columns) == 1:
+        written, pieces = sorted(map(syntax.separator.join, pairs)), sorted(once.intersection(chain(*pairs)))
+        warn_user(
+            f"{named(columns)}: parts with one partner only, of which neither occurs alone: {listed(pieces)} "
+            f"(in {listed(written)}).{syntax.advice(*written)}"
+        )
 
 
 def extended_perturbations(

@@ -17,12 +17,13 @@ from anndata import AnnData
 from mudata import MuData
 from sklearn.linear_model import orthogonal_mp
 
-from scdiffgen._messages import and_others, did_you_mean, listed, unknown_name
-from scdiffgen.conditions import Code, PerturbationSyntax, Treatment
+from scdiffgen._messages import LONGEST_LIST, and_others, did_you_mean, listed, unknown_name
+from scdiffgen.conditions import Code, PerturbationSyntax, Treatment, dose_number
 from scdiffgen.data._columns_field import State, entries_of, obs_column, raise_if_missing
 
 DOSE = "dose"  # also understood in a request where the registered column has another name
 N_ATOMS = 5  # known perturbations that a new one is made of, at most
+LARGEST_FEATURE = 1e15  # of which the square, summed over any number of features, is finite in single precision
 NEGLIGIBLE = 1e-6  # cosine, or coefficient of a vector of length 1, that is rounding: feature vectors are float32
 
 
@@ -50,6 +51,10 @@ class Treatments(NamedTuple):
     def n_slots(self) -> int:
         """Size of the largest combination."""
         return max((len(treatment) for treatment in self.distinct if treatment), default=0)
+
+    def advice_on(self, names: Sequence[str], syntax: PerturbationSyntax) -> str:
+        """How names that hold the separator are written, if some of these are in combinations."""
+        return syntax.advice(*(text for text in self.spellings if any(name in text for name in names[:LONGEST_LIST])))
 
     def dose_ranges(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Smallest and largest dose of each of some parts, NaN where there is none."""
@@ -86,10 +91,10 @@ def read_treatments(
             if dose_columns and without:
                 raise ValueError(f"{without[0]!r} has no dose; give one (0 is a dose), or leave out `dose_key`")
         except ValueError as error:
-            shown = " and ".join(map(repr, names))
-            at_dose = f" at dose {' and '.join(map(repr, dose_entries))}" if dose_entries else ""
+            shown, at_dose = (f"{' and '.join(map(repr, each)):.150}" for each in (names, dose_entries))
             where = f"in cell {cells.obs_names[rows.index(row)]!r}{and_others(rows.count(row) - 1, 'cell')}"
-            raise ValueError(f"{named(columns)}: {shown}{at_dose} {where}: {error}.") from None
+            entry = f"{shown} at dose {at_dose}" if dose_entries else shown
+            raise ValueError(f"{named(columns)}: {entry} {where}: {_with_advice(error, names, syntax)}") from None
         distinct.append(treatment)
     codes = np.array([code_of_row[row] for row in rows], dtype=np.int64)
     spelled: dict[str, Counter[tuple]] = {}
@@ -98,6 +103,12 @@ def read_treatments(
             entries_of_row = tuple(map(_stripped, row[: len(columns)]))
             spelled.setdefault(syntax.name(treatment), Counter())[entries_of_row] += n_cells
     return Treatments(distinct, codes, {name: found.most_common(1)[0][0] for name, found in spelled.items()})
+
+
+def _with_advice(error: ValueError, names: Sequence[Any], syntax: PerturbationSyntax) -> str:
+    """What is wrong with an entry, and how its names are written if the separator may be the cause."""
+    said = str(error).removesuffix(".") + "."
+    return said if "perturbation_sep" in said else said + syntax.advice(*names)
 
 
 def names_by_column(cells: AnnData | MuData, columns: Sequence[str], syntax: PerturbationSyntax) -> list[set[str]]:
@@ -121,7 +132,7 @@ def requested_treatments(table: pd.DataFrame, name: str, state: State) -> Treatm
             for part, dose in (treatment or {}).items():
                 _check_part(part, dose, ids, state)
         except ValueError as error:
-            raise ValueError(f"Condition {name!r}, row {row}: {error}") from None
+            raise ValueError(f"Condition {name!r}, row {row}: {_with_advice(error, names, syntax)}") from None
         treatments.append(treatment)
     return Treatments(treatments, np.arange(len(treatments)))
 
@@ -136,7 +147,7 @@ def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.Da
     for named_columns, entries in zip(columns, zip(*rows, strict=True), strict=True):
         for column, written in zip(named_columns, zip(*entries, strict=True), strict=True):
             if column in table and entries_of(table[column]) != list(written):
-                table = table.assign(**{column: pd.Series(written, index=table.index, dtype=object)})
+                table = table.assign(**{column: pd.Series(written, index=table.index, dtype=object).infer_objects()})
     if len(state["dose_columns"]) == 1 and DOSE in table:
         table = table.rename(columns={DOSE: state["dose_columns"][0]})
     return table
@@ -152,13 +163,16 @@ def _spelled(
         known = spellings.get(canonical, ())
         after = list(known) if len(known) == len(names) else [canonical] if len(names) == 1 else before
     old, new = (syntax.split(each[0]) if len(each) == 1 else each for each in (before, after))
-    if len(doses) == 1 and treatment and (old != new or isinstance(doses[0], Mapping)) and doses[0] is not None:
-        in_order = [treatment[part] for part in map(str, new) if part in treatment]
-        return after, in_order if len(in_order) == 1 else [syntax.separator.join(map(str, in_order))]
-    if len(doses) > 1 and old != new:
-        of_part = dict(zip(old, doses, strict=False))
+    if len(doses) != 1:
+        of_part = dict(zip(old, map(dose_number, doses), strict=False))
         return after, [of_part.get(part) for part in [*new, *[None] * len(doses)][: len(doses)]]
-    return after, ["" if isinstance(dose, Mapping) else dose for dose in doses]
+    in_order = [(treatment or {})[part] for part in map(str, new) if part in (treatment or {})]
+    if not in_order:
+        return after, ["" if isinstance(doses[0], Mapping) else dose_number(doses[0])]
+    is_plain = syntax.separator in str(doses[0]) and not set(str(doses[0])) - set(f"0123456789. {syntax.separator}")
+    if doses[0] is None or (is_plain and old == new):
+        return after, list(doses)
+    return after, in_order if len(in_order) == 1 else [syntax.separator.join(map(str, in_order))]
 
 
 def _stripped(entry: Any) -> Any:
@@ -232,7 +246,9 @@ def _check_part(name: str, dose: float, ids: Mapping[str, int], state: State) ->
         )
 
 
-def read_features(uns: Mapping[str, Any], key: str, syntax: PerturbationSyntax, needed: Sequence[str]) -> pd.DataFrame:
+def read_features(
+    uns: Mapping[str, Any], key: str, syntax: PerturbationSyntax, needed: Sequence[str], treatments: Treatments
+) -> pd.DataFrame:
     """The feature vectors in ``adata.uns``, as :func:`feature_table`: the ``needed`` perturbations must have one."""
     argument = "perturbation_features_key"
     if key not in uns:
@@ -243,6 +259,7 @@ def read_features(uns: Mapping[str, Any], key: str, syntax: PerturbationSyntax, 
         raise ValueError(
             f"`{argument}={key!r}` has no vector of {missing[0]!r}{and_others(len(missing) - 1, 'perturbation')} "
             f"({listed(missing)}).{did_you_mean(missing[0], features.index)} Every perturbation in the data needs one."
+            f"{treatments.advice_on(missing, syntax)}"
         )
     return features
 
@@ -270,7 +287,7 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
     if combined:
         raise ValueError(
             f"{place} holds vectors of combinations ({listed(combined)}). Give one for each part; "
-            "combinations are made of them."
+            f"combinations are made of them.{syntax.advice(*combined)}"
         )
     first, *_ = vectors
     for name, vector in vectors.items():
@@ -281,6 +298,11 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
             )
         if not np.isfinite(vector).all():
             raise ValueError(f"{place}: the vector of {name!r} holds values that are not finite.")
+        if np.abs(vector).max() > LARGEST_FEATURE:
+            raise ValueError(
+                f"{place}: the vector of {name!r} holds {vector[np.abs(vector).argmax()]:g}; features are at most "
+                f"{LARGEST_FEATURE:g}: scale them."
+            )
     return pd.DataFrame(np.stack(list(vectors.values())), index=list(vectors))
 
 

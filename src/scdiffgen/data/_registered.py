@@ -23,7 +23,7 @@ from scdiffgen.conditions import (
     conditions_from_batch,
     group_by_row,
 )
-from scdiffgen.data._columns_field import ColumnsField
+from scdiffgen.data._columns_field import ColumnsField, typed_as_registered
 from scdiffgen.data._counts import counts_key_of
 from scdiffgen.data._covariate_fields import (
     CategoricalCovariatesField,
@@ -147,7 +147,8 @@ def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) 
 def write_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> pd.DataFrame:
     """A user's table as a registration would read it from ``.obs``."""
     for key in _keys(condition_specs(registry)):
-        table = FIELDS[key].as_registered(table, required_state(registry, key))
+        state = required_state(registry, key)
+        table = typed_as_registered(FIELDS[key].as_registered(table, state), state)
     return table
 
 

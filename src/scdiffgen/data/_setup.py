@@ -24,7 +24,8 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import N_CELLS, UNSEEN, PerturbationSyntax
 from scdiffgen.data import _covariate_fields as covariates
 from scdiffgen.data._columns_field import ColumnsField
-from scdiffgen.data._counts import CountsField, blocks, each_once
+from scdiffgen.data._count_checks import blocks, each_once, row_totals
+from scdiffgen.data._counts import CountsField
 from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._perturbation_field import PerturbationField
 from scdiffgen.data._perturbation_input import DOSE
@@ -230,7 +231,7 @@ class Manager(AnnDataManager):
         total = np.zeros(self.adata.n_obs)
         for key in counts_keys(self):
             for row, _, block in blocks(self.get_from_registry(key)):
-                total[row : row + block.shape[0]] += np.asarray(block.sum(axis=1)).ravel()
+                total[row : row + block.shape[0]] += row_totals(block)
         empty = self.adata.obs_names[total == 0]
         if len(empty):
             raise ValueError(

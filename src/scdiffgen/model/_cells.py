@@ -18,7 +18,7 @@ from torch import Tensor
 
 from scdiffgen._arguments import check_whole_number
 from scdiffgen.conditions import Conditions
-from scdiffgen.data import check_counts_again
+from scdiffgen.data import are_counts, check_counts_again
 
 from ._checks import cell_positions, check_seed
 
@@ -64,7 +64,7 @@ class Cells:
         silent = self.description is None or len(self.loader) < 2
         for batch in track(self.loader, description=self.description or "", disable=silent):
             counts, conditions = self.module.unpack(batch)
-            if not ((counts.values() >= 0) & (counts.values().frac() == 0)).all():  # they were replaced, or changed
+            if not are_counts(counts.values()):  # they were replaced, or changed
                 check_counts_again(self.manager)
             if self.changes:
                 conditions = conditions.replace(repeated(self.changes, len(counts), counts.device))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from scdiffgen._messages import counted, listed
 from scdiffgen.conditions import Conditions
+from scdiffgen.data import are_counts
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import DiffusionModule
 
@@ -160,7 +161,7 @@ class StreamedData(LightningDataModule):
     def _check(self, counts: Tensor, conditions: Conditions[Tensor]) -> None:
         values, library = counts.values(), self.module.library(counts)
         place = f"`datamodule`: minibatch {self.n_batches} of `train_dataloader()`"
-        if not ((values >= 0) & (values.frac() == 0)).all():
+        if not are_counts(values):
             raise ValueError(f"{place} does not hold molecule counts in {self.module.count_keys}. Pass raw counts.")
         if not (library if library.ndim == 1 else library.sum(1)).all():
             raise ValueError(f"{place} has a cell without a single molecule. Leave such cells out.")

@@ -1,0 +1,195 @@
+"""Counts checked value by value, block by block (a file need not fit in memory)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import h5py
+import numpy as np
+import zarr
+from anndata.abc import CSCDataset, CSRDataset
+from scipy import sparse
+
+BLOCK_VALUES = 2**24  # values looked at together: 128 MiB as float64
+N_BLOCKS_LOOKED_AT = 8  # of a matrix that is not in memory, unless all of it is to be read
+N_CELLS_LOOKED_AT = 100  # to tell what was done to values that are no counts
+LARGEST_LIBRARY = 2**24  # molecules of a cell: float32 holds no odd number beyond
+MANY_GENES = 10  # of a cell with one value, where smaller values are not to be expected in none
+LARGEST_LOG = 20.0  # exp(20) molecules are more than any cell has
+
+
+@dataclass
+class CountReport:
+    """What is wrong with a matrix as counts: nothing if there is no ``first`` fault and no empty or full cell."""
+
+    faults: dict[str, int]  # how many values are "negative", "fractional" and so on
+    first: tuple[int, int, float] | None  # cell, gene and value of the first bad value found
+    advice: str  # by what seems to have been done to values that are no counts
+    rounded: bool  # whole numbers that seem to be rounded after normalisation for sequencing depth
+    empty_cells: np.ndarray
+    full_cells: np.ndarray  # with more molecules than LARGEST_LIBRARY
+
+
+def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
+    """Look at the values of a matrix; of one that is not in memory, if not ``whole``, at blocks spread over it."""
+    faults: Counter[str] = Counter()
+    first: tuple[int, int, float] | None = None
+    advice, rounded = "", False
+    totals, looked_at = np.zeros(matrix.shape[0]), np.zeros(matrix.shape[0], dtype=bool)
+    for row, column, block in blocks(matrix, whole=whole):
+        looked_at[row : row + block.shape[0]] = True
+        totals[row : row + block.shape[0]] += row_totals(block)
+        rounded |= (row, column) == (0, 0) and _is_rounded(block)
+        found = _faults(block)
+        for fault, where in found.items():
+            faults[fault] += int(where.sum())
+        bad = np.any(list(found.values()), axis=0)
+        if first is None and bad.any():
+            cell, gene, value = _entry(block, int(bad.argmax()))
+            first, advice = (row + cell, column + gene, value), _advice(block, value)
+    empty, full = np.flatnonzero((totals == 0) & looked_at), np.flatnonzero(totals > LARGEST_LIBRARY)
+    return CountReport(+faults, first, advice, rounded, empty, full)
+
+
+def holds_counts(matrix: Any) -> bool:
+    """Whether a matrix, of which some blocks are looked at, can be registered as counts."""
+    try:
+        report = check_counts(matrix, whole=False)
+    except TypeError:
+        return False
+    return report.first is None and not (report.rounded or len(report.full_cells))
+
+
+def are_counts(values: Any) -> bool:
+    """Whether all values of a minibatch are whole, not negative, and counted exactly."""
+    return bool(((values >= 0) & (values <= LARGEST_LIBRARY) & (values % 1 == 0)).all())
+
+
+def row_totals(block: Any) -> np.ndarray:
+    """Sums of the rows ``(rows,)`` in double precision: integers of 64 bits would wrap."""
+    summable = block.astype(np.float64) if sparse.issparse(block) else block
+    return np.asarray(summable.sum(axis=1, dtype=np.float64)).ravel()
+
+
+def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]:
+    """First row, first column and values of blocks, cut along the direction in which a matrix is stored."""
+    lazy = hasattr(matrix, "compute")
+    in_memory = isinstance(matrix, np.ndarray) or sparse.issparse(matrix)
+    if isinstance(matrix, np.ma.MaskedArray):
+        raise TypeError("an array with masked values is not read as counts: fill them, `counts.filled(0)`")
+    if not (in_memory or lazy or isinstance(matrix, h5py.Dataset | zarr.Array | CSRDataset | CSCDataset)):
+        raise TypeError(f"a {type(matrix).__module__}.{type(matrix).__name__} is not read as counts")
+    if np.dtype(matrix.dtype).kind not in "biuf":
+        raise TypeError(f"values of dtype {matrix.dtype} are no counts")
+    if sparse.issparse(matrix) and matrix.format not in ("csr", "csc"):
+        matrix = matrix.tocsr()
+    if sparse.issparse(matrix):
+        matrix = alike_indices(each_once(matrix))
+    by_column = getattr(matrix, "format", None) == "csc"
+    length, width = matrix.shape[::-1] if by_column else matrix.shape
+    step = max(1, BLOCK_VALUES // max(1, width))
+    starts = list(range(0, length, step))
+    if not (in_memory or whole or by_column):
+        spread = np.linspace(0, len(starts) - 1, min(N_BLOCKS_LOOKED_AT, len(starts))).astype(int)
+        starts = [starts[place] for place in spread]
+    for start in starts:
+        span = slice(start, start + step)
+        block = matrix[:, span] if by_column else matrix[span]
+        block = block.compute(scheduler="synchronous") if lazy else block
+        yield (0, start, block) if by_column else (start, 0, block)
+
+
+def alike_indices(matrix: Any) -> Any:
+    """The same CSR or CSC matrix with indices of one type, where SciPy would copy all of them for a slice.
+
+    Values are shared, and so are indices if they are small enough.
+    """
+    if matrix.indices.dtype == matrix.indptr.dtype:
+        return matrix
+    return type(matrix)((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+def each_once(matrix: Any) -> Any:
+    """The same CSR or CSC matrix with every entry stored once and in order; a copy if it is not so already."""
+    if matrix.has_canonical_format:
+        return matrix
+    matrix = matrix.copy()
+    matrix.sum_duplicates()
+    return matrix
+
+
+def _faults(block: Any) -> dict[str, np.ndarray]:
+    """Which stored values are no counts, by what is wrong with them."""
+    values = block.data if sparse.issparse(block) else block.ravel()
+    finite, most = np.isfinite(values), np.float32(LARGEST_LIBRARY)  # which half precision cannot hold
+    fractional = (values != np.floor(values)) & (values >= 0)
+    found = {"negative": values < 0, "fractional": fractional, f"larger than {most:,.0f}": values > most}
+    return {**{fault: where & finite for fault, where in found.items()}, "not finite": ~finite}
+
+
+def _entry(block: Any, place: int) -> tuple[int, int, float]:
+    """Row, column and value of one stored value."""
+    if not sparse.issparse(block):
+        row, column = divmod(place, block.shape[1])
+        return row, column, block[row, column].item()
+    entries = block.tocoo()  # in the order of `block.data`
+    return int(entries.row[place]), int(entries.col[place]), entries.data[place].item()
+
+
+def _advice(block: Any, value: float) -> str:
+    """Guess from some cells, and from a value that is no count, what was done to the counts, and say the way back.
+
+    Normalisation for depth leaves every value of a cell an integer multiple of the cell's smallest one (that of a
+    single molecule), and these smallest values differ between cells.
+    """
+    if value > LARGEST_LIBRARY:
+        return (
+            "Single precision does not count them exactly. In an unsigned type, they may be differences below 0, as of "
+            "ambient molecules: subtract in a signed type, and set what is negative to 0. If they are sums of many "
+            f"cells, thin them: `sc.pp.downsample_counts(adata, counts_per_cell={LARGEST_LIBRARY})`. Pass raw counts"
+        )
+    cells = _some_cells(block)
+    cells = np.where(np.isfinite(cells), cells, 0.0)
+    if (cells < 0).any():
+        return "They look scaled or centred. Pass raw counts"
+    if (cells == np.floor(cells)).all():
+        return "NaN and infinite values come of dividing by zero. Pass raw counts"
+    if cells.max() <= LARGEST_LOG:
+        undone = np.expm1(cells)
+        whole = np.mean(np.abs(undone - np.rint(undone)) < 0.01) > 0.9
+        if whole or _multiples_of_the_smallest(undone):
+            return "They look log-normalised. Pass raw counts"
+    if _multiples_of_the_smallest(cells):
+        return "They look normalised for sequencing depth. Pass raw counts"
+    return (
+        "If they are estimated counts (as CellBender or RSEM give), round them: "
+        "`adata.layers['counts'] = np.rint(...)`, and pass `layer='counts'`. Otherwise pass raw counts"
+    )
+
+
+def _some_cells(block: Any) -> np.ndarray:
+    """Values ``(cells, genes)`` of at most :data:`N_CELLS_LOOKED_AT` cells."""
+    cells = block[:N_CELLS_LOOKED_AT]
+    return np.asarray(cells.toarray() if sparse.issparse(cells) else cells, dtype=np.float64)
+
+
+def _is_rounded(block: Any) -> bool:
+    """Whether whole numbers look normalised for sequencing depth and then rounded.
+
+    Multiples of a unit above 1 leave out whole numbers. Molecules do not: the smaller a number, the more genes have it.
+    """
+    cells = [np.unique(cell[cell > 0], return_counts=True) for cell in _some_cells(block)]
+    gaps = [((np.diff(values, prepend=0) >= 2) & (n_genes >= MANY_GENES)).any() for values, n_genes in cells]
+    return bool(np.mean(gaps) > 0.25) if gaps else False
+
+
+def _multiples_of_the_smallest(cells: np.ndarray) -> bool:
+    cells = cells[cells.max(axis=1) > 0]
+    if not len(cells):
+        return False
+    unit = np.where(cells > 0, cells, np.inf).min(axis=1, keepdims=True)
+    ratio = (cells / unit)[cells > 0]
+    return bool(np.mean(np.abs(ratio - np.rint(ratio)) < 0.01) > 0.9 and np.ptp(unit) > 0)
