@@ -101,7 +101,7 @@ def test_nothing_in_a_file_is_run(
     mark = tmp_path / "was_run"
     attack(saved, Runs(mark))
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")  # what others may have set must not weaken it
-    for read in (load, TokenDiffusion.load_registry):
+    for read in (load, TokenDiffusion.load_registry, TokenDiffusion.view_setup_args):
         with pytest.raises(ValueError, match="`dir_path`: .*(more than plain data|no saved model|cannot be read)"):
             read(saved)
     assert not mark.exists()

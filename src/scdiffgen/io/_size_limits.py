@@ -22,10 +22,8 @@ TIMES_FILE, LARGEST_PICKLE, DEEPEST = 16, 2**26, 100
 """Bytes of memory for each byte of the file; bytes of the pickle (all but the tensors); containers in each other."""
 
 LEAVES = "NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE GLOBAL".split()
-TO_MARK = ("TUPLE", "APPENDS", "SETITEMS")
-TAKEN = {"EMPTY_DICT": 0, "EMPTY_LIST": 0, "EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3, "REDUCE": 2}
-TAKEN |= {"BINPERSID": 1, "APPEND": 1, "SETITEM": 2, "BUILD": 1}
-"""How many values an operation takes from the stack; those of ``TO_MARK`` take all down to the mark."""
+MAKING = "EMPTY_DICT EMPTY_LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 REDUCE BINPERSID".split()
+FILLING = "APPEND APPENDS SETITEM SETITEMS BUILD".split()
 
 ORDERED, TENSOR = "collections OrderedDict", "torch._utils _rebuild_tensor_v2"
 BYTES = {1: "Bool Byte Char", 2: "Short Half BFloat16", 4: "Int Float", 8: "Long Double"}
@@ -47,7 +45,8 @@ def archive_sizes(file: Path) -> dict[str, int]:
             # Readers of archives differ in where they look for the directory: it must be where all of them do.
             [start, end[:4], end[56:60], end[76:80]] != [b"PK\3\4", b"PK\6\6", b"PK\6\7", b"PK\5\6"]
             or not first + length == last == size - 98
-            or any(member.compress_type or member.compress_size != member.file_size for member in members)
+            or any(member.compress_type or member.external_attr for member in members)  # or PyTorch reads no bytes
+            or any(member.compress_size != member.file_size for member in members)
             or sum(member.file_size for member in members) > size
             or len({name.lower() for name in names}) < len(names)
             or not all(name.startswith(folder) and name.isprintable() for name in names)
@@ -102,10 +101,11 @@ def check_pickle(code: bytes, limit: int, storages: Mapping[str, int], ours: Col
             if name == "LONG1" and not -(2**63) <= value < 2**64:
                 raise ValueError("it has a whole number of more than 64 bits")
             stack.append(value)
-        elif name in TAKEN or name in TO_MARK:
-            below = marks.pop() if name in TO_MARK else len(stack) - TAKEN[name]
+        elif name in MAKING or name in FILLING:
+            to_mark = pickletools.markobject in operation.stack_before
+            below = marks.pop() if to_mark else len(stack) - len(operation.stack_before) + (name in FILLING)
             parts, stack[below:] = stack[below:], []
-            if name in ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "BUILD"):
+            if name in FILLING:
                 node = stack[-1]
                 if not node.is_open or (name == "BUILD" and node.of != ORDERED):
                     raise ValueError("it changes what is there already")
@@ -119,30 +119,27 @@ def check_pickle(code: bytes, limit: int, storages: Mapping[str, int], ours: Col
             node.take(parts, limit)
         elif name not in ("PROTO", "STOP"):
             raise UnpicklingError(f"the operation {name}")
-        if marks and len(stack) < marks[-1]:
+        if (marks and len(stack) < marks[-1]) or (name == "STOP" and (marks or len(stack) != 1)):
             raise ValueError("its pickle is malformed")
-    if len(stack) != 1 or marks:
-        raise ValueError("its pickle is malformed")
 
 
 def _bytes_of(storage: Node, shape: list[int] | None = None) -> int:
     """Bytes of a storage by its identifier in the file, or of a tensor of this type with a ``shape``."""
     _, kind, _, _, n_values = storage.parts
     shape = [n_values] if shape is None else shape
-    if kind not in STORAGES or len(shape) > 64 or not all(type(n) is int and n >= 0 for n in shape):
+    if len(shape) > 64 or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError("a tensor has a size that none has")
     return prod(shape) * STORAGES[kind]
 
 
 def _bytes_made(function: Any, arguments: list[Any]) -> int:
     """Bytes that a call makes beside its arguments; raise if they are more than the arguments can fill."""
-    if function == TENSOR:
-        storage, _, shape, *_ = arguments  # PyTorch itself refuses what reaches beyond the end of the storage
-        size, there = (_bytes_of(storage.parts[0], given) for given in (shape.parts, None))
+    name = str(function).split()[-1]
+    if function == TENSOR:  # PyTorch itself refuses what reaches beyond the end of the storage
+        size, there = (_bytes_of(arguments[0].parts[0], shape) for shape in (arguments[2].parts, None))
         if size > there:
             raise ValueError("a tensor is larger than its storage")
         return size
-    name = str(function).split()[-1]
     if name in ("as_object_array", "as_scalar"):
         dtype, entries = np.dtype(arguments[-1]), arguments[0].parts if name == "as_object_array" else []
         if dtype.kind not in "bifuOU" or (entries and not (dtype.itemsize and arguments[0].of == "EMPTY_LIST")):

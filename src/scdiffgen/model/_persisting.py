@@ -30,7 +30,7 @@ from ._model_access import gene_names, require_anndata, require_training
 from ._query_model import padded_genes, query_model, subset_genes
 from ._quiet import less_chatter
 from ._registering import check_cells, check_mudata
-from ._saved_contents import cells_file, check_cells_file, check_contents, other_version, saved_attributes, sha256_of
+from ._saved_contents import cells_file, check_cells_file, check_contents, saved_attributes, sha256_of
 from ._training_runs import whole_checkpoint
 
 if TYPE_CHECKING:
@@ -140,12 +140,11 @@ class Persisting(BaseModelClass):
             if not isinstance(adata, bool) and not adata.n_obs:
                 raise ValueError("`adata` has no cells: pass `adata=False` to load the model without cells.")
         file = check_path("dir_path", dir_path) / f"{prefix or ''}{MODEL_FILE}"
-        saved_with, allowed = None, allowed_classes_names_list
+        allowed = allowed_classes_names_list
         if backup_url is not None and not file.exists():
             _download(backup_url, str(dir_path), file.name)
         if safe:
             attributes = check_contents(read_plainly(file, OPTIONS), file, cls, allowed or [])
-            saved_with = attributes.get("saved_with_")
             if isinstance(adata, AnnData) and modality_names(attributes["registry_"]):
                 check_mudata(adata)
             if adata is None:
@@ -155,23 +154,12 @@ class Persisting(BaseModelClass):
         with only_plain_data(OPTIONS) if safe else nullcontext(), less_chatter("scvi.data._download"):
             try:
                 return super().load(str(dir_path), adata, accelerator, device, prefix, backup_url, datamodule, allowed)
-            except AttributeError as error:
-                raise ValueError(
-                    f"`dir_path`: {file} lacks parts of a model ({error}). {other_version(saved_with)}"
-                ) from error
             except OSError as error:
                 if adata is not None:
                     raise
                 raise ValueError(
                     f"`adata`: the cells saved beside {file} cannot be read ({error}). Pass `adata`, or `adata=False` "
                     "to load the model without cells."
-                ) from error
-            except RuntimeError as error:
-                if "state_dict" not in str(error):
-                    raise
-                raise ValueError(
-                    f"`dir_path`: the weights in {file} are not those of the network that it describes. "
-                    f"{other_version(saved_with)}"
                 ) from error
 
     @staticmethod

@@ -50,7 +50,7 @@ def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> 
         if unknown:
             raise ValueError(
                 f"`dir_path`: the {what} in {file} has the option {unknown[0]!r}, which this version does not have."
-                f"{did_you_mean(unknown[0], known)} {other_version(saved_with)}"
+                f"{did_you_mean(unknown[0], known)} {_other_version(saved_with)}"
             )
     try:
         module = _described_module(cls, attributes, contents["model_state_dict"])
@@ -59,8 +59,8 @@ def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> 
             check_summary(summary, module.specs, len(modality_names(registry)))
     except UNREADABLE as error:
         raise ValueError(
-            f"`dir_path`: {file} lacks parts of a model, or they do not belong together ({error!r}). "
-            f"{other_version(saved_with)}"
+            f"`dir_path`: {file} lacks parts or weights of a model, or they do not belong together ({error!r:.300}). "
+            f"{_other_version(saved_with)}"
         ) from error
     return attributes
 
@@ -82,14 +82,17 @@ class _Allocations(TorchFunctionMode):
 
 
 def _described_module(cls: type, attributes: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
-    """The network of the options, with other weights; raise if it is larger than the ``weights`` that there are."""
+    """The network of the options, with its weights; raise if these are others, before more memory is taken."""
     odd = [name for name in attributes if not name.endswith("_") or name.startswith("_")]
     options = attributes["init_params_"]["non_kwargs"]
     if odd or attributes["init_params_"]["kwargs"] or (options.get("n_layers") or 0) > len(weights):
         raise ValueError(f"it has the attribute {odd[0]!r}" if odd else "more layers than weights")
-    n_weights = sum(weight.numel() for weight in weights.values() if isinstance(weight, torch.Tensor))
-    with torch.random.fork_rng(devices=[]), _Allocations(TIMES_FILE * n_weights):
-        return cls(registry=attributes["registry_"], **options).module
+    weights = {name: weight for name, weight in weights.items() if name != "pyro_param_store"}
+    limit = TIMES_FILE * sum(weight.numel() for weight in weights.values())
+    with torch.random.fork_rng(devices=[]), _Allocations(limit):
+        module = cls(registry=attributes["registry_"], **options).module
+    module.load_state_dict(weights)
+    return module
 
 
 def check_cells_file(folder: Path, prefix: str | None, attributes: Mapping[str, Any]) -> None:
@@ -97,8 +100,8 @@ def check_cells_file(folder: Path, prefix: str | None, attributes: Mapping[str, 
     file = cells_file(folder, prefix, attributes["registry_"])
     if "cells_sha256_" in attributes and file.exists() and sha256_of(file) != attributes["cells_sha256_"]:
         raise ValueError(
-            f"`adata`: {file} was not saved with the {MODEL_FILE} beside it, or was changed or damaged since. Pass "
-            "`adata`, or `adata=False` to load the model without cells."
+            f"`adata`: {file} was not saved with the {prefix or ''}{MODEL_FILE} beside it, or was changed or damaged "
+            "since. Pass `adata`, or `adata=False` to load the model without cells."
         )
 
 
@@ -114,7 +117,7 @@ def sha256_of(file: Path) -> str:
         return file_digest(opened, "sha256").hexdigest()
 
 
-def other_version(saved_with: str | None) -> str:
+def _other_version(saved_with: str | None) -> str:
     """What to do about a file of another version."""
     by = f"scdiffgen {saved_with}" if saved_with else "an earlier version of scdiffgen"
     return f"It was saved by {by}, and this is {version('scdiffgen')}: load it with that version."

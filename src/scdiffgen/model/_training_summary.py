@@ -81,22 +81,18 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
     if sizes.shape != (n_cells, *of_cell) or not (0 <= sizes.min() <= sizes.max() <= LARGEST_LIBRARY and sizes.any()):
         raise ValueError(f"library sizes that are not between 0 and {LARGEST_LIBRARY:,}")
     for spec in specs:
-        ids, values, mask, given = summary.conditions[spec.name]
-        learned = summary.learned_interventions.get(spec.name, ids[:0])
-        n_categories = max(spec.n_categories, 1)
-        if not (
-            ids.shape == values.shape == mask.shape == (n_cells, ids.shape[1])
-            and given.shape == (n_cells,)
-            and mask.dtype == given.dtype == bool
-            and ids.dtype == learned.dtype == np.int64
-            and max(spec.n_slots, ids.shape[1]) <= n_categories
-            and all(((codes >= 0) & (codes < n_categories)).all() for codes in (ids[mask & given[:, None]], learned))
-            and not np.isinf(values).any()
+        ids, values, mask, given = condition = summary.conditions[spec.name]
+        n_slots, n_categories = ids.shape[1], max(spec.n_categories, 1)
+        form = [(array.shape, array.dtype.kind) for array in condition]
+        codes = np.append(ids[mask & given[:, None]], summary.learned_interventions.get(spec.name, ids[:0]))
+        if (
+            form != [*(((n_cells, n_slots), kind) for kind in "ifb"), ((n_cells,), "b")]
+            or max(n_slots, spec.n_slots) > n_categories
+            or ((codes < 0) | (codes >= n_categories)).any()
+            or np.isinf(values).any()
         ):
             raise ValueError(f"values of the condition {spec.name!r} that are not registered")
-    for bulks in (summary.pseudobulks, summary.reference_pseudobulks):
-        if bulks is None:
-            continue
+    for bulks in filter(None, (summary.pseudobulks, summary.reference_pseudobulks)):
         tables = bulks.counts, bulks.expected, bulks.log_mean, bulks.log_variance
         if (
             any(table.shape != (len(bulks.n_cells), bulks.n_genes) for table in tables)
