@@ -130,7 +130,8 @@ def check_file(file: Path) -> dict[str, int]:
 
 def read_plainly(file: Path, options: Sequence[type]) -> Any:
     """What a file of a model holds, of which nothing may be more than plain data and ``options``."""
-    sizes, ours = check_file(file), [f"{one.__module__} {one.__qualname__}" for one in (*MAY_BE_CALLED, *options)]
+    callables: tuple[Any, ...] = (*MAY_BE_CALLED, *options)
+    sizes, ours = check_file(file), [f"{one.__module__} {one.__qualname__}" for one in callables]
     try:
         with zipfile.ZipFile(file) as archive:
             code = archive.read(f"{archive.namelist()[0].split('/')[0]}/data.pkl")

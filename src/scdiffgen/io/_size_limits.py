@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-TIMES_FILE, LARGEST_PICKLE, DEEPEST = 16, 2**26, 100
-"""Bytes of memory for each byte of the file; bytes of the pickle (all but the tensors); containers in each other."""
+TIMES_FILE, LARGEST_PICKLE, DEEPEST, CONTAINER = 16, 2**25, 100, 200
+"""Bytes of memory for each byte of the file; bytes of the pickle (all but the tensors); containers in each other; bytes
+that an empty container takes, also while the pickle is followed."""
 
 LEAVES = "NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE GLOBAL".split()
 MAKING = "EMPTY_DICT EMPTY_LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 REDUCE BINPERSID".split()
@@ -63,7 +64,7 @@ class Node:
 
     of: Any  # the operation, or the function
     parts: list[Any] = field(default_factory=list)
-    size: int = 8  # bytes once it is built; what occurs twice counts twice
+    size: int = CONTAINER  # bytes once it is built; what occurs twice counts twice
     depth: int = 1
     is_open: bool = True  # whether more may be put into it
 
@@ -85,6 +86,8 @@ def check_pickle(code: bytes, limit: int, storages: Mapping[str, int], ours: Col
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[int, Any] = {}
+    left = limit
+    value: Any
     for operation, value, _ in pickletools.genops(code):
         name = operation.name
         if name == "MARK":
@@ -112,11 +115,12 @@ def check_pickle(code: bytes, limit: int, storages: Mapping[str, int], ours: Col
             else:
                 node = Node(parts.pop(0)) if name == "REDUCE" else Node(name)
                 stack.append(node)
+                left -= CONTAINER
             if name == "REDUCE":
                 node.size += _bytes_made(node.of, parts[0].parts)
             elif name == "BINPERSID" and _bytes_of(parts[0]) != storages[f"data/{parts[0].parts[2]}"]:
                 raise ValueError("a storage has another size than it says")
-            node.take(parts, limit)
+            node.take(parts, limit if left > 0 else 0)
         elif name not in ("PROTO", "STOP"):
             raise UnpicklingError(f"the operation {name}")
         if (marks and len(stack) < marks[-1]) or (name == "STOP" and (marks or len(stack) != 1)):

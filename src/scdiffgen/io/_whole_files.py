@@ -26,8 +26,10 @@ REQUEST = "request.json"
 UNS_KEY = "generated"
 DIGEST = "sha256:"
 
-UNREADABLE = (ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError)
-UNREADABLE += (RuntimeError, TypeError, ValueError, struct.error, zipfile.BadZipFile)
+UNREADABLE = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError),
+    *(ValueError, struct.error, zipfile.BadZipFile),
+)
 """What Python, NumPy and PyTorch raise about files that others have written."""
 
 
