@@ -130,7 +130,8 @@ raises_folder = ValueError
 raises_missing = FileNotFoundError
     If the folder has no model.
 raises_file = ValueError
-    If the file is damaged, holds more than plain data, or was saved by a version or class that does not fit.
+    If the file is damaged, holds more than plain data, would take far more memory than its size, or was saved by a
+    version or class that does not fit.
 raises_asked = ValueError
     If a condition or category is not registered, a number is out of range, or the method does not work with the process
     of the model or with a MuData.

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from anndata import AnnData
-from small_cells import QUIET, simulated_cells
+from mudata_cells import paired
+from small_cells import QUIET, SMALL, simulated_cells, small_model
 
+from scdiffgen.io import plain_data
 from scdiffgen.model import TokenDiffusion
 
 
@@ -161,3 +164,80 @@ def test_an_existing_file_is_not_overwritten_unasked(small: TokenDiffusion, save
     with pytest.raises(ValueError, match="already exists"):
         small.save(saved)
     small.save(saved, overwrite=True)
+
+
+NOT_ITS_CELLS = r"`adata`: .*was not saved with the model\.pt beside it.*Pass `adata`, or `adata=False`"
+
+
+def with_cells(n_cells: int, seed: int) -> TokenDiffusion:
+    return small_model(simulated_cells(n_cells, seed=seed))
+
+
+def test_a_model_is_not_loaded_with_the_cells_of_the_one_that_it_replaces(tmp_path: Path) -> None:
+    with_cells(30, seed=1).save(tmp_path, overwrite=True, save_anndata=True)
+    assert load(tmp_path, None).adata.n_obs == 30
+    with_cells(40, seed=2).save(tmp_path, overwrite=True)
+    with pytest.raises(ValueError, match=NOT_ITS_CELLS):
+        load(tmp_path, None)
+    assert load(tmp_path, False).adata is None
+    assert load(tmp_path, simulated_cells(40, seed=2)).adata.n_obs == 40
+    with_cells(50, seed=3).save(tmp_path, overwrite=True, save_anndata=True)
+    assert load(tmp_path, None).adata.n_obs == 50
+
+
+def test_a_kill_between_the_two_files_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the cells are the new ones, and the model is the old one."""
+    with_cells(30, seed=1).save(tmp_path, overwrite=True, save_anndata=True)
+    replace = Path.replace
+
+    def killed(self: Path, target: Path) -> Path:
+        if self.name == "model.pt":
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Path, "replace", killed)
+        with_cells(40, seed=2).save(tmp_path, overwrite=True, save_anndata=True)
+    with pytest.raises(ValueError, match=NOT_ITS_CELLS):
+        load(tmp_path, None)
+
+
+def test_one_changed_count_in_the_saved_cells_is_noticed(tmp_path: Path) -> None:
+    with_cells(30, seed=1).save(tmp_path, overwrite=True, save_anndata=True, prefix="my_")
+    with h5py.File(tmp_path / "my_adata.h5ad", "r+") as file:
+        file["X"][3, 4] += 1
+    with pytest.raises(ValueError, match=NOT_ITS_CELLS.replace("model", "my_model")):
+        TokenDiffusion.load(tmp_path, prefix="my_", accelerator="cpu")
+
+
+def test_damage_to_the_cells_of_a_mudata_is_noticed(tmp_path: Path) -> None:
+    mdata = paired(20)
+    TokenDiffusion.setup_mudata(mdata)
+    TokenDiffusion(mdata, **SMALL).save(tmp_path, overwrite=True, save_anndata=True)
+    assert load(tmp_path, None).adata.n_obs == 20
+    content = bytearray((tmp_path / "mdata.h5mu").read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "mdata.h5mu").write_bytes(content)
+    with pytest.raises(ValueError, match=NOT_ITS_CELLS):
+        load(tmp_path, None)
+
+
+def test_files_that_know_no_digest_are_loaded_with_the_cells_beside_them(tmp_path: Path) -> None:
+    """As earlier versions saved them."""
+    with_cells(30, seed=1).save(tmp_path, overwrite=True, save_anndata=True)
+    whole = torch.load(tmp_path / "model.pt", weights_only=False)
+    assert len(whole["attr_dict"].pop("cells_sha256_")) == 64
+    torch.save(whole, tmp_path / "model.pt", pickle_module=plain_data)
+    assert load(tmp_path, None).adata.n_obs == 30
+
+
+def test_options_of_the_file_of_the_cells_reach_anndata(tmp_path: Path) -> None:
+    with_cells(30, seed=1).save(tmp_path, overwrite=True, save_anndata=True, compression="gzip")
+    with h5py.File(tmp_path / "adata.h5ad") as file:
+        assert file["X"].compression == "gzip"
+
+
+def test_a_model_without_cells_saves_none(saved: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="`save_anndata` is True, and the model has no cells"):
+        load(saved, False).save(tmp_path / "new", save_anndata=True)
+    assert not (tmp_path / "new").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,12 @@ import pandas as pd
 import pytest
 import torch
 from anndata import AnnData
+from condition_rows import fitted
 from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._training_runs import continued
-from scdiffgen.model._training_summary import TrainingSummary, training_summary
+from scdiffgen.model._training_summary import TrainingSummary, check_summary, training_summary
 
 
 def assert_equal(one: object, other: object) -> None:
@@ -42,6 +44,56 @@ def test_epochs_of_a_second_training_follow_those_of_the_first() -> None:
     history = {"train_loss": pd.DataFrame({"train_loss": range(10)}).rename_axis("epoch"), "validation_loss": first}
     joined = {"validation_loss": pd.concat([first, second])}
     assert continued(history, joined, {"validation_loss": second})["validation_loss"].index.tolist() == [9, 13]
+
+
+@pytest.mark.parametrize("name", ["set, effects", "hierarchical", "direct"])
+def test_the_summary_of_a_training_is_sound(name: str) -> None:
+    model = fitted(name)
+    check_summary(training_summary(model), model.module.specs, 0)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("counts", -1.0),
+        ("expected", np.nan),
+        ("log_mean", np.inf),
+        ("curves", np.nan),
+        ("n_cells", 0),
+        ("log_variance", np.zeros((2, 3), np.float32)),
+    ],
+)
+def test_pseudobulks_that_no_cells_have_are_refused(part: str, value: float | np.ndarray) -> None:
+    model = fitted("set, effects")
+    summary = training_summary(model)
+    assert summary.pseudobulks is not None
+    wrong = value if isinstance(value, np.ndarray) else np.full_like(getattr(summary.pseudobulks, part), value)
+    for name in ("pseudobulks", "reference_pseudobulks"):
+        with pytest.raises(ValueError, match="pseudobulks that no cells have"):
+            check_summary(
+                replace(summary, **{name: replace(summary.pseudobulks, **{part: wrong})}), model.module.specs, 0
+            )
+
+
+@pytest.mark.parametrize(
+    ("part", "value"), [("ids", -1), ("ids", 99), ("values", np.inf), ("mask", 2), ("given", np.ones(3, bool))]
+)
+def test_conditions_that_are_not_registered_are_refused(part: str, value: float | np.ndarray) -> None:
+    model = fitted("direct")
+    summary = training_summary(model)
+    right = summary.conditions["guide"]._replace(given=np.ones(summary.conditions.n_cells, bool))
+    wrong = value if isinstance(value, np.ndarray) else np.full(getattr(right, part).shape, value)
+    conditions = summary.conditions.replace({"guide": right._replace(**{part: wrong})})
+    with pytest.raises(ValueError, match="values of the condition 'guide'|shapes"):
+        check_summary(replace(summary, conditions=conditions), model.module.specs, 0)
+
+
+def test_missing_conditions_may_hold_anything() -> None:
+    model = fitted("direct")
+    summary = training_summary(model)
+    ids = np.full_like(summary.conditions["guide"].ids, 99)
+    missing = summary.conditions["guide"]._replace(ids=ids, given=np.zeros(len(ids), bool))
+    check_summary(replace(summary, conditions=summary.conditions.replace({"guide": missing})), model.module.specs, 0)
 
 
 SIZES = {  # untreated and treated cells of each type

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from bad_input import Bad, check, ids, nothing
+from fingerprint import weights_of
 from treated_cells import treated_cells
 
 from scdiffgen.io import _plain_data
@@ -130,7 +132,7 @@ FILES = [
         VERSION,
     ),
     Bad(
-        "damaged cells beside it",
+        "cells of another model beside it",
         file(lambda p: (p.parent / "adata.h5ad").write_bytes(b"?"), adata=None),
         "`adata`",
         "model.pt",
@@ -204,3 +206,28 @@ def test_files_that_cannot_be_loaded(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     tiny.save(tmp_path / "model")
     check(row, tmp_path / "model")
+
+
+def places_to_flip(content: bytes) -> list[int]:
+    """Some bytes of the first headers, of the directory and of its end, and some of anything."""
+    directory = int.from_bytes(content[-50:-42], "little")
+    random = np.random.default_rng(0)
+    ends = [len(content) - back for back in (1, 5, 9, 12, 22, 27, 34, 42, 50, 58, 70, 90, 98)]
+    first = [directory + offset for offset in (0, 4, 6, 8, 10, 12, 16, 20, 24, 28, 30, 32, 38, 42, 46)]
+    return [*range(0, 40, 3), *first, *ends, *random.integers(0, len(content), 10).tolist()]
+
+
+def test_a_flipped_byte_is_found_or_changes_nothing(tiny: TokenDiffusion, tmp_path: Path) -> None:
+    tiny.save(tmp_path, overwrite=True)
+    path, whole, outcomes = tmp_path / "model.pt", (tmp_path / "model.pt").read_bytes(), []
+    for place in places_to_flip(whole):
+        content = bytearray(whole)
+        content[place] ^= 1 << place % 8
+        path.write_bytes(content)
+        try:
+            assert weights_of(TokenDiffusion.load(tmp_path, adata=False, accelerator="cpu")) == weights_of(tiny)
+            outcomes.append("the same")
+        except ValueError as error:
+            assert str(error).startswith(f"`dir_path`: {path}")
+            outcomes.append("found")
+    assert min(map(outcomes.count, ("the same", "found"))) > 5

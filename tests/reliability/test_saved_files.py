@@ -101,7 +101,7 @@ def test_nothing_in_a_file_is_run(
     mark = tmp_path / "was_run"
     attack(saved, Runs(mark))
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")  # what others may have set must not weaken it
-    for read in (load, TokenDiffusion.load_registry):
+    for read in (load, TokenDiffusion.load_registry, TokenDiffusion.view_setup_args):
         with pytest.raises(ValueError, match="`dir_path`: .*(more than plain data|no saved model|cannot be read)"):
             read(saved)
     assert not mark.exists()
@@ -267,6 +267,14 @@ def test_arrays_and_tables_come_back_as_they_were(
     assert found_objects.tolist() == objects.tolist()
     pd.testing.assert_frame_equal(found_table, table)
     assert repr(found_scalars) == repr(scalars)
+
+
+def test_what_occurs_twice_comes_back_twice(tmp_path: Path) -> None:
+    """Pickles refer to what they have written already; the limits let them, while what it comes to is small."""
+    names, numbers = np.array(["x", "y"], dtype=object), np.arange(3)
+    shared = {"names": names, "all": [names, names, numbers, numbers], "numbers": numbers, "pair": ("x", numbers)}
+    torch.save([shared, shared], tmp_path / "data.pt", **SAVED_BY)
+    np.testing.assert_equal(read_plainly(tmp_path / "data.pt", KINDS), [shared, shared])
 
 
 def test_when_saving_fails_what_was_there_stays(

@@ -24,10 +24,15 @@ import torch
 
 from scdiffgen._messages import listed
 
+from ._size_limits import TIMES_FILE, archive_sizes, check_pickle
+from ._whole_files import UNREADABLE
+
 FORCE, FORBID = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
 MODEL_FILE = "model.pt"
 """What scvi-tools calls the file of a model, after a prefix."""
+
+AGAIN = "Copy it again from where it was saved, or save the model again."
 
 _reading = threading.RLock()
 
@@ -53,6 +58,8 @@ def as_scalar(value: Any, dtype: str) -> np.generic:
 
 def as_frame(columns: np.ndarray, values: Sequence[np.ndarray], index: np.ndarray, name: str | None) -> pd.DataFrame:
     """A table that was written column by column."""
+    if any(value.shape != index.shape for value in values):
+        raise ValueError("the columns of a table are of several lengths")
     return pd.DataFrame(dict(zip(columns, values, strict=True)), index=pd.Index(index, name=name))
 
 
@@ -121,43 +128,37 @@ def only_plain_data(options: Sequence[type]) -> Iterator[None]:
             os.environ.update({name: value for name, value in before.items() if value is not None})
 
 
-def check_file(file: Path) -> None:
-    """Raise if there is no such file of a model, or it is cut short or damaged."""
+def check_file(file: Path) -> dict[str, int]:
+    """Bytes of what is in the file of a model, by name; raise if there is none, or it is cut short or damaged."""
     if not file.exists():
         found = sorted(path.name for path in file.parent.glob(f"*{MODEL_FILE}"))
         others = f" It has {listed(found)}: pass the start of the name as `prefix`." if found else ""
         if file.parent.is_file():
             others = f" Pass the folder, {str(file.parent.parent)!r}."
         raise FileNotFoundError(f"`dir_path`: there is no {file.name} in {file.parent}.{others}")
-    whole = zipfile.is_zipfile(file)
     try:
-        damaged = zipfile.ZipFile(file).testzip() if whole else None
-    except (zipfile.BadZipFile, EOFError, OSError, ValueError) as error:
-        damaged = str(error)
-    if not whole or damaged is not None:
-        how = f"damaged ({damaged})" if whole else "cut short, or no saved model"
-        raise ValueError(
-            f"`dir_path`: {file} is {how}. Copy it again from where it was saved, or save the model again."
-        )
+        return archive_sizes(file)
+    except UNREADABLE as error:
+        raise ValueError(f"`dir_path`: {file} is damaged, cut short, or no saved model ({error}). {AGAIN}") from error
 
 
 def read_plainly(file: Path, options: Sequence[type]) -> Any:
     """What a file of a model holds, of which nothing may be more than plain data and ``options``."""
+    callables: tuple[Any, ...] = (*MAY_BE_CALLED, *options)
+    sizes, ours = check_file(file), [f"{one.__module__} {one.__qualname__}" for one in callables]
     try:
+        with zipfile.ZipFile(file) as archive:
+            code = archive.read(f"{archive.namelist()[0].split('/')[0]}/data.pkl")
+        check_pickle(code, TIMES_FILE * file.stat().st_size, sizes, ours)
         with only_plain_data(options):
             return torch.load(file, map_location="cpu", mmap=True, weights_only=True)
     except pickle.UnpicklingError as error:
-        with only_plain_data(options):
-            named = torch.serialization.get_unsafe_globals_in_checkpoint(file)
         raise ValueError(
-            f"`dir_path`: {file} holds more than plain data ({listed(sorted(named)) or error}), and reading it could "
-            "run code that is in it. It was saved by an earlier version of scdiffgen, or is not what it seems. If you "
-            "trust who saved it: `load(..., safe=False)`, and save it again."
+            f"`dir_path`: {file} holds more than plain data ({error}), and reading it could run code that is in it. It "
+            "was saved by an earlier version of scdiffgen, or is not what it seems. If you trust who saved it: "
+            "`load(..., safe=False)`, and save it again."
         ) from error
     except NotImplementedError as error:
         raise ValueError(f"`dir_path`: {file}: {error}") from error
-    except (RuntimeError, ValueError, KeyError, EOFError, TypeError) as error:
-        raise ValueError(
-            f"`dir_path`: {file} cannot be read as a saved model ({error}). Copy it again from where it was saved, or "
-            "save the model again."
-        ) from error
+    except UNREADABLE as error:
+        raise ValueError(f"`dir_path`: {file} cannot be read as a saved model ({error}). {AGAIN}") from error

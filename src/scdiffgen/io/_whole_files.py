@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,6 +25,12 @@ from scipy import sparse
 REQUEST = "request.json"
 UNS_KEY = "generated"
 DIGEST = "sha256:"
+
+UNREADABLE = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, OSError, RuntimeError, TypeError),
+    *(ValueError, struct.error, zipfile.BadZipFile),
+)
+"""What Python, NumPy and PyTorch raise about files that others have written."""
 
 
 @contextmanager
@@ -171,7 +178,7 @@ def is_whole_archive(file: Path) -> bool:
     try:
         with zipfile.ZipFile(file) as archive:
             return archive.testzip() is None
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile):
+    except UNREADABLE:
         return False
 
 

@@ -14,6 +14,8 @@ import pyro
 from anndata import AnnData
 from mudata import MuData
 from numpy.typing import ArrayLike
+from scvi.data import AnnDataManager
+from scvi.data._download import _download
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._shared_docs import shared_docs
@@ -28,7 +30,7 @@ from ._model_access import gene_names, require_anndata, require_training
 from ._query_model import padded_genes, query_model, subset_genes
 from ._quiet import less_chatter
 from ._registering import check_cells, check_mudata
-from ._saved_contents import check_contents, other_version
+from ._saved_contents import cells_file, check_cells_file, check_contents, saved_attributes, sha256_of
 from ._training_runs import whole_checkpoint
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ class Persisting(BaseModelClass):
     """Saving and loading."""
 
     saved_with_: str | None = None
+    cells_sha256_: str | None = None  # of the file of the cells that was saved with the model
 
     @shared_docs
     def save(
@@ -78,11 +81,18 @@ class Persisting(BaseModelClass):
             raise ValueError(f"`dir_path`: {folder} already exists. Pass another folder; {what}.")
         if prefix and Path(prefix).name != prefix:
             raise ValueError(f"`prefix` is {prefix!r}: pass the start of a file's name, and folders in `dir_path`.")
-        self.saved_with_ = version("scdiffgen")
+        if save_anndata and self.adata is None:
+            raise ValueError("`save_anndata` is True, and the model has no cells beside it: load it with `adata`.")
+        self.saved_with_, self.cells_sha256_ = version("scdiffgen"), None
         plainly = {"pickle_module": plain_data, **(save_kwargs or {})}
+        of_model = {name: others.pop(name) for name in ("legacy_mudata_format", "datamodule") if name in others}
         # Pyro's parameters are other models', and scvi-tools would save them with this one.
         with whole_checkpoint(self), all_or_nothing(folder) as partial, pyro.get_param_store().scope():
-            super().save(str(partial), prefix, overwrite=True, save_anndata=save_anndata, save_kwargs=plainly, **others)
+            if save_anndata:
+                cells = cells_file(partial, prefix, self.registry)
+                self.adata.write(cells, **others)
+                self.cells_sha256_ = sha256_of(cells)
+            super().save(str(partial), prefix, overwrite=True, save_kwargs=plainly, **of_model)
         if save_anndata and self.adata.isbacked:  # writing it made it follow its new file, which has moved
             self.adata.file.filename = folder / Path(self.adata.file.filename).name
 
@@ -130,36 +140,26 @@ class Persisting(BaseModelClass):
             if not isinstance(adata, bool) and not adata.n_obs:
                 raise ValueError("`adata` has no cells: pass `adata=False` to load the model without cells.")
         file = check_path("dir_path", dir_path) / f"{prefix or ''}{MODEL_FILE}"
-        saved_with = None
-        if backup_url is None or file.exists():
-            check_file(file)
-            if safe:
-                contents = read_plainly(file, OPTIONS)
-                saved_with = check_contents(contents, file, cls, allowed_classes_names_list or [])
-                if isinstance(adata, AnnData) and modality_names(contents["attr_dict"]["registry_"]):
-                    check_mudata(adata)
         allowed = allowed_classes_names_list
-        downloads = less_chatter("scvi.data._download") if file.exists() else nullcontext()
-        with only_plain_data(OPTIONS) if safe else nullcontext(), downloads:
+        if backup_url is not None and not file.exists():
+            _download(backup_url, str(dir_path), file.name)
+        if safe:
+            attributes = check_contents(read_plainly(file, OPTIONS), file, cls, allowed or [])
+            if isinstance(adata, AnnData) and modality_names(attributes["registry_"]):
+                check_mudata(adata)
+            if adata is None:
+                check_cells_file(file.parent, prefix, attributes)
+        else:
+            check_file(file)
+        with only_plain_data(OPTIONS) if safe else nullcontext(), less_chatter("scvi.data._download"):
             try:
                 return super().load(str(dir_path), adata, accelerator, device, prefix, backup_url, datamodule, allowed)
-            except AttributeError as error:
-                raise ValueError(
-                    f"`dir_path`: {file} lacks parts of a model ({error}). {other_version(saved_with)}"
-                ) from error
             except OSError as error:
                 if adata is not None:
                     raise
                 raise ValueError(
                     f"`adata`: the cells saved beside {file} cannot be read ({error}). Pass `adata`, or `adata=False` "
                     "to load the model without cells."
-                ) from error
-            except RuntimeError as error:
-                if "state_dict" not in str(error):
-                    raise
-                raise ValueError(
-                    f"`dir_path`: the weights in {file} are not those of the network that it describes. "
-                    f"{other_version(saved_with)}"
                 ) from error
 
     @staticmethod
@@ -174,10 +174,12 @@ class Persisting(BaseModelClass):
         {raises_load}
         """
         file = check_path("dir_path", dir_path) / f"{prefix or ''}{MODEL_FILE}"
-        check_file(file)
-        read_plainly(file, OPTIONS)
-        with only_plain_data(OPTIONS):
-            return BaseModelClass.load_registry(str(dir_path), prefix)
+        return saved_attributes(read_plainly(file, OPTIONS), file)["registry_"]
+
+    @staticmethod
+    def view_setup_args(dir_path: str, prefix: str | None = None) -> None:
+        """As in scvi-tools; nothing in the file is run."""
+        AnnDataManager.view_setup_method_args(Persisting.load_registry(dir_path, prefix))
 
     @classmethod
     @shared_docs

@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from hashlib import file_digest
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._device import _device_constructors
+
 from scdiffgen._messages import did_you_mean
+from scdiffgen.data import modality_names
+from scdiffgen.io import MODEL_FILE, TIMES_FILE, UNREADABLE
 
-from ._training_summary import TrainingSummary
+from ._training_summary import TrainingSummary, check_summary
 
 
-def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> str | None:
-    """Raise if what was read is no model of this class, or an ``allowed`` one, that this version can make.
-
-    Returns the version that saved it.
-    """
+def saved_attributes(contents: Any, file: Path) -> Mapping[str, Any]:
+    """Attributes of the model in what was read; raise if it is no model."""
     attributes = contents.get("attr_dict") if isinstance(contents, Mapping) else None
     needed = ("registry_", "init_params_")
     if not isinstance(attributes, Mapping) or not all(isinstance(attributes.get(name), Mapping) for name in needed):
         raise ValueError(f"`dir_path`: {file} is no saved model. Pass the folder that `model.save(...)` was given.")
+    return attributes
+
+
+def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> Mapping[str, Any]:
+    """Raise if what was read is no model of this class, or an ``allowed`` one, that this version can make.
+
+    Returns its attributes.
+    """
+    attributes = saved_attributes(contents, file)
     registry, saved_with = attributes["registry_"], attributes.get("saved_with_")
-    try:
-        _ = registry["field_registries"], attributes["init_params_"]["non_kwargs"], attributes["init_params_"]["kwargs"]
-        if attributes.get("is_trained_"):
-            TrainingSummary.from_plain(attributes["training_summary_"])
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"`dir_path`: {file} lacks parts of a model ({error!r}). {other_version(saved_with)}"
-        ) from error
     name = registry.get("model_name", cls.__name__)
     if name != cls.__name__ and name not in allowed:
         raise ValueError(f"`dir_path`: {file} is of a {name}, a different class: load it with `{name}.load`.")
@@ -45,12 +50,74 @@ def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> 
         if unknown:
             raise ValueError(
                 f"`dir_path`: the {what} in {file} has the option {unknown[0]!r}, which this version does not have."
-                f"{did_you_mean(unknown[0], known)} {other_version(saved_with)}"
+                f"{did_you_mean(unknown[0], known)} {_other_version(saved_with)}"
             )
-    return saved_with
+    try:
+        module = _described_module(cls, attributes, contents["model_state_dict"])
+        if attributes.get("is_trained_"):
+            summary = TrainingSummary.from_plain(attributes["training_summary_"])
+            check_summary(summary, module.specs, len(modality_names(registry)))
+    except UNREADABLE as error:
+        raise ValueError(
+            f"`dir_path`: {file} lacks parts or weights of a model, or they do not belong together ({error!r:.300}). "
+            f"{_other_version(saved_with)}"
+        ) from error
+    return attributes
 
 
-def other_version(saved_with: str | None) -> str:
+class _Allocations(TorchFunctionMode):
+    """Raise before tensors of more than ``left`` values in all are made."""
+
+    def __init__(self, left: int) -> None:
+        super().__init__()
+        self.left = left
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in _device_constructors():
+            self.left -= func(*args, **{**kwargs, "device": "meta"}).numel()
+            if self.left < 0:
+                raise ValueError("a network of more weights than it holds")
+        return func(*args, **kwargs)
+
+
+def _described_module(cls: type, attributes: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
+    """The network of the options, with its weights; raise if these are others, before more memory is taken."""
+    odd = [name for name in attributes if not name.endswith("_") or name.startswith("_")]
+    options = attributes["init_params_"]["non_kwargs"]
+    if odd or attributes["init_params_"]["kwargs"] or (options.get("n_layers") or 0) > len(weights):
+        raise ValueError(f"it has the attribute {odd[0]!r}" if odd else "more layers than weights")
+    weights = {name: weight for name, weight in weights.items() if name != "pyro_param_store"}
+    limit = TIMES_FILE * sum(weight.numel() for weight in weights.values())
+    with torch.random.fork_rng(devices=[]), _Allocations(limit):
+        module = cls(registry=attributes["registry_"], **options).module
+    module.load_state_dict(weights)
+    return module
+
+
+def check_cells_file(folder: Path, prefix: str | None, attributes: Mapping[str, Any]) -> None:
+    """Raise if cells lie beside a model that are not those that were saved with it."""
+    file = cells_file(folder, prefix, attributes["registry_"])
+    if "cells_sha256_" in attributes and file.exists() and sha256_of(file) != attributes["cells_sha256_"]:
+        raise ValueError(
+            f"`adata`: {file} was not saved with the {prefix or ''}{MODEL_FILE} beside it, or was changed or damaged "
+            "since. Pass `adata`, or `adata=False` to load the model without cells."
+        )
+
+
+def cells_file(folder: Path, prefix: str | None, registry: Mapping[str, Any]) -> Path:
+    """Where scvi-tools saves the cells of a model."""
+    name = "mdata.h5mu" if registry.get("setup_method_name") == "setup_mudata" else "adata.h5ad"
+    return folder / f"{prefix or ''}{name}"
+
+
+def sha256_of(file: Path) -> str:
+    """Digest of a file."""
+    with file.open("rb") as opened:
+        return file_digest(opened, "sha256").hexdigest()
+
+
+def _other_version(saved_with: str | None) -> str:
     """What to do about a file of another version."""
     by = f"scdiffgen {saved_with}" if saved_with else "an earlier version of scdiffgen"
     return f"It was saved by {by}, and this is {version('scdiffgen')}: load it with that version."

@@ -13,7 +13,7 @@ import torch
 from scipy import sparse
 from scvi.model.base import BaseModelClass
 
-from scdiffgen.conditions import Conditions
+from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.data import modality_names, unseen_in_training
 from scdiffgen.imputation import DeepColumns, ShareCalibration
 from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel
@@ -21,7 +21,7 @@ from scdiffgen.module import HiddenMoments, ThinningModule, TokenBasis, TokenGen
 from scdiffgen.responses import Pseudobulks, pseudobulks
 
 from ._cells import SMALL_BATCH, Cells
-from ._checks import library_sizes
+from ._checks import LARGEST_LIBRARY, library_sizes
 from ._deep_draws import DeepRegressions
 from ._modality_regressions import LibraryRegressions, ShareCalibrations, modality_regressions
 from ._training_data import KeptCells, RegisteredData, StreamedData
@@ -72,6 +72,34 @@ class TrainingSummary:
             deep_columns=_from_tuples(DeepColumns, plain.get("deep_columns", {})),  # files of earlier versions lack it
             shares=_from_tuples(ShareCalibration, plain.get("shares", {})),
         )
+
+
+def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_modalities: int) -> None:
+    """Raise if training cells cannot have such library sizes, conditions or pseudobulks."""
+    sizes, n_cells = summary.library, len(summary.library)
+    of_cell = () if n_modalities < 2 else (n_modalities,)
+    if sizes.shape != (n_cells, *of_cell) or not (0 <= sizes.min() <= sizes.max() <= LARGEST_LIBRARY and sizes.any()):
+        raise ValueError(f"library sizes that are not between 0 and {LARGEST_LIBRARY:,}")
+    for spec in specs:
+        ids, values, mask, given = condition = summary.conditions[spec.name]
+        n_slots, n_categories = ids.shape[1], max(spec.n_categories, 1)
+        form = [(array.shape, array.dtype.kind) for array in condition]
+        codes = np.append(ids[mask & given[:, None]], summary.learned_interventions.get(spec.name, ids[:0]))
+        if (
+            form != [*(((n_cells, n_slots), kind) for kind in "ifb"), ((n_cells,), "b")]
+            or max(n_slots, spec.n_slots) > n_categories
+            or ((codes < 0) | (codes >= n_categories)).any()
+            or np.isinf(values).any()
+        ):
+            raise ValueError(f"values of the condition {spec.name!r} that are not registered")
+    for bulks in filter(None, (summary.pseudobulks, summary.reference_pseudobulks)):
+        tables = bulks.counts, bulks.expected, bulks.log_mean, bulks.log_variance
+        if (
+            any(table.shape != (len(bulks.n_cells), bulks.n_genes) for table in tables)
+            or not all(np.isfinite(array).all() for array in vars(bulks).values())
+            or min(bulks.counts.min(), bulks.expected.min(), bulks.n_cells.min() - 1) < 0
+        ):
+            raise ValueError("pseudobulks that no cells have")
 
 
 def _plain(part: Any) -> Any:
