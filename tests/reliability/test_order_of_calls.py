@@ -30,9 +30,9 @@ from scdiffgen.model import TokenDiffusion
 FAST = {"n_steps": 2, "seed": 0, "silent": True}
 TREATMENT = {"guide": "B", "dose": 1.0}
 Call = Callable[[TokenDiffusion, Path], Any]
+N_CHAINS = 6
 
 # What each public method is asked, and what is compared. A test asks that none is left out.
-N_CHAINS = 6
 CALLS: dict[str, Call] = {
     "generate": lambda model, _: model.generate({"cell_type": "b", **TREATMENT}, 6, **FAST),
     "deepen": lambda model, _: model.deepen(indices=range(6), **FAST),
