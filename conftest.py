@@ -64,6 +64,12 @@ def screen_example() -> tuple[AnnData, TokenDiffusion]:
 
 
 @pytest.fixture(autouse=True)
+def _one_thread() -> None:
+    """Numba, by which UMAP and decoupler compute, gives PyTorch as many threads as itself; they wait for each other."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
 def _no_figure_stays_open() -> Iterator[None]:
     """What a test or an example draws is closed after it."""
     yield

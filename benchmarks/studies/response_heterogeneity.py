@@ -36,6 +36,7 @@ METRICS = (
     "pearson_delta weighted_mse fold_change_slope energy_distance wasserstein c2st_auc response_spread "
     "non_responders_error"
 ).split()
+N_TREES = 100
 STATES = ("state_covariance", "state_loadings")
 WITHOUT = {"no strengths": ("strength_variance",), "no states": STATES, "all alike": ("strength_variance", *STATES)}
 SHOWN = ("no_change", "similar_contexts", "similar_contexts, as counts", "real_half")
@@ -98,7 +99,7 @@ def fold_scores(fold: Fold, predictions: Mapping[str, AnnData], seed: int) -> pd
                     "context": target.context,
                     "perturbation": target.response,
                     "prediction": name,
-                    "genes_auc": classifier_auc(*sides, n_trees=100, seed=seed),
+                    "genes_auc": classifier_auc(*sides, n_trees=N_TREES, seed=seed),
                     "strength": described.strength,
                     "non_responders": described.non_responders,
                 }

@@ -26,6 +26,7 @@ def test_counts_that_are_left_out_are_hidden_from_the_encoder_for_a_while() -> N
     assert (encoder.read(hidden) - rest).abs().max() > 0.1 and "read" not in vars(encoder)
 
 
+@pytest.mark.usefixtures("_small_study")
 def test_the_study_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "runs.jsonl"
     common = ["--seeds", "0", "--quick", "--threads", "1", "--output", str(output)]

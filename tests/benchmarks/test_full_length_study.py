@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pytest
 from anndata import AnnData
 from benchmarks.studies import full_length
 from scipy import sparse, stats
@@ -30,6 +31,7 @@ def test_divided_reads_are_about_molecules() -> None:
     assert np.median(found.data) == 1
 
 
+@pytest.mark.usefixtures("_small_study")
 def test_the_study_runs(tmp_path: Path) -> None:
     output = tmp_path / "runs.jsonl"
     full_length.main(["--data", "pbmc68k", "--seeds", "0", "--quick", "--threads", "1", "--output", str(output)])

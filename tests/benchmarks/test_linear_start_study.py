@@ -18,6 +18,7 @@ def test_only_training_cells_are_split() -> None:
     assert (abs(found.reindex(wanted.index, fill_value=0) - wanted / 4) <= 0.5).all()
 
 
+@pytest.mark.usefixtures("_small_study")
 def test_runs_are_added_to_a_file(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     output = tmp_path / "study.jsonl"
     common = ["--data", "pbmc68k", "--threads", "1", "--output", str(output)]

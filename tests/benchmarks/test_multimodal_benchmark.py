@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import multimodal, render
+from benchmarks import _multimodal_methods, multimodal, render
 from benchmarks._multimodal_data import PROTEIN, RNA, CiteSplit, simulated, split_cite
 from benchmarks._multimodal_methods import counts_of, mean_imputes, real_cells, ridge_imputes
 from benchmarks._multimodal_scores import METRICS, JointScorer, correlation, interval_coverage, pearson_by_protein
@@ -67,9 +67,9 @@ def test_intervals_of_draws_from_the_truth_hold_four_in_five(split: CiteSplit) -
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning")
-def test_the_quick_run_writes_a_result_that_is_rendered(
-    tmp_path: Path,
-) -> None:
+def test_the_quick_run_writes_a_result_that_is_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("N_DRAWS", "N_SAMPLES"):
+        monkeypatch.setattr(_multimodal_methods, name, 2)
     multimodal.main(["--quick", "--seeds", "0", "--threads", "1", "--output", str(tmp_path)])
     result = read_result(tmp_path / "multimodal-simulated.json")
     assert {row["method"] for row in result["training"]} == {"scdiffgen", "totalVI"}

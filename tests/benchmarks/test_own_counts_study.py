@@ -56,6 +56,7 @@ def test_beside_the_urn_outliers_alone_leave_it() -> None:
     assert (found[1] > 0.99 * many).all() and (found[1] < 1.01 * many + 0.05).all()
 
 
+@pytest.mark.usefixtures("_small_study")
 def test_forms_are_trained_on_parts_of_the_training_cells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "runs.jsonl"
     own_counts.main(["--data", "pbmc68k", "--seeds", "0", "--quick", "--threads", "1", "--output", str(output)])

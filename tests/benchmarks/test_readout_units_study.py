@@ -9,6 +9,7 @@ import pytest
 from benchmarks.studies import readout_units
 
 
+@pytest.mark.usefixtures("_small_study")
 def test_forms_are_trained_for_a_length_on_parts_of_the_training_cells(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -34,12 +34,14 @@ def test_halves_have_half_of_each_label() -> None:
     assert one.obs[LABEL].value_counts().to_dict() == other.obs[LABEL].value_counts().to_dict() == {"a": 10, "b": 5}
 
 
+@pytest.mark.usefixtures("_small_study")
 def test_every_share_is_a_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for variant, shares in {regrown.REAL: (0.0, 0.7), regrown.ONCE: (), regrown.THRICE: (0.3,)}.items():
         monkeypatch.setitem(regrown.SHARES, variant, shares)
-    monkeypatch.setattr(regrown, "N_DRAWS", 1)
+    for name, number in {"N_DRAWS": 1, "N_STEPS": 2, "N_TREES": 20}.items():
+        monkeypatch.setattr(regrown, name, number)
     output = tmp_path / "runs.jsonl"
     regrown.main(["--data", "pbmc68k", "--seeds", "0", "--quick", "--threads", "1", "--output", str(output)])
     runs = [json.loads(line) for line in output.read_text().splitlines()]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
 from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Target
+from benchmarks.studies import response_heterogeneity
 from benchmarks.studies.response_heterogeneity import fold_predictions, fold_scores
 from scipy import sparse
 
@@ -33,7 +36,8 @@ def simulated_fold() -> Fold:
     return Fold("c", adata[~out].copy(), adata[out].copy(), [target], setup)
 
 
-def test_drawn_strengths_spread_predicted_cells_as_real_ones() -> None:
+def test_drawn_strengths_spread_predicted_cells_as_real_ones(few_trees: Callable[..., None]) -> None:
+    few_trees(response_heterogeneity)
     fold = simulated_fold()
     predictions = fold_predictions(fold, 0, 0)
     rows = fold_scores(fold, predictions, 0).set_index("prediction")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,22 +39,8 @@ def test_only_what_is_slow_or_large_falls_short() -> None:
     assert numbers(slow) == [1000, 0.5] and numbers(large) == [1000, 4.5]
 
 
-@pytest.fixture
-def _one_process_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is measured in memory is measured here: a process of its own takes longer to start than to measure."""
-    run = subprocess.run
-
-    def run_some(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-        if "memory" not in command:
-            return run(command, **options)
-        file = Path(command[command.index("--one") + 1])
-        return subprocess.CompletedProcess(command, 0, json.dumps(scale.measure(file, "memory", scale.QUICK_STEPS)))
-
-    monkeypatch.setattr(scale.subprocess, "run", run_some)
-
-
-@pytest.mark.usefixtures("_one_process_less")
-def test_a_short_run_is_written_and_rendered(tmp_path: Path) -> None:
+def test_a_short_run_is_written_and_rendered(tmp_path: Path, run_here: Callable[..., None]) -> None:
+    run_here("-m", "benchmarks.scale", main=scale.main)
     scale.main(["--quick", "--threads", "1", "--output", str(tmp_path / "results"), "--scratch", str(tmp_path)])
     result = read_result(tmp_path / "results" / "scale.json")
     assert [(row["n_cells"], row["source"]) for row in result["rows"]] == [

@@ -10,7 +10,12 @@ from benchmarks._data import LABEL, load_split
 from benchmarks.studies import score_by_time
 
 
-def test_programs_and_cells_of_others_are_scored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("_small_study")
+def test_programs_and_cells_of_others_are_scored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score_by_time, "N_STEPS", 2)
+    monkeypatch.setattr(score_by_time, "N_TREES", 20)
     split, output = load_split("pbmc68k", 0), tmp_path / "runs.jsonl"
     copies = split.held_out.copy()
     copies.obs = copies.obs[[LABEL]].astype(str)

@@ -26,6 +26,7 @@ def test_a_table_has_the_last_run_of_each_seed() -> None:
     assert study_table(lines, {"nll": 1}).splitlines()[2:] == ["| a | 2.0 (1.0 to 4.0) |", "| b | - |"]
 
 
+@pytest.mark.usefixtures("_small_study")
 def test_the_study_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "runs.jsonl"
     common = ["--seeds", "0", "--quick", "--threads", "1", "--output", str(output)]

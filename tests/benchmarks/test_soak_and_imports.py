@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,9 @@ def test_what_imports_cost_beside_scvi_adds_up() -> None:
 
 
 @pytest.mark.skipif(not soak.STATUS.exists(), reason="only Linux tells the memory of a process")
-def test_a_short_run_is_written_and_rendered(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("_small_study")
+def test_a_short_run_is_written_and_rendered(tmp_path: Path, run_here: Callable[..., None]) -> None:
+    run_here("-c", main=lambda code: exec(code[0], {}))
     soak.main(["--quick", "--threads", "1", "--output", str(tmp_path / "results")])
     import_time.main(["--quick", "--threads", "1", "--output", str(tmp_path / "results")])
     result = read_result(tmp_path / "results" / "soak.json")

@@ -7,13 +7,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from benchmarks import render, tokens
+from benchmarks import _data, render, tokens
 from benchmarks._record import read_result, write_result
 from benchmarks._token_result import BY_READOUT, token_shortcomings
 from benchmarks._token_scores import permuted, redundancy, sparsity, stability
 from verdicts import named, numbers
-
-from scdiffgen.datasets import pbmc68k
 
 
 def table(values: np.ndarray) -> pd.DataFrame:
@@ -45,10 +43,10 @@ def test_permuting_keeps_the_values_and_their_correlations() -> None:
 
 
 @pytest.fixture
-def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, _small_study: None) -> Callable[..., dict[str, Any]]:
     """Run in tiny with two gene sets and one generation score; the result that is written."""
     pytest.importorskip("decoupler", reason="needs the extra `enrichment`")
-    genes = pbmc68k().var_names[:40]
+    genes = _data.DATASETS["pbmc68k"].load().var_names[:40]
     monkeypatch.setattr("benchmarks._token_scores.GENE_SETS", {"one": genes[:20], "other": genes[20:]})
     monkeypatch.setattr("benchmarks.tokens.QUALITY", ("mmd",))
 

@@ -11,11 +11,20 @@ import pandas as pd
 import pytest
 from anndata import AnnData
 
-from scdiffgen.metrics import FewCellsWarning
+from scdiffgen.metrics import FewCellsWarning, _comparison
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._criticism import remarks_on
 
 MANY = {"a": 300, "b": 20}
+
+
+@pytest.fixture(autouse=True)
+def _few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forests of 100 trees take most of the time, and no test here is about them."""
+    score = _comparison.cross_validated_scores
+    monkeypatch.setattr(
+        _comparison, "cross_validated_scores", lambda *given, **options: score(*given, **options | {"n_trees": 10})
+    )
 
 
 def tables(

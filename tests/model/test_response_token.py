@@ -38,7 +38,8 @@ def trained() -> tuple[AnnData, TokenDiffusion]:
 def token(trained: tuple[AnnData, TokenDiffusion]) -> str:
     """The token that contributes most to the difference of the conditions; others may know of it and do little."""
     parts, treated = trained[1].get_token_contributions(), (trained[0].obs["condition"] == "A").to_numpy()
-    changes = {name: layer[treated].mean(0) - layer[~treated].mean(0) for name, layer in parts.layers.items()}
+    tokens = {name: parts.layers[name] for name in trained[1].get_token_loadings()}
+    changes = {name: layer[treated].mean(0) - layer[~treated].mean(0) for name, layer in tokens.items()}
     return max(changes, key=lambda name: np.linalg.norm(changes[name]))
 
 

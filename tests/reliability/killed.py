@@ -99,7 +99,7 @@ def die_at_any_time(model: TokenDiffusion, folder: Path) -> None:
         while True:
             marked(model, NEW).save(folder / "often", overwrite=True, save_anndata=True)
 
-    for _ in range(10):
+    for _ in range(4):
         child = in_child(save)
         time.sleep(random.uniform(0.0, 0.5))
         os.kill(child, signal.SIGKILL)

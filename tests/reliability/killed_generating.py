@@ -78,8 +78,8 @@ def go_on(model: TokenDiffusion, path: Path, whole: bool) -> None:
 
 
 def main(folder: Path, model: TokenDiffusion) -> None:
-    die_at_every_touch_of_a_file(model, folder, ".h5ad", step=2)
-    die_at_every_touch_of_a_file(model, folder, ".zarr", step=401)  # joining touches about 2,000 files
+    die_at_every_touch_of_a_file(model, folder, ".h5ad", step=3)
+    die_at_every_touch_of_a_file(model, folder, ".zarr", step=601)  # joining touches about 2,000 files
     for suffix in (".h5ad", ".zarr"):
         die_again_and_again(model, folder / f"often{suffix}")
 

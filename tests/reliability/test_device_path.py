@@ -40,7 +40,7 @@ OF_A_TRAINING_STEP = {
     "train/_plan.py:on_before_optimizer_step": 1,  # the norm of the gradient decides whether the step is made
 }
 OF_EFFECTS = {
-    "module/_denoiser.py:<dictcomp>": 1,  # whether any cell of the minibatch is treated
+    "module/_denoiser.py:treatments": 1,  # whether any cell of the minibatch is treated
     "nn/_effects.py:forward": 1,  # which are: the effect of the others is not computed
 }
 OF_LATENT = {

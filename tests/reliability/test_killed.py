@@ -48,7 +48,7 @@ def test_a_model_that_is_replaced_is_the_old_one_or_the_new_one(deaths: dict[str
     assert set(found) == {OLD, NEW}
     assert found == sorted(found)  # first the deaths before the moment of replacement, then those after it
     assert set(marks(deaths["often"])) <= {OLD, NEW}
-    assert len(deaths["often"]) == 10
+    assert len(deaths["often"]) == 4
 
 
 def test_what_loads_has_its_cells_and_generates(deaths: dict[str, list[dict[str, Any]]]) -> None:

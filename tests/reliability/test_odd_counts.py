@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -66,19 +67,32 @@ def results(model: TokenDiffusion) -> list[np.ndarray]:
     return [np.asarray(each) for each in [*read, model.get_nll(silent=True)]]
 
 
+@cache
+def plain(place: str) -> tuple[str, list[np.ndarray]]:
+    """Weights and results of counts that are stored as usual."""
+    model = trained(registered(place, sparse.csr_matrix))
+    return weights_of(model), results(model)
+
+
+@cache
+def kept(place: str, container: Callable[[np.ndarray], Any]) -> TokenDiffusion:
+    """A model to spoil the counts of, and mend them again."""
+    return trained(registered(place, container))
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("when", ["registered", "replaced afterwards"])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("place", PLACES)
 def test_how_entries_are_stored_does_not_matter(place: str, form: str, when: str) -> None:
-    plain = trained(registered(place, sparse.csr_matrix))
+    weights, expected = plain(place)
     make = FORMS[form] if when == "registered" else sparse.csr_matrix
     cells = registered(place, make)
     if when != "registered":
         put(cells, place, FORMS[form](simulated_cells(40, 12).X))
     model = trained(cells)
-    assert weights_of(model) == weights_of(plain)
-    for one, other in zip(results(model), results(plain), strict=True):
+    assert weights_of(model) == weights
+    for one, other in zip(results(model), expected, strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -106,13 +120,13 @@ SPOILT: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 def test_counts_that_were_replaced_are_neither_learned_from_nor_read(
     place: str, fault: str, container: Callable[[np.ndarray], Any]
 ) -> None:
-    cells = registered(place, container)
-    model = trained(cells)
-    weights = weights_of(model)
-    put(cells, place, container(SPOILT[fault](simulated_cells(40, 12).X)))
+    model = kept(place, container)
+    weights, counts = weights_of(model), simulated_cells(40, 12).X
+    put(model.adata, place, container(SPOILT[fault](counts)))
     for act in (lambda: model.train(1, **QUIET), model.get_latent_representation, model.write_back):
         with pytest.raises(ValueError, match=rf"does not hold molecule counts: [\d,]+ {fault}.* in cell 'cell0'"):
             act()
+    put(model.adata, place, container(counts))
     assert weights_of(model) == weights and model.is_trained_
 
 

@@ -1,7 +1,7 @@
 """Same seed, same result, whatever was called before: every public method after every other one, to the last bit.
 
-In each chain all methods are called once on one freshly loaded model, and over the chains each comes directly after
-each other one. That is stronger than pairs: whatever any earlier call leaves behind shows in some later one.
+In each chain all methods are called once on one freshly loaded model: whatever a call leaves behind shows in a later
+one. Chains come in pairs, one the other backwards, so that each method is called after each other one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from scdiffgen.model import TokenDiffusion
 FAST = {"n_steps": 2, "seed": 0, "silent": True}
 TREATMENT = {"guide": "B", "dose": 1.0}
 Call = Callable[[TokenDiffusion, Path], Any]
+N_CHAINS = 6
 
 # What each public method is asked, and what is compared. A test asks that none is left out.
 CALLS: dict[str, Call] = {
@@ -192,10 +193,12 @@ def joint(tmp_path_factory: pytest.TempPathFactory) -> Asked:
 
 
 def orders(names: Mapping[str, Call]) -> Iterator[list[str]]:
-    """Chains of all names; in each place of an odd number, nothing is called."""
+    """Chains of all names, and the same backwards; in one place of an odd number, nothing is called."""
     padded = [*names, *([""] * (len(names) % 2))]
-    for order in williams_design(len(padded)):
-        yield [padded[place] for place in order if padded[place]]
+    design = williams_design(len(padded))
+    for order in design[:: len(design) // (N_CHAINS // 2)][: N_CHAINS // 2]:
+        chain = [padded[place] for place in order if padded[place]]
+        yield from (chain, chain[::-1])
 
 
 def check(asked: Asked, order: list[str]) -> None:

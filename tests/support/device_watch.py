@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 OURS = "/src/scdiffgen/"
 WIDE = (torch.float64, torch.complex128)
 TO_PYTHON = (Tensor.tolist, Tensor.numpy, Tensor.cpu)  # which no operation shows on a CPU
+COMPREHENSIONS = ("<dictcomp>", "<listcomp>", "<setcomp>")  # functions of their own before Python 3.12
 UNTAGGED = {"equal", "is_nonzero", "_to_sparse_csr"}  # wait as well, though PyTorch does not tag them so
 
 
@@ -78,7 +79,7 @@ def place() -> str:
     frame = sys._getframe(2)
     while frame is not None:
         path, inside, file = frame.f_code.co_filename.partition(OURS)
-        if inside:
+        if inside and frame.f_code.co_name not in COMPREHENSIONS:
             return f"{file}:{frame.f_code.co_name}:{frame.f_lineno}"
         frame = frame.f_back
     return "elsewhere"
