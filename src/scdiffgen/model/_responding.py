@@ -54,6 +54,8 @@ class Responding(BaseModelClass):
         draws how strongly it responds, around 1, if these vary in that. Where none of this serves, the effect network
         predicts the change from a few molecules of the cell.
 
+        Another batch likewise: the network predicts the change, and the cell keeps what it does not concern.
+
         *Sampled again*: the cell is thinned to a share of its molecules, and completed under its conditions with those
         given in their place. Other processes than thinning lead it to noise and back, as their options say.
 
@@ -66,7 +68,8 @@ class Responding(BaseModelClass):
         keep
             Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is sampled
             again, in [0, 1). More of it ties the prediction to its cell, and weakens the response. By default nothing,
-            but cells are coupled if only perturbations change that are effects and the process is thinning.
+            but cells are coupled if only perturbations change that are effects, or only the batch, and the process is
+            thinning.
         measured
             Whether cells that are coupled respond as measured in other cells: at least 20 cells of some identity with
             the perturbation and 20 without. ``False`` asks the effect network alone, as do continuous covariates.
@@ -108,7 +111,7 @@ class Responding(BaseModelClass):
         to: str,
         *,
         indices: Sequence[int] | np.ndarray | None = None,
-        keep: float = 0.5,
+        keep: float | None = None,
         n_steps: int = N_STEPS,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
@@ -116,12 +119,16 @@ class Responding(BaseModelClass):
     ) -> AnnData | MuData:
         """Predict each given cell as another batch would have measured it.
 
+        By default cells are coupled: molecules of genes that the batch leaves as probable as they were stay, so a cell
+        keeps its type and state. Cells of that batch stay as they are. Library sizes do not change.
+
         Parameters
         ----------
         to
             Batch, a category of the column registered as ``batch_key``.
         keep
-            As in :meth:`predict_perturbation`.
+            As in :meth:`predict_perturbation`. With 0, only its conditions and library size are kept of a cell: a new
+            one is drawn under its name, of any type if types are not registered.
 
         Returns
         -------
