@@ -44,10 +44,7 @@ def counterfactual_cells(
     """
     if keep is None and not _have_already(cells, changes.without(cells.module.denoiser.effect_names)):
         batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
-        if _have_already(cells, changes.without(batch)):
-            measured = False
-        else:
-            keep = 0.0
+        measured, keep = False, None if _have_already(cells, changes.without(batch)) else 0.0
 
     def draw(counts: Tensor, source: Conditions[Tensor]) -> tuple[sparse.csr_matrix, Conditions, np.ndarray]:
         target = source.replace(repeated(changes, len(counts), counts.device))

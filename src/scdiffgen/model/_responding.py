@@ -52,9 +52,7 @@ class Responding(BaseModelClass):
         with similar feature vectors, each weighed by how well it predicts responses that were measured and are left
         out. Each cell changes by more or less than the mean of its identity, as training cells in its state did, and
         draws how strongly it responds, around 1, if these vary in that. Where none of this serves, the effect network
-        predicts the change from a few molecules of the cell.
-
-        Another batch likewise: the network predicts the change, and the cell keeps what it does not concern.
+        predicts the change from a few molecules of the cell; so it does for another batch, if nothing else changes.
 
         *Sampled again*: the cell is thinned to a share of its molecules, and completed under its conditions with those
         given in their place. Other processes than thinning lead it to noise and back, as their options say.
@@ -119,16 +117,15 @@ class Responding(BaseModelClass):
     ) -> AnnData | MuData:
         """Predict each given cell as another batch would have measured it.
 
-        By default cells are coupled: molecules of genes that the batch leaves as probable as they were stay, so a cell
-        keeps its type and state. Cells of that batch stay as they are. Library sizes do not change.
+        By default cells are coupled, so they keep type and state. Those of that batch, and library sizes, stay.
 
         Parameters
         ----------
         to
             Batch, a category of the column registered as ``batch_key``.
         keep
-            As in :meth:`predict_perturbation`. With 0, only its conditions and library size are kept of a cell: a new
-            one is drawn under its name, of any type if types are not registered.
+            As in :meth:`predict_perturbation`. With 0, a new cell of the same conditions is drawn, so one of any type
+            if types are not registered.
 
         Returns
         -------
@@ -197,18 +194,11 @@ class Responding(BaseModelClass):
         if not len(doses):
             raise ValueError("`doses` is empty: pass at least one dose.")
         rng = np.random.default_rng(generator_from(seed, torch.device("cpu")).initial_seed())
+        options: dict[str, Any] = {"n_steps": n_steps, "batch_size": batch_size, "seed": seed, "silent": silent}
         frames = []
         for dose in doses:
-            predicted = self.predict_perturbation(
-                adata,
-                {dosed.name: perturbation, "dose": dose},
-                indices=indices,
-                measured=measured,
-                n_steps=n_steps,
-                batch_size=batch_size,
-                seed=seed,
-                silent=silent,
-            )
+            request = {dosed.name: perturbation, "dose": dose}
+            predicted = self.predict_perturbation(adata, request, indices=indices, measured=measured, **options)
             means = means_with_intervals(predicted.X, columns, n_bootstrap, rng)
             frames.append(pd.DataFrame({"dose": float(dose), "gene": gene_names(self)[columns], **means}))
         curves = pd.concat(frames, ignore_index=True)

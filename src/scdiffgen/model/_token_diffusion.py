@@ -292,7 +292,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         TypeError
             If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name, or ``datamodule`` is none.
         KeyboardInterrupt
-            If Control-C is pressed before the first step, of a process in stages before the last, or twice.
+            If Control-C is pressed before the first step (of the last stage), or twice.
         RuntimeError
             If the gradients of ten steps in a row are not finite, or far larger than before.
 

@@ -23,14 +23,7 @@ from scvi.train._config import merge_kwargs
 
 from scdiffgen._arguments import check_choice, check_names, check_whole_number
 from scdiffgen.data import check_counts_again
-from scdiffgen.train import (
-    NO_STEP,
-    InterruptibleTrainer,
-    SparseDataSplitter,
-    TrainingPlanConfig,
-    logged_history,
-    stage_ends,
-)
+from scdiffgen.train import NO_STEP, GracefulTrainer, SparseDataSplitter, TrainingPlanConfig, logged_history, stage_ends
 
 from ._cells import SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
@@ -182,7 +175,7 @@ def settled_plan(
 
 
 class _TrainRunner(TrainRunner):
-    _trainer_cls = InterruptibleTrainer
+    _trainer_cls = GracefulTrainer
 
 
 def run_training(
@@ -198,11 +191,8 @@ def run_training(
     model.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
     splitter = _splitter(model, split, trainer) if streamed is None else streamed
     training_plan = model._training_plan_cls(model.module, **plan)
-    try:
-        with less_chatter(*LIGHTNING):
-            _TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()
-    finally:
-        model.module.eval()
+    with less_chatter(*LIGHTNING):
+        _TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()
     model.is_trained_ = False  # until all of it is known to be sound
     if not training_plan.n_steps:
         model.is_trained_ = was_trained
@@ -213,9 +203,7 @@ def run_training(
             f"Weights are not finite after training, and the model counts as untrained: make a new one, and train it "
             f"with a lower learning rate than `plan_kwargs={{'lr': {lr:g}}}`."
         )
-    logged = logged_history(model.trainer) or training_plan.logged
-    joined = {name: pd.concat([history.get(name), frame]) for name, frame in logged.items()}
-    model.history_ = continued(history, {**history, **joined}, logged)
+    model.history_ = continued(history, logged_history(model.trainer) or training_plan.logged)
     remember_training(model, streamed)
     model.is_trained_ = True
 
@@ -255,22 +243,16 @@ def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
         model.module.sort_tokens(np.argsort(order))
 
 
-def continued(
-    before: Mapping[str, pd.DataFrame], joined: Mapping[str, pd.DataFrame], logged: Mapping[str, pd.DataFrame]
-) -> dict[str, pd.DataFrame]:
-    """Number the epochs of a ``joined`` history, of the trainings ``before`` and of the last one, which was ``logged``.
+def continued(before: Mapping[str, pd.DataFrame], logged: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Append the losses of the last training to those of the trainings ``before``, and number the epochs on.
 
-    scvi-tools numbers what is appended by counting rows, which is wrong for what is not logged in every epoch, as the
-    validation loss.
+    scvi-tools numbers them by counting rows, which is wrong for what is not logged in every epoch, as the validation
+    loss, and it has no history where the first logger keeps none.
     """
-    n_before = max((int(frame.index[-1]) + 1 for frame in before.values() if _of_epochs(frame)), default=0)
-    numbered = dict(joined)
-    for name, frame in joined.items():
-        if name in logged and _of_epochs(logged[name]):
-            epochs = [*(before[name].index if name in before else ()), *(logged[name].index + n_before)]
-            numbered[name] = frame.set_axis(pd.Index(epochs, name="epoch"))
-    return numbered
-
-
-def _of_epochs(frame: pd.DataFrame) -> bool:
-    return frame.index.name == "epoch" and len(frame) > 0
+    of_epochs = [frame for frame in before.values() if frame.index.name == "epoch" and len(frame)]
+    n_before = max((int(frame.index[-1]) + 1 for frame in of_epochs), default=0)
+    joined = dict(before)
+    for name, frame in logged.items():
+        numbered = frame.set_axis(frame.index + n_before) if frame.index.name == "epoch" else frame
+        joined[name] = pd.concat([before.get(name), numbered])
+    return joined

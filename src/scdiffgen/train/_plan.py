@@ -167,7 +167,8 @@ class DiffusionTrainingPlan(pl.LightningModule):
     def on_validation_epoch_end(self) -> None:
         """Keep the weights of the best validation loss; stop where it says that the model over-fits."""
         loss = float(self.trainer.callback_metrics["validation_loss"])
-        if not self._in_last_stage or self.trainer.sanity_checking or math.isinf(self.config.max_validation_rise):
+        last_stage = self._stage + 1 == len(self._stage_ends)
+        if not last_stage or self.trainer.sanity_checking or math.isinf(self.config.max_validation_rise):
             return
         self._last_loss = loss
         if loss < self._best_loss:
@@ -176,13 +177,9 @@ class DiffusionTrainingPlan(pl.LightningModule):
             self.trainer.should_stop |= self.trainer.early_stopping_callback is None  # which otherwise says when
 
     @property
-    def _in_last_stage(self) -> bool:
-        return self._stage + 1 == len(self._stage_ends)
-
-    @property
     def is_usable(self) -> bool:
         """Whether a step of the last stage was made, so that the model can generate."""
-        return self.n_steps > 0 and self._in_last_stage and self.global_step > self._stage_start
+        return self.n_steps > 0 and self._stage + 1 == len(self._stage_ends) and self.global_step > self._stage_start
 
     def on_train_end(self) -> None:
         """Restore the weights of the best validation loss, unless the last is nearly as good.

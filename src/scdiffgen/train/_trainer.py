@@ -12,7 +12,7 @@ from scdiffgen._messages import warn_user
 from ._plan import DiffusionTrainingPlan
 
 
-class InterruptibleTrainer(Trainer):
+class GracefulTrainer(Trainer):
     """Train until all epochs are done or Control-C is pressed; Lightning would end the whole script."""
 
     def fit(self, plan: DiffusionTrainingPlan, *args: Any, **kwargs: Any) -> None:
