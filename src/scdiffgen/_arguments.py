@@ -34,7 +34,7 @@ def check_share(name: str, value: Any, what: str = "a share") -> None:
         raise ValueError(f"`{name}` is {value!r}: pass {what} in [0, 1).")
 
 
-def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
     """Raise unless ``value`` is one of the choices."""
     if value not in choices:
         raise ValueError(f"`{name}` is {value!r}: choose one of {list(choices)}.")

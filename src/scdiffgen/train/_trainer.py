@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lightning.pytorch.loggers import Logger
 from scvi.train import Trainer
 from scvi.train._logger import SimpleLogger
 
@@ -17,8 +18,9 @@ class GracefulTrainer(Trainer):
 
     def fit(self, plan: DiffusionTrainingPlan, *args: Any, **kwargs: Any) -> None:
         """Fit the model; raise KeyboardInterrupt only if no weights can be used yet."""
-        if self.loggers and not any(hasattr(logger, "history") for logger in self.loggers):
-            self.loggers = [*self.loggers, SimpleLogger()]
+        loggers: list[Logger] = self.loggers  # type: ignore[has-type]
+        if loggers and not any(hasattr(logger, "history") for logger in loggers):
+            self.loggers = [*loggers, SimpleLogger()]
         try:
             super().fit(plan, *args, **kwargs)
         except (KeyboardInterrupt, SystemExit) as error:  # Lightning exits where Control-C was pressed
