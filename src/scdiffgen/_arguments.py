@@ -21,10 +21,11 @@ def is_finite_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def check_whole_number(name: str, value: Any, *, at_least: int = 1) -> None:
-    """Raise unless ``value`` is a whole number of at least so many."""
+def check_whole_number(name: str, value: Any, *, at_least: int = 1) -> int:
+    """Return a whole number, NumPy's too, as Python's ``int``; raise unless it is one of at least so many."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
         raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least {at_least}.")
+    return int(value)
 
 
 def check_share(name: str, value: Any, what: str = "a share") -> None:
@@ -33,7 +34,7 @@ def check_share(name: str, value: Any, what: str = "a share") -> None:
         raise ValueError(f"`{name}` is {value!r}: pass {what} in [0, 1).")
 
 
-def check_choice(name: str, value: Any, choices: Iterable[str]) -> None:
+def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
     """Raise unless ``value`` is one of the choices."""
     if value not in choices:
         raise ValueError(f"`{name}` is {value!r}: choose one of {list(choices)}.")

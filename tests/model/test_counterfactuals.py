@@ -63,6 +63,45 @@ def test_a_batch_is_a_condition_like_others(small: TokenDiffusion) -> None:
     assert moved.obs["batch"].tolist() == ["y", "y"]
 
 
+@pytest.fixture(scope="module")
+def batches() -> TokenDiffusion:
+    """Two types that are not registered; batch ``y`` has ten times as much of gene 0, and a drug turns gene 1 up."""
+    adata, random = simulated_cells(300), np.random.default_rng(0)
+    adata.X[adata.obs["batch"] == "y", 0] += random.poisson(30, (adata.obs["batch"] == "y").sum())
+    adata.obs["drug"] = random.choice(["control", "drug"], adata.n_obs)
+    adata.X[adata.obs["drug"] == "drug", 1] += random.poisson(30, (adata.obs["drug"] == "drug").sum())
+    TokenDiffusion.setup_anndata(adata, batch_key="batch", perturbation_key="drug")
+    scvi.settings.seed = 0
+    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
+    model.train(max_epochs=50, batch_size=64, plan_kwargs={"lr": 5e-3}, **QUIET)
+    return model
+
+
+def test_cells_of_another_batch_keep_type_and_treatment(batches: TokenDiffusion) -> None:
+    own, obs = batches.adata.X, batches.adata.obs
+    moved = batches.transfer_batch(None, "x", n_steps=4, silent=True)
+    counts, rows = moved.X.toarray(), (obs["batch"] == "y").to_numpy()
+    np.testing.assert_array_equal(counts[~rows], own[~rows])  # they are of this batch
+    np.testing.assert_array_equal(counts.sum(1), own.sum(1))
+    shares, before = counts / counts.sum(1, keepdims=True), own / own.sum(1, keepdims=True)
+    target = before[~rows, 0].mean()
+    assert abs(shares[rows, 0].mean() - target) < 0.25 * (before[rows, 0].mean() - target)
+    treated = (obs["drug"] == "drug").to_numpy()
+    gap, gap_before = (of[rows & treated, 1].mean() - of[rows & ~treated, 1].mean() for of in (shares, before))
+    assert gap > 0.8 * gap_before
+    assert (moved.obs["drug"] == obs["drug"]).all() and (moved.obs["batch"] == "x").all()
+
+    def own_types(of: np.ndarray) -> float:
+        """Share of the moved cells that are more like the mean of their type than that of the other."""
+        means = np.stack([before[(obs["cell_type"] == label).to_numpy()][:, 2:].mean(0) for label in "ab"])
+        nearest = np.array([*"ab"])[np.square(of[rows, None, 2:] - means).sum(2).argmin(1)]
+        return float((nearest == obs["cell_type"][rows]).mean())
+
+    forgotten = batches.transfer_batch(None, "x", keep=0.0, n_steps=4, silent=True).X.toarray()
+    assert own_types(before) > 0.95 and own_types(shares) > own_types(before) - 0.05
+    assert own_types(forgotten / forgotten.sum(1, keepdims=True)) < 0.7  # a new cell, of any type
+
+
 def test_a_path_leads_from_one_condition_to_the_other(small: TokenDiffusion) -> None:
     path = small.interpolate({"cell_type": "a"}, {"cell_type": "b"}, n_points=3, n_cells=60, n_steps=4, seed=0)
     assert path.shape == (180, 20) and path.obs_names.is_unique

@@ -64,7 +64,7 @@ def test_arguments_of_training(own: TokenDiffusion, arguments: dict) -> None:
 
 def test_early_stopping_with_a_learning_rate_of_zero(own: TokenDiffusion) -> None:
     stop = {"early_stopping": True, "early_stopping_patience": 2, "early_stopping_monitor": "validation_loss"}
-    own.train(50, plan_kwargs={"lr": 0.0}, check_val_every_n_epoch=1, **stop, **QUIET)
+    own.train(50, plan_kwargs={"lr": 0.0}, **stop, **QUIET)
     assert len(own.history["train_loss"]) == 3
 
 
@@ -100,6 +100,15 @@ def test_differential_expression(model: TokenDiffusion, arguments: dict) -> None
     found = model.differential_expression(**arguments, n_samples_overall=20, silent=True)
     assert {"scale1", "scale2", "bayes_factor", "raw_mean1", "non_zeros_proportion2"} <= set(found)
     assert set(found.index) == set(model.adata.var_names)
+
+
+def test_pseudocounts_are_added_before_fold_changes(model: TokenDiffusion) -> None:
+    options = {"groupby": "cell_type", "group1": "a", "mode": "change", "n_samples_overall": 20, "silent": True}
+    few, many = (model.differential_expression(**options, pseudocounts=number) for number in (1e-6, 1e3))
+    assert (few["pseudocounts"] == 1e-6).all() and (many["pseudocounts"] == 1e3).all()
+    assert few["proba_de"].max() > 0.5 and many["proba_de"].max() == 0
+    with pytest.raises(ValueError, match=r"`pseudocounts` is -1: pass a number above 0"):
+        model.differential_expression(**options, pseudocounts=-1)
 
 
 def test_without_a_request_there_are_as_many_cells_as_in_training_and_validation(model: TokenDiffusion) -> None:

@@ -97,6 +97,15 @@ MAKING = [
             "limit_train_batches": {"limit_train_batches": 0},
         }.items()
     ),
+    Bad("no number of epochs between validations", train(check_val_every_n_epoch=0), "`check_val_", "0", WHOLE),
+    Bad("steps as text", train(max_steps="3"), "`max_steps`", "'3'", "whole number of at least -1"),
+    Bad(
+        "half a patience", train(early_stopping_patience=2.5, **WITH), "`early_stopping_patience`", "2.5", "at least 0"
+    ),
+    *(
+        Bad(f"precision {value}", train(precision=value), "`precision`", repr(value), "'32-true', 'bf16-mixed', '16-m")
+        for value in ("fp8", "64-true", "bf16-true", 8)
+    ),
     Bad("seven CPUs", train(devices=7), "`devices`", "7", "`strategy`"),
     Bad("no such accelerator", train(accelerator="xx"), "`accelerator`", "'xx'", "'cpu'"),
     *(

@@ -14,7 +14,8 @@ import torch
 from anndata import AnnData
 from fingerprint import weights_of
 from lightning.pytorch import Callback
-from small_cells import QUIET, small_model
+from own_process import run_script
+from small_cells import QUIET, simulated_cells, small_model
 
 from scdiffgen.model import TokenDiffusion
 
@@ -75,31 +76,56 @@ def test_a_learning_rate_far_too_high_ends_in_words(lr: float, cells: AnnData) -
         assert np.isfinite(model.get_latent_representation()).all()
 
 
-class Interrupt(Callback):
-    """Presses Control-C after a few minibatches."""
+class Stop(Callback):
+    """Raises an error, such as that of Control-C, before so many minibatches are over, and remembers the average."""
 
-    def __init__(self) -> None:
-        self.left = 3
+    def __init__(self, n_batches: int, error: type[BaseException] = KeyboardInterrupt) -> None:
+        self.left, self.error = n_batches, error
 
-    def on_train_batch_end(self, *_: Any) -> None:
-        self.left -= 1
+    def on_train_batch_start(self, trainer: Any, plan: Any, *_: Any) -> None:
         if not self.left:
-            raise KeyboardInterrupt
+            self.averaged = plan.module.ema_denoiser.network.readout.bias.detach().clone()
+            raise self.error
+        self.left -= 1
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_an_interrupted_training_goes_on(again: bool, cells: AnnData) -> None:
+def test_an_interrupted_training_returns_with_the_weights_averaged_so_far(again: bool, cells: AnnData) -> None:
+    model, stop = small_model(cells), Stop(6)  # 4 minibatches an epoch
+    if again:
+        model.train(1, **QUIET)
+    before = list(model.history["train_loss"].index) if again else []
+    with pytest.warns(UserWarning, match="interrupted after 1 of 20 epochs"):
+        model.train(20, batch_size=16, callbacks=[stop], check_val_every_n_epoch=1, **QUIET)
+    assert model.is_trained_ and not model.module.training
+    assert torch.equal(model.module.ema_denoiser.network.readout.bias, stop.averaged)
+    assert model.history["train_loss"].index.tolist() == [*before, len(before)]
+    assert len(model.train_indices) + len(model.validation_indices) == cells.n_obs
+    assert np.isfinite(model.get_nll(silent=True)).all(axis=None) and model.generate(n_cells=2, n_steps=2).n_obs == 2
+    model.train(1, batch_size=16, **QUIET)
+    assert model.history["train_loss"].index.tolist() == [*range(len(before) + 2)]
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize(("n_batches", "error"), [(0, KeyboardInterrupt), (2, SystemExit), (2, ZeroDivisionError)])
+def test_other_ends_of_a_training_are_raised(
+    n_batches: int, error: type[BaseException], again: bool, cells: AnnData
+) -> None:
     model = small_model(cells)
     if again:
         model.train(1, **QUIET)
-    with pytest.raises((KeyboardInterrupt, SystemExit)):
-        model.train(2, batch_size=16, callbacks=[Interrupt()], **QUIET)
+    with pytest.raises(error):
+        model.train(2, batch_size=16, callbacks=[Stop(n_batches, error)], **QUIET)
     assert model.is_trained_ == again
-    if again:
-        first = model.get_latent_representation()
-        np.testing.assert_array_equal(model.get_latent_representation(), first)  # nothing is dropped out
-    model.train(1, batch_size=16, **QUIET)
-    assert model.is_trained_ and np.isfinite(model.get_nll(silent=True)).all(axis=None)
+
+
+def test_a_script_goes_on_after_control_c_and_a_second_one_ends_it(tmp_path: Path) -> None:
+    printed = run_script(Path(__file__).with_name("interrupted.py"), tmp_path / "model", folder=tmp_path)
+    epochs, loss = printed.splitlines()[-2].split()
+    assert int(epochs) == 3 and printed.splitlines()[-1] == "the second one was raised"
+    loaded = TokenDiffusion.load(tmp_path / "model", adata=simulated_cells(60), accelerator="cpu")
+    assert loaded.is_trained_ and loaded.history["train_loss"].index.tolist() == [0, 1, 2]
+    assert loaded.get_nll(silent=True, seed=0)["nll"].mean() == pytest.approx(float(loss), rel=1e-6)
 
 
 READ: dict[str, Callable[[TokenDiffusion], Any]] = {

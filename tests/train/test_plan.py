@@ -210,6 +210,18 @@ def test_the_best_weights_are_restored_where_the_last_are_clearly_worse(
     assert torch.equal(model.module.ema_denoiser.network.readout.bias, recorder.averages[step + 1][bias])
 
 
+def test_an_interrupted_training_restores_the_best_weights_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(self: Recorder, trainer: Trainer, *_: Any) -> None:
+        if trainer.current_epoch == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Recorder, "on_train_epoch_start", interrupt)
+    scripted(monkeypatch, [2.0, 1.0, 1.005])  # worse by more than a quarter of a hundredth
+    with pytest.warns(UserWarning, match="interrupted after 3 of 9 epochs"):
+        model, recorder = fit(max_epochs=9, check_val_every_n_epoch=1)
+    assert torch.equal(model.module.denoiser.network.readout.bias, recorder.after[5]["network.readout.bias"])
+
+
 def broken(monkeypatch: pytest.MonkeyPatch, steps: range, factor: float = torch.nan) -> None:
     """Let the loss of some steps be NaN, or so many times what it is."""
     true_loss, seen = ThinningModule.loss, []

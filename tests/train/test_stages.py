@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import scvi
 import torch
+from lightning.pytorch.callbacks import LambdaCallback
 from small_cells import QUIET, SMALL, simulated_cells
 from torch import Tensor
 
@@ -106,3 +108,13 @@ def test_a_saved_model_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.
 def test_two_stages_need_two_epochs() -> None:
     with pytest.raises(ValueError, match="`max_epochs` is 1, but training has 2 stages"):
         latent_model().train(max_epochs=1, **QUIET)
+
+
+def test_an_interruption_before_the_last_stage_leaves_no_trained_model() -> None:
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    model = latent_model()
+    with pytest.raises(KeyboardInterrupt):
+        model.train(max_epochs=4, callbacks=[LambdaCallback(on_train_epoch_end=interrupt)], **QUIET)
+    assert not model.is_trained_

@@ -42,7 +42,7 @@ class Cells:
         description: str | None = None,
         changes: Conditions[np.ndarray] | None = None,
     ) -> None:
-        check_whole_number("batch_size", batch_size)
+        batch_size = check_whole_number("batch_size", batch_size)  # PyTorch's loaders take no integer of NumPy
         self.module = model.module
         self.adata = model._validate_anndata(adata)
         self.manager = model.get_anndata_manager(self.adata, required=True)

@@ -14,6 +14,7 @@ from scvi.model.base import BaseModelClass
 from torch import Tensor
 
 from scdiffgen._log_normalise import log_normalise
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions
 from scdiffgen.data import write_conditions
 from scdiffgen.module import ThinningModule
@@ -39,10 +40,11 @@ def counterfactual_cells(
     """Cells under the conditions of ``table``, a row, whose codes are ``changes``.
 
     They are coupled if no share of their molecules to ``keep`` is given, and nothing changes but perturbations that are
-    effects; if more changes, nothing is kept by default.
+    effects, or the batch, whose change the network predicts; if more changes, nothing is kept by default.
     """
-    if keep is None and not _only_effects_change(cells, changes):
-        keep = 0.0
+    if keep is None and not _have_already(cells, changes.without(cells.module.denoiser.effect_names)):
+        batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
+        measured, keep = False, None if _have_already(cells, changes.without(batch)) else 0.0
 
     def draw(counts: Tensor, source: Conditions[Tensor]) -> tuple[sparse.csr_matrix, Conditions, np.ndarray]:
         target = source.replace(repeated(changes, len(counts), counts.device))
@@ -90,12 +92,11 @@ def _minibatch(
     return predicted, response.source
 
 
-def _only_effects_change(cells: Cells, changes: Conditions[np.ndarray]) -> bool:
-    """Whether the cells have all of the conditions already, but for perturbations that are effects."""
-    identity = changes.without(cells.module.denoiser.effect_names)
-    for counts, source in cells if identity else []:
-        target = repeated(identity, len(counts), counts.device)
-        for name in identity:
+def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:
+    """Whether the cells have all of some conditions already."""
+    for counts, source in cells if conditions else []:
+        target = repeated(conditions, len(counts), counts.device)
+        for name in conditions:
             pairs = zip(source[name], target[name], strict=True)
             if not all(torch.allclose(before.double(), after.double(), equal_nan=True) for before, after in pairs):
                 return False

@@ -11,7 +11,7 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.model.base import BaseModelClass
 
-from scdiffgen._arguments import check_choice, check_whole_number
+from scdiffgen._arguments import check_choice, check_whole_number, is_finite_number
 from scdiffgen._shared_docs import shared_docs
 
 from ._cell_request import under_batch
@@ -148,6 +148,7 @@ class DrawingExpression(BaseModelClass):
         silent: bool = False,
         *,
         n_samples_overall: int = 5000,
+        pseudocounts: float | None = None,
         seed: int | None = 0,
     ) -> pd.DataFrame:
         """Compare the expression of two groups of cells, measured or generated with all conditions, as scvi-tools.
@@ -173,6 +174,8 @@ class DrawingExpression(BaseModelClass):
             Expected share of false discoveries among the genes of ``is_de_fdr_<fdr_target>`` (``mode="change"``).
         n_samples_overall
             Draws of each group.
+        pseudocounts
+            Added to expression before fold changes (``mode="change"``); ``None`` estimates it, as scvi-tools does.
 
         Returns
         -------
@@ -190,10 +193,13 @@ class DrawingExpression(BaseModelClass):
         require_anndata(self, "differential_expression")
         check_choice("mode", mode, MODES)
         check_whole_number("n_samples_overall", n_samples_overall, at_least=2)
+        if pseudocounts is not None and not (is_finite_number(pseudocounts) and pseudocounts > 0):
+            raise ValueError(f"`pseudocounts` is {pseudocounts!r}: pass a number above 0, such as 1e-6, or None.")
         if batch_correction:
             batch_name(self)
         batches = {"batchid1": batchid1, "batchid2": batchid2, "use_observed_batches": not batch_correction}
         comparison = {"mode": mode, "delta": delta, "n_samples_overall": n_samples_overall, **batches}
+        comparison["pseudocounts"] = pseudocounts
         adata = registered(self, adata)
         groups = groups_to_compare(adata, groupby, group1, group2, idx1, idx2)
         draw = ExpressionDraws(self, batch_size, generator_from(seed, self.device))

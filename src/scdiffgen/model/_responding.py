@@ -52,7 +52,7 @@ class Responding(BaseModelClass):
         with similar feature vectors, each weighed by how well it predicts responses that were measured and are left
         out. Each cell changes by more or less than the mean of its identity, as training cells in its state did, and
         draws how strongly it responds, around 1, if these vary in that. Where none of this serves, the effect network
-        predicts the change from a few molecules of the cell.
+        predicts the change from a few molecules of the cell; so it does for another batch, if nothing else changes.
 
         *Sampled again*: the cell is thinned to a share of its molecules, and completed under its conditions with those
         given in their place. Other processes than thinning lead it to noise and back, as their options say.
@@ -66,7 +66,8 @@ class Responding(BaseModelClass):
         keep
             Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is sampled
             again, in [0, 1). More of it ties the prediction to its cell, and weakens the response. By default nothing,
-            but cells are coupled if only perturbations change that are effects and the process is thinning.
+            but cells are coupled if only perturbations change that are effects, or only the batch, and the process is
+            thinning.
         measured
             Whether cells that are coupled respond as measured in other cells: at least 20 cells of some identity with
             the perturbation and 20 without. ``False`` asks the effect network alone, as do continuous covariates.
@@ -108,7 +109,7 @@ class Responding(BaseModelClass):
         to: str,
         *,
         indices: Sequence[int] | np.ndarray | None = None,
-        keep: float = 0.5,
+        keep: float | None = None,
         n_steps: int = N_STEPS,
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
@@ -116,12 +117,15 @@ class Responding(BaseModelClass):
     ) -> AnnData | MuData:
         """Predict each given cell as another batch would have measured it.
 
+        By default cells are coupled, so they keep type and state. Those of that batch, and library sizes, stay.
+
         Parameters
         ----------
         to
             Batch, a category of the column registered as ``batch_key``.
         keep
-            As in :meth:`predict_perturbation`.
+            As in :meth:`predict_perturbation`. With 0, a new cell of the same conditions is drawn, so one of any type
+            if types are not registered.
 
         Returns
         -------
@@ -190,18 +194,11 @@ class Responding(BaseModelClass):
         if not len(doses):
             raise ValueError("`doses` is empty: pass at least one dose.")
         rng = np.random.default_rng(generator_from(seed, torch.device("cpu")).initial_seed())
+        options: dict[str, Any] = {"n_steps": n_steps, "batch_size": batch_size, "seed": seed, "silent": silent}
         frames = []
         for dose in doses:
-            predicted = self.predict_perturbation(
-                adata,
-                {dosed.name: perturbation, "dose": dose},
-                indices=indices,
-                measured=measured,
-                n_steps=n_steps,
-                batch_size=batch_size,
-                seed=seed,
-                silent=silent,
-            )
+            request = {dosed.name: perturbation, "dose": dose}
+            predicted = self.predict_perturbation(adata, request, indices=indices, measured=measured, **options)
             means = means_with_intervals(predicted.X, columns, n_bootstrap, rng)
             frames.append(pd.DataFrame({"dose": float(dose), "gene": gene_names(self)[columns], **means}))
         curves = pd.concat(frames, ignore_index=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from numbers import Integral
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +14,7 @@ from lightning.pytorch import LightningDataModule
 from mudata import MuData
 from scvi.utils import setup_anndata_dsp
 
-from scdiffgen._arguments import check_share, explain_unknown_arguments
+from scdiffgen._arguments import check_share, check_whole_number, explain_unknown_arguments
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, read_registry, required_state
 from scdiffgen.module import DiffusionModule, GaussianOptions, ThinningModule, process_module
@@ -255,7 +256,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         trainer_config: Any = None,
         **trainer_kwargs: Any,
     ) -> None:
-        """Train the model.
+        """Train the model; Control-C ends training early and keeps the model, a second one raises KeyboardInterrupt.
 
         Parameters
         ----------
@@ -271,10 +272,11 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         early_stopping
             ``None`` stops when the validation loss has risen by 1 % over its best, or by another
             ``plan_kwargs={"max_validation_rise": ...}``. ``True`` stops as scvi-tools does, with
-            ``early_stopping_patience`` (45 validations), ``early_stopping_min_delta`` and the like. Both restore the
+            ``early_stopping_patience`` (45 epochs), ``early_stopping_min_delta`` and the like. Both restore the
             weights of the best if the last is higher by more than a quarter of that share; ``False`` does neither.
         check_val_every_n_epoch
-            Epochs between validations; by default about 100 steps.
+            Epochs between validations; by default about 100 steps, at most a twentieth of the epochs, and 1 with
+            ``early_stopping=True``.
         datasplitter_kwargs
             For :class:`scvi.dataloaders.DataSplitter`; ``external_indexing`` fixes the split.
         plan_config, plan_kwargs
@@ -291,6 +293,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
             number is out of range, minibatches do not fit the registry, or a query model has nothing new to learn.
         TypeError
             If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name, or ``datamodule`` is none.
+        KeyboardInterrupt
+            If Control-C is pressed before the first step (of the last stage), or twice.
         RuntimeError
             If the gradients of ten steps in a row are not finite, or far larger than before.
 
@@ -306,12 +310,14 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
             "batch_size": batch_size,
             **(datasplitter_kwargs or {}),
         }
+        split["batch_size"] = check_whole_number("batch_size", split["batch_size"])
+        devices = int(devices) if isinstance(devices, Integral) else devices
         check_training(self, datamodule, accelerator, devices, split, trainer_kwargs)
         if split.get("external_indexing") is not None:
             split["external_indexing"] = external_split(split["external_indexing"], self.adata.n_obs)
         plan = settled_plan(self, plan_config, plan_kwargs, early_stopping)
         streamed = None if datamodule is None else StreamedData(datamodule, self, initialise=not self.is_trained_)
-        epochs = settled_epochs(self, max_epochs, check_val_every_n_epoch, split, streamed)
+        epochs = settled_epochs(self, max_epochs, check_val_every_n_epoch, early_stopping, split, streamed)
         stopping = settled_stopping(self, early_stopping, trainer_kwargs, split, streamed, **epochs)
         chosen = {"accelerator": accelerator, "devices": devices, "trainer_config": trainer_config}
         run_training(self, streamed, split, plan, {**epochs, **chosen, **trainer_kwargs, **stopping})

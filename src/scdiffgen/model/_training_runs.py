@@ -23,7 +23,7 @@ from scvi.train._config import merge_kwargs
 
 from scdiffgen._arguments import check_choice, check_names, check_whole_number
 from scdiffgen.data import check_counts_again
-from scdiffgen.train import NO_STEP, SparseDataSplitter, TrainingPlanConfig, stage_ends
+from scdiffgen.train import NO_STEP, GracefulTrainer, SparseDataSplitter, TrainingPlanConfig, logged_history, stage_ends
 
 from ._cells import SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
@@ -33,8 +33,11 @@ from ._training_data import StreamedData
 from ._training_summary import remember_training
 
 STEPS_PER_VALIDATION = 100
+LEAST_VALIDATIONS = 20  # of a training of as many epochs or more
 LINEAR_CELLS = 20_000  # of which a linear model is fitted
 LOSSES = ("validation_loss", "train_loss")
+PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16", 32, 16, None)  # weights stay in float32
+WHOLE_NUMBERS = {"max_steps": -1, "early_stopping_patience": 0, "early_stopping_warmup_epochs": 0}
 TRAINER_ARGUMENTS = (*inspect.signature(Trainer).parameters, *inspect.signature(pl.Trainer).parameters, "ckpt_path")
 
 
@@ -63,11 +66,13 @@ def check_training(
             "The model has no cells beside it: make or load it with `adata`, the cells to train it on, or pass them as "
             "`datamodule`."
         )
-    check_whole_number("batch_size", split["batch_size"])
     check_accelerator(accelerator)
     check_devices(accelerator, devices, trainer.get("strategy"))
     check_torch(model.module.parameters())
     check_names("train", trainer, [*inspect.signature(type(model).train).parameters, *TRAINER_ARGUMENTS])
+    check_choice("precision", trainer.get("precision"), PRECISIONS)
+    for name, least in WHOLE_NUMBERS.items():
+        check_whole_number(name, trainer.get(name, least), at_least=least)
     if datamodule is None:
         check_split(model.adata.n_obs, split["train_size"], split["validation_size"], split["batch_size"])
 
@@ -97,6 +102,7 @@ def settled_epochs(
     model: BaseModelClass,
     max_epochs: int | None,
     check_val_every_n_epoch: int | None,
+    early_stopping: bool | None,
     split: Mapping[str, Any],
     streamed: StreamedData | None,
 ) -> dict[str, int]:
@@ -110,14 +116,15 @@ def settled_epochs(
     if max_epochs is None:
         has_units = any(name.endswith("unit_weights") and len(w) for name, w in model.module.named_parameters())
         max_epochs = default_max_epochs(n_train, batch_size, has_units)
-    check_whole_number("max_epochs", max_epochs)
+    max_epochs = check_whole_number("max_epochs", max_epochs)
     n_stages = sum(share > 0 for share in model.module.stages())
     if max_epochs < n_stages:
         raise ValueError(f"`max_epochs` is {max_epochs}, but training has {n_stages} stages: pass at least that.")
     if check_val_every_n_epoch is None:
-        check_val_every_n_epoch = round(STEPS_PER_VALIDATION / math.ceil(n_train / batch_size))
-        check_val_every_n_epoch = min(max(check_val_every_n_epoch, 1), max_epochs)
-    return {"max_epochs": max_epochs, "check_val_every_n_epoch": check_val_every_n_epoch}
+        about = 1 if early_stopping else round(STEPS_PER_VALIDATION / math.ceil(n_train / batch_size))
+        check_val_every_n_epoch = max(min(about, max_epochs // LEAST_VALIDATIONS), 1)
+    every = check_whole_number("check_val_every_n_epoch", check_val_every_n_epoch)
+    return {"max_epochs": max_epochs, "check_val_every_n_epoch": every}
 
 
 def settled_stopping(
@@ -167,6 +174,10 @@ def settled_plan(
     return merge_kwargs(plan_config, plan, name="plan")
 
 
+class _TrainRunner(TrainRunner):
+    _trainer_cls = GracefulTrainer
+
+
 def run_training(
     model: BaseModelClass,
     streamed: StreamedData | None,
@@ -181,7 +192,7 @@ def run_training(
     splitter = _splitter(model, split, trainer) if streamed is None else streamed
     training_plan = model._training_plan_cls(model.module, **plan)
     with less_chatter(*LIGHTNING):
-        TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()
+        _TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()
     model.is_trained_ = False  # until all of it is known to be sound
     if not training_plan.n_steps:
         model.is_trained_ = was_trained
@@ -192,12 +203,7 @@ def run_training(
             f"Weights are not finite after training, and the model counts as untrained: make a new one, and train it "
             f"with a lower learning rate than `plan_kwargs={{'lr': {lr:g}}}`."
         )
-    logged = getattr(model.trainer.logger, "history", {})  # loggers of others have none
-    if training_plan.logged and not logged:
-        logged = training_plan.logged
-        model.history_ = {name: pd.concat([history.get(name), frame]) for name, frame in logged.items()}
-    if history:
-        model.history_ = continued(history, model.history_, logged)
+    model.history_ = continued(history, logged_history(model.trainer) or training_plan.logged)
     remember_training(model, streamed)
     model.is_trained_ = True
 
@@ -229,7 +235,7 @@ def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
     trainer = model.trainer
     split = trainer.datamodule
     model.train_indices, model.validation_indices = split.train_idx, split.val_idx
-    model.test_indices, model.history_ = split.test_idx, dict(getattr(trainer.logger, "history", {}))
+    model.test_indices, model.history_ = split.test_idx, logged_history(trainer)
     order = remember_training(model, split if isinstance(split, StreamedData) else None)
     try:
         yield
@@ -237,22 +243,16 @@ def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
         model.module.sort_tokens(np.argsort(order))
 
 
-def continued(
-    before: Mapping[str, pd.DataFrame], joined: Mapping[str, pd.DataFrame], logged: Mapping[str, pd.DataFrame]
-) -> dict[str, pd.DataFrame]:
-    """Number the epochs of a ``joined`` history, of the trainings ``before`` and of the last one, which was ``logged``.
+def continued(before: Mapping[str, pd.DataFrame], logged: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """Append the losses of the last training to those of the trainings ``before``, and number the epochs on.
 
-    scvi-tools numbers what is appended by counting rows, which is wrong for what is not logged in every epoch, as the
-    validation loss.
+    scvi-tools numbers them by counting rows, which is wrong for what is not logged in every epoch, as the validation
+    loss, and it has no history where the first logger keeps none.
     """
-    n_before = max((int(frame.index[-1]) + 1 for frame in before.values() if _of_epochs(frame)), default=0)
-    numbered = dict(joined)
-    for name, frame in joined.items():
-        if name in before and name in logged and _of_epochs(before[name]):
-            epochs = [*before[name].index, *(logged[name].index + n_before)]
-            numbered[name] = frame.set_axis(pd.Index(epochs, name=before[name].index.name))
-    return numbered
-
-
-def _of_epochs(frame: pd.DataFrame) -> bool:
-    return frame.index.name == "epoch" and len(frame) > 0
+    of_epochs = [frame for frame in before.values() if frame.index.name == "epoch" and len(frame)]
+    n_before = max((int(frame.index[-1]) + 1 for frame in of_epochs), default=0)
+    joined = dict(before)
+    for name, frame in logged.items():
+        numbered = frame.set_axis(frame.index + n_before) if frame.index.name == "epoch" else frame
+        joined[name] = pd.concat([before.get(name), numbered])
+    return joined

@@ -2,4 +2,5 @@
 
 from ._block_loader import BlockLoader, cell_loader
 from ._data_splitter import SparseDataSplitter, StagedDataSplitter
-from ._plan import NO_STEP, DiffusionTrainingPlan, TrainingPlanConfig, stage_ends
+from ._plan import NO_STEP, DiffusionTrainingPlan, TrainingPlanConfig, logged_history, stage_ends
+from ._trainer import GracefulTrainer

@@ -29,7 +29,10 @@ class SparseDataSplitter(DataSplitter):
     def val_dataloader(self) -> AnnDataLoader | BlockLoader | list:
         """Held-out minibatches; an empty list where no cell is held out."""
         loader = super().val_dataloader()
-        return [] if loader is None else loader
+        if loader is None:
+            return []
+        loader.generator = torch.Generator()  # loaders draw a number, by which validation would change the training
+        return loader
 
     def on_after_batch_transfer(self, batch: Minibatch, dataloader_idx: int) -> Minibatch:
         """Hand the batch on as it is."""

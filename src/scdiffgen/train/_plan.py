@@ -7,7 +7,7 @@ import math
 import statistics
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -176,6 +176,11 @@ class DiffusionTrainingPlan(pl.LightningModule):
         elif loss > self._best_loss * (1 + self.config.max_validation_rise):
             self.trainer.should_stop |= self.trainer.early_stopping_callback is None  # which otherwise says when
 
+    @property
+    def is_usable(self) -> bool:
+        """Whether a step of the last stage was made, so that the model can generate."""
+        return self.n_steps > 0 and self._stage + 1 == len(self._stage_ends) and self.global_step > self._stage_start
+
     def on_train_end(self) -> None:
         """Restore the weights of the best validation loss, unless the last is nearly as good.
 
@@ -189,7 +194,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
     def get_extra_state(self) -> dict[str, Any]:
         """What processes that a notebook forked bring back besides the weights, in plain values."""
         attached = self._trainer is not None and self.trainer.is_global_zero
-        logged = getattr(self.trainer.logger, "history", {}) if attached else {}
+        logged = logged_history(self.trainer) if attached else {}
         plain = {name: [of.index.name, of.index.tolist(), list(map(float, of[name]))] for name, of in logged.items()}
         return {"n_steps": self.n_steps, "logged": plain}
 
@@ -227,6 +232,12 @@ class DiffusionTrainingPlan(pl.LightningModule):
         factor = partial(rate_factor, starts=starts, lengths=lengths, n_warmup_steps=config.n_warmup_steps)
         scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+
+
+def logged_history(trainer: pl.Trainer) -> dict[str, pd.DataFrame]:
+    """Losses by name, from the first of the loggers that keeps them."""
+    kept = [getattr(logger, "history", None) for logger in trainer.loggers]  # a method in processes that log nothing
+    return next((dict(history) for history in kept if isinstance(history, Mapping)), {})
 
 
 @torch.no_grad()

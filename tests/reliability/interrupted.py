@@ -1,0 +1,37 @@
+"""A script that trains, is interrupted by a signal, saves, and is interrupted twice in its next training."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from lightning.pytorch import Callback
+from small_cells import QUIET, simulated_cells, small_model
+
+from scdiffgen.model import _training_runs
+
+
+def press_control_c(*_: Any) -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+class ControlC(Callback):
+    """Presses Control-C in the fourth epoch."""
+
+    def on_train_batch_start(self, trainer: Any, *_: Any) -> None:
+        if trainer.current_epoch == 3:
+            press_control_c()
+
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+model = small_model(simulated_cells(60))
+model.train(500, batch_size=16, callbacks=[ControlC()], **QUIET)
+model.save(sys.argv[1])
+print(len(model.history["train_loss"]), model.get_nll(silent=True, seed=0)["nll"].mean())
+_training_runs.remember_training = press_control_c  # what is done after a training, interrupted or not
+try:
+    model.train(500, batch_size=16, callbacks=[ControlC()], **QUIET)
+except KeyboardInterrupt:
+    print("the second one was raised")
