@@ -78,6 +78,8 @@ class Persisting(BaseModelClass):
             raise ValueError(f"`dir_path`: {folder} already exists. Pass another folder; {what}.")
         if prefix and Path(prefix).name != prefix:
             raise ValueError(f"`prefix` is {prefix!r}: pass the start of a file's name, and folders in `dir_path`.")
+        if save_anndata:
+            self._validate_anndata()
         self.saved_with_ = version("scdiffgen")
         plainly = {"pickle_module": plain_data, **(save_kwargs or {})}
         # Pyro's parameters are other models', and scvi-tools would save them with this one.

@@ -69,6 +69,7 @@ def check_training(
     check_torch(model.module.parameters())
     check_names("train", trainer, [*inspect.signature(type(model).train).parameters, *TRAINER_ARGUMENTS])
     if datamodule is None:
+        model._validate_anndata()
         check_split(model.adata.n_obs, split["train_size"], split["validation_size"], split["batch_size"])
 
 
