@@ -42,7 +42,7 @@ def test_a_mapping_gives_cells_of_one_kind(generate: Generate) -> None:
     obs = generate({"cell_type": "b", "age": 33}, n_cells=3).obs
     assert obs["cell_type"].tolist() == ["b"] * 3 and obs["age"].tolist() == [33] * 3
     assert isinstance(obs["cell_type"].dtype, pd.CategoricalDtype)
-    assert obs.columns.tolist() == ["cell_type", "age", "unseen_in_training"]
+    assert obs.columns.tolist() == ["cell_type", "age", "batch", "unseen_in_training", "drawn_conditions"]
 
 
 def test_a_table_gives_each_row_its_cells_in_order(generate: Generate) -> None:
@@ -50,7 +50,8 @@ def test_a_table_gives_each_row_its_cells_in_order(generate: Generate) -> None:
     before = table.copy()
     obs = generate(table).obs
     assert obs["cell_type"].tolist() == ["b"] * 2 + ["a"] * 3
-    assert obs["batch"].isna().tolist() == [True] * 2 + [False] * 3
+    assert obs["batch"].tolist()[2:] == ["y"] * 3
+    assert obs["drawn_conditions"].tolist() == ["age, batch"] * 2 + ["age"] * 3
     pd.testing.assert_frame_equal(table, before)
     twice = generate(table.drop(columns="n_cells"), n_cells=2).obs
     assert twice["cell_type"].tolist() == ["b", "b", "a", "a"]
@@ -59,7 +60,8 @@ def test_a_table_gives_each_row_its_cells_in_order(generate: Generate) -> None:
 @pytest.mark.parametrize("nothing", [None, {}])
 def test_nothing_need_be_told(nothing: dict | None, generate: Generate) -> None:
     cells = generate(nothing, n_cells=4)
-    assert cells.obs.columns.tolist() == ["unseen_in_training"] and not cells.obs["unseen_in_training"].any()
+    assert (cells.obs["drawn_conditions"] == "cell_type, age, batch").all()
+    assert cells.obs.notna().all(axis=None) and not cells.obs["unseen_in_training"].any()
     assert (library(cells) > 0).all()
 
 
@@ -172,6 +174,7 @@ def test_a_model_without_conditions_generates() -> None:
     model.train(max_epochs=1, **QUIET)
     cells = model.generate(n_cells=3, n_steps=2, seed=0)
     assert cells.shape == (3, 20) and not cells.obs["unseen_in_training"].any()
+    assert cells.obs["drawn_conditions"].tolist() == [""] * 3
 
 
 def test_generated_cells_can_be_written_to_a_file(generate: Generate, tmp_path) -> None:
@@ -179,7 +182,7 @@ def test_generated_cells_can_be_written_to_a_file(generate: Generate, tmp_path) 
     cells.write_h5ad(tmp_path / "cells.h5ad")
     read = read_h5ad(tmp_path / "cells.h5ad")
     np.testing.assert_array_equal(read.X.toarray(), cells.X.toarray())
-    assert read.obs["cell_type"].isna().tolist() == [False, False, True, True]
+    assert read.obs.equals(cells.obs)
 
 
 @pytest.mark.parametrize("factor", [1, 1.5, 3.0])

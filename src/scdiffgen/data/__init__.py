@@ -1,6 +1,7 @@
 """Registering cells: what scvi-tools' fields lack, and a user's conditions in the codes of the registered cells."""
 
 from scdiffgen.data._counts import CountsField, check_counts_again, modality_fields
+from scdiffgen.data._decode import decode_conditions
 from scdiffgen.data._open_cells import open_cells
 from scdiffgen.data._perturbation_input import feature_table, sparse_combinations
 from scdiffgen.data._read_registry import read_registry

@@ -55,8 +55,9 @@ class Generating(BaseModelClass):
 
         Returns
         -------
-        New cells, of a MuData's model a MuData: integer counts (CSR) in ``.X``; in ``.obs`` the conditions, and
-        ``unseen_in_training``, whether no training cell had all of them together (numbers are not compared).
+        New cells, of a MuData's model a MuData: integer counts (CSR) in ``.X``; in ``.obs`` all registered conditions,
+        ``drawn_conditions``, the names of those that were not requested but drawn from the training cells, and
+        ``unseen_in_training``, whether no training cell had all that was requested (numbers are not compared).
 
         {raises_request}
 
@@ -71,7 +72,7 @@ class Generating(BaseModelClass):
         generator = generator_from(seed, self.device)
         complete, sizes = request.completed(generator, library_size)
         cells = sampler.sample(complete, sizes, generator, None if silent else "Generating")
-        return new_cells(cells, request.obs(), gene_names(self))
+        return new_cells(cells, request.obs(request.decoded(complete)), gene_names(self))
 
     @shared_docs
     def generate_to(
@@ -97,7 +98,8 @@ class Generating(BaseModelClass):
         Parameters
         ----------
         path
-            The new file: ``.h5ad``, or a folder ``.zarr``; an error if other cells are there, whole or begun.
+            The new file: ``.h5ad``, or a folder ``.zarr``; an error if other cells are there, whole or begun, if
+            another process is generating it, or if its format cannot hold the name of a condition.
         chunk_size
             Cells a chunk; a function ``library_size`` is called for those of each, before the first is generated, and
             what it returns tells these cells from others.
@@ -112,6 +114,8 @@ class Generating(BaseModelClass):
         Path of the file, for :func:`anndata.read_h5ad` or :func:`anndata.io.read_zarr`; ``.uns`` holds the request.
 
         {raises_request}
+        RuntimeError
+            If another process is generating the file.
 
         Examples
         --------
@@ -297,7 +301,8 @@ class Generating(BaseModelClass):
         Returns
         -------
         A row for each cell and state: in ``.X`` the molecules there (CSR); in ``.layers["expected"]`` the full cell as
-        predicted; in ``.obs`` the conditions, ``cell``, ``step`` and ``level``, the share of molecules that are there.
+        predicted; in ``.obs`` the columns of :meth:`generate`, and ``cell``, ``step`` and ``level``, the share of
+        molecules that are there.
 
         {raises_request}
 
