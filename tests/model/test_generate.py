@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scanpy as sc
 import scvi
 from anndata import AnnData, read_h5ad
 from scipy import sparse
@@ -15,6 +16,7 @@ from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.model import TokenDiffusion
 
+FAST = {"n_steps": 2, "silent": True}
 Generate = Callable[..., AnnData]
 
 
@@ -193,6 +195,32 @@ def test_deeper_cells_keep_their_molecules_and_reach_the_factor(factor: float, s
     np.testing.assert_array_equal(library(cells), (before.sum(1) * factor).round())
     assert cells.obs_names.tolist() == ["cell5", "cell2", "cell9"]
     pd.testing.assert_frame_equal(cells.obs, simulated_cells(120).obs.loc[cells.obs_names])
+
+
+def test_summaries_of_the_counts_before_do_not_stay(small: TokenDiffusion, other_cells: AnnData) -> None:
+    sc.pp.calculate_qc_metrics(other_cells, inplace=True, percent_top=[5])
+    other_cells.obs["n_counts"], other_cells.obs["n_genes_of_interest"] = 1.0, 2
+    for made in (
+        small.deepen(other_cells, 2.0, **FAST),
+        small.predict_perturbation(other_cells, {"cell_type": "a"}, **FAST),
+        small.transfer_batch(other_cells, "x", **FAST),
+    ):
+        assert made.obs.columns.intersection(other_cells.obs.columns).tolist() == [
+            *["cell_type", "batch", "age", "n_genes_of_interest"]
+        ]
+    assert "total_counts" in other_cells.obs
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n": 10}, "`generate` has no argument 'n'. It is called `n_cells`"),
+        ({"cell_type": "B"}, r"no argument 'cell_type'. Conditions .* one mapping, `generate\({'cell_type': ...}\)`"),
+    ],
+)
+def test_misplaced_arguments_are_answered_with_the_call(options: dict, message: str, small: TokenDiffusion) -> None:
+    with pytest.raises(TypeError, match=message):
+        small.generate(**options)
 
 
 def test_other_cells_are_deepened_too(small: TokenDiffusion, other_cells: AnnData) -> None:

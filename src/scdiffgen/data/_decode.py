@@ -38,8 +38,8 @@ def decode_conditions(
                 columns[column] = _chosen(names, condition.ids[:, level], there[:, level])
         else:
             by_name = len(state["columns"]) == 1 or spec.name in table
-            by_dose = len(state["dose_columns"]) > 1 and DOSE in table
-            doses = [DOSE] if by_dose else list(state["dose_columns"])
+            doses = list(state["dose_columns"])
+            doses = [DOSE] if len(doses) > 1 and DOSE in table and DOSE not in doses else doses
             columns |= _treatment_columns(condition, state, [spec.name] if by_name else list(state["columns"]), doses)
     return pd.DataFrame(columns, index=range(conditions.n_cells))
 
@@ -87,7 +87,7 @@ def _written(
         entries = [name] if n_columns == 1 else [*treatment, *[math.nan] * n_columns][:n_columns]
     written = syntax.split(entries[0]) if n_columns == 1 else list(entries)
     if n_dose_columns == n_columns > 1:
-        return entries + [treatment.get(part, math.nan) for part in written]
+        return entries + [treatment.get(part, 0.0 if part in syntax.control else math.nan) for part in written]
     doses = [treatment[part] for part in written if part in treatment]
     if n_dose_columns == 1 and len(doses) > 1:
         return [*entries, syntax.separator.join(map(str, doses))]

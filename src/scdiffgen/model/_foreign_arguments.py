@@ -41,7 +41,8 @@ OF_METHODS: dict[str, dict[str, str]] = {
         "weight_decay": "Pass it to the optimiser, `plan_kwargs={'weight_decay': ...}`.",
         "load_sparse_tensor": "Minibatches are sparse always: leave it out.",
     },
-    "generate": {"n_samples": "It is called `n_cells`."},
+    "generate": dict.fromkeys(("n_samples", "n"), "It is called `n_cells`."),
+    "generate_to": dict.fromkeys(("n_samples", "n"), "It is called `n_cells`."),
     "get_normalized_expression": dict.fromkeys("n_samples n_samples_overall return_mean weights".split(), _EXACT),
     "get_feature_correlation_matrix": {"rna_size_factor": "Correlations do not depend on it: leave it out."},
     "differential_expression": {

@@ -156,7 +156,8 @@ class Generating(BaseModelClass):
 
         Returns
         -------
-        The cells with integer counts (CSR) in ``.X``; all else is as it was.
+        The cells with integer counts (CSR) in ``.X``; ``.obs`` without summaries of the counts before, such as
+        ``total_counts``.
 
         {raises_cells}
 

@@ -215,7 +215,9 @@ def tokens_as_variables(
     if n_neighbors is not None:
         import scanpy as sc
 
+        n_threads = torch.get_num_threads()
         sc.pp.neighbors(tokens, n_neighbors=n_neighbors, use_rep="X")
+        torch.set_num_threads(n_threads)  # numba sets the number of OpenMP's threads, which are torch's too
     return tokens
 
 
