@@ -85,7 +85,7 @@ def _written(
         entries = [math.nan if entry is None else entry for entry in known]
     else:
         entries = [name] if n_columns == 1 else [*treatment, *[math.nan] * n_columns][:n_columns]
-    written = syntax.split(entries[0]) if n_columns == 1 else list(entries)
+    written: list[Any] = syntax.split(entries[0]) if n_columns == 1 else entries
     if n_dose_columns == n_columns > 1:
         return entries + [treatment.get(part, 0.0 if part in syntax.control else math.nan) for part in written]
     doses = [treatment[part] for part in written if part in treatment]

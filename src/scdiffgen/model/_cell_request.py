@@ -85,7 +85,7 @@ class CellRequest:
 
 def _filled(requested: pd.Series | None, complete: pd.Series | None, typed: pd.Series | None) -> pd.Series:
     """A column as requested, with what was drawn in it; of a categorical type, of numbers, or else categories."""
-    values = complete if requested is None else requested
+    values: Any = complete if requested is None else requested
     dtype = values.dtype if typed is None or requested is not None else typed.dtype
     if requested is not None and complete is not None and requested.isna().any():
         values = requested.astype(object).where(requested.notna(), complete)
