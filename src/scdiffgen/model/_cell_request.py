@@ -77,7 +77,7 @@ class CellRequest:
             column = _filled(requested.get(name), complete.get(name), typed.get(name))
             obs[name] = column.set_axis(obs.index)
         obs[UNSEEN] = (self.n_alike == 0)[self.row_of]
-        drawn = self.decoded(self.encoded).isna().to_numpy()[self.row_of] & complete.notna().to_numpy()
+        drawn = self.decoded(self.encoded).isna().to_numpy(bool)[self.row_of] & complete.notna().to_numpy(bool)
         patterns, pattern_of = np.unique(drawn @ (1 << np.arange(drawn.shape[1])), return_inverse=True)
         names = [", ".join(name for i, name in enumerate(complete) if pattern >> i & 1) for pattern in patterns]
         return obs.assign(**{DRAWN: pd.Categorical.from_codes(pattern_of.ravel(), names)})
