@@ -45,6 +45,8 @@ def check_names(of: str, given: Iterable[str], known: Iterable[str], elsewhere: 
     for name in given:
         if name in elsewhere or name not in known:
             way_out = f" {elsewhere[name]}" if name in elsewhere else did_you_mean(name, known)
+            if not way_out and "conditions" in known:
+                way_out = f" Conditions are passed as one mapping, `{of}({{{name!r}: ...}})`."
             raise TypeError(f"`{of}` has no argument {name!r}.{way_out or did_you_mean(name, elsewhere)}")
 
 

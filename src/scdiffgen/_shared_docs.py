@@ -103,7 +103,7 @@ n_cells
 library_size
     Molecules a cell: a number, an array of one number a cell, or a function of the table of conditions (a row a cell)
     and a NumPy generator. By default they are drawn like those of the training cells under the same conditions. Of a
-    MuData, such sizes by modality; those left out are drawn.
+    MuData, such sizes by modality; those left out are drawn. Fractions are rounded to whole molecules.
 guidance_scale
     How much stronger than in the data conditions are followed: above 1, cells are more typical and less diverse. One
     number for all conditions together, also those that were left out, or one for each that is named.

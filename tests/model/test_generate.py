@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import scanpy as sc
 import scvi
 from anndata import AnnData, read_h5ad
 from scipy import sparse
@@ -15,6 +16,7 @@ from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.model import TokenDiffusion
 
+FAST = {"n_steps": 2, "silent": True}
 Generate = Callable[..., AnnData]
 
 
@@ -42,7 +44,7 @@ def test_a_mapping_gives_cells_of_one_kind(generate: Generate) -> None:
     obs = generate({"cell_type": "b", "age": 33}, n_cells=3).obs
     assert obs["cell_type"].tolist() == ["b"] * 3 and obs["age"].tolist() == [33] * 3
     assert isinstance(obs["cell_type"].dtype, pd.CategoricalDtype)
-    assert obs.columns.tolist() == ["cell_type", "age", "unseen_in_training"]
+    assert obs.columns.tolist() == ["cell_type", "age", "batch", "unseen_in_training", "drawn_conditions"]
 
 
 def test_a_table_gives_each_row_its_cells_in_order(generate: Generate) -> None:
@@ -50,7 +52,8 @@ def test_a_table_gives_each_row_its_cells_in_order(generate: Generate) -> None:
     before = table.copy()
     obs = generate(table).obs
     assert obs["cell_type"].tolist() == ["b"] * 2 + ["a"] * 3
-    assert obs["batch"].isna().tolist() == [True] * 2 + [False] * 3
+    assert obs["batch"].tolist()[2:] == ["y"] * 3
+    assert obs["drawn_conditions"].tolist() == ["age, batch"] * 2 + ["age"] * 3
     pd.testing.assert_frame_equal(table, before)
     twice = generate(table.drop(columns="n_cells"), n_cells=2).obs
     assert twice["cell_type"].tolist() == ["b", "b", "a", "a"]
@@ -59,7 +62,8 @@ def test_a_table_gives_each_row_its_cells_in_order(generate: Generate) -> None:
 @pytest.mark.parametrize("nothing", [None, {}])
 def test_nothing_need_be_told(nothing: dict | None, generate: Generate) -> None:
     cells = generate(nothing, n_cells=4)
-    assert cells.obs.columns.tolist() == ["unseen_in_training"] and not cells.obs["unseen_in_training"].any()
+    assert (cells.obs["drawn_conditions"] == "cell_type, age, batch").all()
+    assert cells.obs.notna().all(axis=None) and not cells.obs["unseen_in_training"].any()
     assert (library(cells) > 0).all()
 
 
@@ -172,6 +176,7 @@ def test_a_model_without_conditions_generates() -> None:
     model.train(max_epochs=1, **QUIET)
     cells = model.generate(n_cells=3, n_steps=2, seed=0)
     assert cells.shape == (3, 20) and not cells.obs["unseen_in_training"].any()
+    assert cells.obs["drawn_conditions"].tolist() == [""] * 3
 
 
 def test_generated_cells_can_be_written_to_a_file(generate: Generate, tmp_path) -> None:
@@ -179,7 +184,7 @@ def test_generated_cells_can_be_written_to_a_file(generate: Generate, tmp_path) 
     cells.write_h5ad(tmp_path / "cells.h5ad")
     read = read_h5ad(tmp_path / "cells.h5ad")
     np.testing.assert_array_equal(read.X.toarray(), cells.X.toarray())
-    assert read.obs["cell_type"].isna().tolist() == [False, False, True, True]
+    assert read.obs.equals(cells.obs)
 
 
 @pytest.mark.parametrize("factor", [1, 1.5, 3.0])
@@ -190,6 +195,32 @@ def test_deeper_cells_keep_their_molecules_and_reach_the_factor(factor: float, s
     np.testing.assert_array_equal(library(cells), (before.sum(1) * factor).round())
     assert cells.obs_names.tolist() == ["cell5", "cell2", "cell9"]
     pd.testing.assert_frame_equal(cells.obs, simulated_cells(120).obs.loc[cells.obs_names])
+
+
+def test_summaries_of_the_counts_before_do_not_stay(small: TokenDiffusion, other_cells: AnnData) -> None:
+    sc.pp.calculate_qc_metrics(other_cells, inplace=True, percent_top=[5])
+    other_cells.obs["n_counts"], other_cells.obs["n_genes_of_interest"] = 1.0, 2
+    for made in (
+        small.deepen(other_cells, 2.0, **FAST),
+        small.predict_perturbation(other_cells, {"cell_type": "a"}, **FAST),
+        small.transfer_batch(other_cells, "x", **FAST),
+    ):
+        assert made.obs.columns.intersection(other_cells.obs.columns).tolist() == [
+            *["cell_type", "batch", "age", "n_genes_of_interest"]
+        ]
+    assert "total_counts" in other_cells.obs
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n": 10}, "`generate` has no argument 'n'. It is called `n_cells`"),
+        ({"cell_type": "B"}, r"no argument 'cell_type'. Conditions .* one mapping, `generate\({'cell_type': ...}\)`"),
+    ],
+)
+def test_misplaced_arguments_are_answered_with_the_call(options: dict, message: str, small: TokenDiffusion) -> None:
+    with pytest.raises(TypeError, match=message):
+        small.generate(**options)
 
 
 def test_other_cells_are_deepened_too(small: TokenDiffusion, other_cells: AnnData) -> None:

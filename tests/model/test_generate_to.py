@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,11 @@ import h5py
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from scipy import sparse, stats
+from small_cells import QUIET, simulated_cells, small_model
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import TokenDiffusion, _chunked_generation
 
 TABLE = pd.DataFrame({"cell_type": ["b", "a", "b"], "batch": ["x", "y", None], "n_cells": [3, 9, 5]})
 Generate = Callable[..., ad.AnnData]
@@ -37,11 +41,15 @@ def generate(small: TokenDiffusion, tmp_path: Path) -> Generate:
 def test_the_file_holds_what_generate_would_return(
     name: str, chunk_size: int, generate: Generate, small: TokenDiffusion, tmp_path: Path
 ) -> None:
-    """The annotation exactly; counts of the library sizes that were given."""
+    """What was requested exactly; counts of the library sizes that were given."""
     sizes = np.arange(20, 37)
     cells = generate(TABLE, name=name, chunk_size=chunk_size, library_size=sizes)
     expected = small.generate(TABLE, library_size=sizes, n_steps=4, silent=True)
-    pd.testing.assert_frame_equal(cells.obs, expected.obs, check_categorical=True)
+    requested = pd.Series(cells.obs["batch"].notna() & ~cells.obs["drawn_conditions"].str.contains("batch"))
+    assert requested.tolist() == [True] * 12 + [False] * 5
+    pd.testing.assert_frame_equal(cells.obs.drop(columns="age")[:12], expected.obs.drop(columns="age")[:12])
+    pd.testing.assert_series_equal(cells.obs["cell_type"], expected.obs["cell_type"])
+    assert cells.obs.columns.equals(expected.obs.columns) and cells.obs.dtypes.equals(expected.obs.dtypes)
     pd.testing.assert_frame_equal(cells.var, expected.var)
     assert isinstance(cells.X, sparse.csr_matrix) and cells.X.dtype == np.int32
     np.testing.assert_array_equal(np.asarray(cells.X.sum(1)).ravel(), sizes)
@@ -129,6 +137,43 @@ def test_another_model_does_not_go_on(generate: Generate, small: TokenDiffusion)
         bias[0] -= 1
 
 
+def test_a_model_read_again_goes_on_with_or_without_its_cells(
+    generate: Generate, small: TokenDiffusion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generate(TABLE)
+    small.save(tmp_path / "model")
+    monkeypatch.setattr("scdiffgen.model._chunked_generation.sample_chunk", lambda *_: pytest.fail("sampled again"))
+    for cells in (False, small.adata[:50].copy()):
+        model = TokenDiffusion.load(tmp_path / "model", cells, accelerator="cpu")
+        model.generate_to(tmp_path / "cells.h5ad", TABLE, n_steps=4, chunk_size=4, silent=True)
+
+
+def test_files_of_models_with_equal_weights_are_not_mixed(
+    generate: Generate, small: TokenDiffusion, tmp_path: Path
+) -> None:
+    """Clusters that are numbered from 1 instead of 0, renamed genes, and other training cells."""
+    generate({"cell_type": "a"}, 4)
+    fields = small.registry["field_registries"]
+    for field, entry, values, said in [
+        ("labels", "categorical_mapping", np.array(["z", "a"], dtype=object), "categories"),
+        ("X", "column_names", np.array([f"ENSG{i}" for i in range(20)], dtype=object), "genes"),
+    ]:
+        state = fields[field]["state_registry"]
+        before, state[entry] = state[entry], values
+        try:
+            with pytest.raises(ValueError, match=f"cells.h5ad holds cells that were asked for with other {said}\\."):
+                generate({"cell_type": "a"}, 4)
+        finally:
+            state[entry] = before
+    summary = small.training_summary_
+    small.training_summary_ = {**summary, "library": summary["library"] * 2}
+    try:
+        with pytest.raises(ValueError, match="asked for with other training_cells"):
+            generate({"cell_type": "a"}, 4)
+    finally:
+        small.training_summary_ = summary
+
+
 @pytest.mark.parametrize("content", ["text", "h5", "h5ad"])
 def test_files_of_others_are_left_alone(content: str, generate: Generate, tmp_path: Path) -> None:
     path = tmp_path / "cells.h5ad"
@@ -162,3 +207,88 @@ def test_what_cannot_be_is_named_before_a_file_is_made(
     with pytest.raises(ValueError, match=message):
         generate(TABLE, **options)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_column_that_the_format_cannot_hold_is_named_before_the_first_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adata = simulated_cells(60).copy()
+    adata.obs["G1/S"] = np.resize(["yes", "no"], 60)
+    model = small_model(adata, labels_key="cell_type", categorical_covariate_keys=["G1/S"])
+    model.train(max_epochs=1, **QUIET)
+    monkeypatch.setattr("scdiffgen.model._chunked_generation.sample_chunk", lambda *_: pytest.fail("sampled"))
+    for conditions in ({"G1/S": "yes"}, {"cell_type": "a"}):  # requested, and drawn
+        with pytest.raises(ValueError, match=r"a .zarr cannot hold the condition 'G1/S' .*: pass another format"):
+            model.generate_to(tmp_path / "cells.zarr", conditions, 4, n_steps=2)
+    assert not list(tmp_path.iterdir())
+
+
+def draws_of(model: TokenDiffusion, path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list]:
+    """Categories that the network was given, cell by cell."""
+    given: dict[str, list] = {}
+    sample = _chunked_generation.sample_chunk
+
+    def listen(sampler: Any, chunk: Any) -> Any:
+        for name, condition in chunk[0].items():
+            given.setdefault(name, []).extend(condition.ids[:, 0].tolist())
+        return sample(sampler, chunk)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_chunked_generation, "sample_chunk", listen)
+        model.generate_to(path, {"cell_type": "a"}, 30, chunk_size=7, n_steps=2, silent=True)
+    return given
+
+
+@pytest.mark.parametrize("suffix", [".h5ad", ".zarr"])
+def test_drawn_conditions_are_those_that_cells_were_drawn_with(
+    suffix: str, small: TokenDiffusion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the file is finished by another call than the one that drew the cells."""
+    path = tmp_path / f"cells{suffix}"
+    with monkeypatch.context() as patch:
+        patch.setattr("scdiffgen.io._whole_files.ChunkedFile.finish", lambda *_: None)
+        given = draws_of(small, path, monkeypatch)
+    assert not path.exists()
+    assert not draws_of(small, path, monkeypatch)
+    obs = read(path).obs
+    assert obs["batch"].tolist() == np.array(["x", "y"])[given["batch"]].tolist() and obs["batch"].nunique() == 2
+    assert (obs["drawn_conditions"] == "age, batch").all()
+
+
+def wait_and_generate(model: TokenDiffusion, path: Path, started: Any, go_on: Any) -> None:
+    """In another process: stop within the first chunk until it is told to go on."""
+    sample = _chunked_generation.sample_chunk
+
+    def slowly(*arguments: Any) -> Any:
+        started.set()
+        go_on.wait(60)
+        return sample(*arguments)
+
+    _chunked_generation.sample_chunk = slowly
+    torch.set_num_threads(1)
+    model.generate_to(path, TABLE, chunk_size=4, n_steps=4, silent=True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the other process is forked")
+@pytest.mark.parametrize("name", ["cells.h5ad", "cells.zarr"])
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_second_process_is_told_of_the_first(
+    is_killed: bool, name: str, generate: Generate, small: TokenDiffusion, tmp_path: Path
+) -> None:
+    """It changes nothing; the first one's file is whole, and if that was killed, the same call goes on at once."""
+    fork = multiprocessing.get_context("fork")
+    started, go_on = fork.Event(), fork.Event()
+    process = fork.Process(target=wait_and_generate, args=(small, tmp_path / name, started, go_on))
+    process.start()
+    try:
+        assert started.wait(60)
+        with pytest.raises(RuntimeError, match=rf"process {process.pid} on .* is generating .*{name}. Wait until"):
+            generate(TABLE, name=name)
+    finally:
+        process.kill() if is_killed else go_on.set()
+        process.join(60)
+    assert (tmp_path / name).exists() == (not is_killed)
+    one, other = generate(TABLE, name=name), generate(TABLE, name=f"other_{name}")
+    np.testing.assert_array_equal(one.X.toarray(), other.X.toarray())
+    pd.testing.assert_frame_equal(one.obs, other.obs)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [name, f"other_{name}"]

@@ -280,3 +280,9 @@ def test_states_of_a_path_only_grow_and_expect_the_full_library(trained: Example
 def test_errors_say_what_to_do(trained: Example, call, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(trained[1])
+
+
+def test_neighbours_leave_the_number_of_threads(small: TokenDiffusion) -> None:
+    before = torch.get_num_threads()
+    small.get_token_adata(silent=True)
+    assert torch.get_num_threads() == before

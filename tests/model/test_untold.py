@@ -55,7 +55,8 @@ def test_of_a_type(model: TokenDiffusion, kind: str) -> None:
     of_type = model.adata.obs[model.adata.obs["cell_type"] == kind]
     made = model.generate({"cell_type": kind}, n_cells=400, **QUICK)
     assert share_treated(made) == pytest.approx((of_type["guide"] == "A").mean(), abs=0.08)
-    assert made.obs.columns.tolist() == ["cell_type", "unseen_in_training"]
+    assert (made.obs["drawn_conditions"] == "guide").all()
+    assert share_treated(made[made.obs["guide"] == "A"]) > 0.9 > 0.1 > share_treated(made[made.obs["guide"] == "ctrl"])
 
 
 def test_of_nothing_told_and_of_some_rows(model: TokenDiffusion) -> None:
@@ -82,7 +83,8 @@ def test_of_a_parent_in_a_hierarchy() -> None:
         alike = ((adata.obs["cell_type"] == kind) & (adata.obs["depth"] == depth)).to_numpy()
         assert share_treated(made) == pytest.approx(treated[alike].mean(), abs=0.1)
         assert np.asarray(made.X.sum(1)).mean() == pytest.approx(adata.X[alike].sum(1).mean(), rel=0.05)
-        assert made.obs.columns.tolist() == ["cell_type", "depth", "unseen_in_training"]
+        assert (made.obs["drawn_conditions"] == "guide").all()
+        assert (made.obs["guide"] == "A").mean() == pytest.approx(treated[alike].mean(), abs=0.1)
 
 
 def test_in_a_file(model: TokenDiffusion, tmp_path) -> None:

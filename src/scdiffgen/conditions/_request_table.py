@@ -13,6 +13,7 @@ from scdiffgen._messages import listed
 N_CELLS = "n_cells"
 MOST_CELLS = 2**31 - 1
 UNSEEN = "unseen_in_training"  # what generated cells are marked by
+DRAWN = "drawn_conditions"  # which of their conditions were not requested, but drawn
 
 Request: TypeAlias = Mapping[str, Any] | pd.DataFrame | None
 
@@ -59,7 +60,7 @@ def _as_frame(conditions: Request) -> pd.DataFrame:
         raise ValueError(
             f"`conditions` has columns twice: {listed(conditions.columns[conditions.columns.duplicated()])}."
         )
-    return conditions.reset_index(drop=True)
+    return conditions.drop(columns=[UNSEEN, DRAWN], errors="ignore").reset_index(drop=True)
 
 
 def _is_positive_integer(value: Any) -> bool:

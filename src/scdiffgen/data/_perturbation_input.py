@@ -213,7 +213,8 @@ def _requested_rows(table: pd.DataFrame, name: str, state: State) -> list[tuple[
 
 def _requested_columns(table: pd.DataFrame, name: str, state: State) -> tuple[list[str], list[str]]:
     """Columns of perturbations and of doses in a user's table."""
-    doses = _choose(table, [list(state["dose_columns"]), [DOSE]], "dose") if state["dose_columns"] else []
+    doses = list(state["dose_columns"])
+    doses = _choose(table, [doses, [DOSE]], "dose") if doses and DOSE not in doses else doses
     return _choose(table, [[name], list(state["columns"])], "perturbation"), doses
 
 

@@ -21,7 +21,7 @@ from scvi.data.fields import BaseAnnDataField
 
 from scdiffgen._messages import counted, did_you_mean, listed, raise_if_not_unique
 from scdiffgen._registry_keys import REGISTRY_KEYS
-from scdiffgen.conditions import N_CELLS, UNSEEN, PerturbationSyntax
+from scdiffgen.conditions import DRAWN, N_CELLS, UNSEEN, PerturbationSyntax
 from scdiffgen.data import _covariate_fields as covariates
 from scdiffgen.data._columns_field import ColumnsField
 from scdiffgen.data._count_checks import blocks, each_once, row_totals
@@ -73,6 +73,7 @@ class SetupArguments:
         reserved = {
             N_CELLS: True,
             UNSEEN: True,
+            DRAWN: True,
             "hierarchy": bool(hierarchy),
             "perturbation": len(perturbation) > 1,
             DOSE: bool(doses) and DOSE not in doses,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import struct
+import sys
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Self
 from uuid import uuid4
 
 import anndata as ad
@@ -22,7 +26,12 @@ import zarr
 from anndata import AnnData
 from scipy import sparse
 
-REQUEST = "request.json"
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+REQUEST, LOCK = "request.json", "lock"
 UNS_KEY = "generated"
 DIGEST = "sha256:"
 
@@ -83,27 +92,45 @@ class ChunkedFile:
     Each chunk is a file of its own in the folder ``<path>.partial``, which is whole or not there. When all are there
     they are joined, the result takes its name at once, and the folder goes. So after a kill at any moment every chunk
     is either there or missing, and beginning again with the same request goes on with those that are missing.
-    ``request``, plain values, tells these cells from others, and is kept in ``.uns["generated"]``.
+    ``request``, plain values, tells these cells from others, and is kept in ``.uns["generated"]``. Within its block no
+    other process writes the file, whose format must hold the columns of ``obs``, a row of it.
     """
 
-    def __init__(self, path: str | os.PathLike[str], n_chunks: int, request: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], n_chunks: int, request: Mapping[str, Any], obs: pd.DataFrame
+    ) -> None:
         self.path = Path(path)
         if self.path.suffix not in (".h5ad", ".zarr"):
             raise ValueError(f"`path` is {str(path)!r}: pass the name of a file that ends with '.h5ad' or '.zarr'.")
+        self._check_columns(obs)
         self.n_chunks = n_chunks
         self.request = json.loads(json.dumps(dict(request), default=lambda number: number.item()))
         self._folder = self.path.with_name(f"{self.path.name}.partial")
-        begun = self._folder / REQUEST
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            while not self.is_whole:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                with suppress(FileNotFoundError):  # the process that had the lock has finished, and removed the folder
+                    lock = stack.enter_context((self._folder / LOCK).open("a+"))
+                    self._take(lock)
+                    break
+            begun = self._folder / REQUEST
+            if self.is_whole:
+                self._raise_unless_the_same(_request_of(self.path), self.path)
+            elif begun.exists():
+                self._raise_unless_the_same(_begun_request(begun), self._folder)
+            else:
+                partial = self._folder / f".{uuid4().hex[:8]}.json"
+                partial.write_text(json.dumps(self.request))
+                self._put(partial, begun)
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._open.close()  # Windows removes no open file
         if self.is_whole:
-            self._raise_unless_the_same(_request_of(self.path), self.path)
             shutil.rmtree(self._folder, ignore_errors=True)
-        elif begun.exists():
-            self._raise_unless_the_same(_begun_request(begun), self._folder)
-        else:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            partial = self._folder / f".{uuid4().hex[:8]}.json"
-            partial.write_text(json.dumps(self.request))
-            self._put(partial, begun)
 
     @property
     def is_whole(self) -> bool:
@@ -140,7 +167,6 @@ class ChunkedFile:
             reach_the_disk(*joined.rglob("*"))
         joined.rename(self.path)
         reach_the_disk(self.path.absolute().parent)
-        shutil.rmtree(self._folder, ignore_errors=True)
 
     def _join(self, file: h5py.File | zarr.Group) -> None:
         if "X" in file:
@@ -152,6 +178,42 @@ class ChunkedFile:
             else:
                 counts.indptr = counts.indptr.astype(np.int64)  # all chunks may hold more than 2**31 values
                 ad.io.write_elem(file, "X", counts)
+
+    def _check_columns(self, obs: pd.DataFrame) -> None:
+        """Raise if the format does not hold a column."""
+        for name in obs:
+            if self.path.suffix == ".h5ad":
+                store = h5py.File(BytesIO(), "w")
+            else:
+                store = zarr.open_group(zarr.storage.MemoryStore(), mode="w")
+            try:
+                with warnings.catch_warnings(action="ignore"):  # of formats to come
+                    ad.io.write_elem(store, "obs", obs[[name]])
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"`path` is {str(self.path)!r}, and a {self.path.suffix} cannot hold the condition {name!r} "
+                    f"({error}): pass another format ('.h5ad' or '.zarr'), or register the column by another name."
+                ) from error
+
+    def _take(self, lock: IO[str]) -> None:
+        """Lock a file until it is closed, or its process ends; raise if another one has it."""
+        try:
+            if sys.platform == "win32":
+                lock.seek(2**30)  # what is written stays readable
+                msvcrt.locking(lock.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            lock.seek(0)
+            raise RuntimeError(
+                f"`path`: {lock.read() or 'another process'} is generating {self.path}. Wait until it has ended, or "
+                "pass another path."
+            ) from error
+        except OSError:  # a file system without locks
+            return
+        lock.truncate(0)
+        lock.write(f"process {os.getpid()} on {platform.node()}")
+        lock.flush()
 
     def _file(self, chunk: int) -> Path:
         return self._folder / f"{chunk}.npz"
@@ -204,10 +266,26 @@ def _request_of(path: Path) -> dict[str, Any] | None:
             file.close()
 
 
-def digest_of(value: pd.DataFrame | np.ndarray) -> str:
-    """What stands in a request for something long."""
-    if isinstance(value, np.ndarray):
-        content = value.tobytes()
+def digest_of(value: Any) -> str:
+    """What stands in a request for something long: a table, an array, or plain values that hold some."""
+    digest = sha256()
+    for part in _content(value):
+        digest.update(part)
+    return f"{DIGEST}{digest.hexdigest()}"
+
+
+def _content(value: Any) -> Iterator[bytes]:
+    """Bytes that are the same for the same values, also after they were saved and read."""
+    if isinstance(value, pd.DataFrame):
+        yield value.to_json(orient="split", double_precision=15).encode()
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
+        yield f"{value.dtype.str} {value.shape} ".encode() + value.tobytes()
+    elif isinstance(value, Mapping):
+        for key in sorted(value, key=repr):
+            yield from _content((key, value[key]))
+    elif isinstance(value, list | tuple | np.ndarray):
+        yield f"{len(value)}: ".encode()
+        for each in value:
+            yield from _content(each)
     else:
-        content = value.to_json(orient="split", double_precision=15).encode()
-    return f"{DIGEST}{sha256(content).hexdigest()}"
+        yield f"{value.item() if isinstance(value, np.generic) else value!r} ".encode()

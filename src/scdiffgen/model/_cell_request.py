@@ -14,12 +14,13 @@ from scvi.model.base import BaseModelClass
 from scvi.utils import track
 from torch import Tensor
 
-from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions, Request, request_table
+from scdiffgen.conditions import DRAWN, N_CELLS, UNSEEN, Conditions, Request, request_table
 from scdiffgen.data import (
     NOT_GROUPED,
     Registry,
     add_texts,
     condition_specs,
+    decode_conditions,
     encode_conditions,
     required_state,
     unseen_texts,
@@ -32,6 +33,8 @@ from ._cells import new_cells, repeated
 from ._model_access import batch_name, gene_names
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells
+
+PATH_COLUMNS = ["cell", "step", "level"]
 
 
 class CellRequest:
@@ -48,24 +51,54 @@ class CellRequest:
         in_groups = self.known.n_alike(self.encoded, NOT_GROUPED) if is_finer else self.n_alike
         warn_of_few_cells(self.table, in_groups, model.registry)
 
+    def complete(self, generator: torch.Generator, cells: slice | np.ndarray = slice(None)) -> Conditions[np.ndarray]:
+        """Conditions of some of the cells, where missing ones are drawn from the training cells."""
+        return self.known.complete(self.encoded.take(self.row_of[cells]), generator)
+
     def completed(
         self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)
     ) -> tuple[Conditions[np.ndarray], np.ndarray]:
-        """Conditions and library sizes of some of the cells, what is missing drawn from the training cells."""
-        rows = self.row_of[cells]
-        complete = self.known.complete(self.encoded.take(rows), generator)
-        requested = self.table.iloc[rows].reset_index(drop=True)
+        """Conditions that are given or drawn, and library sizes, of some of the cells."""
+        complete = self.complete(generator, cells)
+        requested = self.table.iloc[self.row_of[cells]].reset_index(drop=True)
         return complete.given_only(), self.known.library_sizes(complete, generator, library_size, requested)
 
-    def obs(self) -> pd.DataFrame:
-        """The ``.obs`` of the cells: their conditions, and whether training cells had all of them together."""
-        obs = write_conditions(self.model.registry, self.table).copy()
-        for name, values in obs.items():
-            if values.dtype.kind not in "biuf":
-                mixed = pd.api.types.infer_dtype(values).startswith("mixed")  # which cannot be written to a file
-                obs[name] = (values.astype(str).where(values.notna()) if mixed else values).astype("category")
-        obs = obs.assign(**{UNSEEN: self.n_alike == 0})
-        return obs.iloc[self.row_of].set_axis([f"generated_{i}" for i in range(len(self.row_of))])
+    def decoded(self, conditions: Conditions[np.ndarray]) -> pd.DataFrame:
+        """Conditions in the columns that were registered, NaN where they are missing."""
+        return decode_conditions(self.model.registry, conditions, self.table)
+
+    def obs(self, complete: pd.DataFrame) -> pd.DataFrame:
+        """The ``.obs`` of cells, whose conditions with the drawn ones are decoded, and how these were requested."""
+        registry = self.model.registry
+        requested = write_conditions(registry, self.table).iloc[self.row_of].reset_index(drop=True)
+        typed = write_conditions(registry, complete.iloc[:1])
+        obs = pd.DataFrame(index=[f"generated_{i}" for i in range(len(complete))])
+        for name in dict.fromkeys([*requested, *complete]):
+            column = _filled(requested.get(name), complete.get(name), typed.get(name))
+            obs[name] = column.set_axis(obs.index)
+        obs[UNSEEN] = (self.n_alike == 0)[self.row_of]
+        drawn = self.decoded(self.encoded).isna().to_numpy(bool)[self.row_of] & complete.notna().to_numpy(bool)
+        patterns, pattern_of = np.unique(drawn @ (1 << np.arange(drawn.shape[1])), return_inverse=True)
+        names = [", ".join(name for i, name in enumerate(complete) if pattern >> i & 1) for pattern in patterns]
+        return obs.assign(**{DRAWN: pd.Categorical.from_codes(pattern_of.ravel(), names)})
+
+
+def _filled(requested: pd.Series | None, complete: pd.Series | None, typed: pd.Series | None) -> pd.Series:
+    """A column as requested, with what was drawn in it; of a categorical type, of numbers, or else categories."""
+    values: Any = complete if requested is None else requested
+    dtype = values.dtype if typed is None or requested is not None else typed.dtype
+    if requested is not None and complete is not None and requested.isna().any():
+        values = requested.astype(object).where(requested.notna(), complete)
+    values = values.infer_objects()
+    if isinstance(dtype, pd.CategoricalDtype):
+        new = [value for value in values.dropna().unique() if value not in dtype.categories]
+        values = values.astype(pd.CategoricalDtype([*dtype.categories, *new], dtype.ordered))
+    elif values.dtype.kind in "biuf":
+        return values
+    entries = values.cat.categories if isinstance(values.dtype, pd.CategoricalDtype) else values
+    if pd.api.types.infer_dtype(entries).startswith("mixed"):  # which cannot be written to a file
+        values = values.astype(object).where(values.isna(), values.astype(str))
+    return values.astype("category")
 
 
 def encode(model: BaseModelClass, table: pd.DataFrame) -> Conditions[np.ndarray]:
@@ -130,13 +163,14 @@ def path_cells(
     request: CellRequest, sampler: Sampler, generator: torch.Generator, library_size: Any, *, silent: bool
 ) -> AnnData:
     """Draw cells and keep every state on the way, a row each, with the full cell that is expected."""
-    taken = [name for name in ("cell", "step", "level") if name in request.table]
+    taken = [name for name in PATH_COLUMNS if name in request.table]
     if taken:
         raise ValueError(
             f"`conditions` names {taken[0]!r}, which is a column of the path itself: leave it out, or register it "
             "under another name."
         )
     complete, sizes = request.completed(generator, library_size)
+    given = request.obs(request.decoded(complete)).drop(columns=PATH_COLUMNS, errors="ignore")
     module = request.model.module
 
     def draw(given: Conditions[Tensor], library: Tensor) -> list[np.ndarray]:
@@ -148,14 +182,10 @@ def path_cells(
     states, expected = (np.concatenate(parts) for parts in zip(*minibatches, strict=True))
     n_cells, n_states, n_genes = states.shape
     counts = states.reshape(-1, n_genes)
-    obs = (
-        write_conditions(request.model.registry, request.table)
-        .iloc[np.repeat(request.row_of, n_states)]
-        .assign(
-            cell=np.repeat([f"generated_{i}" for i in range(n_cells)], n_states),
-            step=np.tile(np.arange(n_states), n_cells),
-            level=counts.sum(1) / np.repeat(sizes, n_states),
-        )
+    obs = given.iloc[np.repeat(np.arange(n_cells), n_states)].assign(
+        cell=np.repeat(given.index, n_states),
+        step=np.tile(np.arange(n_states), n_cells),
+        level=counts.sum(1) / np.repeat(sizes, n_states),
     )
     obs.index = [f"{row.cell}-{row.step}" for row in obs.itertuples()]
     path = new_cells(sparse.csr_matrix(counts.astype(np.int32)), obs, gene_names(request.model))

@@ -25,6 +25,11 @@ from ._checks import cell_positions, check_seed
 BATCH_SIZE = 512
 SMALL_BATCH = 64  # cells that are far apart on disk, where all between them are read
 
+COUNT_SUMMARIES = (
+    r"(log1p_)?(total_counts|n_genes_by_counts)(_\w+)?|(pct_counts|nCount|nFeature)_\w+|n_(counts|genes|umis)"
+)
+"""Columns of ``.obs`` that scanpy and Seurat compute from counts: wrong beside other counts."""
+
 
 class Cells:
     """Minibatches of registered cells, in order; ``description`` is that of the progress bar, ``None`` shows none.
@@ -71,9 +76,10 @@ class Cells:
             yield counts, conditions
 
     def obs(self) -> pd.DataFrame:
-        """``.obs`` of the cells as it was before they were registered, in the order in which they were asked for."""
-        columns = self.adata.obs.columns
-        return self.adata.obs.loc[:, ~columns.astype(str).str.startswith("_scvi_")].iloc[self.indices].copy()
+        """``.obs`` of the cells before registration, in the order asked for, without summaries of their counts."""
+        columns = self.adata.obs.columns.astype(str)
+        stale = columns.str.fullmatch(COUNT_SUMMARIES) & ~columns.isin([spec.name for spec in self.module.specs])
+        return self.adata.obs.loc[:, ~(columns.str.startswith("_scvi_") | stale)].iloc[self.indices].copy()
 
     def in_order(self, rows: list[Any]) -> Any:
         """Join rows computed minibatch by minibatch, in the order in which the cells were asked for."""

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import torch
 from scipy import sparse
 from scvi.utils import track
 
 from scdiffgen.conditions import N_CELLS, Conditions
+from scdiffgen.data import required_state
 from scdiffgen.io import ChunkedFile, digest_of
 
 from ._cell_request import CellRequest
@@ -49,13 +51,17 @@ def write_cells(
     silent: bool,
 ) -> Path:
     """Draw the chunks that are missing, here or on workers, and join them."""
-    n_cells = len(request.row_of)
+    n_cells, model, specs = len(request.row_of), request.model, request.known.specs
     chunks = np.split(np.arange(n_cells), range(chunk_size, n_cells, chunk_size))
 
-    def completed(number: int, sizes: Any) -> Chunk:
+    def source(number: int) -> torch.Generator:
         own_seed = int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0] >> 1)
-        cells, generator = chunks[number], generator_from(own_seed, sampler.module.device)
-        return *request.completed(generator, sizes[cells] if isinstance(sizes, np.ndarray) else sizes, cells), own_seed
+        return generator_from(own_seed, sampler.module.device)
+
+    def completed(number: int, sizes: Any) -> Chunk:
+        cells, generator = chunks[number], source(number)
+        own_sizes = sizes[cells] if isinstance(sizes, np.ndarray) else sizes
+        return *request.completed(generator, own_sizes, cells), generator.initial_seed()
 
     if callable(library_size):  # a function is known by what it returns: its name says nothing of a lambda
         library_size = np.concatenate([completed(number, library_size)[1] for number in range(len(chunks))])
@@ -70,23 +76,30 @@ def write_cells(
         "chunk_size": chunk_size,
         "seed": seed,
         "model": weights_id(sampler.module),
+        "genes": digest_of(model.get_var_names()),
+        "categories": digest_of(
+            {spec.registry_key: required_state(model.registry, spec.registry_key) for spec in specs}
+        ),
+        "training_cells": digest_of(model.training_summary_),
     }
-    file = ChunkedFile(path, len(chunks), described)
-    if file.is_whole:
-        return file.path
 
     def chunk(number: int) -> Chunk:
         return completed(number, library_size)
 
-    missing = file.missing()
-    drawn: Iterator[tuple[int, sparse.csr_matrix]]
-    if client is None:
-        drawn = ((number, sample_chunk(sampler, chunk(number))) for number in missing)
-    else:
-        drawn = _sample_on(client, sampler, missing, chunk)
-    for number, counts in track(drawn, "Generating", disable=silent or len(missing) < 2, total=len(missing)):
-        file.write(number, counts)
-    file.finish(request.obs(), pd.DataFrame(index=gene_names(request.model)))
+    first = request.obs(request.decoded(request.encoded.take(request.row_of)))[:1]
+    with ChunkedFile(path, len(chunks), described, first) as file:
+        missing = [] if file.is_whole else file.missing()
+        drawn: Iterator[tuple[int, sparse.csr_matrix]]
+        if client is None:
+            drawn = ((number, sample_chunk(sampler, chunk(number))) for number in missing)
+        else:
+            drawn = _sample_on(client, sampler, missing, chunk)
+        for number, counts in track(drawn, "Generating", disable=silent or len(missing) < 2, total=len(missing)):
+            file.write(number, counts)
+        if not file.is_whole:
+            parts = [request.decoded(request.complete(source(number), cells)) for number, cells in enumerate(chunks)]
+            obs = request.obs(pd.concat(parts, ignore_index=True))
+            file.finish(obs, pd.DataFrame(index=gene_names(model)))
     return file.path
 
 

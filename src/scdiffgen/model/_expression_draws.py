@@ -24,6 +24,7 @@ from scdiffgen.diffusion import thin_to
 from ._cell_request import under_batch
 from ._cells import Cells
 from ._checks import cell_positions
+from ._model_access import gene_names
 
 MODES = ("vanilla", "change")
 REST = "Rest"  # as scvi-tools calls all other cells
@@ -132,7 +133,7 @@ def compare_expression(
         if counts is not None:
             for number, chosen in enumerate((first, second), 1):
                 found |= {f"{name}{number}": value for name, value in _observed(counts[chosen]).items()}
-        table = pd.DataFrame(found, index=adata.var_names)
+        table = pd.DataFrame(found, index=gene_names(model))
         if comparison["mode"] == "change":
             table = table.sort_values("proba_de", ascending=False, kind="stable")
             expected = (1 - table["proba_de"]).cumsum() / np.arange(1, len(table) + 1)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 from anndata import AnnData
@@ -13,7 +15,7 @@ from mudata import MuData
 from numpy.typing import ArrayLike
 from scvi.model.base import BaseModelClass
 
-from scdiffgen._arguments import check_whole_number, is_finite_number
+from scdiffgen._arguments import check_names, check_whole_number, is_finite_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import Request
 
@@ -30,10 +32,25 @@ if TYPE_CHECKING:
 
     from ._training_summary import LibrarySize
 
+Method = TypeVar("Method", bound=Callable)
+
+
+def explain_unknown_arguments(method: Method) -> Method:
+    """Let a method say how conditions and numbers of cells are passed, in place of Python's error."""
+    known, elsewhere = inspect.signature(method).parameters, dict.fromkeys(("n_samples", "n"), "It is called `n_cells`.")
+
+    @functools.wraps(method)  # defined here, as doctest finds no examples of functions of other modules
+    def explained(*args: Any, **kwargs: Any) -> Any:
+        check_names(method.__name__, kwargs, known, elsewhere)
+        return method(*args, **kwargs)
+
+    return cast("Method", explained)
+
 
 class Generating(BaseModelClass):
     """New cells."""
 
+    @explain_unknown_arguments
     @shared_docs
     def generate(
         self,
@@ -55,8 +72,9 @@ class Generating(BaseModelClass):
 
         Returns
         -------
-        New cells, of a MuData's model a MuData: integer counts (CSR) in ``.X``; in ``.obs`` the conditions, and
-        ``unseen_in_training``, whether no training cell had all of them together (numbers are not compared).
+        New cells, of a MuData's model a MuData: integer counts (CSR) in ``.X``; in ``.obs`` all registered conditions,
+        ``drawn_conditions``, the names of those that were not requested but drawn from the training cells, and
+        ``unseen_in_training``, whether no training cell had all that was requested (numbers are not compared).
 
         {raises_request}
 
@@ -71,8 +89,9 @@ class Generating(BaseModelClass):
         generator = generator_from(seed, self.device)
         complete, sizes = request.completed(generator, library_size)
         cells = sampler.sample(complete, sizes, generator, None if silent else "Generating")
-        return new_cells(cells, request.obs(), gene_names(self))
+        return new_cells(cells, request.obs(request.decoded(complete)), gene_names(self))
 
+    @explain_unknown_arguments
     @shared_docs
     def generate_to(
         self,
@@ -97,7 +116,8 @@ class Generating(BaseModelClass):
         Parameters
         ----------
         path
-            The new file: ``.h5ad``, or a folder ``.zarr``; an error if other cells are there, whole or begun.
+            The new file: ``.h5ad``, or a folder ``.zarr``; an error if other cells are there, whole or begun, if
+            another process is generating it, or if its format cannot hold the name of a condition.
         chunk_size
             Cells a chunk; a function ``library_size`` is called for those of each, before the first is generated, and
             what it returns tells these cells from others.
@@ -112,6 +132,8 @@ class Generating(BaseModelClass):
         Path of the file, for :func:`anndata.read_h5ad` or :func:`anndata.io.read_zarr`; ``.uns`` holds the request.
 
         {raises_request}
+        RuntimeError
+            If another process is generating the file.
 
         Examples
         --------
@@ -152,7 +174,8 @@ class Generating(BaseModelClass):
 
         Returns
         -------
-        The cells with integer counts (CSR) in ``.X``; all else is as it was.
+        The cells with integer counts (CSR) in ``.X``; ``.obs`` without summaries of the counts before, such as
+        ``total_counts``.
 
         {raises_cells}
 
@@ -297,7 +320,8 @@ class Generating(BaseModelClass):
         Returns
         -------
         A row for each cell and state: in ``.X`` the molecules there (CSR); in ``.layers["expected"]`` the full cell as
-        predicted; in ``.obs`` the conditions, ``cell``, ``step`` and ``level``, the share of molecules that are there.
+        predicted; in ``.obs`` the columns of :meth:`generate`, and ``cell``, ``step`` and ``level``, the share of
+        molecules that are there.
 
         {raises_request}
 

@@ -15,6 +15,7 @@ from mudata import MuData
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._arguments import check_whole_number
+from scdiffgen._messages import counted, listed
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import ConditionSpec
 from scdiffgen.data import modality_names
@@ -72,8 +73,29 @@ def modalities(model: BaseModelClass) -> list[str]:
     return modality_names(model.registry)
 
 
+def check_genes(model: BaseModelClass, adata: AnnData | MuData) -> None:
+    """Raise if the genes of cells were changed in place after the cells were registered for the model."""
+    manager = model._per_instance_manager_store.get(model.id, {}).get(adata.uns.get("_scvi_uuid"))
+    if manager is None or manager.adata is not adata:  # other cells are compared when they are registered
+        return
+    names = model.get_var_names()
+    for modality, registered in names.items() if isinstance(names, dict) else [("", names)]:
+        part = adata.mod.get(modality) if modality else adata
+        if part is None or not part.n_obs or np.array_equal(registered, part.var_names):
+            continue
+        found, expected = pd.Index(part.var_names), pd.Index(registered)
+        lists = {"missing": expected.difference(found), "not registered": found.difference(expected)}
+        changes = [f"{counted(len(own), 'gene')} {how} ({listed(own)})" for how, own in lists.items() if len(own)]
+        of, setup = (f"[{modality!r}]", "setup_mudata") if modality else ("", "setup_anndata")
+        raise ValueError(
+            f"`adata{of}.var_names` changed after the cells were registered: {', '.join(changes) or 'another order'}. "
+            "Restore the genes, and filter or reorder a copy (`adata.copy()`); to model the new genes, register the "
+            f"cells again with `{setup}` and make a new model."
+        )
+
+
 def gene_names(model: BaseModelClass) -> pd.Index:
-    """Names of the genes, of a MuData pairs of modality and name."""
+    """Names of the registered genes, of a MuData pairs of modality and name."""
     names = model.get_var_names()
     if not isinstance(names, dict):
         return pd.Index(names)

@@ -83,6 +83,8 @@ class Persisting(BaseModelClass):
             raise ValueError(f"`prefix` is {prefix!r}: pass the start of a file's name, and folders in `dir_path`.")
         if save_anndata and self.adata is None:
             raise ValueError("`save_anndata` is True, and the model has no cells beside it: load it with `adata`.")
+        if save_anndata:
+            self._validate_anndata()
         self.saved_with_, self.cells_sha256_ = version("scdiffgen"), None
         plainly = {"pickle_module": plain_data, **(save_kwargs or {})}
         of_model = {name: others.pop(name) for name in ("legacy_mudata_format", "datamodule") if name in others}

@@ -76,9 +76,10 @@ class Responding(BaseModelClass):
 
         Returns
         -------
-        A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` the new conditions, and
-        ``unseen_in_training`` as of :meth:`generate`; of coupled cells, whether the ``response`` was ``"measured"``, is
-        made of the ``"parts"`` of a combination or of other perturbations by ``"features"``, or is the ``"network"``'s
+        A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` the new conditions,
+        no summaries of the counts before (such as ``total_counts``), and ``unseen_in_training`` as of :meth:`generate`;
+        of coupled cells, whether the ``response`` was ``"measured"``, is made of the ``"parts"`` of a combination or of
+        other perturbations by ``"features"``, or is the ``"network"``'s
         (:meth:`get_response_weights`).
 
         {raises_cells}

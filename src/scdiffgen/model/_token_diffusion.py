@@ -15,6 +15,7 @@ from mudata import MuData
 from scvi.utils import setup_anndata_dsp
 
 from scdiffgen._arguments import check_share, check_whole_number, explain_unknown_arguments
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, read_registry, required_state
 from scdiffgen.module import DiffusionModule, GaussianOptions, ThinningModule, process_module
@@ -25,6 +26,7 @@ from ._checks import check_torch, external_split
 from ._display import model_as_html
 from ._drawing_expression import DrawingExpression
 from ._generating import Generating
+from ._model_access import check_genes
 from ._model_access import modalities as modalities_of
 from ._persisting import Persisting
 from ._presets import Preset, default_preset, network_size
@@ -113,6 +115,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         registry: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(adata, None if registry is None else read_registry(registry, type(self)))
+        if adata is not None:
+            check_genes(self, adata)
         check_torch()
         check_share("withhold_rate", withhold_rate)
         network = NetworkOptions() if network is None else network
@@ -323,7 +327,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         run_training(self, streamed, split, plan, {**epochs, **chosen, **trainer_kwargs, **stopping})
 
     def get_var_names(self, legacy_mudata_format: bool = False) -> np.ndarray | dict[str, np.ndarray]:
-        """Names of the genes; of a MuData, a mapping from each modality to those of its genes, proteins or peaks.
+        """Names of the registered genes; of a MuData, a mapping from each modality to its genes, proteins or peaks.
 
         Parameters
         ----------
@@ -331,7 +335,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
             Whether the names of all modalities are one array.
         """
         if not modalities_of(self):
-            return super().get_var_names()
+            return np.asarray(required_state(self.registry, REGISTRY_KEYS.X)["column_names"])
         names = feature_names(self.registry)
         return np.concatenate(list(names.values())) if legacy_mudata_format else names
 
@@ -343,4 +347,6 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
 
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """As in scvi-tools, whose methods call it, with our checks."""
-        return super()._validate_anndata(checked_cells(self, adata), copy_if_view)
+        cells = checked_cells(self, adata)
+        check_genes(self, self.adata if cells is None else cells)
+        return super()._validate_anndata(cells, copy_if_view)

@@ -170,8 +170,9 @@ def loadings_table(
         values = found(np.arange(registered(model, adata).n_obs))
     else:
         values = reader.genes.loadings if method == "regression" else reader.basis.loadings
-    loadings, about = pd.DataFrame(values, index=gene_names(model), columns=tokens), reader.about(registered(model))
-    loadings.attrs = {name: about[name].tolist() for name in ("explained", "first_direction", "stability")}
+    loadings = pd.DataFrame(values, index=gene_names(model), columns=tokens)
+    about = {"explained": reader.basis.explained, "first_direction": reader.basis.first_direction}
+    loadings.attrs = {name: shares.tolist() for name, shares in {**about, "stability": reader.genes.stability}.items()}
     return loadings
 
 
@@ -198,7 +199,9 @@ def tokens_as_variables(
     if n_neighbors is not None:
         import scanpy as sc
 
+        n_threads = torch.get_num_threads()
         sc.pp.neighbors(tokens, n_neighbors=n_neighbors, use_rep="X")
+        torch.set_num_threads(n_threads)  # numba sets the number of OpenMP's threads, which are torch's too
     return tokens
 
 

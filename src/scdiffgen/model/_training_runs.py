@@ -74,6 +74,7 @@ def check_training(
     for name, least in WHOLE_NUMBERS.items():
         check_whole_number(name, trainer.get(name, least), at_least=least)
     if datamodule is None:
+        model._validate_anndata()
         check_split(model.adata.n_obs, split["train_size"], split["validation_size"], split["batch_size"])
 
 

@@ -1,0 +1,94 @@
+"""Codes of conditions as the columns that were registered: the inverse of coding a request."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scvi.data import AnnDataManager
+
+from scdiffgen.conditions import Condition, Conditions, PerturbationSyntax, Treatment
+from scdiffgen.data._columns_field import State
+from scdiffgen.data._perturbation_input import DOSE, syntax_of
+from scdiffgen.data._registered import Registry, categories_of_condition, condition_specs, required_state
+
+
+def decode_conditions(
+    registry: Registry | AnnDataManager, conditions: Conditions[np.ndarray], table: pd.DataFrame
+) -> pd.DataFrame:
+    """The registered columns, a row a cell, NaN where a condition is missing; perturbations in the columns of a table.
+
+    A control has dose 0.
+    """
+    columns: dict[str, np.ndarray] = {}
+    for spec in condition_specs(registry):
+        state, nothing = required_state(registry, spec.registry_key), np.zeros((conditions.n_cells, spec.n_slots), int)
+        missing = Condition(nothing, nothing, nothing.astype(bool), np.zeros(conditions.n_cells, bool))
+        condition = conditions.get(spec.name, missing)
+        there = condition.mask & condition.given[:, None]
+        if spec.kind == "category":
+            columns[spec.name] = _chosen(categories_of_condition(registry, spec), condition.ids[:, 0], there[:, 0])
+        elif spec.kind == "number":
+            columns[spec.name] = np.where(there[:, 0], _shortest(condition.values[:, 0]), np.nan)
+        elif spec.is_path:
+            names = np.array([node[-1] for node in state["nodes"]], dtype=object)
+            for level, column in enumerate(state["columns"]):
+                columns[column] = _chosen(names, condition.ids[:, level], there[:, level])
+        else:
+            by_name = len(state["columns"]) == 1 or spec.name in table
+            doses = list(state["dose_columns"])
+            doses = [DOSE] if len(doses) > 1 and DOSE in table and DOSE not in doses else doses
+            columns |= _treatment_columns(condition, state, [spec.name] if by_name else list(state["columns"]), doses)
+    return pd.DataFrame(columns, index=range(conditions.n_cells))
+
+
+def _chosen(names: np.ndarray, ids: np.ndarray, there: np.ndarray) -> np.ndarray:
+    """Names of some ids, NaN elsewhere."""
+    entries = np.full(len(ids), np.nan, dtype=object)
+    entries[there] = names.astype(object)[ids[there]]
+    return entries
+
+
+def _shortest(values: np.ndarray) -> np.ndarray:
+    """Numbers of single precision as a user writes them: 0.1, and not the nearest number in double precision."""
+    distinct, places = np.unique(values.astype(np.float32), return_inverse=True)
+    return np.array([float(str(value)) for value in distinct])[places.ravel()]
+
+
+def _treatment_columns(
+    condition: Condition[np.ndarray], state: State, columns: list[str], dose_columns: list[str]
+) -> dict[str, np.ndarray]:
+    """Columns of perturbations and doses, spelled as in most of the registered cells."""
+    syntax, (ids, doses, mask, given) = syntax_of(state), condition
+    rows = pd.DataFrame(np.hstack([np.where(mask, ids, -1), np.where(mask, doses, 0.0), given[:, None]]))
+    which = rows.groupby(list(rows), sort=False, dropna=False).ngroup().to_numpy()
+    first, names = np.unique(which, return_index=True)[1], [*columns, *dose_columns]
+    entries = np.full((len(first), len(names)), np.nan, dtype=object)
+    for row, cell in enumerate(first):
+        if given[cell]:
+            parts = zip(state["names"][ids[cell][mask[cell]]], _shortest(doses[cell][mask[cell]]), strict=True)
+            entries[row] = _written(dict(sorted(parts)), syntax, state, len(columns), len(dose_columns))
+    return dict(zip(names, entries[which].T, strict=True))
+
+
+def _written(
+    treatment: Treatment, syntax: PerturbationSyntax, state: State, n_columns: int, n_dose_columns: int
+) -> list[Any]:
+    """Entries of a treatment in the columns of perturbations and of doses."""
+    if not treatment:
+        return [syntax.control[0]] * n_columns + [0.0] * n_dose_columns
+    name = syntax.name(treatment)
+    known = state.get("spellings", {}).get(name, ())
+    if len(known) == n_columns:
+        entries = [math.nan if entry is None else entry for entry in known]
+    else:
+        entries = [name] if n_columns == 1 else [*treatment, *[math.nan] * n_columns][:n_columns]
+    written: list[Any] = syntax.split(entries[0]) if n_columns == 1 else entries
+    if n_dose_columns == n_columns > 1:
+        return entries + [treatment.get(part, 0.0 if part in syntax.control else math.nan) for part in written]
+    doses = [treatment[part] for part in written if part in treatment]
+    if n_dose_columns == 1 and len(doses) > 1:
+        return [*entries, syntax.separator.join(map(str, doses))]
+    return [*entries, *[*doses, *[math.nan] * n_dose_columns][:n_dose_columns]]
