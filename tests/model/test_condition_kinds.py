@@ -51,7 +51,7 @@ def test_an_unseen_label_is_named() -> None:
         fitted("categorical").generate({"cell_type": "B"}, n_cells=1)
 
 
-@pytest.mark.parametrize("name", ["set, attention", "set, mean", "set, effects", "universal", "concat"])
+@pytest.mark.parametrize("name", ["set, embedded", "set, effects", "universal", "concat"])
 def test_the_order_of_perturbations_does_not_matter_and_doses_stay_with_theirs(name: str) -> None:
     model = fitted(name)
     one = log_odds(model, {"guide": "A+B", "dose": "0.5+2.0"})
@@ -69,7 +69,7 @@ def test_generated_cells_register_again_whatever_form_their_doses_were_asked_in(
     assert TokenDiffusion(made).module.specs[0].n_slots == 2
 
 
-@pytest.mark.parametrize("name", ["set, attention", "set, mean", "set, effects", "multi-component"])
+@pytest.mark.parametrize("name", ["set, embedded", "set, effects", "multi-component"])
 def test_a_control_is_not_a_cell_of_which_nothing_is_told(name: str) -> None:
     model = fitted(name)
     control, nothing = log_odds(model, {"perturbation" if "multi" in name else "guide": "ctrl"}), log_odds(model, {})
@@ -77,7 +77,7 @@ def test_a_control_is_not_a_cell_of_which_nothing_is_told(name: str) -> None:
     assert np.abs(control - nothing).max() > 1e-4
 
 
-@pytest.mark.parametrize("name", ["set, attention", "set, mean", "set, effects"])
+@pytest.mark.parametrize("name", ["set, embedded", "set, effects"])
 def test_a_combination_larger_than_any_that_was_seen(name: str) -> None:
     model = fitted(name)
     padded = pd.DataFrame({"guide": ["A", "A+B+C"], "dose": ["1.0", "1+1+1"], "n_cells": 2})
