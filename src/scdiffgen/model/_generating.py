@@ -37,7 +37,8 @@ Method = TypeVar("Method", bound=Callable)
 
 def explain_unknown_arguments(method: Method) -> Method:
     """Let a method say how conditions and numbers of cells are passed, in place of Python's error."""
-    known, elsewhere = inspect.signature(method).parameters, dict.fromkeys(("n_samples", "n"), "It is called `n_cells`.")
+    known = inspect.signature(method).parameters
+    elsewhere = dict.fromkeys(("n_samples", "n"), "It is called `n_cells`.")
 
     @functools.wraps(method)  # defined here, as doctest finds no examples of functions of other modules
     def explained(*args: Any, **kwargs: Any) -> Any:
