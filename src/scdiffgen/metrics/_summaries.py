@@ -10,6 +10,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.metrics import auc, roc_curve
+from threadpoolctl import threadpool_limits
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
@@ -114,8 +115,9 @@ def joint_embedding(
     import scanpy as sc
 
     cells = AnnData(pcs.astype(np.float32))
-    sc.pp.neighbors(cells, n_neighbors=min(N_NEIGHBOURS, cells.n_obs - 1), use_rep="X", random_state=seed)
-    sc.tl.umap(cells, random_state=seed)
+    with threadpool_limits():  # numba sets the threads of OpenMP, which are PyTorch's too: put back afterwards
+        sc.pp.neighbors(cells, n_neighbors=min(N_NEIGHBOURS, cells.n_obs - 1), use_rep="X", random_state=seed)
+        sc.tl.umap(cells, random_state=seed)
     table["UMAP1"], table["UMAP2"] = cells.obsm["X_umap"].T
     return table
 

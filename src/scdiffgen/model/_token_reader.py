@@ -13,6 +13,7 @@ import pandas as pd
 import torch
 from anndata import AnnData
 from scvi.model.base import BaseModelClass
+from threadpoolctl import threadpool_limits
 
 from scdiffgen._arguments import is_finite_number
 from scdiffgen._messages import counted, warn_user
@@ -199,9 +200,8 @@ def tokens_as_variables(
     if n_neighbors is not None:
         import scanpy as sc
 
-        n_threads = torch.get_num_threads()
-        sc.pp.neighbors(tokens, n_neighbors=n_neighbors, use_rep="X")
-        torch.set_num_threads(n_threads)  # numba sets the number of OpenMP's threads, which are torch's too
+        with threadpool_limits():  # numba sets the threads of OpenMP, which are PyTorch's too: put back afterwards
+            sc.pp.neighbors(tokens, n_neighbors=n_neighbors, use_rep="X")
     return tokens
 
 

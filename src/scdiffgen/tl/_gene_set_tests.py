@@ -12,6 +12,7 @@ from typing import TypeAlias
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from threadpoolctl import threadpool_limits
 
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
@@ -94,7 +95,8 @@ def enrich_tokens(
     varying = loadings.loc[:, loadings.nunique() > 1].astype(float)  # a token may contribute nothing
     if varying.empty:
         raise ValueError("`tokens` has no token whose loadings differ between genes: train the model for longer.")
-    scores, fdr = _decoupler().mt.ulm(data=varying.T, net=table, tmin=min_genes, empty=False)
+    with threadpool_limits():  # numba sets the threads of OpenMP, which are PyTorch's too: put back afterwards
+        scores, fdr = _decoupler().mt.ulm(data=varying.T, net=table, tmin=min_genes, empty=False)
     scores, fdr = scores.reindex(loadings.columns, fill_value=0.0), fdr.reindex(loadings.columns, fill_value=1.0)
     result = scores.stack().rename_axis(["token", "gene_set"]).rename("score").reset_index()
     result = result.assign(fdr=fdr[scores.columns].to_numpy().ravel(), n_genes=result["gene_set"].map(n_genes))
