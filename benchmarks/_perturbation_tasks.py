@@ -180,7 +180,7 @@ def score(
         context_key=CONTEXT,
         control_label=CONTROL,
         max_cells=settings.max_cells,
-        metrics=metrics,
+        metrics="all" if metrics is None else metrics,
         n_trees=settings.n_trees,
         seed=seed,
     )
@@ -189,7 +189,7 @@ def score(
         return report(predictions, baselines=baselines, log_normalised=logged)
     as_counts = report({}, baselines=AS_COUNTS, baselines_as_counts=True)
     as_counts["prediction"] += ", as counts"
-    return pd.concat([report(predictions, log_normalised=logged), as_counts], ignore_index=True)
+    return pd.concat([report(predictions, baselines="all", log_normalised=logged), as_counts], ignore_index=True)
 
 
 def shrunk(fold: Fold, settings: Settings, seed: int) -> Fold:

@@ -146,7 +146,8 @@ def quality(model: TokenDiffusion, split: Split, seed: int) -> dict[str, float]:
         sources=["generated"],
         n_bootstrap=0,
         seed=seed,
-    ).loc[("overall", "generated")]
+        silent=True,
+    ).frame.loc[("overall", "generated")]
     nll = model.get_nll(split.held_out.copy(), seed=seed, silent=True)["nll"].sum() / split.held_out.X.sum()
     return {"nll": float(nll), **{metric: float(scores[metric]) for metric in QUALITY}}
 

@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from scdiffgen.tl import token_associations
+
 # Paul Tol's "muted" scheme, told apart under the common kinds of colour blindness, and a grey; by lineage.
 COLOURS = {
     "CD34+": "#AA4499",
@@ -28,6 +30,7 @@ COLOURS = {
 }
 PALE, TEXT = "#E6E6E6", "#333333"
 N_GENES, N_TOKENS = 8, 8
+MARKS = 0.8  # AUC of a cell type against all others from which a token is titled with it
 
 
 def draw_cells(
@@ -55,23 +58,36 @@ def draw_token_loadings(adata: AnnData, label: str) -> Figure:
     loadings = pd.DataFrame(adata.varm["token_loadings"], index=adata.var_names, columns=tokens).iloc[:, :N_TOKENS]
     activation = pd.DataFrame(adata.obsm["X_token_activation"], columns=tokens).iloc[:, :N_TOKENS]
     by_type = activation.groupby(adata.obs[label].to_numpy()).mean().loc[list(COLOURS)]
+    aucs = (
+        token_associations(adata, label)
+        .query("statistic == 'auc'")
+        .pivot(index="level", columns="token", values="value")
+    )
+    aucs.columns = aucs.columns.str.replace("_", " ")
 
     figure = plt.figure(figsize=(13, 5.6), layout="constrained")
     left, right = figure.subfigures(1, 2, width_ratios=[2, 1])
     axes = left.subplots(2, N_TOKENS // 2, sharex=True)
     for axis, token in zip(axes.flat, loadings, strict=True):
-        _draw_top_genes(axis, loadings[token], by_type[token].idxmax())
+        best = aucs[token].idxmax()
+        _draw_top_genes(axis, loadings[token], best if aucs.loc[best, token] >= MARKS else None)
     axes.flat[0].set_xlim(0, 1.05 * loadings.to_numpy().max())
-    left.supxlabel("loading, under the cell type where the token is most active", fontsize=9, color=TEXT)
+    left.supxlabel(
+        f"loading, under the cell type that the token distinguishes from all others (AUC {MARKS:g} or more)",
+        fontsize=9,
+        color=TEXT,
+    )
     _draw_activation(right.subplots(), by_type)
     return figure
 
 
-def _draw_top_genes(axis: Axes, loadings: pd.Series, most_active_in: str) -> None:
-    top, colour = loadings.nlargest(N_GENES)[::-1], COLOURS[most_active_in]
+def _draw_top_genes(axis: Axes, loadings: pd.Series, cell_type: str | None) -> None:
+    top, colour = loadings.nlargest(N_GENES)[::-1], COLOURS.get(cell_type or "", TEXT)
     axis.hlines(top.index, 0, top, color=colour, linewidth=2)
     axis.plot(top, top.index, "o", color=colour, markersize=5)
-    axis.set_title(f"{loadings.name}\n{fill(most_active_in, 20)}", fontsize=10, color=TEXT, loc="left")
+    axis.set_title(
+        f"{loadings.name}\n{fill(cell_type or 'no single cell type', 20)}", fontsize=10, color=TEXT, loc="left"
+    )
     axis.tick_params(length=0, labelsize=8.5, labelcolor=TEXT)
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.spines["bottom"].set_color(PALE)

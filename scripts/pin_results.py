@@ -38,6 +38,7 @@ from anndata import AnnData
 from mudata import MuData
 from scipy import sparse
 
+from scdiffgen.metrics import Evaluation
 from scdiffgen.model import TokenDiffusion
 
 Result = dict[str, Any]  # arrays and sparse matrices by name
@@ -110,6 +111,7 @@ def results(only: str, verb: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
     """Arrays and sparse matrices by name, whatever a method returns."""
+    value = value.frame if isinstance(value, Evaluation) else value
     if isinstance(value, AnnData):
         slots = ("layers", "obsm", "varm", "obsp", "uns")
         value = {"X": value.X, "obs": value.obs, "var": value.var} | {s: dict(getattr(value, s)) for s in slots}

@@ -45,11 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model.train(max_epochs=1, enable_progress_bar=False)
     groups = {"train": train, "groupby": LABEL}
     calls: dict[str, Callable[[], pd.DataFrame]] = {
-        "evaluate": lambda: evaluate(real, generated, **groups),
-        "evaluate, all metrics": lambda: evaluate(real, generated, **groups, metrics="all"),
-        "evaluate, without forests": lambda: evaluate(real, generated, **groups, metrics=NO_FOREST),
+        "evaluate": lambda: evaluate(real, generated, **groups, silent=True).frame,
+        "evaluate, all metrics": lambda: evaluate(real, generated, **groups, metrics="all", silent=True).frame,
+        "evaluate, without forests": lambda: evaluate(real, generated, **groups, metrics=NO_FOREST, silent=True).frame,
         "dispersion": lambda: dispersion(real, generated, **groups),
-        "criticism": lambda: model.criticism(real, silent=True).scores,
+        "criticism": lambda: model.criticism(real, silent=True).scores.frame,
     }
     rows = []
     for name, call in calls.items():

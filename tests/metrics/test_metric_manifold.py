@@ -48,7 +48,7 @@ def test_one_nn_accuracy_of_ties_is_a_half() -> None:
     assert one_nn_accuracy(np.zeros((4, 2)), np.zeros((4, 2))) == 0.5
 
 
-def test_precision_recall_density_coverage_follow_their_definitions(monkeypatch) -> None:
+def test_precision_recall_and_coverage_follow_their_definitions(monkeypatch) -> None:
     x, y = clouds()
     k = 4
     monkeypatch.setattr("scdiffgen.metrics._distances.N_NEIGHBOURS", k)
@@ -58,7 +58,6 @@ def test_precision_recall_density_coverage_follow_their_definitions(monkeypatch)
     expected = {
         "precision": inside.any(axis=0).mean(),
         "recall": (across <= radius_y[None, :]).any(axis=1).mean(),
-        "density": inside.sum(axis=0).mean() / k,
         "coverage": inside.any(axis=1).mean(),
     }
     assert overlap(x, y) == pytest.approx(expected)

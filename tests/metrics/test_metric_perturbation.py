@@ -26,11 +26,11 @@ N_GENES = 120
 OPTIONS = {
     "perturbation_key": "drug",
     "context_key": "type",
-    "control_label": "ctrl",
     "n_pcs": 8,
     "n_trees": 10,
     "seed": 0,
 }
+EVERYTHING = {**OPTIONS, "metrics": "all", "baselines": "all"}
 CHEAP = ("pearson_delta", "fold_change_slope", "energy_distance")
 GENES = [f"g{i}" for i in range(N_GENES)]
 
@@ -77,12 +77,14 @@ def report(transfer) -> pd.DataFrame:
     unchanged = transfer["control"].copy()
     unchanged.obs["drug"] = "g0"
     predictions = {"perfect": transfer["perfect"], "unchanged": unchanged}
-    return metrics.perturbation_report(transfer["real"], predictions, transfer["train"], transfer["control"], **OPTIONS)
+    return metrics.perturbation_report(
+        transfer["real"], predictions, transfer["train"], transfer["control"], **EVERYTHING
+    )
 
 
 def run(cells: dict[str, ad.AnnData], predictions: dict[str, ad.AnnData], **options: object) -> pd.DataFrame:
     return metrics.perturbation_report(
-        cells["real"], predictions, cells["train"], cells["control"], **{**OPTIONS, "metrics": CHEAP, **options}
+        cells["real"], predictions, cells["train"], cells["control"], **{**EVERYTHING, "metrics": CHEAP, **options}
     ).set_index("prediction")
 
 
@@ -246,13 +248,44 @@ def test_held_out_conditions_must_not_be_in_training_cells(transfer) -> None:
 
 
 def test_conditions_that_are_not_predicted_are_nan_with_one_warning(transfer) -> None:
-    other = transfer["perfect"].copy()
-    other.obs["drug"] = "g5"
-    with pytest.warns(metrics.FewCellsWarning, match=r"half of g0 in C \(60 real, 0 predicted cells\)") as caught:
-        scores = run(transfer, {"half": other})
+    real = ad.concat([transfer["real"], simulate({("C", "g3"): 60}, seed=5)])
+    with pytest.warns(metrics.FewCellsWarning, match=r"half of g3 in C \(30 real, 0 predicted cells\)") as caught:
+        scores = run({**transfer, "real": real}, {"half": transfer["perfect"]}, baselines="no_change")
     assert sum(issubclass(warning.category, UserWarning) for warning in caught) == 1  # others are pandas' own
-    assert scores.loc["half", list(CHEAP)].isna().all()
-    assert scores.loc["other_contexts", list(CHEAP)].notna().all()
+    assert scores.loc["half", list(CHEAP)].isna().all(axis=1).tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ({"drug": "g00"}, r"obs\['drug'\] of `predictions\['model'\]` is 'g00', .* they have 'g0'. Did you mean 'g0'?"),
+        ({"type": "c"}, r"obs\['type'\] of `predictions\['model'\]` is 'c', .* 'A', 'B', 'C'"),
+        ({"drug": "ctrl"}, r"no cells of the conditions of `real` \('g0 in C'\), but of 'control in C'"),
+        ({"type": "A"}, r"no cells of the conditions of `real` \('g0 in C'\), but of 'g0 in A'"),
+    ],
+)
+def test_wrong_labels_of_a_prediction_are_refused(transfer, labels: dict[str, str], message: str) -> None:
+    wrong = transfer["perfect"].copy()
+    for key, label in labels.items():
+        wrong.obs[key] = label
+    with pytest.raises(ValueError, match=message):
+        run(transfer, {"model": wrong})
+
+
+def test_the_control_is_known_by_the_label_of_its_cells(transfer) -> None:
+    mixed = ad.concat([transfer["control"], simulate({("C", "g0"): 50}, seed=9)])
+    found = run({**transfer, "control": mixed}, {}, control_label="ctrl")
+    pd.testing.assert_frame_equal(found, run(transfer, {}))  # treated cells are no controls
+    with pytest.raises(ValueError, match="`control` has cells of 'ctrl', 'g0' .* as `control_label`"):
+        run({**transfer, "control": mixed}, {})
+
+
+def test_the_default_report_is_short(transfer) -> None:
+    cells = transfer["real"], {"perfect": transfer["perfect"]}, transfer["train"], transfer["control"]
+    table = metrics.perturbation_report(*cells, **OPTIONS)
+    assert table["prediction"].tolist() == ["perfect", "no_change", "train_mean", "similar_contexts", "real_half"]
+    expected = ["pearson_delta", "de_overlap", "fold_change_slope", "energy_distance", "c2st_auc"]
+    assert set(table.attrs["ideal"]) == set(expected) == set(table.columns[7:])
 
 
 def test_a_condition_of_one_cell_is_nan_with_one_warning(transfer) -> None:
@@ -268,7 +301,7 @@ def test_a_condition_of_one_cell_is_nan_with_one_warning(transfer) -> None:
     [
         ({"metrics": ["r2"]}, r"Unknown metrics or baselines \['r2'\]"),
         ({"baselines": ["best"]}, r"Unknown metrics or baselines \['best'\]"),
-        ({"control_label": "DMSO"}, "no control cells in A, B.*pass `control_label`"),
+        ({"control_label": "DMSO"}, "`control_label` is 'DMSO', and no cell of `control` has .* they have 'ctrl'"),
         ({"perturbation_key": "compound"}, "no obs column 'compound'"),
         ({"dose_key": "type"}, "obs\\['type'\\] of `real` is no dose for 120 treated cells \\(first: 'C'"),
     ],

@@ -87,10 +87,10 @@ def test_counts_in_a_layer(adata) -> None:
 
 def test_cells_without_layers_are_compared_with_cells_whose_counts_are_in_one(adata) -> None:
     halves = adata[::2].copy(), adata[1::2].copy()
-    expected = metrics.evaluate(*halves, metrics=["mmd", "mean_slope"], n_bootstrap=0)
+    expected = metrics.evaluate(*halves, metrics=["mmd", "gene_correlation"], n_bootstrap=0).frame
     halves[0].layers["counts"] = halves[0].X.copy()
     sc.pp.log1p(halves[0])
-    scores = metrics.evaluate(*halves, layer="counts", metrics=["mmd", "mean_slope"], n_bootstrap=0)
+    scores = metrics.evaluate(*halves, layer="counts", metrics=["mmd", "gene_correlation"], n_bootstrap=0).frame
     pd.testing.assert_frame_equal(scores, expected)
 
 

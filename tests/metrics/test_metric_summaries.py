@@ -160,7 +160,7 @@ def test_curves_are_those_of_the_areas_that_evaluate_gives(real, generated) -> N
         curves = classifier_curves(real, generated, train, "kind", Settings(**options))
         scores = metrics.evaluate(
             real, generated, train, "kind", metrics=list(curves), sources=["generated"], n_bootstrap=0, **options
-        )
+        ).frame
         for name, curve in curves.items():
             assert curve.auc.mean() == pytest.approx(scores.loc[("overall", "generated"), name])
 
@@ -212,7 +212,7 @@ def test_real_cells_stand_at_the_limit_and_nulls_at_the_null() -> None:
     null = ad.AnnData(drawn, obs=real.obs, var=real.var)
     options = {"groupby": "kind", "other_real": other, "metrics": ["mmd", "gene_correlation", "library_size_ks"]}
     for judged, low, high in ((fresh, -0.01, 0.3), (null, 0.7, 1.3)):
-        scores = metrics.evaluate(real, judged, train, n_pcs=5, **options)
+        scores = metrics.evaluate(real, judged, train, n_pcs=5, **options).frame
         assert relative_scores(scores).loc["overall"].between(low, high).all()
 
 
@@ -239,17 +239,19 @@ def test_real_cells_stand_at_the_limit_and_nulls_at_the_null() -> None:
         (lambda x, y: classifier_curves(x[:8], y, None, None, Settings()), ValueError, "`real` has 2 cells to compare"),
         (lambda x, y: relative_scores(pd.DataFrame({"mmd": [1.0]})), ValueError, "not what `metrics.evaluate`"),
         (
-            lambda x, y: relative_scores(metrics.evaluate(x, y, metrics=["mmd"], sources=["generated"])),
+            lambda x, y: relative_scores(metrics.evaluate(x, y, metrics=["mmd"], sources=["generated"]).frame),
             ValueError,
             "lacks the source 'other_real'",
         ),
         (
-            lambda x, y: relative_scores(metrics.evaluate(x, y, metrics=["mmd"], sources=["generated", "other_real"])),
+            lambda x, y: relative_scores(
+                metrics.evaluate(x, y, metrics=["mmd"], sources=["generated", "other_real"]).frame
+            ),
             ValueError,
             "lacks the source 'null_poisson'",
         ),
         (
-            lambda x, y: relative_scores(metrics.evaluate(x, y, metrics=["mmd"], n_bootstrap=0)),
+            lambda x, y: relative_scores(metrics.evaluate(x, y, metrics=["mmd"], n_bootstrap=0).frame),
             ValueError,
             "lacks the intervals .'mmd_low'.*n_bootstrap",
         ),

@@ -1,11 +1,14 @@
 """Verdicts in words: of made-up intervals, and of cells of which it is known how good they are."""
 
+from xml.etree import ElementTree
+
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
 
 from scdiffgen import metrics
+from scdiffgen.metrics._classifiers import CLASSIFIERS
 from scdiffgen.metrics._score_verdicts import with_verdicts
 
 SOURCES = ("generated", "other_real", "null_poisson", "null_shuffled")
@@ -47,9 +50,10 @@ def test_verdicts_compare_intervals(generated: tuple[float, float], verdict: str
     assert few.loc[("overall", "generated"), HEADERS["wasserstein"]] == "undecided"
 
 
-def test_a_control_like_real_cells_decides_nothing() -> None:
-    sides = dict(zip(SOURCES, ((2.0, 3.0), REAL, (1.2, 1.6), (1.3, 1.9)), strict=True))
-    assert with_verdicts(made_up(sides))[HEADERS["wasserstein"]].iloc[0] == "undecided"
+@pytest.mark.parametrize(("generated", "verdict"), [((1.3, 1.7), "undecided"), ((2.0, 3.0), "unlike other real cells")])
+def test_a_control_like_real_cells_is_no_excuse(generated: tuple[float, float], verdict: str) -> None:
+    sides = dict(zip(SOURCES, (generated, REAL, (1.2, 1.6), (1.3, 1.9)), strict=True))
+    assert with_verdicts(made_up(sides))[HEADERS["wasserstein"]].iloc[0] == verdict
 
 
 @pytest.mark.parametrize(("generated", "verdict"), [((0.5, 0.7), "unlike"), ((0.9, 1.05), "like")])
@@ -76,22 +80,85 @@ def simulated(n_cells: int, seed: int) -> np.ndarray:
     return rng.poisson(3 * np.random.default_rng(0).gamma(2.0, size=40) * programme)
 
 
-def test_the_default_is_five_scores_each_with_a_verdict_that_is_right() -> None:
+def test_each_default_score_has_a_verdict_that_is_right() -> None:
     real, train, new = simulated(600, 1), simulated(400, 2), simulated(300, 3)
     labels = np.zeros(300)
     shuffled = metrics.baselines.null_shuffled(sparse.csr_matrix(new), labels, labels)
     halfway = np.vstack([shuffled.toarray()[:150], new[150:]])
-    options = {"n_pcs": 5, "n_trees": 30, "n_bootstrap": 50}
-    found = {}
+    options = {"n_pcs": 5, "n_trees": 30, "n_bootstrap": 50, "silent": True}
+    found, verdicts = {}, {}
     for name, cells in {"real": new, "control": shuffled, "half": halfway}.items():
-        scores = metrics.evaluate(real, cells, train, sources=["generated", "other_real", "null_shuffled"], **options)
-        headers = scores.attrs["verdict"]
-        assert list(scores.columns[:11]) == ["n", *np.ravel(list(headers.items()))]
-        found[name] = scores.loc[("overall", "generated"), list(headers.values())]
-    assert list(headers) == ["mmd", "c2st_auc_forest_genes", "recall", "gene_correlation", "novelty"]
+        judged = metrics.evaluate(real, cells, train, sources=["generated", "other_real", "null_shuffled"], **options)
+        scores, headers = judged.frame, judged.frame.attrs["verdict"]
+        assert list(scores.columns[:15]) == ["n", *np.ravel(list(headers.items()))]
+        found[name], verdicts[name] = scores.loc[("overall", "generated"), list(headers.values())], judged.verdict
+    assert list(headers) == ["mmd", *CLASSIFIERS, "recall", "gene_correlation", "novelty"]
     assert headers["c2st_auc_forest_genes"] == "c2st_auc_forest_genes, best at 0.5"
     assert headers["recall"] == "recall, higher is better"
     assert found["real"].eq("like other real cells").all()
     told = [headers[name] for name in ("mmd", "c2st_auc_forest_genes", "gene_correlation")]
     assert found["control"][told].eq("like the negative control").all()
     assert found["half"][told].eq("between").all()
+    words = {name: table["verdict"].tolist() for name, table in verdicts.items()}
+    assert words == {
+        "real": ["like other real cells"],
+        "control": ["like the negative control"],
+        "half": ["between"],
+    }
+
+
+def judged(
+    aucs: dict[str, tuple[float, str]], ratios: list[float], within: list[float] | None = None
+) -> metrics.Evaluation:
+    """A made-up evaluation: AUC and verdict of each classifier, and variance ratios, apart below .8."""
+    headers = {name: f"{name}, best at 0.5" for name in aucs}
+    index = pd.MultiIndex.from_product([["overall"], SOURCES[:2]], names=["group", "source"])
+    frame = pd.DataFrame({"n": 50}, index=index)
+    for name, (auc, word) in aucs.items():
+        frame[name], frame[headers[name]] = [auc, 0.5], [word, ""]
+        frame[f"{name}_low"], frame[f"{name}_high"] = frame[name] - 0.05, frame[name] + 0.05
+    frame.attrs["verdict"] = headers
+    tables = {"overall": ratios} | ({} if within is None else {"within": within})
+    axes = {name: pd.DataFrame({"ratio": values, "low": values}) for name, values in tables.items()}
+    table = pd.concat(axes, names=["group", "component"])
+    return metrics.Evaluation(frame, table.assign(apart=(table["ratio"] < 0.8) | (table["ratio"] > 1.25)))
+
+
+LIKE, UNLIKE = "like other real cells", "unlike other real cells"
+
+
+def test_the_least_favourable_classifier_is_the_verdict_and_is_named() -> None:
+    aucs = dict(zip(CLASSIFIERS, [(0.88, UNLIKE), (0.55, LIKE), (0.52, LIKE)], strict=True))
+    found = judged(aucs, [1.0] * 30)
+    row = found.verdict.loc["overall"]
+    assert row[["verdict", "classifier", "auc"]].tolist() == [UNLIKE, "forest, components", 0.88]
+    assert "forest, components AUC 0.88, other real cells 0.50" in repr(found)
+    assert judged(dict.fromkeys(CLASSIFIERS, (0.5, LIKE)), [1.0] * 30).verdict.loc["overall", "verdict"] == LIKE
+
+
+def test_a_wide_interval_does_not_hide_a_classifier_that_is_certain() -> None:
+    aucs = dict(zip(CLASSIFIERS, [(0.7, "undecided"), (0.65, "between"), (0.66, LIKE)], strict=True))
+    row = judged(aucs, [1.0] * 30).verdict.loc["overall"]
+    assert row[["verdict", "classifier"]].tolist() == ["between", "forest, genes"]
+
+
+@pytest.mark.parametrize(
+    ("n_narrow", "verdict"),
+    [(0, LIKE), (3, LIKE), (4, "less varied than real cells"), (18, "less varied than real cells")],
+)
+def test_components_that_vary_too_little_count_though_no_classifier_sees_them(n_narrow: int, verdict: str) -> None:
+    aucs = dict.fromkeys(CLASSIFIERS, (0.5, LIKE))
+    ratios = [0.5] * n_narrow + [1.5] * 5 + [1.0] * (25 - n_narrow)
+    for found in (judged(aucs, ratios), judged(aucs, [1.0] * 30, within=ratios)):
+        assert found.verdict.loc["overall", ["verdict", "n_narrow", "n_components"]].tolist() == [verdict, n_narrow, 30]
+        assert f"{n_narrow} of 30 components vary too little" in repr(found)
+
+
+def test_html_has_a_row_a_group_with_colours_and_is_short() -> None:
+    aucs = dict(zip(CLASSIFIERS, [(0.88, UNLIKE), (0.55, LIKE), (0.52, LIKE)], strict=True))
+    shown = judged(aucs, [1.0] * 30)._repr_html_()
+    root = ElementTree.fromstring(shown.replace("<br>", "<br/>"))
+    rows = root.findall(".//tr")
+    assert len(rows) == 2 and len(rows[1].findall("td")) == 1 and len(shown) < 2000
+    text = "".join(rows[1].itertext())
+    assert text == "overall (50)0.88 [0.83, 0.93]forest, componentsreal 0.5"

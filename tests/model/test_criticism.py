@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import warnings
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
 
-from scdiffgen.metrics import FewCellsWarning, _comparison
+from scdiffgen.metrics import Evaluation, FewCellsWarning, _comparison
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._criticism import remarks_on
 
@@ -35,18 +36,27 @@ def tables(
     novelty: float = 1.0,
     ratios: tuple[float, float, float] = (0.9, 0.9, 0.9),
     share: float = 0.1,
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Likelihood, scores and dispersion of a model, over all and of the labels a and b."""
+    narrow: int = 0,
+) -> tuple[pd.DataFrame, Evaluation]:
+    """Likelihood and scores of a model, over all and of the labels a and b; the forest on genes sees least."""
     groups = ["overall", "a", "b"]
     likelihood = pd.DataFrame({"model": nats, "multinomial": 1.0, "dirichlet_multinomial": dispersed}, index=groups)
-    scores = pd.DataFrame({"c2st_auc_forest_genes": aucs, "novelty": novelty}, index=groups)
-    real = pd.DataFrame({"c2st_auc_forest_genes": [0.51, 0.52, 0.53]}, index=groups)
+    least = np.minimum(aucs, 0.5)
+    scores = pd.DataFrame(
+        {"c2st_auc_forest_genes": least, "c2st_auc_forest_pcs": aucs, "novelty": novelty}, index=groups
+    )
+    real = pd.DataFrame({"c2st_auc_forest_genes": 0.5, "c2st_auc_forest_pcs": [0.51, 0.52, 0.53]}, index=groups)
+    headers = {name: f"{name}, best at 0.5" for name in scores if name != "novelty"}
+    scores = scores.assign(**dict.fromkeys(headers.values(), "unlike other real cells"))
     index = pd.MultiIndex.from_product([groups, ["PC1"]], names=["group", "component"])
     axes = pd.DataFrame({"ratio": ratios, "other_real": 1.0, "genes": "G1, G2, G3", "n": [320, 300, 20]}, index)
     axes = axes.assign(share=share, apart=axes["ratio"] < 0.8)
     rest = axes.rename(index={"PC1": "PC2"}).assign(ratio=1.0, share=0.9, apart=False)
     scores = pd.concat({"generated": scores, "other_real": real}, names=["source", "group"]).swaplevel()
-    return likelihood, scores, pd.concat([axes, rest])
+    scores.attrs["verdict"] = headers
+    more = [axes.rename(index={"PC1": f"PC{i + 3}"}).assign(share=0, apart=i < narrow) for i in range(18)]
+    dispersion = pd.concat([axes, rest, *more])
+    return likelihood, Evaluation(scores, dispersion.assign(low=dispersion["ratio"]))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +69,7 @@ def tables(
         (
             {"aucs": (0.8, 0.5, 0.6)},
             MANY,
-            ["Generated cells differ from real ones at AUC 0.80, other real cells at 0.51: see"],
+            ["Generated cells are distinguished .* classifier 'forest, components' at AUC 0.80, other real .* 0.51."],
         ),
         (
             {"aucs": (0.6, 0.5, 0.9)},
@@ -79,6 +89,7 @@ def tables(
             ["Nothing stands out", "Too few cells were held out to judge these by themselves: b"],
         ),
         ({"novelty": 0.5}, MANY, ["the model copies"]),
+        ({"narrow": 8}, MANY, ["vary too little along 8 of 20 principal components"]),
         ({}, {"a": 30, "b": 12}, ["Only 42 cells were held out, so much may go unseen: pass more as `adata`"]),
     ],
 )
@@ -98,8 +109,9 @@ def test_few_held_out_cells_are_a_remark_and_no_warning(small: TokenDiffusion, o
     assert likelihood.loc["overall", "model"] == pytest.approx(nll.sum() / other_cells.X.sum())
     assert set(axes.index.unique("group")) == {"overall", "within", *other_cells.obs["cell_type"]}
     assert list(likelihood) == ["model", "multinomial", "dirichlet_multinomial"]
-    assert set(scores.index.unique("source")) == {"generated", "other_real"}
-    assert set(scores.index.unique("group")) == {"overall", *other_cells.obs["cell_type"]}
+    assert set(scores.frame.index.unique("source")) == {"generated", "other_real"}
+    assert scores.verdict.index.tolist() == ["overall", *sorted(set(other_cells.obs["cell_type"]))]
+    assert scores.dispersion is axes and scores.verdict.loc["overall", "classifier"] in repr(scores)
 
 
 @pytest.mark.parametrize("rows", [slice(None, None, -1), slice(0, 60)], ids=["another order", "fewer"])
@@ -119,9 +131,25 @@ def test_programs_are_scored_in_the_cells_that_everything_else_is(small: TokenDi
     found = small.criticism(other_cells, programs=programs, n_steps=4, silent=True)
     without = small.criticism(other_cells, n_steps=4, silent=True)
     assert without.programs is None and "programs" not in repr(without)
-    pd.testing.assert_frame_equal(found.scores, without.scores)
+    pd.testing.assert_frame_equal(found.scores.frame, without.scores.frame)
     assert set(found.programs.index.unique("program")) == {"one", "other", "one, other"}
     assert found.programs.index.unique("group").tolist() == found.dispersion.index.unique("group").tolist()
     assert "`programs`" in repr(found)
     with pytest.raises(ValueError, match=r"`programs\['one'\]` has no gene that is in the data: 'nothing'"):
         small.criticism(other_cells, programs={"one": ["nothing"]}, silent=True)
+
+
+def test_genes_are_named_by_a_column_of_the_model_s_cells(small: TokenDiffusion, other_cells: AnnData) -> None:
+    symbols = [f"symbol of {name}" for name in small.adata.var_names]
+    small.adata.var["symbol"] = symbols
+    with patch("scdiffgen.metrics._comparison.HEADLINES", ["novelty"]):
+        found = small.criticism(
+            other_cells, programs={"one": symbols[:4]}, gene_symbols="symbol", n_steps=2, silent=True
+        )
+        plain = small.criticism(other_cells, n_steps=2, silent=True)
+    del small.adata.var["symbol"]
+    expected = plain.dispersion["genes"].str.split(", ").map(lambda genes: [f"symbol of {gene}" for gene in genes])
+    assert found.dispersion["genes"].str.split(", ").tolist() == expected.tolist()
+    assert (found.programs["n_genes"] == 4).all()
+    with pytest.raises(ValueError, match="`gene_symbols` is 'names', which is no column of `adata.var`"):
+        small.criticism(other_cells, gene_symbols="names", silent=True)

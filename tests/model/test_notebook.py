@@ -11,6 +11,7 @@ import pytest
 import scvi
 from small_cells import QUIET, small_model
 
+from scdiffgen.metrics import Evaluation
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._criticism import Criticism
 
@@ -49,7 +50,7 @@ def test_a_model_shows_its_summary_as_text_and_as_html(
 
 def test_a_criticism_shows_its_remarks_and_folds_its_tables() -> None:
     table = pd.DataFrame({"model": [1.0, 2.0]}, index=["<a>", "b"])
-    criticism = Criticism(table, table, table, ["Cells < 100.", "Nothing else."])
+    criticism = Criticism(table, Evaluation(table), table, ["Cells < 100.", "Nothing else."])
     assert repr(criticism).split("\n")[1:] == ["- Cells < 100.", "- Nothing else."]
     shown = Tags(criticism._repr_html_())
     assert "Cells < 100." in shown.text and "<a>" in shown.text and shown.n_folded == 3

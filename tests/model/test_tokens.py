@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from unittest.mock import MagicMock, patch
 
 import numpy as np
 import pytest
 import scanpy as sc
 import torch
 from anndata import AnnData
+from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
 from sklearn.preprocessing import scale
 
 import scdiffgen
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.model._training_summary import training_summary
+from scdiffgen.model._training_summary import genes_in_training, training_summary
+from scdiffgen.module import TokenBasis
 from scdiffgen.nn import Attention
 
 Example = tuple[AnnData, TokenDiffusion]
@@ -86,7 +89,7 @@ def test_loadings_and_activations_are_principal_components_of_contributions(
         assert pca.explained_variance_ratio_[0] == pytest.approx(share, rel=1e-3)
         scores = contributions.layers[token] @ loadings[token] / (loadings[token] @ loadings[token])
         np.testing.assert_allclose(activation[token], scores, atol=1e-3)
-        assert (loadings[token] ** 3).sum() > 0
+    assert ((model.get_token_loadings() ** 3).sum() > 0).all()
 
 
 def test_loadings_of_one_group_of_all_cells_are_the_loadings(trained: Example) -> None:
@@ -286,3 +289,17 @@ def test_neighbours_leave_the_number_of_threads(small: TokenDiffusion) -> None:
     before = torch.get_num_threads()
     small.get_token_adata(silent=True)
     assert torch.get_num_threads() == before
+
+
+def test_signs_are_those_of_the_loadings_that_figures_show() -> None:
+    random = np.random.default_rng(0)
+    activation = random.normal(size=(200, 2))
+    expression = random.normal(size=(200, 8))
+    expression[:, :2] -= 5 * activation[:, :1]  # genes fall with the first token and rise with the second
+    expression[:, 2:4] += 5 * activation[:, 1:]
+    basis = TokenBasis(np.zeros((2, 3)), np.ones((2, 3)), np.ones((8, 2)), np.full(2, 0.5), np.ones(2))
+    cells = activation, sparse.csr_matrix(expression)
+    with patch("scdiffgen.model._training_summary.activation_and_expression", return_value=cells):
+        turned, genes = genes_in_training(MagicMock(), basis)
+    assert (genes.loadings[:2, 0] > 0.3).all() and (genes.loadings[2:4, 1] > 0.3).all()
+    assert turned.directions[:, 0].tolist() == turned.loadings[0].tolist() == [-1, 1]

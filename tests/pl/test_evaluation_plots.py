@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import combinations
 from pathlib import Path
+from unittest.mock import patch
 
 import anndata as ad
 import matplotlib.pyplot as plt
@@ -69,8 +70,14 @@ def generated() -> AnnData:
 
 
 @pytest.fixture(scope="module")
-def scores(real: AnnData, generated: AnnData) -> pd.DataFrame:
-    return metrics.evaluate(real, generated, groupby="kind", metrics=["mmd", "coverage", "gene_correlation"], n_pcs=5)
+def evaluation(real: AnnData, generated: AnnData) -> metrics.Evaluation:
+    chosen = ["mmd", "coverage", "gene_correlation", "c2st_auc_forest_pcs"]
+    return metrics.evaluate(real, generated, groupby="kind", metrics=chosen, n_pcs=5, n_trees=10, silent=True)
+
+
+@pytest.fixture(scope="module")
+def scores(evaluation: metrics.Evaluation) -> pd.DataFrame:
+    return evaluation.frame
 
 
 def log_normalised(*cells: AnnData) -> AnnData:
@@ -225,7 +232,7 @@ def test_the_curves_have_the_areas_that_the_legend_says(real, generated) -> None
     options = {"n_trees": 20, "seed": 2}
     scores = metrics.evaluate(
         real, worse, metrics=["c2st_auc_forest_pcs", "c2st_auc_forest_genes"], sources=["generated"], **options
-    ).loc[("overall", "generated")]
+    ).frame.loc[("overall", "generated")]
     axis = pl.evaluation_roc(real, worse, **options)
     for label, name in (("forest, genes", "c2st_auc_forest_genes"), ("forest, components", "c2st_auc_forest_pcs")):
         curve = line(axis, label)
@@ -270,8 +277,13 @@ def test_numbers_are_scores_and_colours_where_they_stand(scores, source: str, pl
     assert len(drawn) >= 2
     np.testing.assert_allclose(drawn, place)
     texts = {text.get_position(): text.get_text() for text in axis.texts}
-    assert float(texts[(1, 0)]) == pytest.approx(changed.loc[("overall", "generated"), "coverage"], abs=0.006)
-    assert [label.get_text() for label in axis.get_xticklabels()] == ["mmd ↓", "coverage ↑", "gene_correlation ↓"]
+    assert float(texts[(2, 0)]) == pytest.approx(changed.loc[("overall", "generated"), "coverage"], abs=0.006)
+    assert [label.get_text() for label in axis.get_xticklabels()] == [
+        "mmd ↓",
+        "c2st_auc_forest_pcs → 0.5",
+        "coverage ↑",
+        "gene_correlation ↓",
+    ]
     (legend,) = (found for other in axis.figure.axes if (found := other.get_legend()))
     assert to_hex(legend.legend_handles[0].get_facecolor()) == to_hex(axis.images[0].cmap.get_bad())
     n_cells = scores["n"].xs("generated", level="source")
@@ -302,8 +314,12 @@ def test_scores_that_are_missing_are_dashes(scores) -> None:
     assert np.isnan(np.ma.filled(axis.images[0].get_array().astype(float), np.nan)[0, 0])
 
 
-def test_a_page_has_every_panel_in_one_figure(real, generated, scores, tmp_path: Path) -> None:
-    axes = pl.evaluation(real, generated, groupby="kind", scores=scores, save=tmp_path / "page.png")
+def test_a_page_has_every_panel_in_one_figure(real, generated, evaluation, scores, tmp_path: Path) -> None:
+    with patch("scdiffgen.metrics._classifiers.fit_classifier", side_effect=AssertionError("fitted again")):
+        axes = pl.evaluation(real, generated, groupby="kind", scores=evaluation, save=tmp_path / "page.png")
+    assert axes["scores"].get_title().startswith("All cells: ")
+    auc = scores.loc[("overall", "generated"), "c2st_auc_forest_pcs"]
+    assert legend_of(axes["roc"].get_legend().get_texts()) == [f"forest, components: {auc:.2f}"]
     sides = ["", "_real", "_generated"]
     panels = ["mean_variance", "mean_dropout", "library_size", "roc", "correlation_real", "correlation_generated"]
     panels += ["dispersion", "dispersion_groups"]
@@ -324,7 +340,22 @@ def test_a_page_without_groups_computes_its_scores(real, generated) -> None:
         axes = pl.evaluation(real, generated)
     assert {"umap", "pca", "scores"} < set(axes) and "umap_real" not in axes
     columns = [label.get_text() for label in axes["scores"].get_xticklabels()]
-    assert columns == ["mmd ↓", "c2st_auc_forest_genes → 0.5", "recall ↑", "gene_correlation ↓"]
+    classifiers = [
+        f"{name} → 0.5" for name in ("c2st_auc_forest_pcs", "c2st_auc_forest_genes", "c2st_auc_logistic_genes")
+    ]
+    assert columns == ["mmd ↓", *classifiers, "recall ↑", "gene_correlation ↓"]
+
+
+def test_a_page_names_genes_by_their_symbols(real, generated) -> None:
+    named = real.copy()
+    named.var["symbol"] = [f"symbol of {name}" for name in named.var_names]
+    other = generated.copy()
+    other.X = sparse.csr_matrix(metrics.baselines.null_shuffled(generated, ["all"] * 120, ["all"] * 120))
+    axes = pl.evaluation(named, other, gene_symbols="symbol")
+    texts = [text.get_text() for text in axes["dispersion"].texts]
+    assert texts and all(name.startswith("symbol of GENE") for text in texts for name in text.split(", "))
+    with pytest.raises(ValueError, match="`gene_symbols` is 'names', which is no column of `real.var`"):
+        pl.evaluation(named, other, gene_symbols="names")
 
 
 @pytest.fixture(scope="module")
@@ -409,6 +440,6 @@ def test_panels_are_drawn_into_given_axes_saved_and_shown(
     ],
 )
 def test_errors_say_what_to_do(real, generated, call, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         call(real, generated)
     assert not plt.get_fignums() or "ax" in message  # nothing is left half drawn

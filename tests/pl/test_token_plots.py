@@ -79,6 +79,16 @@ def test_bars_are_the_loadings_of_the_strongest_genes(cells: AnnData) -> None:
     np.testing.assert_allclose([bar.get_width() for bar in axes[1].patches], strongest)
 
 
+def test_a_token_names_the_one_that_shares_its_genes_and_no_other() -> None:
+    cells = with_tokens(4)
+    loadings = np.zeros((cells.n_vars, 4))
+    loadings[:6, 0], loadings[2:8, 1] = 1, -1  # four genes in common, of the other sign
+    loadings[10:16, 2], loadings[14:20, 3] = 1, 1  # two in common
+    cells.varm["token_loadings"] = loadings
+    notes = [axis.get_xlabel().split("\n")[1:] for axis in pl.token_loadings(cells, n_genes=6, show=False)]
+    assert notes == [["shares 4 of 6 genes with token_2"], ["shares 4 of 6 genes with token_1"], [], []]
+
+
 def test_the_heatmap_shows_means_by_group(cells: AnnData) -> None:
     axis = pl.token_heatmap(cells, "cell_type", show=False)
     assert inside([axis])

@@ -12,6 +12,7 @@ from anndata import AnnData, read_h5ad
 from fingerprint import fingerprint, weights_of
 from mudata import MuData
 
+from scdiffgen.metrics import Evaluation
 from scdiffgen.model import TokenDiffusion
 
 
@@ -39,6 +40,8 @@ def digest(result: Any) -> str:
         return fingerprint(result)
     if isinstance(result, list | tuple):
         return sha256("".join(map(digest, result)).encode()).hexdigest()
+    if isinstance(result, Evaluation):
+        result = result.frame
     if isinstance(result, pd.DataFrame | np.ndarray):
         return fingerprint(AnnData(uns={"result": result}))
     return sha256(repr(result).encode()).hexdigest()

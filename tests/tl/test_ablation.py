@@ -69,6 +69,17 @@ def test_a_change_of_every_cell_comes_before_one_molecule_more() -> None:
     np.testing.assert_allclose(changed.loc[["steady", "rare", "rest"], "fdr"], fdr)
 
 
+def test_genes_are_called_by_their_symbols() -> None:
+    cells = AnnData(np.ones((6, 3)), obs=pd.DataFrame({"group": list("aabbbb")}, index=list("012345")))
+    cells.var = pd.DataFrame({"symbol": ["UP", "DOWN", "REST"]}, index=["up", "down", "rest"])
+    plain, named = (
+        tl.ablate_token(TwoPrograms(), "token_2", cells, "group", gene_symbols=key) for key in (None, "symbol")
+    )
+    assert named["gene"].tolist() == plain["gene"].str.upper().tolist()
+    with pytest.raises(ValueError, match="`gene_symbols` is 'names', which is no column of `adata.var`"):
+        tl.ablate_token(TwoPrograms(), "token_2", cells, "group", gene_symbols="names")
+
+
 def test_one_cell_of_a_group_proves_nothing() -> None:
     cells = AnnData(np.ones((1, 1)), obs=pd.DataFrame({"group": ["b"]}, index=["cell"]))
     assert (tl.ablate_token(TwoPrograms(), "token_2", cells, "group")["fdr"] == 1).all()

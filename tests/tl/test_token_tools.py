@@ -40,6 +40,16 @@ def test_ranking_holds_every_gene_with_its_own_loading(cells: AnnData) -> None:
     np.testing.assert_allclose(2.0 ** table["logfoldchanges"], np.exp(log_rates[table["names"]]), rtol=1e-5)
 
 
+def test_ranking_calls_genes_by_their_symbols(cells: AnnData) -> None:
+    cells.var["symbol"] = [f"symbol of {name}" for name in cells.var_names]
+    tl.rank_token_genes(cells, 5)
+    plain = cells.uns["rank_token_genes"]["names"]["token_2"]
+    tl.rank_token_genes(cells, 5, gene_symbols="symbol")
+    assert cells.uns["rank_token_genes"]["names"]["token_2"].tolist() == [f"symbol of {name}" for name in plain]
+    with pytest.raises(ValueError, match="`gene_symbols` is 'names', which is no column of `adata.var`"):
+        tl.rank_token_genes(cells, gene_symbols="names")
+
+
 def test_ranking_survives_a_file_and_is_drawn_by_scanpy(cells: AnnData, tmp_path) -> None:
     tl.rank_token_genes(cells, n_genes=30)
     cells.write_h5ad(tmp_path / "cells.h5ad")

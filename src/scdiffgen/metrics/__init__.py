@@ -9,6 +9,7 @@ from scdiffgen.metrics._comparison import EVALUATION_METRICS
 from scdiffgen.metrics._dispersion import dispersion
 from scdiffgen.metrics._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
 from scdiffgen.metrics._evaluate import evaluate
+from scdiffgen.metrics._evaluation import Evaluation
 from scdiffgen.metrics._genes import dirichlet_multinomial_nll, gene_correlation_error, library_size_ks, multinomial_nll
 from scdiffgen.metrics._heterogeneity import response_heterogeneity
 from scdiffgen.metrics._input import FewCellsWarning
@@ -21,6 +22,7 @@ from scdiffgen.metrics._space import ExpressionSpace
 __all__ = [
     "EVALUATION_METRICS",
     "CopyWarning",
+    "Evaluation",
     "ExpressionSpace",
     "FewCellsWarning",
     "baselines",

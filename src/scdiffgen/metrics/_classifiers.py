@@ -20,10 +20,10 @@ from scdiffgen.metrics._resampling import Seed, Weights, unresampled, weight_bel
 
 ClassifierKind: TypeAlias = Literal["forest", "logistic"]
 Features: TypeAlias = Literal["pcs", "expression"]  # of cells, as classifiers see them
-CLASSIFIERS: dict[str, tuple[ClassifierKind, Features]] = {  # columns of `evaluate`
-    "c2st_auc_forest_pcs": ("forest", "pcs"),
-    "c2st_auc_forest_genes": ("forest", "expression"),
-    "c2st_auc_logistic_genes": ("logistic", "expression"),
+CLASSIFIERS: dict[str, tuple[ClassifierKind, Features, str]] = {  # columns of `evaluate`, and what each is called
+    "c2st_auc_forest_pcs": ("forest", "pcs", "forest, components"),
+    "c2st_auc_forest_genes": ("forest", "expression", "forest, genes"),
+    "c2st_auc_logistic_genes": ("logistic", "expression", "logistic, genes"),
 }
 N_FOLDS = 5
 N_TREES = 200

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 from scdiffgen._messages import warn_user
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._comparison import CONFIDENCE, Cells, Pair, Settings
-from scdiffgen.metrics._evaluate import OVERALL, Prepared, pairs, prepare
 from scdiffgen.metrics._input import CountsLike, FewCellsWarning
 from scdiffgen.metrics._resampling import unit_weights
-from scdiffgen.metrics._space import ExpressionSpace
+from scdiffgen.metrics._samples import OVERALL, Prepared, pairs, prepare
 from scdiffgen.metrics._spread import FEWEST_CELLS, log_variance_ratios, variances
 
 WITHIN = "within"
@@ -32,6 +31,7 @@ def dispersion(
     *,
     other_real: CountsLike | None = None,
     layer: str | None = None,
+    gene_symbols: str | None = None,
     n_pcs: int = 30,
     n_top_genes: int | None = None,
     max_cells: int = 2000,
@@ -88,18 +88,19 @@ def dispersion(
     >>> table["apart"].tolist()
     [True, False]
     """
-    settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_bootstrap, seed=seed)
-    return disperse(prepare(real, generated, train, groupby, settings, other_real=other_real), groupby, settings)
+    settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_bootstrap, seed=seed, gene_symbols=gene_symbols)
+    table = disperse(prepare(real, generated, train, groupby, settings, other_real=other_real), groupby, settings)
+    few = table.index.unique("group")[(table["n"] < FEWEST_CELLS).groupby("group", sort=False).any()]
+    if len(few):
+        warn_user(f"NaN for want of {FEWEST_CELLS} cells: {', '.join(few)}.", FewCellsWarning)
+    return table
 
 
 def disperse(prepared: Prepared, groupby: str | None, settings: Settings) -> pd.DataFrame:
     """The table of `dispersion`."""
-    genes = _leading_genes(prepared.space)
+    genes = _leading_genes(prepared)
     parts = grouped_pairs(prepared.cells, groupby, list(SIDES), settings)
     tables = {group: _table(sides, genes, within=group == WITHIN) for group, sides in parts.items()}
-    few = [group for group, table in tables.items() if (table["n"] < FEWEST_CELLS).any()]
-    if few:
-        warn_user(f"NaN for want of {FEWEST_CELLS} cells: {', '.join(few)}.", FewCellsWarning)
     return pd.concat(tables, names=["group", "component"])
 
 
@@ -138,8 +139,9 @@ def _table(sides: Mapping[str, Pair], genes: list[str], *, within: bool) -> pd.D
     return table.assign(apart=less | (table["low"] > table["other_real_high"].clip(lower=1)))
 
 
-def _leading_genes(space: ExpressionSpace) -> list[str]:
+def _leading_genes(prepared: Prepared) -> list[str]:
     """Names of the genes that weigh most on each component; positions where genes have no names."""
-    names = np.arange(space.n_genes) if space.genes is None else np.asarray(space.genes)
+    space, names = prepared.space, prepared.names
+    names = np.arange(space.n_genes) if names is None else np.asarray(names)
     order = np.argsort(-np.abs(space.components), axis=1, kind="stable")[:, :N_NAMED]
     return [", ".join(str(name) for name in names[space.columns[top]]) for top in order]

@@ -187,23 +187,6 @@ def energy_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArra
     return 2 * across - within
 
 
-def frechet_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
-    r"""Frechet distance of the Gaussians with the samples' means and covariances, squared, under each row of weights.
-
-    :math:`|m_1 - m_2|^2 + \mathrm{tr}(C_1 + C_2 - 2 (C_1^{1/2} C_2 C_1^{1/2})^{1/2})`: the squared 2-Wasserstein
-    distance of two Gaussians (Dowson & Landau 1982), the "FID" of images (Heusel et al. 2017). Biased upwards in small
-    samples: compare at equal numbers of cells.
-    """
-    distances = []
-    for a, b in zip(wx, wy, strict=True):
-        (mean_x, cov_x), (mean_y, cov_y) = _moments(x, a), _moments(y, b)
-        values, vectors = np.linalg.eigh(cov_x)
-        root = (vectors * np.sqrt(np.clip(values, 0, None))) @ vectors.T
-        cross = np.sqrt(np.clip(np.linalg.eigvalsh(root @ cov_y @ root), 0, None)).sum()
-        distances.append(((mean_x - mean_y) ** 2).sum() + np.trace(cov_x) + np.trace(cov_y) - 2 * cross)
-    return np.array(distances)
-
-
 def wasserstein_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """`wasserstein` under each row of weights, (rows,): exact for the first row, of ones, and linearised after.
 
@@ -255,12 +238,6 @@ def _bilinear(kernel: Kernel, x: NDArray, y: NDArray, wx: Weights, wy: Weights) 
     return total
 
 
-def _moments(points: NDArray, weights: NDArray) -> tuple[NDArray, NDArray]:
-    mean = weights @ points / weights.sum()
-    centred = points - mean
-    return mean, (centred * weights[:, None]).T @ centred / (weights.sum() - 1)
-
-
 def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
     """Compare nearest-neighbour distances of generated cells with those of held-out cells; warns of copies."""
     median = float(np.median(expected))
@@ -303,23 +280,20 @@ def one_nn_hits(x: NDArray, y: NDArray) -> NDArray[np.float64]:
 
 
 def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> dict[str, NDArray[np.float64]]:
-    """Precision, recall, density and coverage by k-nearest-neighbour balls under each row of weights, (rows,) each.
+    """Precision, recall and coverage by k-nearest-neighbour balls under each row of weights, (rows,) each.
 
     A ball round a cell reaches to its k-th nearest cell of the same side. *Precision*: generated cells in the ball of
-    some real cell; *recall*: real cells in the ball of some generated cell (Kynkaanniemi et al. 2019, NeurIPS).
-    *Density*: mean number of real balls a generated cell lies in, over k, which may exceed 1; *coverage*: real cells
-    whose ball holds a generated cell (Naeem et al. 2020, ICML). The values for one population depend on the number of
-    cells: compare with as many other real cells.
+    some real cell; *recall*: real cells in the ball of some generated cell (Kynkaanniemi et al. 2019, NeurIPS);
+    *coverage*: real cells whose ball holds a generated cell (Naeem et al. 2020, ICML). The values for one population
+    depend on the number of cells: compare with as many other real cells.
     """
     k = N_NEIGHBOURS
     real, generated = KDTree(x), KDTree(y)  # its distances are exact, so that copies are at 0
     in_real = generated.query_radius(x, _neighbour_distances(real, k))  # generated cells in the ball of each real cell
     in_generated = real.query_radius(y, _neighbour_distances(generated, k))
-    real_balls = np.bincount(np.concatenate(in_real), minlength=len(y))
     return {
-        "precision": weighted_mean(real_balls > 0, wy),
+        "precision": weighted_mean(np.bincount(np.concatenate(in_real), minlength=len(y)) > 0, wy),
         "recall": weighted_mean(np.bincount(np.concatenate(in_generated), minlength=len(x)) > 0, wx),
-        "density": weighted_mean(real_balls / k, wy),
         "coverage": weighted_mean(np.array([len(inside) > 0 for inside in in_real]), wx),
     }
 

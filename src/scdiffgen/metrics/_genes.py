@@ -15,8 +15,6 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._input import CountsLike, Matrix, Points, as_count_pair, as_feature_pair, label_codes, label_sums
 from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
 
-MOMENTS = ("mean", "variance", "zero_fraction")
-STATISTICS = tuple(f"{moment}_{kind}" for moment in MOMENTS for kind in ("slope", "correlation"))
 ERRORS = ("mean_expression_error", "gene_dispersion_error")
 DETECTED = 0.05  # share of the real cells with a gene that errors are averaged over
 SMOOTHING = 1.0  # molecules added to every gene of every label, so that no gene is impossible
@@ -224,21 +222,6 @@ def gene_moments(expression: Matrix, weights: Weights) -> GeneMoments:
     variance = np.clip(weights @ matrix.multiply(matrix).tocsr() / total - mean**2, 0, None)
     zeros = 1 - weights @ (matrix != 0).astype(np.float64) / total
     return {"mean": mean, "variance": variance, "zero_fraction": zeros}
-
-
-def statistics_resampled(real: GeneMoments, generated: GeneMoments) -> dict[str, NDArray[np.float64]]:
-    """Agreement over genes of mean, variance and fraction of zeros: least-squares slope and Pearson correlation.
-
-    One value a row of moments; 1 if all genes are right. Correlations of means are no evidence of quality: independent
-    Poisson counts score .99.
-    """
-    scores = {}
-    for moment in MOMENTS:
-        x, y = (side[moment] - side[moment].mean(axis=1, keepdims=True) for side in (real, generated))
-        cross, square_x, square_y = (x * y).sum(axis=1), (x * x).sum(axis=1), (y * y).sum(axis=1)
-        scores[f"{moment}_slope"] = _ratio(cross, square_x)
-        scores[f"{moment}_correlation"] = _ratio(cross, np.sqrt(square_x * square_y))
-    return scores
 
 
 def errors_resampled(

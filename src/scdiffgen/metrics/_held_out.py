@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,6 +11,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from scdiffgen._messages import did_you_mean, listed
 from scdiffgen._names import check_column
 from scdiffgen.metrics._comparison import Cells, Settings
 from scdiffgen.metrics._input import labels_of, obs_column
@@ -42,12 +43,47 @@ class Condition(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """Columns of ``obs`` that tell the condition of a cell, and the name of the control."""
+    """Columns of ``obs`` with the condition of a cell, and the labels of control cells."""
 
     perturbation: str
     context: str | None
     dose: str | None
-    control: str
+    control: tuple[str, ...]
+
+    def controls(self, cells: AnnData) -> Keys:
+        """The same with the labels of control cells, which are checked against ``control`` or taken from there."""
+        known = np.unique(labels_of(cells, self.perturbation, "control", "perturbation_key").astype(str))
+        absent = [name for name in self.control if name not in known]
+        if absent:
+            raise ValueError(
+                f"`control_label` is {listed(absent)}, and no cell of `control` has this "
+                f"obs[{self.perturbation!r}]: they have {listed(known)}.{did_you_mean(absent[0], known)}"
+            )
+        if not self.control and len(known) > 1:
+            raise ValueError(
+                f"`control` has cells of {listed(known)} in obs[{self.perturbation!r}]. Pass the label of untreated "
+                "cells as `control_label`."
+            )
+        return self._replace(control=self.control or tuple(known))
+
+    def check_predicted(
+        self, cells: Iterable[Condition], name: str, real: set[Condition], train: set[Condition]
+    ) -> None:
+        """Raise if predicted cells have labels that no other cells have, or no condition of ``real``."""
+        predicted = set(cells)
+        for key, field in ((self.perturbation, "perturbation"), (self.context, "context")):
+            known = {getattr(condition, field) for condition in real | train}
+            unknown = sorted({getattr(condition, field) for condition in predicted} - known - {""})
+            if unknown:
+                raise ValueError(
+                    f"obs[{key!r}] of `{name}` is {listed(unknown)}, which is in neither `real` nor `train`: they have "
+                    f"{listed(sorted(known - {''}))}.{did_you_mean(unknown[0], known)}"
+                )
+        if not predicted & real:
+            raise ValueError(
+                f"`{name}` has no cells of the conditions of `real` ({listed(map(str, sorted(real)))}), but of "
+                f"{listed(map(str, sorted(predicted)))}. Label predicted cells as the real ones that they predict."
+            )
 
     def contexts(self, cells: AnnData, name: str) -> NDArray:
         """Context of every cell; without a key, one for all."""
@@ -67,7 +103,7 @@ class Keys(NamedTuple):
 
     def _canonical(self, perturbation: str) -> str:
         """Sort the parts of a combination and leave out controls."""
-        return "+".join(sorted(part.strip() for part in perturbation.split("+") if part.strip() != self.control))
+        return "+".join(sorted(part.strip() for part in perturbation.split("+") if part.strip() not in self.control))
 
     def _doses(self, cells: AnnData, name: str, *, treated: NDArray[np.bool_]) -> Vector:
         if self.dose is None:
@@ -104,11 +140,12 @@ class HeldOut:
     @classmethod
     def fit(cls, real: AnnData, control: AnnData, space: ExpressionSpace, keys: Keys, settings: Settings) -> HeldOut:
         """Halve the conditions and summarise the controls; control cells in ``real`` are left out."""
+        control = control[np.concatenate([r for c, r in keys.conditions(control, "control").items() if not c.parts])]
         perturbed = Cells.of(space, real, "real")
         conditions = {c: rows for c, rows in keys.conditions(real, "real").items() if c.parts}
         if not conditions:
             raise ValueError(
-                f"`real` has no perturbed cells: obs[{keys.perturbation!r}] is {keys.control!r} throughout."
+                f"`real` has no perturbed cells: obs[{keys.perturbation!r}] is {listed(keys.control)} throughout."
             )
         contexts, wanted = keys.contexts(control, "control"), sorted({c.context for c in conditions})
         lacking = sorted(set(wanted) - set(contexts))
@@ -154,7 +191,8 @@ class TrainingResponses:
         if lacking:
             raise ValueError(
                 f"`train` has perturbed but no control cells in {', '.join(lacking)}, so that no change is defined. "
-                f"Controls have obs[{keys.perturbation!r}] == {keys.control!r}; pass `control_label` if that is wrong."
+                f"The label of controls in obs[{keys.perturbation!r}] is {listed(keys.control)}; pass `control_label` "
+                "if that is wrong."
             )
         leaked = [str(condition) for condition in held_out.references if condition in perturbed]
         if leaked:
@@ -164,6 +202,11 @@ class TrainingResponses:
             )
         genes = () if space.genes is None else tuple(str(gene) for gene in space.genes[space.columns])
         return cls(perturbed, controls, genes)
+
+    @property
+    def conditions(self) -> set[Condition]:
+        """Conditions of the training cells, controls included."""
+        return {*self.means, *(Condition(context, "", None) for context in self.controls)}
 
     def shift(self, condition: Condition) -> Vector:
         """Change of mean expression against the controls of the context."""

@@ -47,6 +47,7 @@ BASELINES = (
     "dose_interpolation",
     "real_half",
 )
+SHORT = ("no_change", "train_mean", "similar_contexts", "additive", "dose_interpolation", "real_half")
 COLUMNS = ("context", "perturbation", "dose", "prediction", "n_real", "n_predicted", "n_significant")
 
 
@@ -95,6 +96,7 @@ RESPONSE_METRICS: dict[str, Metric] = {
     "wasserstein": METRICS["wasserstein"]._replace(n_cells=MIN_CELLS, ideal="real_half"),
     "c2st_auc": METRICS["c2st_auc_forest_pcs"],
 }
+SHORT_METRICS = ("pearson_delta", "de_overlap", "fold_change_slope", "energy_distance", "c2st_auc")
 
 
 @shared_docs
@@ -107,11 +109,11 @@ def perturbation_report(
     perturbation_key: str,
     context_key: str | None = None,
     dose_key: str | None = None,
-    control_label: str = "control",
+    control_label: str | Sequence[str] | None = None,
     layer: str | None = None,
     log_normalised: Sequence[str] = (),
-    metrics: Sequence[str] | None = None,
-    baselines: Sequence[str] = BASELINES,
+    metrics: Sequence[str] | str = SHORT_METRICS,
+    baselines: Sequence[str] | str = SHORT,
     baselines_as_counts: bool = False,
     n_pcs: int = 30,
     n_top_genes: int | None = None,
@@ -162,18 +164,19 @@ def perturbation_report(
     train
         Training counts, which space and baselines are fitted on, with controls of every context with perturbed cells.
     control
-        Real control counts of the contexts of ``real``.
+        Real control counts of the contexts of ``real``; treated cells among them are left out.
     perturbation_key, context_key, dose_key
         Columns of ``obs`` with the perturbation, the context, if there are several, and the dose, if there are any.
     control_label
-        What the perturbation of control cells is called.
+        Label, or labels, of control cells; by default the one label of ``control``.
     {layer}
     log_normalised
         Predictions whose ``.X`` is log(1 + counts per 10,000 of the genes of ``train``), as programs without counts
         write it. It is scored as it is; such cells lack the noise of counts, which distinguishes them from real ones.
-    {metrics}
+    metrics
+        Metric or metrics to compute, or ``"all"`` (``"wasserstein"`` only where POT is installed); by default five.
     baselines
-        Baseline or baselines to compute.
+        Baseline or baselines to compute, or ``"all"``; by default the strongest for each type of task, and the ceiling.
     baselines_as_counts
         Whether baselines that add a change predict counts instead of log expression. Expression with something added
         to every zero is distinguished from real cells at once, and counts are not.
@@ -191,7 +194,8 @@ def perturbation_report(
     Raises
     ------
     ValueError
-        If a condition of ``real`` is in ``train``, a context has no controls, or a prediction is called as a baseline.
+        If a condition of ``real`` is in ``train``, a context has no controls, a prediction is called as a baseline, has
+        labels that are in neither ``real`` nor ``train``, or no condition of ``real``.
 
     Warns
     -----
@@ -206,14 +210,15 @@ def perturbation_report(
     >>> options = {"perturbation_key": "perturbation", "layer": "counts", "metrics": ["pearson_delta"]}
     >>> report = perturbation_report(real, {"perfect": real}, train, control, **options)
     >>> report["prediction"].tolist()
-    ['perfect', 'no_change', 'train_mean', 'additive', 'latent_pca', 'real_half']
+    ['perfect', 'no_change', 'train_mean', 'additive', 'real_half']
     """
-    baselines = as_names(baselines)
-    chosen = choose(ALL if metrics is None else metrics, RESPONSE_METRICS, baselines, BASELINES, "baselines")
+    baselines = as_names(BASELINES if isinstance(baselines, str) and baselines == ALL else baselines)
+    chosen = choose(metrics, RESPONSE_METRICS, baselines, BASELINES, "baselines")
     taken = sorted(set(predictions) & set(BASELINES))
     if taken:
         raise ValueError(f"`predictions` has the names of baselines: {taken}. Call them otherwise.")
-    keys = Keys(perturbation_key, context_key, dose_key, control_label)
+    labels = () if control_label is None else tuple(as_names(control_label))
+    keys = Keys(perturbation_key, context_key, dose_key, labels).controls(control)
     settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
     space = settings.space(train)
     held_out = HeldOut.fit(real, control, space, keys, settings)
@@ -224,6 +229,8 @@ def perturbation_report(
         raise ValueError(f"`log_normalised` has {unknown}, of which there are no predictions: {[*predictions]}.")
     read = {name: Cells.of_log_normalised if name in logged else Cells.of for name in named}
     answers = {name: (keys.conditions(*pair), read[name](space, *pair)) for name, pair in named.items()}
+    for name, (conditions, _) in answers.items():
+        keys.check_predicted(conditions, named[name][1], {*held_out.references}, training.conditions)
 
     def pairs() -> Iterator[tuple[Key, Pair]]:
         for condition, reference in held_out.references.items():

@@ -15,9 +15,9 @@ from scdiffgen._messages import did_you_mean, listed
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._comparison import CONFIDENCE, Cells, Pair, Settings
 from scdiffgen.metrics._dispersion import WITHIN, grouped_pairs
-from scdiffgen.metrics._evaluate import Prepared, prepare
 from scdiffgen.metrics._input import Matrix
 from scdiffgen.metrics._resampling import Weights
+from scdiffgen.metrics._samples import Prepared, prepare
 from scdiffgen.metrics._spread import FEWEST_CELLS
 from scdiffgen.metrics.baselines import null_shuffled
 
@@ -38,6 +38,7 @@ def gene_programs(
     *,
     other_real: AnnData | None = None,
     layer: str | None = None,
+    gene_symbols: str | None = None,
     max_cells: int = 2000,
     n_bootstrap: int = 200,
     seed: int = 0,
@@ -87,7 +88,7 @@ def gene_programs(
     >>> table["n_genes"].tolist()
     [2]
     """
-    settings = Settings(layer, max_cells=max_cells, n_bootstrap=n_bootstrap, seed=seed)
+    settings = Settings(layer, max_cells=max_cells, n_bootstrap=n_bootstrap, seed=seed, gene_symbols=gene_symbols)
     return programs_of(
         prepare(real, generated, train, groupby, settings, other_real=other_real), groupby, programs, settings
     )
@@ -95,7 +96,7 @@ def gene_programs(
 
 def programs_of(prepared: Prepared, groupby: str | None, programs: Programs, settings: Settings) -> pd.DataFrame:
     """The table of `gene_programs`."""
-    weights = program_weights(prepared.fitted.counts, prepared.space.genes, programs)
+    weights = program_weights(prepared.fitted.counts, prepared.names, programs)
     other = prepared.cells["other_real"]
     drawn = prepared.cells["reference"].labels
     drawn = drawn[np.isin(drawn, other.labels)]

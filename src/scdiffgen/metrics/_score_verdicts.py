@@ -14,7 +14,7 @@ ALIKE, BETWEEN, CONTROL, OTHER = (
     "like the negative control",
     "unlike other real cells",  # where no negative control is a measure
 )
-UNDECIDED = "undecided"  # of too few cells, or by a metric that does not distinguish the control from real cells
+UNDECIDED = "undecided"  # too few cells, or a metric without power: the control scores as other real cells do
 
 
 def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
@@ -103,6 +103,6 @@ def _verdicts(scores: pd.DataFrame, name: str, controls: list[str]) -> pd.Series
         worse = distance[controls].where(separate, -np.inf).to_numpy().argmax(axis=1)
         apart = _apart(scores, name, controls, "generated").to_numpy()[np.arange(len(worse)), worse]
         reaches = pd.Series(~apart, index=values.index) | (place >= 1)
-        words = words.mask(off, np.where(reaches, CONTROL, BETWEEN))
-        known &= place.notna() & (off | ~reaches)
+        words = words.mask(off & place.notna(), np.where(reaches, CONTROL, BETWEEN))
+        known &= off | (place.notna() & ~reaches)
     return words.where(known, UNDECIDED)

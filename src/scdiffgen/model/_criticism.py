@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from scipy import sparse
 from scvi.model.base import BaseModelClass
 from torch import Tensor
 
+from scdiffgen._names import symbols_of
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import categories_of_condition, registered_conditions
@@ -26,13 +27,15 @@ from ._sampler import Sampler
 from ._training_data import training_indices
 from ._training_summary import TrainingCells, training_summary
 
+if TYPE_CHECKING:
+    from scdiffgen.metrics import Evaluation
+
 FEW_CELLS = 50  # of a label
 ENOUGH_CELLS = 100  # of all: half of them against half of the generated leaves the AUC uncertain by .06
 SEPARABLE = 0.7
 NOT_NEW = 0.8
 OPPONENTS = {"multinomial": "multinomial", "dirichlet_multinomial": "Dirichlet-multinomial"}  # in words
-METRICS = ("mmd", "c2st_auc_forest_pcs", "c2st_auc_forest_genes", "c2st_auc_logistic_genes", "novelty")
-N_BOOTSTRAP = 200  # resamples behind the intervals of `dispersion`
+N_BOOTSTRAP = 200  # resamples behind the intervals
 SOURCES = ("generated", "other_real")  # negative controls, there to compare models by, would double the time
 
 
@@ -40,7 +43,7 @@ class Criticism(NamedTuple):
     """What :meth:`TokenDiffusion.criticism` returns."""
 
     likelihood: pd.DataFrame
-    scores: pd.DataFrame
+    scores: Evaluation
     dispersion: pd.DataFrame
     remarks: list[str]
     programs: pd.DataFrame | None = None
@@ -50,10 +53,11 @@ class Criticism(NamedTuple):
         return "\n".join([f"Criticism, with {tables}", *(f"- {remark}" for remark in self.remarks)])
 
     def _repr_html_(self) -> str:
-        return folded("Criticism", self.remarks, self._tables())
+        return folded("Criticism", self.remarks, self._tables()) + self.scores._repr_html_()
 
     def _tables(self) -> dict[str, pd.DataFrame]:
-        return {name: table for name, table in self._asdict().items() if isinstance(table, pd.DataFrame)}
+        tables = self._asdict() | {"scores": self.scores.frame}
+        return {name: table for name, table in tables.items() if isinstance(table, pd.DataFrame)}
 
 
 def criticised(
@@ -63,21 +67,24 @@ def criticised(
     sampler: Sampler,
     generator: torch.Generator,
     programs: Mapping[str, Sequence[str]] | None,
+    gene_symbols: str | None,
     *,
     silent: bool,
 ) -> Criticism:
     """Compare held-out cells with matched samples, whose library sizes are drawn as ``generate`` does."""
     from scdiffgen.metrics import FewCellsWarning, dirichlet_multinomial_nll, multinomial_nll
-    from scdiffgen.metrics._comparison import Settings
-    from scdiffgen.metrics._dispersion import disperse
-    from scdiffgen.metrics._evaluate import prepare, score
+    from scdiffgen.metrics._comparison import HEADLINES, Settings
+    from scdiffgen.metrics._evaluate import evaluated
     from scdiffgen.metrics._programs import program_weights, programs_of
+    from scdiffgen.metrics._samples import prepare
 
     seed = generator.initial_seed()
+    names = pd.Series(symbols_of(registered(model), gene_symbols), registered(model).var_names)[gene_names(model)]
     indices = _held_out(model, adata, max_cells, seed)
     real, train = _labelled(model, adata, indices), _labelled(model, None, np.sort(model.train_indices))
+    train.var["name"] = names.to_numpy()
     if programs is not None:
-        program_weights(train.X, train.var_names, programs)  # raises if genes are unknown
+        program_weights(train.X, pd.Index(names), programs)  # raises if genes are unknown
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Generating")
     rng, sizes = np.random.default_rng(seed), TrainingCells(model).size_model()
 
@@ -97,14 +104,12 @@ def criticised(
     likelihood = grouped.div(grouped.pop("molecules"), axis=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FewCellsWarning)  # the remarks say it
-        settings = Settings(seed=seed)
+        settings = Settings(n_bootstrap=N_BOOTSTRAP, seed=seed, gene_symbols="name")
         prepared = prepare(real, generated, train, "label", settings)
-        scores = score(prepared, METRICS, SOURCES, settings)
-        settings = settings._replace(n_bootstrap=N_BOOTSTRAP)
-        axes = disperse(prepared, "label", settings)
+        scores = evaluated(prepared, "label", HEADLINES, SOURCES, settings, silent=silent)
         scored = None if programs is None else programs_of(prepared, "label", programs, settings)
     n_cells = real.obs["label"].value_counts().to_dict()
-    return Criticism(likelihood, scores, axes, remarks_on(likelihood, scores, axes, n_cells, scored), scored)
+    return Criticism(likelihood, scores, scores.dispersion, remarks_on(likelihood, scores, n_cells, scored), scored)
 
 
 def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed: int) -> np.ndarray:
@@ -132,12 +137,13 @@ def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed
 
 def remarks_on(
     likelihood: pd.DataFrame,
-    scores: pd.DataFrame,
-    dispersion: pd.DataFrame,
+    scores: Evaluation,
     n_cells: Mapping[str, int],
     programs: pd.DataFrame | None = None,
 ) -> list[str]:
     """Say what stands out, of ``n_cells`` held-out cells of each label."""
+    from scdiffgen.metrics._evaluation import FEW_NARROW
+
     found = []
     n_all = sum(n_cells.values())
     if n_all < ENOUGH_CELLS:
@@ -153,26 +159,27 @@ def remarks_on(
             f"{OPPONENTS[opponent]} at the mean of their label ({nats[opponent]:.3f}), which knows labels alone: train "
             "longer, or with more cells."
         )
-    generated, ceiling = (scores.xs(source, level="source") for source in ("generated", "other_real"))
-    ceiling = ceiling["c2st_auc_forest_genes"]
-    for label, auc in generated["c2st_auc_forest_genes"].items():
+    for label, row in scores.verdict.iterrows():
         n = n_cells.get(str(label), n_all)
         few = f"; only {n} real cells in this group, so take this with care" if n < FEW_CELLS else ""
-        if auc > SEPARABLE:
+        if row["auc"] > SEPARABLE:
             who = "Generated cells" if label == "overall" else f"Generated {label} cells"
             found.append(
-                f"{who} differ from real ones at AUC {auc:.2f}, other real cells at {ceiling[label]:.2f}: see "
-                f"`scores` for what is off{few}."
+                f"{who} are distinguished from real ones by the classifier {row['classifier']!r} at AUC "
+                f"{row['auc']:.2f}, other real cells at {row['auc_other_real']:.2f}{few}."
             )
-    found += missed_axes(dispersion) + ([] if programs is None else missed_programs(programs))
-    ratio = generated.loc["overall", "novelty"]
+    narrow, of = (scores.verdict.loc["overall", name] for name in ("n_narrow", "n_components"))
+    if narrow > FEW_NARROW * of:
+        found.append(f"Generated cells vary too little along {narrow} of {of} principal components.")
+    found += missed_axes(scores.dispersion) + ([] if programs is None else missed_programs(programs))
+    ratio = scores.frame.loc[("overall", "generated"), "novelty"]
     if ratio < NOT_NEW:
         found.append(
             f"Generated cells lie closer to training cells than held-out cells do (ratio {ratio:.2f}): the model "
             "copies. Train fewer epochs, or a smaller network."
         )
     found = found or ["Nothing stands out."]
-    unjudged = [str(label) for label, auc in generated["c2st_auc_forest_genes"].items() if np.isnan(auc)]
+    unjudged = [str(label) for label, auc in scores.verdict["auc"].items() if np.isnan(auc)]
     if unjudged:
         found.append(f"Too few cells were held out to judge these by themselves: {', '.join(unjudged)}.")
     return found

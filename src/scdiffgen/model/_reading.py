@@ -169,6 +169,7 @@ class Reading(BaseModelClass):
         adata: AnnData | None = None,
         *,
         programs: Mapping[str, Sequence[str]] | None = None,
+        gene_symbols: str | None = None,
         max_cells: int = 2000,
         n_steps: int = N_STEPS,
         batch_size: int = BATCH_SIZE,
@@ -181,6 +182,9 @@ class Reading(BaseModelClass):
         ----------
         adata
             Cells that the model was not trained on; by default the validation and test cells of its training.
+        gene_symbols
+            Column of ``.var`` of the model's cells with the names of genes in remarks, tables and ``programs``, as in
+            scanpy; by default those in ``.var_names``.
         max_cells
             Held-out cells taken at most.
 
@@ -191,10 +195,10 @@ class Reading(BaseModelClass):
             and at the mean of the label's training cells under a multinomial and a Dirichlet-multinomial
             (``multinomial``, ``dirichlet_multinomial``: :func:`scdiffgen.metrics.dirichlet_multinomial_nll`).
         scores
-            :func:`scdiffgen.metrics.evaluate` of matched samples, generated under the held-out cells' conditions, and
-            of other held-out cells: the real-versus-real ceiling.
+            :class:`scdiffgen.metrics.Evaluation` of matched samples, generated under the held-out cells' conditions,
+            beside other held-out cells: the real-versus-real ceiling.
         dispersion
-            :func:`scdiffgen.metrics.dispersion` of the same cells: axes along which generated ones vary otherwise.
+            ``scores.dispersion``: axes along which generated cells vary less or more than real ones.
         remarks
             What stands out, in words, with what to do.
         programs
@@ -217,7 +221,7 @@ class Reading(BaseModelClass):
         if adata is not None:
             check_cells(adata)
         generator = generator_from(seed, self.device)
-        return criticised(self, adata, max_cells, sampler, generator, programs, silent=silent)
+        return criticised(self, adata, max_cells, sampler, generator, programs, gene_symbols, silent=silent)
 
     @shared_docs
     def write_back(

@@ -219,6 +219,6 @@ def truncated(model: BaseModelClass, n_tokens: int) -> Any:
     cut.to_device(model.device)
     weights, data = cut.module.gene_weights(), RegisteredData(cut)
     basis = None if weights is None else token_basis(moments_in_training(data), weights.cpu().numpy())
-    genes = None if basis is None else genes_in_training(data, basis)
+    basis, genes = (None, None) if basis is None else genes_in_training(data, basis)
     cut.training_summary_ = replace(training_summary(model), token_basis=basis, token_genes=genes).to_plain()
     return cut

@@ -140,7 +140,7 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
         bulks = pseudobulks(module, cells, own, module.specs, reference)
     left_out = data.left_out(min(LEFT_OUT_CELLS, LEFT_OUT_VALUES // module.n_vars))
     regressions = modality_regressions(model, data.some(BASIS_CELLS, SMALL_BATCH), left_out)
-    genes = None if basis is None else genes_in_training(data, basis)
+    basis, genes = (None, None) if basis is None else genes_in_training(data, basis)
     summary = TrainingSummary(
         library=library,
         conditions=conditions,
@@ -182,9 +182,15 @@ def moments_in_training(data: TrainingData) -> HiddenMoments:
     return hidden_moments(data.some(BASIS_CELLS))
 
 
-def genes_in_training(data: TrainingData, basis: TokenBasis) -> TokenGenes:
-    """Genes that follow the tokens in (at most 5,000 of) the training cells, and which tokens return."""
-    return token_genes(*activation_and_expression(data.some(REGRESSION_CELLS, SMALL_BATCH), basis))
+def genes_in_training(data: TrainingData, basis: TokenBasis) -> tuple[TokenBasis, TokenGenes]:
+    """Genes that follow the tokens in (at most 5,000 of) the training cells, and the basis with the same signs.
+
+    Tokens are oriented so that the largest of these loadings, which figures show, are positive.
+    """
+    genes = token_genes(*activation_and_expression(data.some(REGRESSION_CELLS, SMALL_BATCH), basis))
+    signs = np.where((genes.loadings.astype(np.float64) ** 3).sum(0) < 0, -1, 1).astype(np.float32)
+    basis = basis._replace(directions=basis.directions * signs[:, None], loadings=basis.loadings * signs)
+    return basis, genes._replace(loadings=genes.loadings * signs)
 
 
 def activation_and_expression(cells: Cells | KeptCells, basis: TokenBasis) -> tuple[np.ndarray, sparse.csr_matrix]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal, cast
 
 import matplotlib.pyplot as plt
@@ -15,11 +16,12 @@ from matplotlib.axes import Axes
 from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._score_verdicts import relative_scores
-from scdiffgen.metrics._summaries import gene_correlations, joint_embedding
+from scdiffgen.metrics._summaries import gene_correlations, joint_embedding, roc_of_folds
 from scdiffgen.pl import _group_style as groups
 from scdiffgen.pl._dispersion_panel import dispersion_axes, dispersion_inches, draw_dispersion, of_enough_cells
 from scdiffgen.pl._embeddings import draw_embedding, group_names
 from scdiffgen.pl._evaluation_panels import (
+    draw_roc,
     evaluation_library_size,
     evaluation_mean_dropout,
     evaluation_mean_variance,
@@ -50,8 +52,9 @@ def evaluation(
     train: AnnData | None = None,
     groupby: str | None = None,
     *,
-    scores: pd.DataFrame | None = None,
+    scores: metrics.Evaluation | None = None,
     layer: str | None = None,
+    gene_symbols: str | None = None,
     n_jobs: int = 1,
     seed: int = 0,
     show: Show = None,
@@ -72,8 +75,9 @@ def evaluation(
     groupby
         Column of ``obs`` of all.
     scores
-        From :func:`scdiffgen.metrics.evaluate`. ``None`` computes its default ones, by forests of 25 trees on at most
-        500 cells of each group; a dash stands for scores that need more cells than a group has.
+        From :func:`scdiffgen.metrics.evaluate`: the page draws its classifiers, which are fitted only if it has none,
+        and components. ``None`` computes the default scores, by forests of 25 trees on at most 500 cells of each
+        group. A dash stands for a missing score.
     {layer}
     {n_jobs}
     seed
@@ -93,49 +97,34 @@ def evaluation(
     'false positive rate'
     """
     if scores is None:
-        scores = _fast_scores(real, generated, train, groupby, layer, seed)
-    relative_scores(scores)  # raises, before anything is drawn, if these are not scores that can be drawn
+        score = partial(metrics.evaluate, n_bootstrap=RESAMPLES, n_trees=TREES, max_cells=SCORED_CELLS, silent=True)
+        score = partial(score, layer=layer, gene_symbols=gene_symbols, n_jobs=n_jobs, seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", metrics.FewCellsWarning)  # the figure shows it
+            scores = score(real, generated, train, groupby)
+    if not isinstance(scores, metrics.Evaluation):
+        raise TypeError("`scores` is not what `metrics.evaluate` returns: pass its result, not the `.frame` of it.")
+    relative_scores(scores.frame)  # raises, before anything is drawn, if these are not scores that can be drawn
     places = {b: joint_embedding(real, generated, groupby, basis=b, layer=layer, seed=seed) for b in BASES}
     names = group_names(places["umap"])
-    ratios = of_enough_cells(_dispersion(real, generated, train, groupby, layer, seed))
-    axes = _page(names, ratios, scores_inches(scores))
+    ratios = of_enough_cells(scores.dispersion)
+    axes = _page(names, ratios, scores_inches(scores.frame))
     for basis in BASES:
         draw_embedding([axes[name] for name in axes if name.startswith(basis)], places[basis], names)
     correlations = gene_correlations(real, generated, N_GENES, layer=layer)
     draw_correlations([axes[name] for name in CORRELATIONS], correlations)
     for name, panel in PANELS.items():
         panel(real, generated, layer=layer, ax=axes[name], show=False)
-    evaluation_roc(real, generated, train, groupby, layer=layer, n_jobs=n_jobs, seed=seed, ax=axes["roc"], show=False)
+    if scores.folds:
+        draw_roc(axes["roc"], {name: roc_of_folds(folds) for name, folds in scores.folds.items()})
+    else:
+        drawn = partial(evaluation_roc, layer=layer, n_jobs=n_jobs, seed=seed)
+        drawn(real, generated, train, groupby, ax=axes["roc"], show=False)
     draw_dispersion([axes[name] for name in axes if name.startswith("dispersion")], ratios)
     evaluation_scores(scores, ax=axes["scores"], show=False)
+    axes["scores"].set_title(scores.sentences()[0], fontsize=10)
     finish(list(axes.values()), "evaluation", show, save)
     return axes
-
-
-def _fast_scores(
-    real: AnnData, generated: AnnData, train: AnnData | None, groupby: str | None, layer: str | None, seed: int
-) -> pd.DataFrame:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", metrics.FewCellsWarning)  # the figure shows it
-        return metrics.evaluate(
-            real,
-            generated,
-            train,
-            groupby,
-            layer=layer,
-            max_cells=SCORED_CELLS,
-            n_bootstrap=RESAMPLES,
-            n_trees=TREES,
-            seed=seed,
-        )
-
-
-def _dispersion(
-    real: AnnData, generated: AnnData, train: AnnData | None, groupby: str | None, layer: str | None, seed: int
-) -> pd.DataFrame:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", metrics.FewCellsWarning)  # the figure leaves these groups out
-        return metrics.dispersion(real, generated, train, groupby, layer=layer, seed=seed)
 
 
 def _page(names: Sequence[str], dispersion: pd.DataFrame, heatmap: tuple[float, float]) -> dict[str, Axes]:

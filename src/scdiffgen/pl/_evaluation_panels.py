@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pandas as pd
@@ -13,18 +13,15 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from scdiffgen._shared_docs import shared_docs
+from scdiffgen.metrics._classifiers import CLASSIFIERS
 from scdiffgen.metrics._comparison import Settings
-from scdiffgen.metrics._summaries import classifier_curves, gene_summary, library_size_quantiles
+from scdiffgen.metrics._summaries import ClassifierRoc, classifier_curves, gene_summary, library_size_quantiles
 from scdiffgen.pl._figure import BLUE, GREEN, GREY, ORANGE, VERMILION, Ax, Save, Show, finish, panels, plain
 from scdiffgen.pl._group_style import SOURCES
 
 INCHES = (3.2, 3.0)
 N_BINS, FEWEST_GENES = 25, 5  # of a line, and of a bin
-CLASSIFIERS = {
-    "c2st_auc_forest_genes": ("forest, genes", VERMILION, "-"),
-    "c2st_auc_forest_pcs": ("forest, components", BLUE, "--"),
-    "c2st_auc_logistic_genes": ("logistic, genes", GREEN, ":"),
-}
+STYLES = dict(zip(CLASSIFIERS, ((BLUE, "--"), (VERMILION, "-"), (GREEN, ":")), strict=True))
 
 
 @shared_docs
@@ -191,15 +188,19 @@ def evaluation_roc(
     settings = Settings(layer, max_cells=max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
     curves = classifier_curves(real, generated, train, groupby, settings)
     (axis,) = panels(1, 1, INCHES, ax)
+    draw_roc(axis, curves)
+    return finish(axis, "evaluation_roc", show, save)
+
+
+def draw_roc(axis: Axes, curves: Mapping[str, ClassifierRoc]) -> None:
+    """Draw the classifiers that there are, by the name of the metric."""
     axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
-    for name, (title, colour, style) in CLASSIFIERS.items():
-        curve = curves[name]
-        at, found = curve.false_positive, curve.true_positive
+    for name, curve in curves.items():
+        (colour, style), at, found = STYLES[name], curve.false_positive, curve.true_positive
         axis.fill_between(at, found.min(axis=0), found.max(axis=0), color=colour, alpha=0.15, linewidth=0)
-        label = f"{title}: {curve.auc.mean():.2f}"
+        label = f"{CLASSIFIERS[name][2]}: {curve.auc.mean():.2f}"
         axis.plot(at, found.mean(axis=0), style, color=colour, linewidth=1.8, label=label)
     axis.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
     plain(axis, "false positive rate", "true positive rate")
     legend = axis.legend(title="area under the curve", frameon=False, fontsize=8, loc="lower right")
     legend.get_title().set_fontsize(8)
-    return finish(axis, "evaluation_roc", show, save)

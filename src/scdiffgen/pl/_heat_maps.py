@@ -15,6 +15,7 @@ from scipy.spatial.distance import squareform
 from scdiffgen._names import check_column, symbols_of
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
+from scdiffgen.metrics._evaluation import Evaluation
 from scdiffgen.metrics._score_verdicts import relative_scores
 from scdiffgen.metrics._summaries import gene_correlations
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, finish, panels, shortened
@@ -181,7 +182,9 @@ def attention(
 
 
 @shared_docs
-def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None, save: Save = None) -> Axes:
+def evaluation_scores(
+    scores: Evaluation | pd.DataFrame, *, ax: Ax = None, show: Show = None, save: Save = None
+) -> Axes:
     """Draw the scores of generated cells as a heat map of groups (rows) and metrics (columns).
 
     The number is the score, the colour where it stands between other real cells (the ceiling) and the worse negative
@@ -192,7 +195,7 @@ def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None,
     Parameters
     ----------
     scores
-        From :func:`scdiffgen.metrics.evaluate`.
+        From :func:`scdiffgen.metrics.evaluate`, or its ``.frame``.
     {figure}
 
     Raises
@@ -208,6 +211,7 @@ def evaluation_scores(scores: pd.DataFrame, *, ax: Ax = None, show: Show = None,
     >>> [label.get_text() for label in axis.get_xticklabels()]
     ['mmd ↓', 'gene_correlation ↓']
     """
+    scores = scores.frame if isinstance(scores, Evaluation) else scores
     relative = relative_scores(scores)
     values = scores.xs("generated", level="source")[list(relative)]
     (axis,) = panels(1, 1, scores_inches(scores), ax)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from textwrap import fill
 
 import numpy as np
@@ -36,7 +37,8 @@ def token_loadings(
     """Draw the genes that follow each token most, up or down, a panel a token, and how stable it is.
 
     A bar is the loading of :meth:`scdiffgen.model.TokenDiffusion.get_token_loadings`, which also defines the stability:
-    how well the token is found again in half of the training cells.
+    how well the token is found again in half of the training cells. A token that shares at least half of these genes
+    with another one names that token.
 
     Parameters
     ----------
@@ -57,8 +59,8 @@ def token_loadings(
     """
     chosen, labels = chosen_tokens(adata, tokens)
     loadings, stability = stored_loadings(adata, gene_symbols=gene_symbols), _stability(adata)
-    orders = [np.argsort(-loadings[token].abs().to_numpy(), kind="stable")[:n_genes] for token in chosen]
-    largest = [loadings[token].iloc[order] for token, order in zip(chosen, orders, strict=True)]
+    orders = {name: np.argsort(-loadings[name].abs().to_numpy(), kind="stable")[:n_genes] for name in loadings}
+    largest = [loadings[token].iloc[orders[token]] for token in chosen]
     longest = max(len(shortened(gene)) for drawn in largest for gene in drawn.index)
     size = (BAR_INCHES + LETTER_INCHES * longest, TITLE_INCHES + ROW_INCHES * n_genes)
     axes = panels(len(chosen), ncols, size, ax)
@@ -70,9 +72,18 @@ def token_loadings(
         axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
         axis.spines["left"].set_visible(False)
         known = np.isfinite(stability.get(token, np.nan))
-        axis.set_xlabel(f"loading (stability {stability[token]:.2f})" if known else "loading", fontsize=8)
+        note = f"loading (stability {stability[token]:.2f})" if known else "loading"
+        axis.set_xlabel(note + _overlap(token, orders), fontsize=8)
         _bare(axis)
     return finish(axes, "token_loadings", show, save)
+
+
+def _overlap(token: str, genes: Mapping[str, np.ndarray]) -> str:
+    """A line with the token that shares most genes, if these are at least half of them; empty otherwise."""
+    shared = {name: len(np.intersect1d(genes[token], genes[name])) for name in genes if name != token}
+    other = max(shared, key=shared.__getitem__, default=token)
+    n_shared, n_genes = shared.get(other, 0), len(genes[token])
+    return f"\nshares {n_shared} of {n_genes} genes with {other}" if 2 * n_shared >= n_genes else ""
 
 
 def _stability(adata: AnnData) -> dict[str, float]:

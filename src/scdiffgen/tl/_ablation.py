@@ -10,7 +10,7 @@ from anndata import AnnData
 from scipy import stats
 
 from scdiffgen._log_normalise import TARGET_SUM, log_normalise
-from scdiffgen._names import check_column
+from scdiffgen._names import check_column, symbols_of
 from scdiffgen._stored_tokens import annotation_column
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ def ablate_token(
     groupby: str,
     *,
     level: float = 0.0,
+    gene_symbols: str | None = None,
     max_cells: int = 200,
     n_steps: int = 32,
     seed: int = 0,
@@ -48,6 +49,8 @@ def ablate_token(
     level
         Activation at which the token is held, in standard deviations; 0 is the mean of the training cells. The mean
         activation of control cells shows what treated cells are without this token's response.
+    gene_symbols
+        Column of ``adata.var`` with the names of genes to return; by default those in ``.var_names``.
     max_cells
         Cells of each group to take, evenly spread.
     n_steps
@@ -80,7 +83,8 @@ def ablate_token(
         for each in (model, model.hold_tokens({token: level}))
     ]
     counts, without = (np.asarray(cells.X.toarray(), dtype=np.float64) for cells in samples)
-    genes = samples[0].var_names
+    symbols = dict(zip(adata.var_names, symbols_of(adata, gene_symbols), strict=True))
+    genes = samples[0].var_names.map(lambda gene: symbols.get(gene, gene))
     changes = [_changes(counts[labels == name], without[labels == name], genes, name) for name in chosen]
     return pd.concat(changes, ignore_index=True)
 

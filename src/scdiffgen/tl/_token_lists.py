@@ -48,7 +48,13 @@ def annotate_tokens(adata: AnnData, names: Mapping[str, str]) -> None:
 
 
 @shared_docs
-def rank_token_genes(adata: AnnData, n_genes: int | None = None, key_added: str = "rank_token_genes") -> None:
+def rank_token_genes(
+    adata: AnnData,
+    n_genes: int | None = None,
+    key_added: str = "rank_token_genes",
+    *,
+    gene_symbols: str | None = None,
+) -> None:
     """Rank the genes of each token by how their expression follows its activation, from those that rise most.
 
     The ranking is that of ``.varm["token_loadings"]``, which are ``scores``. ``logfoldchanges`` are what the token does
@@ -65,11 +71,12 @@ def rank_token_genes(adata: AnnData, n_genes: int | None = None, key_added: str 
         The result is ``adata.uns[key_added]``, in the layout of :func:`scanpy.tl.rank_genes_groups`: so
         :func:`scanpy.get.rank_genes_groups_df` and :func:`scanpy.pl.rank_genes_groups` read it, given this key. Tokens
         are the groups.
+    {gene_symbols}
 
     Raises
     ------
     ValueError
-        If ``n_genes`` is no whole number of at least 1, or no tokens are stored.
+        If ``n_genes`` is no whole number of at least 1, no tokens are stored, or ``.var`` has no such column.
 
     Examples
     --------
@@ -80,7 +87,7 @@ def rank_token_genes(adata: AnnData, n_genes: int | None = None, key_added: str 
     """
     if n_genes is not None and (not isinstance(n_genes, int | np.integer) or n_genes < 1):
         raise ValueError(f"`n_genes` is {n_genes!r}: pass a whole number of at least 1, or None for all.")
-    loadings = token_loadings(adata)
+    loadings = token_loadings(adata, gene_symbols=gene_symbols)
     order = np.argsort(-loadings.to_numpy(), axis=0, kind="stable")[:n_genes]
     scores = np.take_along_axis(loadings.to_numpy(), order, axis=0)
     log_rates = np.asarray(adata.varm.get(LOG_RATES_KEY, np.full(loadings.shape, np.nan)))

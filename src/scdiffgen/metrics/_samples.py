@@ -1,0 +1,124 @@
+"""Cells of every source in one space, the groups that they belong to, and pairs of samples to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from numpy.typing import NDArray
+
+from scdiffgen._names import symbols_of
+from scdiffgen.metrics._comparison import Cells, Key, Pair, Settings
+from scdiffgen.metrics._input import CountsLike, labels_of
+from scdiffgen.metrics._resampling import split_halves, subsample
+from scdiffgen.metrics._space import ExpressionSpace
+from scdiffgen.metrics.baselines import null_poisson, null_shuffled
+
+Source: TypeAlias = Literal["generated", "other_real", "null_poisson", "null_shuffled"]
+SOURCES: tuple[Source, ...] = ("generated", "other_real", "null_poisson", "null_shuffled")
+CONTROLS = {"null_poisson": null_poisson, "null_shuffled": null_shuffled}
+OVERALL = "overall"
+
+
+class Prepared(NamedTuple):
+    """Cells by source, beside ``"reference"``, in one space."""
+
+    space: ExpressionSpace
+    fitted: Cells  # that the space is fitted on
+    fitted_on: str
+    cells: dict[str, Cells]
+    names: pd.Index | None = None  # of all genes of the space, as they are shown
+
+
+def prepare(
+    real: CountsLike,
+    generated: CountsLike,
+    train: CountsLike | None,
+    groupby: str | None,
+    settings: Settings,
+    *,
+    other_real: CountsLike | None = None,
+    sources: Sequence[Source] = (),
+) -> Prepared:
+    """Fit the space on training or half of the real cells, halve the rest unless other cells are given, add sources.
+
+    The cells are ``"reference"``, the first two sources, and the negative controls among ``sources``: these are made of
+    other real cells, for the groups of the reference.
+    """
+    seed, labels = settings.seed, _groups(real, groupby, "real")
+    half, rest = (np.arange(0), np.arange(len(labels))) if train is not None else split_halves(labels, seed=seed)
+    fitted_on, source = ("real", real) if train is None else ("train", train)
+    names = _shown_names(source, settings.gene_symbols, fitted_on)
+    space = settings.space(real[half] if train is None else train)
+
+    def sample(counts: CountsLike, name: str) -> Cells:
+        return Cells.of(space, counts, name, _groups(counts, groupby, name))
+
+    whole = sample(real, "real")
+    fitted = whole.take(half) if train is None else sample(train, "train")
+    if other_real is None:
+        first, second = split_halves(labels[rest], seed=seed + 1)
+        cells = {"reference": whole.take(rest[first]), "other_real": whole.take(rest[second])}
+    else:
+        cells = {"reference": whole.take(rest), "other_real": sample(other_real, "other_real")}
+    cells["generated"], other = sample(generated, "generated"), cells["other_real"]
+    drawn = cells["reference"].labels[np.isin(cells["reference"].labels, other.labels)]
+    for name in (name for name in sources if name in CONTROLS):
+        cells[name] = Cells.of(space, CONTROLS[name](other.counts, other.labels, drawn, seed=seed), name, drawn)
+    return Prepared(space, fitted, fitted_on, cells, names)
+
+
+def _shown_names(cells: CountsLike, gene_symbols: str | None, name: str) -> pd.Index | None:
+    """Names of the genes in messages and figures; none for a matrix."""
+    if isinstance(cells, AnnData):
+        return symbols_of(cells, gene_symbols, name)
+    if gene_symbols is not None:
+        raise TypeError(f"`gene_symbols` is {gene_symbols!r}, but `{name}` is a matrix: pass an AnnData with `.var`.")
+    return None
+
+
+def _groups(cells: CountsLike, groupby: str | None, name: str) -> NDArray:
+    """Group of every cell; without groups, one for all."""
+    if groupby is None:
+        return np.full(cells.shape[0], OVERALL, dtype=object)
+    labels = labels_of(cells, groupby, name)
+    if OVERALL in labels:
+        raise ValueError(f"obs[{groupby!r}] of `{name}` has a group {OVERALL!r}, the name of the row over all cells.")
+    return labels
+
+
+def group_names(cells: Mapping[str, Cells]) -> list[str]:
+    """All cells as one group, then every label."""
+    known = np.unique(np.concatenate([side.labels for side in cells.values()]).astype(str))
+    return [OVERALL, *(label for label in known if label != OVERALL)]
+
+
+def pairs(cells: Mapping[str, Cells], asked: Sequence[str], settings: Settings) -> Iterator[tuple[Key, Pair]]:
+    """Pair the reference cells of each group with equally many of each source, or with none where there are none."""
+    for g, group in enumerate(group_names(cells)):
+        members = {
+            source: np.flatnonzero((group == OVERALL) | (side.labels == group)) for source, side in cells.items()
+        }
+        reference = members.pop("reference")
+        n = min([settings.max_cells, len(reference), *(len(rows) for rows in members.values() if len(rows))])
+        for source in asked:
+            rows, seeds = members[source], ([settings.seed, g], [settings.seed, g, SOURCES.index(source)])
+            n_drawn = min(n, len(rows))
+            x = cells["reference"].take(reference[subsample(len(reference), n_drawn, seeds[0])])
+            y = cells[source].take(rows[subsample(len(rows), n_drawn, seeds[1])])
+            pair = settings.pair(x, y, n_drawn, seeds)
+            yield {"group": group, "source": source, "n": len(pair.real.pcs)}, pair
+
+
+def groups_in_words(keys: list[Key], n_sources: int) -> str:
+    """Groups that lack cells, and the sources if it is not all of them."""
+    cells: dict[str, dict[str, int]] = {}
+    for key in keys:
+        cells.setdefault(key["group"], {})[key["source"]] = key["n"]
+    return ", ".join(
+        f"{group} ({'' if len(of) == n_sources else ' and '.join(of) + ': '}{min(of.values())} cells)"
+        for group, of in cells.items()
+    )
