@@ -223,7 +223,7 @@ def test_query_cells_may_be_reduced_on_the_way(model: TokenDiffusion) -> None:
     [
         ("train", {"use_gpu": True}, "'use_gpu'"),
         ("setup_anndata", {"size_factor_key": "sf"}, "'size_factor_key'"),
-        ("setup_anndata", {"perturbation": "drug"}, "Did you mean 'perturbation_key'"),
+        ("setup_anndata", {"perturbation": "drug"}, "'perturbation_key'"),
         ("setup_mudata", {"label_key": "cell_type"}, "Did you mean 'labels_key'"),
     ],
 )

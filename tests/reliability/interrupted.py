@@ -25,13 +25,14 @@ class ControlC(Callback):
             press_control_c()
 
 
-signal.signal(signal.SIGINT, signal.default_int_handler)
-model = small_model(simulated_cells(60))
-model.train(500, batch_size=16, callbacks=[ControlC()], **QUIET)
-model.save(sys.argv[1])
-print(len(model.history["train_loss"]), model.get_nll(silent=True, seed=0)["nll"].mean())
-_training_runs.remember_training = press_control_c  # what is done after a training, interrupted or not
-try:
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    model = small_model(simulated_cells(60))
     model.train(500, batch_size=16, callbacks=[ControlC()], **QUIET)
-except KeyboardInterrupt:
-    print("the second one was raised")
+    model.save(sys.argv[1])
+    print(len(model.history["train_loss"]), model.get_nll(silent=True, seed=0)["nll"].mean())
+    _training_runs.remember_training = press_control_c  # what is done after a training, interrupted or not
+    try:
+        model.train(500, batch_size=16, callbacks=[ControlC()], **QUIET)
+    except KeyboardInterrupt:
+        print("the second one was raised")

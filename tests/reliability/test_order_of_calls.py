@@ -81,6 +81,7 @@ OF_SEVERAL: dict[str, Call] = {
 # these make or change a model, or register cells, and no trained model is asked
 NOT_ASKED = {
     "add_perturbation_features",
+    "cells_sha256_",
     "load",
     "load_registry",
     "prepare_query_anndata",
@@ -88,6 +89,7 @@ NOT_ASKED = {
     "setup_anndata",
     "setup_mudata",
     "train",
+    "view_setup_args",
 }
 NOT_ASKED |= {"training_summary_"}  # arrays, no method
 NOT_ASKED |= {"save_for_hub"}  # writes what `save` writes, and `criticism` beside it

@@ -180,7 +180,13 @@ class Persisting(BaseModelClass):
 
     @staticmethod
     def view_setup_args(dir_path: str, prefix: str | None = None) -> None:
-        """As in scvi-tools; nothing in the file is run."""
+        """Print what a saved model was registered with; nothing in the file is run.
+
+        Parameters
+        ----------
+        dir_path, prefix
+            Folder of the model, and start of the name of its file.
+        """
         AnnDataManager.view_setup_method_args(Persisting.load_registry(dir_path, prefix))
 
     @classmethod

@@ -26,8 +26,7 @@ from ._checks import check_torch, external_split
 from ._display import model_as_html
 from ._drawing_expression import DrawingExpression
 from ._generating import Generating
-from ._model_access import check_genes
-from ._model_access import modalities as modalities_of
+from ._model_access import check_genes, modalities
 from ._persisting import Persisting
 from ._presets import Preset, default_preset, network_size
 from ._reading import Reading
@@ -334,7 +333,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         legacy_mudata_format
             Whether the names of all modalities are one array.
         """
-        if not modalities_of(self):
+        if not modalities(self):
             return np.asarray(required_state(self.registry, REGISTRY_KEYS.X)["column_names"])
         names = feature_names(self.registry)
         return np.concatenate(list(names.values())) if legacy_mudata_format else names
