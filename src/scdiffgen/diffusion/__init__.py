@@ -12,7 +12,7 @@ from ._blocks import (
     without_blocks,
 )
 from ._coupling import couple_molecules
-from ._gaussian import PredictionKind, WeightingKind, add_noise, error_weight, gaussian_loss, to_clean
+from ._gaussian import PredictionKind, add_noise, error_weight, gaussian_loss, to_clean
 from ._guidance import guide, guide_denoisers
 from ._ode_samplers import Denoise, SamplerKind, sampler
 from ._samplers import MoleculePrediction, MoleculePredictor, grow_molecules

@@ -1,4 +1,4 @@
-r"""Diffusion with Gaussian noise: what a network may predict, and how its error is weighed.
+r"""Diffusion with Gaussian noise: what a network may predict, and the weight of its error.
 
 A network predicts the data :math:`x_0`, the noise :math:`\epsilon` or the velocity
 :math:`v = \alpha' x_0 + \sigma' \epsilon`. Given :math:`x_t` each determines the others:
@@ -20,10 +20,6 @@ from torch import Tensor
 from ._schedules import Level
 
 PredictionKind = Literal["x0", "eps", "v"]
-WeightingKind = Literal["uniform", "min_snr"]
-
-MIN_SNR = 5.0
-"""Largest weight of the error of the data under ``"min_snr"``."""
 
 
 def add_noise(clean: Tensor, noise: Tensor, level: Level) -> Tensor:
@@ -48,22 +44,10 @@ def to_noise(clean: Tensor, noisy: Tensor, level: Level) -> Tensor:
     return (noisy - level.alpha * clean) / level.sigma
 
 
-def to_velocity(clean: Tensor, noisy: Tensor, level: Level) -> Tensor:
-    """Velocity ``(cells, ...)`` of ``noisy`` if the data are ``clean``: where the path goes, towards the noise."""
-    level = level.expand_as(noisy)
-    return (level.sigma_rate * noisy - clean) / level.sigma
-
-
-def error_weight(space: PredictionKind, weighting: WeightingKind, level: Level) -> Tensor:
-    r"""Weight ``(cells,)`` of the squared error of the data.
-
-    ``"uniform"`` weighs all errors alike in the space they are counted in. ``"min_snr"`` weighs that of the data by
-    :math:`\min(\alpha^2 / \sigma^2, 5)` :cite:p:`hang2023efficient`, whatever the space.
-    """
+def error_weight(kind: PredictionKind, level: Level) -> Tensor:
+    """Weight ``(cells,)`` of the squared error of the data, by which it is that of the prediction."""
     snr = level.log_snr.exp()
-    if weighting == "min_snr":
-        return snr.clamp(max=MIN_SNR)
-    return {"x0": torch.ones_like(snr), "eps": snr, "v": level.sigma**-2}[space]
+    return {"x0": torch.ones_like(snr), "eps": snr, "v": level.sigma**-2}[kind]
 
 
 def gaussian_loss(predicted: Tensor, clean: Tensor, weight: Tensor) -> Tensor:

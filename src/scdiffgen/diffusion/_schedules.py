@@ -34,10 +34,9 @@ ScheduleKind = Literal["linear", "cosine", "rectified"]
 class Level(NamedTuple):
     """Where on its path from data to noise something is; all of one shape."""
 
-    position: Tensor
     alpha: Tensor
     sigma: Tensor
-    alpha_rate: Tensor  # derivative after the position
+    alpha_rate: Tensor  # derivative along the path
     sigma_rate: Tensor
 
     @property
@@ -79,12 +78,12 @@ def cosine_schedule(time: Tensor) -> Level:
 def rectified_schedule(time: Tensor) -> Level:
     """The straight line from data to noise, as in flow matching :cite:p:`liu2023flow`."""
     one = torch.ones_like(time)
-    return Level(time, 1 - time, time, -one, one)
+    return Level(1 - time, time, -one, one)
 
 
 def _on_circle(angle: Tensor) -> Level:
     cosine, sine = angle.cos(), angle.sin()
-    return Level(angle, cosine, sine, -sine, cosine)
+    return Level(cosine, sine, -sine, cosine)
 
 
 SCHEDULES: dict[str, Schedule] = {"linear": linear_schedule, "cosine": cosine_schedule, "rectified": rectified_schedule}

@@ -94,7 +94,7 @@ class GaussianModule(DiffusionModule):
         return GaussianDiffusion(self.process_options)
 
     def loss(self, cells: Cells, conditions: Given) -> LossOutput:
-        """Weighted squared error of the vectors that are predicted; penalties on the read-out are added."""
+        """Squared error of the prediction; penalties on the read-out are added."""
         conditions, trains_effects = self.drop_conditions(conditions)
         predictor = self.denoiser.bind(conditions, trains_effects=trains_effects)
         return loss_output(self._errors(predictor, cells), self.denoiser.network.readout.penalty())

@@ -154,8 +154,8 @@ class GaussianDiffusion:
         return Noisy(vector, self._with_noise(vector, time, generator), time)
 
     def score(self, predicted: Tensor, noisy: Noisy) -> Tensor:
-        """Weighted squared error ``(cells,)`` of predicted vectors without noise."""
-        weight = diffusion.error_weight(self.options.loss_space, self.options.weighting, self.level(noisy.time))
+        """Squared error ``(cells,)`` of the prediction, from predicted vectors without noise."""
+        weight = diffusion.error_weight(self.options.prediction, self.level(noisy.time))
         return diffusion.gaussian_loss(predicted, noisy.clean, weight)
 
     def draw(self, denoise: Denoise, noisy: Tensor, start: float, *, n_steps: int, generator: Rng = None) -> Tensor:
