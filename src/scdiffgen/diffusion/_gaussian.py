@@ -1,13 +1,12 @@
-r"""Diffusion with Gaussian noise: what a network may predict, and the weight of its error.
+r"""Diffusion with Gaussian noise: predictions and the weights of their errors.
 
 A network predicts the data :math:`x_0`, the noise :math:`\epsilon` or the velocity
-:math:`v = \alpha' x_0 + \sigma' \epsilon`. Given :math:`x_t` each determines the others:
+:math:`v = \alpha' x_0 + \sigma' \epsilon`, each of which determines the others given :math:`x_t`:
 
 .. math:: x_0 = \frac{x_t - \sigma \epsilon}{\alpha} = \sigma' x_t - \sigma v, \qquad
     \epsilon = \frac{x_t - \alpha x_0}{\sigma} = \alpha v - \alpha' x_t .
 
-So the squared error of any of them is a weight times that of :math:`x_0`: 1, :math:`\alpha^2 / \sigma^2` for the noise
-and :math:`1 / \sigma^2` for the velocity.
+Their squared errors are 1, :math:`\alpha^2 / \sigma^2` and :math:`1 / \sigma^2` times that of :math:`x_0`.
 """
 
 from __future__ import annotations

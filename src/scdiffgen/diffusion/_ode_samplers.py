@@ -58,10 +58,7 @@ def ancestral(
 
 
 def dpm_solver(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> Tensor:
-    r"""DPM-Solver++(2M) :cite:p:`lu2025dpm`: second order, one evaluation a step.
-
-    Exact in :math:`\lambda = \log(\alpha / \sigma)` but for :math:`\hat x_0`, which is extrapolated from the last two.
-    """
+    """DPM-Solver++(2M) :cite:p:`lu2025dpm`: second order, one evaluation a step; exact but for extrapolated data."""
     previous: Tensor | None = None
     last_step = torch.ones_like(times[0])
     for time, next_time in pairwise(times):
