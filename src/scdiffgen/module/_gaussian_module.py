@@ -76,10 +76,7 @@ class VectorDenoiser(ConditionedDenoiser):
 
 
 class GaussianModule(DiffusionModule):
-    """Gaussian diffusion of expression: log of counts per 10,000 plus one, standardised gene by gene.
-
-    Sampled expression becomes counts by its shares of the library size, rounded. Subclasses have other vectors.
-    """
+    """Gaussian diffusion of standardised log expression; counts are shares of the library size, rounded."""
 
     process_name = "gaussian"
     options_cls = GaussianOptions
