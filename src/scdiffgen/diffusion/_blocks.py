@@ -60,12 +60,8 @@ class Blocks(NamedTuple):
     def side_by_side(self, positions: Sequence[Tensor]) -> Tensor:
         """Flat positions in ``(cells, columns)`` from those in each block by itself."""
         n_columns = sum(self.sizes)
-        return torch.cat(
-            [
-                of_block // size * n_columns + start + of_block % size
-                for of_block, size, start in zip(positions, self.sizes, self.starts, strict=True)
-            ]
-        )
+        blocks = zip(positions, self.sizes, self.starts, strict=True)
+        return torch.cat([at // size * n_columns + start + at % size for at, size, start in blocks])
 
     def dense_sums(self, state: Tensor) -> Tensor:
         """Sums ``(cells, modalities)`` of a dense tensor ``(cells, columns)``."""

@@ -21,10 +21,7 @@ class MoleculePrediction(Protocol):
         ...
 
     def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw ``n_molecules`` ``(cells,)`` by given rates: flat positions ``cell * n_genes + gene``.
-
-        One after the other if the prediction is an urn: each counts for those after it.
-        """
+        """Draw ``n_molecules`` ``(cells,)`` by given rates, in turn: flat positions ``cell * n_genes + gene``."""
         ...
 
 

@@ -131,9 +131,8 @@ class LibrarySizeModel:
         given = np.flatnonzero(group[: self._n_identity] != Code.MISSING)
         for columns in backoff_levels(given):
             _, identity = np.unique(self.codes[:, columns], axis=0, return_inverse=True)
-            n_of, mean_of = zip(
-                *(_means(log_library, identity.ravel(), which) for which in (treated, controls)), strict=True
-            )
+            means = (_means(log_library, identity.ravel(), which) for which in (treated, controls))
+            n_of, mean_of = zip(*means, strict=True)
             both = np.minimum(*n_of) >= self.min_cells
             if both.any():
                 return float((mean_of[0] - mean_of[1])[both].mean())

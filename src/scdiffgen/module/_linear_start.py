@@ -55,10 +55,10 @@ def linear_model_of_blocks(counts: sparse.csr_matrix, blocks: Blocks, n_componen
 
 def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
     rng = np.random.default_rng(0)
-    pca = _pca(counts, n_components)
+    pca = fit_pca(log_normalise(counts), n_components)
     half, variance = rng.permutation(counts.shape[0]) < counts.shape[0] // 2, np.zeros(n_components)
     for fitted in (half, ~half):
-        axes, other = _pca(counts[fitted], n_components).components_.T, counts[~fitted]
+        axes, other = fit_pca(log_normalise(counts[fitted]), n_components).components_.T, counts[~fitted]
         first, second = other.copy(), other.copy()
         first.data = rng.binomial(other.data.astype(np.int64), 0.5).astype(other.dtype)
         second.data = other.data - first.data
@@ -116,6 +116,7 @@ def start_linearly(network: ScoreNetwork, model: LinearModel) -> None:
         weight[:, : 2 * axes.shape[1]] = torch.cat([axes, -axes], dim=1)
 
 
-def _pca(counts: sparse.csr_matrix, n_components: int) -> PCA:
-    with np.errstate(invalid="ignore"):  # of cells that are all alike
-        return PCA(n_components, svd_solver="arpack", random_state=0).fit(log_normalise(counts))
+def fit_pca(expression: sparse.csr_matrix, n_components: int) -> PCA:
+    """Principal components of expression ``(cells, genes)``; raises ArpackError for equal cells."""
+    with np.errstate(invalid="ignore"):
+        return PCA(n_components, svd_solver="arpack", random_state=0).fit(expression)

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.linalg import ArpackError
-from sklearn.decomposition import PCA
 
-from ._linear_start import varimax
+from ._linear_start import fit_pca, varimax
 
 PENALTY = 0.3  # measured in benchmarks.studies.token_ranking
 N_SPLITS = 2  # of the cells in halves
@@ -56,11 +55,11 @@ def linear_stability(loadings: NDArray, expression: sparse.csr_matrix) -> NDArra
     found = np.zeros((2 * N_SPLITS, n_tokens))
     if n_components < 1:
         return np.full(n_tokens, np.nan)
-    with suppress(ArpackError), np.errstate(invalid="ignore"):  # of cells that are all alike
+    with suppress(ArpackError):  # of equal cells
         for split in range(N_SPLITS):
             half = rng.permutation(n_cells) < n_cells // 2
             for row, part in enumerate((expression[half], expression[~half])):
-                pca = PCA(n_components, svd_solver="arpack", random_state=0).fit(part)
+                pca = fit_pca(part, n_components)
                 axes = varimax(pca.components_ * np.sqrt(pca.explained_variance_)[:, None])
                 again = regression_loadings(np.asarray(part @ axes.T), part)
                 alike = np.abs(standardised(loadings).T @ standardised(again)) / len(loadings)

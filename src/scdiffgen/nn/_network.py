@@ -87,7 +87,6 @@ class ScoreNetwork(nn.Module):
 
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind) -> None:
         super().__init__()
-        self.n_genes = n_genes
         self.trunk = TokenTrunk(n_genes, size, input_kind)
         self.readout = READOUTS[size.options.readout.kind](n_genes, size)
 

@@ -138,9 +138,8 @@ def _moved(
 
 def _expression(counts: np.ndarray, library: np.ndarray) -> np.ndarray:
     """Log expression, and behind it the logarithm of the library size ``(cells, responding + 1)``."""
-    return np.column_stack(
-        [log_normalise(counts, library=library, dtype=np.float32), np.log(np.maximum(library, 1), dtype=np.float32)]
-    )
+    expression = log_normalise(counts, library=library, dtype=np.float32)
+    return np.column_stack([expression, np.log(np.maximum(library, 1), dtype=np.float32)])
 
 
 def _shared_variance(cells: np.ndarray, direction: np.ndarray) -> tuple[float, float]:
@@ -156,10 +155,8 @@ def _by_treatment(values: np.ndarray, errors: np.ndarray, rows: np.ndarray, trea
     treatments, which = np.unique(treatment_of[rows], return_inverse=True)
     variances = np.zeros(len(treatment_of))
     if len(rows):
-        pooled = [
-            _pooled(values[rows[which == each]], errors[rows[which == each]])[:2] for each in range(which.max() + 1)
-        ]
-        own, error = np.array(pooled).T
+        groups = [rows[which == each] for each in range(len(treatments))]
+        own, error = np.array([_pooled(values[group], errors[group])[:2] for group in groups]).T
         mean, _, between = _pooled(own, error)
         drawn = (between * own + error * mean) / (between + error)
         certain = np.where(own > 0, np.maximum(1 - error / np.maximum(own, 1e-12) ** 2, 0), 0)
