@@ -24,7 +24,8 @@ conclusion.
 Splits and scores are those of the [benchmarks](benchmarks.md): cells are generated with the labels of held-out cells
 and compared with these. The first contender, the default, is trained for the default number of epochs, or as stated.
 The others are trained for as many (*equal steps*), and once more for as many as take the same time (*equal time*).
-An evaluation is one pass of the network for a batch of cells. Heun's steps make two each, so there are half as many.
+An evaluation is one pass of the network for a batch of cells. The rows of flow matching
+are of Heun's steps, which versions after 0.1.0 lack: two evaluations each, so half as many steps.
 Only thinning has a likelihood of the counts. Numbers are medians over seeds, with the range where there are several;
 with one thread, seconds are process time, which other work on the machine hardly changes.
 """

@@ -38,14 +38,14 @@ DDPM = "gaussian, DDPM"
 PROCESSES: Contenders = {
     "thinning": {},
     **{
-        f"gaussian, {prediction}": {"process": GaussianOptions(prediction=prediction, loss_space=prediction)}
+        f"gaussian, {prediction}": {"process": GaussianOptions(prediction=prediction)}
         for prediction in ("x0", "v", "eps")
     },
     "gaussian, flow matching": {
-        "process": GaussianOptions("v", "v", schedule="rectified", sampler="heun"),
+        "process": GaussianOptions("v", schedule="rectified", sampler="ddim"),
     },
     DDPM: {
-        "process": GaussianOptions("eps", "eps", schedule="linear", sampler="ancestral"),
+        "process": GaussianOptions("eps", schedule="linear", sampler="ancestral"),
     },
     "latent": {"process": "latent"},
 }
@@ -249,7 +249,7 @@ class Contest:
     def rows(self, name: str, model: TokenDiffusion) -> list[dict[str, Any]]:
         """Draw and score, in each number of evaluations; DDPM's first sampler also as it was meant."""
         evaluations = self.settings.evaluations
-        methods = scdiffgen_methods(model, steps_of(model, evaluations))
+        methods = scdiffgen_methods(model, evaluations)
         rows = [
             {"evaluations": n, **self.draw(method, self.split)} for n, method in zip(evaluations, methods, strict=True)
         ]
@@ -275,12 +275,6 @@ def fewer(split: Split, n_cells: int | None) -> Split:
         return split
     rows = np.random.default_rng(split.seed).choice(split.held_out.n_obs, n_cells, replace=False)
     return Split(split.name, split.seed, split.train, split.held_out[np.sort(rows)].copy(), split.other)
-
-
-def steps_of(model: TokenDiffusion, evaluations: Sequence[int]) -> list[int]:
-    """Steps that make so many evaluations of the network: Heun's take two each."""
-    options = model.module.process_options
-    return [n // 2 if options is not None and options.sampler == "heun" else n for n in evaluations]
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ def log_normalise(
 ) -> Any:
     """log(1 + counts per ``target_sum``) of ``(cells, genes)``: dense for dense, CSR for sparse, in linear memory.
 
-    ``library`` ``(cells,)`` are the molecules of each cell, by default their sums; a cell without molecules stays zero.
-    Counts are scaled in double precision and rounded to ``dtype`` before the logarithm.
+    ``library`` ``(cells,)`` are molecules of cells, by default their sums; without molecules a cell stays zero. Counts
+    are scaled in double precision and rounded to ``dtype`` before the logarithm.
     """
     if not sparse.issparse(counts):
         counts = np.asarray(counts)

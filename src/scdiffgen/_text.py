@@ -17,10 +17,7 @@ _vectors: dict[str, np.ndarray] = {}
 
 
 def embed_texts(texts: Iterable[str]) -> np.ndarray:
-    """Vectors ``(texts, 384)`` float32 of length one by all-MiniLM-L6-v2, about 250 words of each, without a download.
-
-    Reimers & Gurevych 2019, "Sentence-BERT"; Wang et al. 2020, "MiniLM".
-    """
+    """Vectors ``(texts, 384)`` of unit length by all-MiniLM-L6-v2 (Reimers & Gurevych 2019; Wang et al. 2020)."""
     texts = list(texts)
     for row, text in enumerate(texts):
         if not isinstance(text, str):

@@ -13,7 +13,7 @@ from benchmarks import processes
 from benchmarks._data import LABEL, split
 from benchmarks._process_page import render_processes
 from benchmarks._record import read_result
-from benchmarks.processes import DDPM, NETWORKS, PROCESSES, Settings, run, steps_of
+from benchmarks.processes import DDPM, NETWORKS, PROCESSES, Settings, run
 from scipy import sparse
 
 from scdiffgen.model import TokenDiffusion
@@ -92,14 +92,6 @@ def test_the_page_shows_every_contender(trained: list, tmp_path: Path) -> None:
     for name in ("processes-pbmc68k", "networks-paul15"):
         assert f"_static/benchmarks/{name}.png" in page
         assert (tmp_path / "docs" / "_static" / "benchmarks" / f"{name}.png").stat().st_size > 10_000
-
-
-def test_heuns_two_evaluations_a_step_are_counted() -> None:
-    adata = cells()
-    TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
-    made = {name: TokenDiffusion(adata, **PROCESSES[name], **SMALL) for name in ("thinning", "gaussian, flow matching")}
-    assert steps_of(made["thinning"], [8, 16]) == [8, 16]
-    assert steps_of(made["gaussian, flow matching"], [8, 16]) == [4, 8]
 
 
 @pytest.mark.parametrize("options", [*PROCESSES.values(), *NETWORKS.values()], ids=str)

@@ -20,7 +20,7 @@ from scdiffgen.diffusion import (
     block_levels,
     block_likelihood_bound,
     block_loss,
-    grow_blocks,
+    grow_molecules,
     molecule_loss,
     side_by_side,
     split_thinned,
@@ -102,7 +102,9 @@ def test_the_bound_is_exact_for_a_product_of_dirichlet_multinomials(cell: list[i
 def test_grown_cells_are_dirichlet_multinomial_in_each_kind(n_steps: int) -> None:
     n_cells, library = 4_000, (3, 4)
     sizes = torch.tensor([library]).float().expand(n_cells, 2)
-    cells = grow_blocks(two_urns, sizes, torch.zeros(n_cells, 5), BLOCKS, n_steps=n_steps, generator=seeded()).numpy()
+    cells = grow_molecules(
+        two_urns, sizes, torch.zeros(n_cells, 5), n_steps=n_steps, generator=seeded(), count=BLOCKS.dense_sums
+    ).numpy()
     for columns, alpha, n in ((slice(0, 3), ALPHA[0], 3), (slice(3, 5), ALPHA[1], 4)):
         kinds = [bag for bag in product(range(n + 1), repeat=len(alpha)) if sum(bag) == n]
         found = [(cells[:, columns] == bag).all(1).sum() for bag in kinds]
@@ -119,7 +121,7 @@ def test_growing_keeps_what_is_there_and_fills_each_kind() -> None:
         return two_urns(state, sizes)
 
     predictor: MoleculePredictor = told
-    grown = grow_blocks(predictor, library, start, BLOCKS, n_steps=3, generator=seeded())
+    grown = grow_molecules(predictor, library, start, n_steps=3, generator=seeded(), count=BLOCKS.dense_sums)
     assert (grown >= start).all()
     torch.testing.assert_close(BLOCKS.dense_sums(grown), library)
 

@@ -22,14 +22,15 @@ def test_the_linear_schedule_has_the_levels_of_ddpm() -> None:
 
 
 @EVERY_SCHEDULE
-def test_rates_are_derivatives_after_the_position(name: str) -> None:
-    def part(index: int) -> Tensor:
+def test_rates_are_derivatives_along_the_path_at_its_unit_of_speed(name: str) -> None:
+    def by_time(index: int) -> Tensor:
         times = TIMES[1:-1].clone().requires_grad_()
         return torch.autograd.grad(SCHEDULES[name](times)[index].sum(), times)[0]
 
-    level, by_time = SCHEDULES[name](TIMES[1:-1]), part(0)
-    torch.testing.assert_close(part(1) / by_time, level.alpha_rate)
-    torch.testing.assert_close(part(2) / by_time, level.sigma_rate)
+    level = SCHEDULES[name](TIMES[1:-1])
+    torch.testing.assert_close(by_time(0) * level.sigma_rate, by_time(1) * level.alpha_rate)
+    unit = level.alpha * level.sigma_rate - level.sigma * level.alpha_rate
+    torch.testing.assert_close(unit, torch.ones_like(unit))
 
 
 @EVERY_SCHEDULE

@@ -190,7 +190,7 @@ def read_options(folder: Path, kind: type, values: dict[str, Any]) -> Any:
 @pytest.mark.parametrize(
     ("now", "gone"),
     [
-        (GaussianOptions(schedule="linear"), {"counterfactual": "noise"}),
+        (GaussianOptions(schedule="linear"), {"counterfactual": "noise", "loss_space": "x0", "weighting": "uniform"}),
         (LatentOptions(latent_dim=3), {"likelihood": "nb", "tokens": "unit_scale", "kl_weight": 0.1}),
         (ReadoutOptions(orthogonality=0.5), {"pooling": "sum", "nonnegative": False, "sparsity": 0.0}),
         (NetworkOptions(n_heads=1), {"set_pooling": "attention"}),

@@ -6,16 +6,15 @@ from ._blocks import (
     block_levels,
     block_likelihood_bound,
     block_loss,
-    grow_blocks,
     split_thinned,
     thin_blocks,
     without_blocks,
 )
 from ._coupling import couple_molecules
-from ._gaussian import PredictionKind, WeightingKind, add_noise, error_weight, gaussian_loss, to_clean
+from ._gaussian import PredictionKind, add_noise, error_weight, gaussian_loss, to_clean
 from ._guidance import guide, guide_denoisers
 from ._ode_samplers import Denoise, SamplerKind, sampler
-from ._samplers import MoleculePrediction, MoleculePredictor, grow_molecules
+from ._samplers import MoleculePrediction, MoleculePredictor, grow_molecules, molecules_of_cells
 from ._schedules import (
     SCHEDULES,
     TIME_MAX,

@@ -1,14 +1,10 @@
 r"""Several modalities of one cell: each has a block of columns, a library size and a softmax of its own.
 
-A cell has :math:`L_m` molecules of modality :math:`m` (of RNA, say, and tags of proteins). Each modality is thinned by
-a level of its own, and a missing molecule of modality :math:`m` is predicted among the columns of its block, given what
-is there of all modalities. Which modality comes next is no part of the data, as all library sizes are given. So with
-molecules of all modalities put back in one random order, :math:`n` of :math:`L = \sum_m L_m` being there,
+Each modality :math:`m`, of :math:`L_m` molecules, has its own level of thinning; its missing molecules are predicted
+from those of all modalities. With :math:`n` of :math:`L = \sum_m L_m` molecules in one random order,
 
 .. math:: -\log p(x \mid L_1, L_2, \dots) \le L \, \mathbb{E}_n[\text{loss}]
           - \sum_m \log \frac{L_m!}{\prod_{g \in m} x_g!}.
-
-Convention: a number for each modality of a cell stands in ``(cells, modalities)``.
 """
 
 from __future__ import annotations
@@ -21,7 +17,6 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
-from ._samplers import MoleculePredictor, molecules_of_steps
 from ._sparse import row_indices, row_sums, with_values
 from ._thinning import Thinned, UrnPrediction, log_shares, thinning_levels
 
@@ -65,12 +60,8 @@ class Blocks(NamedTuple):
     def side_by_side(self, positions: Sequence[Tensor]) -> Tensor:
         """Flat positions in ``(cells, columns)`` from those in each block by itself."""
         n_columns = sum(self.sizes)
-        return torch.cat(
-            [
-                of_block // size * n_columns + start + of_block % size
-                for of_block, size, start in zip(positions, self.sizes, self.starts, strict=True)
-            ]
-        )
+        blocks = zip(positions, self.sizes, self.starts, strict=True)
+        return torch.cat([at // size * n_columns + start + at % size for at, size, start in blocks])
 
     def dense_sums(self, state: Tensor) -> Tensor:
         """Sums ``(cells, modalities)`` of a dense tensor ``(cells, columns)``."""
@@ -148,9 +139,8 @@ def block_likelihood_bound(prediction: BlockPrediction, thinned: Thinned, counts
 def block_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Draw a probability ``(cells, modalities)`` of keeping a molecule, for each modality of each training cell.
 
-    In half of the cells all modalities are at one place on the way from the empty to the whole cell, as they are when
-    cells are generated or judged. In the others each modality is at a place of its own, but in half of these some are
-    there in full, and the others are predicted from them: of two modalities one, of more each with probability 1/2.
+    Half of the cells have one level for all modalities, the others one each; in half of these some modalities are kept
+    in full: one of two, of more each with probability 1/2.
     """
     n_cells, n_modalities = library.shape
     shared = thinning_levels(library, generator)
@@ -167,34 +157,7 @@ def block_levels(library: Tensor, generator: torch.Generator | None = None) -> T
 
 
 def without_blocks(library: Tensor, rate: float, generator: torch.Generator | None = None) -> Tensor:
-    """Draw which modalities of a cell count as not measured ``(cells, modalities)``: each at a rate, never all.
-
-    ``library`` ``(cells, modalities)`` is 0 where a modality was not measured; ``rate`` is a probability in [0, 1).
-    """
+    """Draw modalities to drop ``(cells, modalities)`` at a ``rate`` in [0, 1), never all that a cell has."""
     uniform = torch.rand(library.shape, generator=generator, device=library.device)
     kept = (uniform * (library > 0)).argmax(1, keepdim=True)  # a modality that the cell has, the most lasting one
     return (uniform < rate).scatter(1, kept, False)
-
-
-@torch.no_grad()
-def grow_blocks(
-    predictor: MoleculePredictor,
-    library: Tensor,
-    start: Tensor,
-    blocks: Blocks,
-    *,
-    n_steps: int,
-    generator: torch.Generator | None = None,
-) -> Tensor:
-    """Add molecules to ``start`` ``(cells, columns)`` until modalities have ``library`` ``(cells, modalities)``.
-
-    As :func:`grow_molecules`, all modalities at the same time: each in geometric steps of its own.
-    """
-    state = start.clone()
-    present = blocks.dense_sums(state).round().long()
-    target = torch.maximum(library.round().long(), present)
-    for n_molecules in molecules_of_steps(present.flatten(), target.flatten(), n_steps):
-        prediction = predictor(state, library)
-        drawn = prediction.draw(prediction.rates_at(state), n_molecules.view_as(present), generator)
-        state.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=state.dtype))
-    return state

@@ -16,16 +16,13 @@ def couple_molecules(
     generator: torch.Generator | None = None,
     log_ratio: Tensor | float = 0.0,
 ) -> Tensor:
-    r"""Move the molecules of dense ``counts`` ``(cells, genes)`` from one distribution over the genes to another.
+    r"""Move molecules of dense ``counts`` ``(cells, genes)`` between distributions by maximal coupling.
 
-    A molecule that was drawn from :math:`\pi` over the genes becomes one from :math:`\pi'` when it stays what it is
-    with probability :math:`\min(1, \pi'_g / \pi_g)`, and is otherwise drawn again from the excess
-    :math:`(\pi' - \pi)_+`, normalised. This is the maximal coupling :cite:p:`thorisson2000coupling`: none changes
-    fewer molecules than its share :math:`\frac12 \sum_g |\pi'_g - \pi_g|`.
+    A molecule drawn from :math:`\pi` is kept with probability :math:`\min(1, \pi'_g / \pi_g)`, else redrawn from the
+    excess :math:`(\pi' - \pi)_+` :cite:p:`thorisson2000coupling`, which changes the fewest molecules.
 
-    ``source`` and ``target`` are logarithms of the distributions ``(cells, genes)``, up to a constant a cell. Library
-    sizes become larger by ``log_ratio`` ``(cells,)``, with which :math:`\pi'` sums to more than 1; where more molecules
-    would stay than a cell is to have, some of them go.
+    ``source`` and ``target`` are log-probabilities up to a constant a cell. Library sizes grow by ``log_ratio``
+    ``(cells,)``, to which :math:`\pi'` is scaled; surplus molecules are thinned.
     """
     ratio = torch.as_tensor(log_ratio).to(counts).expand(len(counts))
     source, target = source.log_softmax(1), target.log_softmax(1) + ratio[:, None]

@@ -13,8 +13,7 @@ LEAST_WEIGHT = 1e-6
 def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Draw ``n_molecules`` ``(cells,)`` genes a cell from ``log_prob`` ``(cells, genes)``, with replacement.
 
-    Inverse CDF on one flat cumulative sum, so the cost is (molecules + genes) a cell. Returns the flat positions
-    ``cell * n_genes + gene`` ``(molecules,)``, those of a cell one after the other.
+    Inverse CDF; returns the flat positions ``cell * n_genes + gene`` ``(molecules,)``, cell after cell.
     """
     return _positions(log_prob.exp(), n_molecules, generator)
 
@@ -22,13 +21,11 @@ def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Gener
 def draw_from_urn(
     rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""The same one after the other: a molecule that was drawn adds ``weights`` ``(genes,)`` to the rate of its gene.
+    r"""The same from an urn: each drawn molecule adds ``weights`` ``(genes,)`` to the rate of its gene.
 
-    So the :math:`i`-th new molecule of a cell is drawn by the first ``rates`` ``(cells, genes)``, whose sum is
-    :math:`R`, or copies new molecule :math:`j` before it, with probabilities in the ratios :math:`R` to :math:`w_j`.
-    It points at random into :math:`R + i \max w`; a place within a new molecule is a copy of it if it lies in the first
-    :math:`w_j` of the :math:`\max w` that each takes, and else the molecule points again. No loop over molecules: those
-    that point at one not known yet wait for it, which few do for long.
+    Molecule :math:`i` is drawn by the first ``rates``, of sum :math:`R`, or copies an earlier new molecule :math:`j`,
+    in the ratios :math:`R` to :math:`w_j`: it points at random into :math:`R + i \max w`, and again if it lies beyond
+    the :math:`w_j` of a molecule. All molecules point at once; those that point at an unknown one wait for it.
     """
     drawn = _positions(rates, n_molecules, generator)
     shares = weights / weights.max().clamp(min=torch.finfo(weights.dtype).tiny)
@@ -56,11 +53,10 @@ def draw_from_urn(
 def draw_by_gamma(
     rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
-    r"""The same by shares that are drawn first, weights ``(cells, genes)`` being each cell's own.
+    """The same by shares drawn first, with weights ``(cells, genes)`` of each cell.
 
-    Shares are in the ratios of gamma variables :math:`\Gamma(r_g / w_g, w_g)`, with mean :math:`r_g` and variance
-    :math:`r_g w_g`. Where the weights of a cell are equal, its shares are Dirichlet, and this is the urn
-    :cite:p:`blackwell1973ferguson`.
+    Shares are ratios of gamma variables of mean :math:`r_g` and variance :math:`r_g w_g`; with equal weights they are
+    Dirichlet, and this is the urn :cite:p:`blackwell1973ferguson`.
     """
     weights = weights.clamp(min=LEAST_WEIGHT)
     shares = torch._standard_gamma(rates / weights, generator=generator) * weights

@@ -1,13 +1,12 @@
-r"""Diffusion with Gaussian noise: what a network may predict, and how its error is weighed.
+r"""Diffusion with Gaussian noise: predictions and the weights of their errors.
 
 A network predicts the data :math:`x_0`, the noise :math:`\epsilon` or the velocity
-:math:`v = \alpha' x_0 + \sigma' \epsilon`. Given :math:`x_t` each determines the others:
+:math:`v = \alpha' x_0 + \sigma' \epsilon`, each of which determines the others given :math:`x_t`:
 
 .. math:: x_0 = \frac{x_t - \sigma \epsilon}{\alpha} = \sigma' x_t - \sigma v, \qquad
     \epsilon = \frac{x_t - \alpha x_0}{\sigma} = \alpha v - \alpha' x_t .
 
-So the squared error of any of them is a weight times that of :math:`x_0`: 1, :math:`\alpha^2 / \sigma^2` for the noise
-and :math:`1 / \sigma^2` for the velocity.
+Their squared errors are 1, :math:`\alpha^2 / \sigma^2` and :math:`1 / \sigma^2` times that of :math:`x_0`.
 """
 
 from __future__ import annotations
@@ -20,10 +19,6 @@ from torch import Tensor
 from ._schedules import Level
 
 PredictionKind = Literal["x0", "eps", "v"]
-WeightingKind = Literal["uniform", "min_snr"]
-
-MIN_SNR = 5.0
-"""Largest weight of the error of the data under ``"min_snr"``."""
 
 
 def add_noise(clean: Tensor, noise: Tensor, level: Level) -> Tensor:
@@ -48,22 +43,10 @@ def to_noise(clean: Tensor, noisy: Tensor, level: Level) -> Tensor:
     return (noisy - level.alpha * clean) / level.sigma
 
 
-def to_velocity(clean: Tensor, noisy: Tensor, level: Level) -> Tensor:
-    """Velocity ``(cells, ...)`` of ``noisy`` if the data are ``clean``: where the path goes, towards the noise."""
-    level = level.expand_as(noisy)
-    return (level.sigma_rate * noisy - clean) / level.sigma
-
-
-def error_weight(space: PredictionKind, weighting: WeightingKind, level: Level) -> Tensor:
-    r"""Weight ``(cells,)`` of the squared error of the data.
-
-    ``"uniform"`` weighs all errors alike in the space they are counted in. ``"min_snr"`` weighs that of the data by
-    :math:`\min(\alpha^2 / \sigma^2, 5)` :cite:p:`hang2023efficient`, whatever the space.
-    """
+def error_weight(kind: PredictionKind, level: Level) -> Tensor:
+    """Weight ``(cells,)`` of the squared error of the data, by which it is that of the prediction."""
     snr = level.log_snr.exp()
-    if weighting == "min_snr":
-        return snr.clamp(max=MIN_SNR)
-    return {"x0": torch.ones_like(snr), "eps": snr, "v": level.sigma**-2}[space]
+    return {"x0": torch.ones_like(snr), "eps": snr, "v": level.sigma**-2}[kind]
 
 
 def gaussian_loss(predicted: Tensor, clean: Tensor, weight: Tensor) -> Tensor:

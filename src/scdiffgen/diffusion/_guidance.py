@@ -1,8 +1,7 @@
-r"""Classifier-free guidance as a prediction wrapped round others.
+r"""Classifier-free guidance of predictions.
 
-:math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log \pi_i - \log \pi_0)`, renormalised: :math:`\pi_0` is given no
-condition, and :math:`\pi_i` one (or, with a single weight, all of them). One weight of 1 is no guidance, 0 is
-unconditional.
+:math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log \pi_i - \log \pi_0)`, renormalised, with the unconditional
+:math:`\pi_0` and :math:`\pi_i` given one condition, or all with a single weight; one weight of 1 is no guidance.
 """
 
 from __future__ import annotations

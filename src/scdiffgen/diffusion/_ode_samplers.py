@@ -1,8 +1,8 @@
 r"""Samplers of Gaussian diffusion: from noise to data along given times, or back.
 
 Each is a plain function of a denoiser whose conditions are bound. All but :func:`ancestral` solve the probability-flow
-equation, :math:`dx / ds = v` along the position :math:`s` of the path, and run in both directions. They return the
-state at the last time, which still holds the noise of that time: the denoiser itself takes the step that is left.
+equation and run in both directions. They return the state at the last time, with the noise of that time: the denoiser
+itself takes the last step.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ._gaussian import to_noise, to_velocity
+from ._gaussian import to_noise
 from ._schedules import Schedule
 
 Denoise = Callable[[Tensor, Tensor], Tensor]
@@ -24,7 +24,7 @@ Denoise = Callable[[Tensor, Tensor], Tensor]
 Sampler = Callable[[Denoise, Tensor, Tensor, Schedule], Tensor]
 """``sampler(denoise, noisy, times, schedule)``: the state at the last of the times, given that at the first."""
 
-SamplerKind = Literal["ddim", "euler", "heun", "dpm_solver", "ancestral"]
+SamplerKind = Literal["ddim", "dpm_solver", "ancestral"]
 
 
 def ddim(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> Tensor:
@@ -57,34 +57,8 @@ def ancestral(
     return noisy
 
 
-def euler(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> Tensor:
-    """Follow the velocity for a step; first order. On the straight line the same as :func:`ddim`."""
-    for time, next_time in pairwise(times):
-        now, after = schedule(time), schedule(next_time)
-        velocity = to_velocity(denoise(noisy, time), noisy, now)
-        noisy = noisy + (after.position - now.position) * velocity
-    return noisy
-
-
-def heun(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> Tensor:
-    """Follow the mean of the velocities at both ends of a step; second order, two evaluations a step.
-
-    Algorithm 1 of Karras et al. :cite:p:`karras2022elucidating`, without its stochastic part.
-    """
-    for time, next_time in pairwise(times):
-        now, after = schedule(time), schedule(next_time)
-        step = after.position - now.position
-        velocity = to_velocity(denoise(noisy, time), noisy, now)
-        there = noisy + step * velocity
-        noisy = noisy + step * (velocity + to_velocity(denoise(there, next_time), there, after)) / 2
-    return noisy
-
-
 def dpm_solver(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> Tensor:
-    r"""DPM-Solver++(2M) :cite:p:`lu2025dpm`: second order, one evaluation a step.
-
-    Exact in :math:`\lambda = \log(\alpha / \sigma)` but for :math:`\hat x_0`, which is extrapolated from the last two.
-    """
+    """DPM-Solver++(2M) :cite:p:`lu2025dpm`: second order, one evaluation a step; exact but for extrapolated data."""
     previous: Tensor | None = None
     last_step = torch.ones_like(times[0])
     for time, next_time in pairwise(times):
@@ -97,7 +71,7 @@ def dpm_solver(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedul
     return noisy
 
 
-SOLVERS: dict[str, Sampler] = {"ddim": ddim, "euler": euler, "heun": heun, "dpm_solver": dpm_solver}
+SOLVERS: dict[str, Sampler] = {"ddim": ddim, "dpm_solver": dpm_solver}
 """Samplers without randomness, which run in both directions."""
 
 

@@ -21,10 +21,7 @@ class MoleculePrediction(Protocol):
         ...
 
     def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw ``n_molecules`` ``(cells,)`` by given rates: flat positions ``cell * n_genes + gene``.
-
-        One after the other if the prediction is an urn: each counts for those after it.
-        """
+        """Draw ``n_molecules`` ``(cells,)`` by given rates, in turn: flat positions ``cell * n_genes + gene``."""
         ...
 
 
@@ -33,11 +30,10 @@ MoleculePredictor = Callable[[Tensor, Tensor], MoleculePrediction]
 
 
 def molecule_schedule(n_start: Tensor, n_end: Tensor, n_steps: int, offset: float = 16.0) -> Tensor:
-    r"""Numbers of molecules ``(n_steps + 1, cells)`` between ``n_start`` and ``n_end`` ``(cells,)``, both included.
+    """Numbers of molecules ``(n_steps + 1, cells)`` between ``n_start`` and ``n_end`` ``(cells,)``, both included.
 
-    Geometric in ``n + offset``: :math:`n_k + o = (n_0 + o)^{1 - k/K} (n_K + o)^{k/K}`, rounded; but a step adds at
-    least one molecule, so that with as many steps as molecules (or more) each adds one. A large offset makes the steps
-    equal.
+    Geometric in ``n + offset``: :math:`n_k + o = (n_0 + o)^{1 - k/K} (n_K + o)^{k/K}`, rounded; each step adds at least
+    one molecule. A large offset makes the steps equal.
     """
     step = torch.arange(n_steps + 1, device=n_end.device)[:, None]
     fraction = step.double() / n_steps
@@ -52,6 +48,11 @@ def molecules_of_steps(n_start: Tensor, n_end: Tensor, n_steps: int) -> Tensor:
     return added[added.any(1)]
 
 
+def molecules_of_cells(state: Tensor) -> Tensor:
+    """Number of molecules ``(cells,)`` of a dense state."""
+    return state.sum(1)
+
+
 @torch.no_grad()
 def grow_molecules(
     predictor: MoleculePredictor,
@@ -60,18 +61,18 @@ def grow_molecules(
     *,
     n_steps: int,
     generator: torch.Generator | None = None,
+    count: Callable[[Tensor], Tensor] = molecules_of_cells,
 ) -> Tensor:
-    """Add molecules to ``start`` ``(cells, genes)`` until every cell has ``library`` ``(cells,)`` of them.
+    """Add molecules to ``start`` ``(cells, genes)`` until ``count``, by cell or modality, is ``library``.
 
-    One evaluation of the predictor a step. The molecules of a step are drawn one after the other if the prediction is
-    an urn: each counts for those after it as if it had been there, the rest of the prediction staying as it is. So an
-    urn is sampled exactly in any number of steps, and anything else in as many as there are molecules. Cells that hold
-    ``library`` molecules or more already stay as they are.
+    One evaluation of the predictor a step. An urn is sampled exactly in any number of steps, other predictions in as
+    many as there are molecules. Cells with ``library`` molecules or more stay as they are.
     """
     state = start.clone()
-    present = state.sum(1).round().long()
-    for n_molecules in molecules_of_steps(present, torch.maximum(library.round().long(), present), n_steps):
+    present = count(state).round().long()
+    target = torch.maximum(library.round().long(), present)
+    for n_molecules in molecules_of_steps(present.flatten(), target.flatten(), n_steps):
         prediction = predictor(state, library)
-        drawn = prediction.draw(prediction.rates_at(state), n_molecules, generator)
+        drawn = prediction.draw(prediction.rates_at(state), n_molecules.view_as(present), generator)
         state.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=state.dtype))
     return state

@@ -1,19 +1,9 @@
-r"""Noise schedules: how much of the data and how much noise there is at each time.
+r"""Noise schedules: levels of data and noise at each time from 0 (data) to 1 (noise), both ends excluded.
 
 .. math:: x_t = \alpha_t x_0 + \sigma_t \epsilon, \qquad \epsilon \sim \mathcal N(0, 1)
 
-Time runs from 0 (data) to 1 (noise); both ends are left out (``TIME_MIN``, ``TIME_MAX``), where one of the two factors
-is 0 and something would be divided by it. A schedule says how fast a path is walked along, of which there are two:
-
-======= =============================== ================================
-path    at position :math:`s`           velocity
-======= =============================== ================================
-circle  :math:`\cos s, \; \sin s`       :math:`\cos s \, \epsilon - \sin s \, x_0`
-line    :math:`1 - s, \; s`             :math:`\epsilon - x_0`
-======= =============================== ================================
-
-The velocity is the derivative of :math:`x_t` after the position. On both paths
-:math:`\alpha \sigma' - \sigma \alpha' = 1`, which makes all conversions simple.
+The path is a circle :math:`(\cos s, \sin s)` or a line :math:`(1 - s, s)`; the velocity is the derivative of
+:math:`x_t` along it, and :math:`\alpha \sigma' - \sigma \alpha' = 1` on both.
 """
 
 from __future__ import annotations
@@ -34,10 +24,9 @@ ScheduleKind = Literal["linear", "cosine", "rectified"]
 class Level(NamedTuple):
     """Where on its path from data to noise something is; all of one shape."""
 
-    position: Tensor
     alpha: Tensor
     sigma: Tensor
-    alpha_rate: Tensor  # derivative after the position
+    alpha_rate: Tensor  # derivative along the path
     sigma_rate: Tensor
 
     @property
@@ -55,10 +44,7 @@ Schedule = Callable[[Tensor], Level]
 
 
 def linear_schedule(time: Tensor) -> Level:
-    r"""DDPM's :cite:p:`ho2020denoising`: 1,000 steps whose variances rise linearly from 1e-4 to 0.02.
-
-    Between its levels, which stand at :math:`t = i / 1000`, :math:`\log \alpha` is interpolated.
-    """
+    """DDPM's :cite:p:`ho2020denoising` 1,000 levels, with variances from 1e-4 to 0.02; log alpha is interpolated."""
     beta = torch.linspace(1e-4, 0.02, N_DDPM_LEVELS, dtype=torch.float64, device=time.device)
     log_alpha = torch.cat([beta.new_zeros(1), 0.5 * torch.log1p(-beta).cumsum(0)])
     place = time.double() * N_DDPM_LEVELS
@@ -69,22 +55,19 @@ def linear_schedule(time: Tensor) -> Level:
 
 
 def cosine_schedule(time: Tensor) -> Level:
-    r"""A quarter of the circle at constant speed, :math:`\alpha_t = \cos(\pi t / 2)` :cite:p:`nichol2021improved`.
-
-    ``TIME_MIN`` stands in for the offset of the paper, which keeps the first level away from 0.
-    """
+    r"""A quarter of the circle at constant speed, :math:`\alpha_t = \cos(\pi t / 2)` :cite:p:`nichol2021improved`."""
     return _on_circle(time * (math.pi / 2))
 
 
 def rectified_schedule(time: Tensor) -> Level:
     """The straight line from data to noise, as in flow matching :cite:p:`liu2023flow`."""
     one = torch.ones_like(time)
-    return Level(time, 1 - time, time, -one, one)
+    return Level(1 - time, time, -one, one)
 
 
 def _on_circle(angle: Tensor) -> Level:
     cosine, sine = angle.cos(), angle.sin()
-    return Level(angle, cosine, sine, -sine, cosine)
+    return Level(cosine, sine, -sine, cosine)
 
 
 SCHEDULES: dict[str, Schedule] = {"linear": linear_schedule, "cosine": cosine_schedule, "rectified": rectified_schedule}

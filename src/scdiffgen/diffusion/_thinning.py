@@ -38,11 +38,7 @@ class Thinned(NamedTuple):
 
 
 class UrnPrediction(NamedTuple):
-    r"""Rates of the next molecule: :math:`\pi_g \propto e^{\text{log\_rates}_g} + w_g x_{t,g}`.
-
-    With all weights 1 and a rate that does not depend on the state this is the predictive rule of the Polya urn, whose
-    bags are Dirichlet-multinomial; with weight 0 it is a plain softmax.
-    """
+    r"""Rates of the next molecule of an urn: :math:`\pi_g \propto e^{\text{log\_rates}_g} + w_g x_{t,g}`."""
 
     log_rates: Tensor  # (cells, genes), absolute: their scale against the weights matters
     weights: Tensor  # (genes,), not negative; or (cells, genes), see `draw`
@@ -64,23 +60,16 @@ class UrnPrediction(NamedTuple):
         return torch.addcmul(within_range(self.log_rates).exp_(), self.weights, state)
 
     def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Draw ``n_molecules`` ``(cells,)`` by given rates, one after the other; each adds its weight for the next.
-
-        If each cell has weights of its own, shares are drawn instead, and all molecules by them: of equal weights that
-        is the same, of others it is no urn, but keeps each gene at its share on average.
-        """
+        """Draw ``n_molecules`` ``(cells,)`` from the urn; with weights of each cell, by shares drawn first."""
         draw = draw_from_urn if self.weights.ndim == 1 else draw_by_gamma
         return draw(rates, self.weights, n_molecules, generator)
 
 
 def thinning_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:
-    """Draw a probability ``(cells,)`` of keeping a molecule for each training cell.
-
-    Of library sizes ``(cells, modalities)`` all of a cell get one place on the way from the empty to the whole cell.
+    """Draw probabilities of keeping a molecule of training cells, in the shape of their library sizes.
 
     Half of the cells: uniform on (0, 1). Other half: the expected number of molecules is log-uniform on
-    [0.5, ``library``], because the first molecules decide the cell and are otherwise hardly ever seen. Both are
-    stratified over the batch, which lowers the variance of the gradient and changes no expectation.
+    [0.5, ``library``], because the first molecules decide the cell. Both are stratified over the batch.
     """
     n_cells = library.shape[0]
     order = torch.randperm(n_cells, generator=generator, device=library.device)

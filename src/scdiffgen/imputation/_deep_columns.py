@@ -1,15 +1,11 @@
-r"""Few columns with many molecules each (tags of proteins), predicted from what else is known of a cell.
+r"""Few columns with many molecules each (tags of proteins), predicted by Nystroem kernel ridge regression.
 
 With inputs :math:`x` of a cell (log-normalised expression, its depth, and the tokens) and counts :math:`y`,
 
 .. math:: \mathbb E \log (1 + y) = b + \sum_l w_l \exp(-\lVert u - u_l \rVert^2), \; u = (V^\top x, \; B^\top x),
 
-:math:`V` being the first singular vectors of the inputs, :math:`B^\top x` the ridge regression of the same on many of
-them, and :math:`u_l` some training cells: kernel ridge regression (its Nystroem approximation) in a space in which
-cells are apart by what tells of the columns. Kernel and penalties are chosen by leaving cells out.
-
-A draw adds all residuals of one training cell that was left out and had similar predictions (local residual draws,
-Schenker & Taylor 1996): they spread, and go together, as those of real cells at that level.
+with singular vectors :math:`V` of the inputs, their ridge regression :math:`B^\top x` and landmark cells :math:`u_l`.
+Hyperparameters are cross-validated. Draws add local residuals of left-out cells (Schenker & Taylor 1996).
 """
 
 from __future__ import annotations
@@ -95,10 +91,7 @@ def deep_columns(inputs: sparse.csr_matrix, n_tokens: int, counts: np.ndarray) -
 def _space(
     inputs: sparse.csr_matrix, n_tokens: int, values: np.ndarray, folds: KFold
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features of training cells ``(cells, features)``, and projection and offset that make them of inputs.
-
-    Two blocks of variance 1: the first singular vectors, and what a ridge regression predicts of the columns.
-    """
+    """Features ``(cells, features)``: singular vectors and ridge predictions, scaled; also projection and offset."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.linear_model import RidgeCV
     from sklearn.model_selection import cross_val_predict

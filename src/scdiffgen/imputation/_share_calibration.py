@@ -1,12 +1,9 @@
-r"""Imputed shares that are right on average: in each label, and as far as they differ from its mean.
+r"""Calibration of imputed shares: the mean of each label, and the slope of deviations from it.
 
-A network that knows nothing yet of what it imputes takes labels for more alike than they are, above all where a shallow
-modality asks for strong priors; and what it reads from few molecules it follows too far. Over the training cells of a
-label, the molecules :math:`x_g` of a column and what the network expects of them, :math:`e_g`, should be the same up to
-chance. With :math:`x_g \sim \mathrm{Poisson}(r_g e_g)` and :math:`r_g \sim \mathrm{Gamma}(k, k)` the ratio is estimated
-by :math:`(x_g + k) / (e_g + k)`, where :math:`k` is that of the label, by moments:
-:math:`\mathbb E \sum_g ((x_g - e_g)^2 / e_g - 1) = \sum_g e_g / k`. What is left of the difference between a cell and
-its label is multiplied by the slope of a weighted regression of left-out cells on it, 1 at most.
+Over the training cells of a label, the ratio of observed molecules :math:`x_g` to expected ones :math:`e_g` has the
+gamma-Poisson posterior mean :math:`(x_g + k) / (e_g + k)`, with :math:`k` of the label by moments:
+:math:`\mathbb E \sum_g ((x_g - e_g)^2 / e_g - 1) = \sum_g e_g / k`. The deviation of a cell from its label is
+multiplied by the slope of a weighted regression of left-out cells, at most 1.
 """
 
 from __future__ import annotations
@@ -21,7 +18,7 @@ PRIOR = 10.0  # weight of a slope of 1: of the information of left-out cells
 
 
 class ShareCalibration(NamedTuple):
-    """What shares are calibrated by: a row a label, and the last for cells without one."""
+    """Calibration by label; the last row is for cells without a label."""
 
     log_ratios: np.ndarray  # (labels + 1, columns)
     log_means: np.ndarray  # (labels + 1, columns)
@@ -33,7 +30,7 @@ class ShareCalibration(NamedTuple):
         return softmax(slopes * (log_shares + self.log_ratios[labels]) + (1 - slopes) * self.log_means[labels], axis=1)
 
     def with_slope(self, counts: np.ndarray, log_shares: np.ndarray, labels: np.ndarray) -> ShareCalibration:
-        """The same with the slope that left-out cells with labels tell; without a label it stays 1."""
+        """Fit the slope on left-out cells with labels; without a label it stays 1."""
         means, sizes = np.exp(self.log_means[labels]), counts.sum(1, keepdims=True)
         deviations = self.shares(log_shares, labels) / means - 1
         has_label = labels < len(self.slopes) - 1
@@ -44,7 +41,7 @@ class ShareCalibration(NamedTuple):
 
 
 def share_calibration(observed: np.ndarray, expected: np.ndarray) -> ShareCalibration:
-    """From sums ``(labels + 1, columns)`` over training cells; a label that no cell has is as without one."""
+    """Fit on sums ``(labels + 1, columns)`` over training cells; a label without cells uses the last row."""
     sums = np.stack([observed, expected])
     sums[:, :-1][:, sums[1, :-1].sum(1) == 0] = sums[:, -1:]
     observed, expected = sums[0], np.maximum(sums[1], LEAST)

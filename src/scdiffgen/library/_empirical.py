@@ -1,17 +1,13 @@
-r"""How many molecules a generated cell gets: library sizes of real cells under the same conditions.
+r"""Library sizes of generated cells: those of training cells under the same conditions, by back-off.
 
-Interventions change the number of molecules in cells never treated with them as they do in others. Where an identity
-:math:`s` (a cell type, say) and an intervention :math:`p` were not measured together, sizes are those of the control
-cells of this identity times
+If a cell type (say) was not measured with an intervention :math:`p`, sizes of its control cells are multiplied by the
+mean effect in the identities :math:`T` that were measured with both,
 
 .. math:: \exp \frac{1}{|T|} \sum_{t \in T}
-    \left( \overline{\log L}_{t, p} - \overline{\log L}_{t, \text{control}} \right),
+    \left( \overline{\log L}_{t, p} - \overline{\log L}_{t, \text{control}} \right).
 
-:math:`T` the identities measured with both. A combination that was never measured multiplies by the factors of its
-parts, and what was never measured at all by 1.
-
-Where numbers are given (doses, times), only the :math:`n^{2/3}` nearest of :math:`n` such cells count, all of those at
-the same distance.
+An unmeasured combination multiplies the factors of its parts; an unmeasured intervention has factor 1. Numbers (doses,
+times) select the :math:`n^{2/3}` nearest of :math:`n` cells.
 """
 
 from __future__ import annotations
@@ -30,12 +26,10 @@ EPSILON = 1e-12  # least spread of a number
 
 @dataclass(frozen=True)
 class LibrarySizeModel:
-    """Empirical library sizes ``(cells,)`` per condition by the smoothed bootstrap, with back-off to coarser groups.
+    """Empirical library sizes ``(cells,)`` by the smoothed bootstrap, with back-off to coarser groups.
 
-    Where fewer than ``min_cells`` training cells match, control cells of the same identity stand in, times the effect
-    of the interventions in other identities; where these are too few, the last condition of the identity is dropped,
-    and so on. The last ``n_interventions`` columns of ``codes`` (:meth:`Conditions.codes`, most informative first) are
-    the interventions of a cell, a set; the others are its identity. ``numbers`` are :meth:`Conditions.numbers`.
+    Groups of fewer than ``min_cells`` are replaced by control cells of the same identity, then of coarser ones. The
+    last ``n_interventions`` columns of ``codes`` (:meth:`Conditions.codes`) are a set of interventions.
     """
 
     library: np.ndarray
@@ -128,10 +122,7 @@ class LibrarySizeModel:
         return np.flatnonzero(among)
 
     def _difference(self, group: np.ndarray, parts: np.ndarray, number: np.ndarray | None) -> float | None:
-        """Mean difference of log library sizes between treated cells and controls, over identities with enough of both.
-
-        Conditions of ``group`` are dropped from the last until there is one; None if there is none at all.
-        """
+        """Mean effect on log library sizes over identities with enough treated and control cells, by back-off."""
         treated, controls = self._treated(parts), self._controls()
         if treated.sum() < self.min_cells:
             return None
@@ -140,9 +131,8 @@ class LibrarySizeModel:
         given = np.flatnonzero(group[: self._n_identity] != Code.MISSING)
         for columns in backoff_levels(given):
             _, identity = np.unique(self.codes[:, columns], axis=0, return_inverse=True)
-            n_of, mean_of = zip(
-                *(_means(log_library, identity.ravel(), which) for which in (treated, controls)), strict=True
-            )
+            means = (_means(log_library, identity.ravel(), which) for which in (treated, controls))
+            n_of, mean_of = zip(*means, strict=True)
             both = np.minimum(*n_of) >= self.min_cells
             if both.any():
                 return float((mean_of[0] - mean_of[1])[both].mean())
@@ -151,10 +141,9 @@ class LibrarySizeModel:
 
 @dataclass(frozen=True)
 class JointLibrarySizes:
-    """Library sizes ``(cells, modalities)``: quantiles of each modality, joined by a Gaussian copula.
+    """Library sizes ``(cells, modalities)``: empirical quantiles of each modality, joined by a Gaussian copula.
 
-    Quantiles are those of training cells under the same conditions, after the back-off of :class:`LibrarySizeModel`;
-    0 is not measured. Correlations are of normal scores in cells with all modalities, if there are ``min_cells``.
+    Correlations are of normal scores in cells with all modalities, if there are ``min_cells``; size 0 is not measured.
     """
 
     library: np.ndarray

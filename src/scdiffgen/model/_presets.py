@@ -34,10 +34,7 @@ def default_preset(n_cells: int, is_unmeasured: bool) -> Preset:
 def network_size(
     preset: Preset, options: NetworkOptions, nested_tokens: bool, is_measured: bool, **sizes: int | None
 ) -> NetworkSize:
-    """The named size, with what is given in place of its own numbers.
-
-    Where they were measured, the read-out has hidden units, and its tokens are drawn to different genes.
-    """
+    """The named size, with given numbers in place of its own; read-out units and orthogonality where measured."""
     check_choice("preset", preset, PRESETS)
     known = {field.name for field in fields(NetworkSize)}
     given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}

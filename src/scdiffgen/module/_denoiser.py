@@ -74,10 +74,7 @@ class ConditionedDenoiser(nn.Module):
 
     @abstractmethod
     def bind(self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None) -> Predictor:
-        """Fix the conditions, for training and for sampling alike; effects are multiplied by ``effect_scale``.
-
-        Effects learn from the cells that are ``trains_effects`` ``(cells,)``, by default from all.
-        """
+        """Fix the conditions; effects are scaled by ``effect_scale`` and learn from cells ``trains_effects``."""
 
     def library(self, counts: Tensor) -> Tensor:
         """Molecules ``(cells,)`` of CSR counts."""

@@ -1,7 +1,6 @@
 """What all processes share: condition dropout, guidance, averaged weights, stages of training.
 
-A module owns a process (how cells are corrupted and drawn) and a denoiser (everything that is trained). It is a
-subclass of :class:`DiffusionModule`, listed in ``__init__.py``; the model and the training plan see the base alone.
+A module owns a process (how cells are corrupted and drawn) and a denoiser (everything that is trained).
 """
 
 from __future__ import annotations
@@ -150,10 +149,7 @@ class DiffusionModule(BaseModuleClass):
         return counts, conditions_from_batch(tensors, self.specs)
 
     def drop_conditions(self, conditions: Given) -> tuple[Given, Tensor | None]:
-        """Condition dropout, and which cells train the effects ``(cells,)``; ``None`` is all.
-
-        Cells whose identity is dropped do not train the effects: treated and untreated ones differ by type.
-        """
+        """Drop conditions, and select the cells that train effects ``(cells,)``: with their identity; None is all."""
         identity = self.denoiser.embed.names
         fewer = conditions.drop(self.withhold_rate, together=identity)
         complete = [fewer[name].given == conditions[name].given for name in identity if name in conditions]
@@ -201,10 +197,10 @@ class DiffusionModule(BaseModuleClass):
         return self.draw(between, library, n_steps=n_steps, generator=generator)
 
     def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> Predictor:
-        """Bind conditions to the averaged network, with guidance by one scale for all of them or one for each.
+        """Bind conditions to the averaged network, with one guidance scale or one for each.
 
-        The scale of an intervention multiplies its effect; that of anything else is classifier-free guidance, in which
-        conditions without a scale are given on both sides.
+        The scale of an intervention multiplies its effect, others are classifier-free guidance; conditions without a
+        scale are given on both sides.
         """
         names = [name for name in conditions if name not in self.denoiser.effect_names]
         if isinstance(guidance_scale, Mapping):
@@ -240,10 +236,7 @@ def loss_output(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
 
 
 def gene_frequencies(batches: Iterable[tuple[Tensor, Tensor]], n_vars: int) -> Tensor:
-    """Share of all molecules that each gene has ``(genes,)``, half a molecule added to each.
-
-    Batches are CSR counts and which of the cells to count ``(cells,)``; if there are none in any, all are counted.
-    """
+    """Share of all molecules of each gene ``(genes,)``, smoothed, in the selected cells or, without any, in all."""
     of_all, of_chosen = np.zeros(n_vars), np.zeros(n_vars)
     for counts, chosen in batches:
         of_value = torch.repeat_interleave(chosen, counts.crow_indices().diff())

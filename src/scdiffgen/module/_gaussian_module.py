@@ -76,10 +76,7 @@ class VectorDenoiser(ConditionedDenoiser):
 
 
 class GaussianModule(DiffusionModule):
-    """Gaussian diffusion of expression: log of counts per 10,000 plus one, standardised gene by gene.
-
-    Sampled expression becomes counts by its shares of the library size, rounded. Subclasses have other vectors.
-    """
+    """Gaussian diffusion of standardised log expression; counts are shares of the library size, rounded."""
 
     process_name = "gaussian"
     options_cls = GaussianOptions
@@ -94,7 +91,7 @@ class GaussianModule(DiffusionModule):
         return GaussianDiffusion(self.process_options)
 
     def loss(self, cells: Cells, conditions: Given) -> LossOutput:
-        """Weighted squared error of the vectors that are predicted; penalties on the read-out are added."""
+        """Squared error of the prediction; penalties on the read-out are added."""
         conditions, trains_effects = self.drop_conditions(conditions)
         predictor = self.denoiser.bind(conditions, trains_effects=trains_effects)
         return loss_output(self._errors(predictor, cells), self.denoiser.network.readout.penalty())

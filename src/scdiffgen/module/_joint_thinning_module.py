@@ -1,7 +1,4 @@
-"""Cells with molecules of several modalities (RNA, protein tags, open chromatin): thinned and sampled together.
-
-All share one set of tokens; each has its own noise level, library size (0: not measured), weights and softmax.
-"""
+"""Thinning of several modalities (RNA, protein tags, open chromatin) with one set of tokens."""
 
 from __future__ import annotations
 

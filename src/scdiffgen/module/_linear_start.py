@@ -29,11 +29,10 @@ class LinearModel(NamedTuple):
 
 
 def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
-    """Principal components ``(cells, genes)`` that return in other cells, at most so many.
+    """Principal components ``(cells, genes)`` that other cells reproduce, at most so many.
 
     The spread is the standard deviation without sampling noise, by molecular cross-validation
-    :cite:p:`batson2019molecular`: the covariance of two halves of the molecules of left-out cells. Components from the
-    first on whose spread is less than a part of the whole standard deviation are left out.
+    :cite:p:`batson2019molecular` on left-out cells. Components from the first with too small a spread on are dropped.
     """
     n_components = min(n_components, counts.shape[0] // 2 - 1, counts.shape[1] - 1)
     if n_components > 0:
@@ -43,7 +42,7 @@ def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
 
 
 def linear_model_of_blocks(counts: sparse.csr_matrix, blocks: Blocks, n_components: int) -> LinearModel:
-    """Components of each modality by itself, by turns, at most so many: those of all would be those of the deepest."""
+    """Components of each modality by itself, in turns, at most so many."""
     found = [
         linear_model(cells[cells.getnnz(1) > 0], n_components // len(blocks.sizes)) for cells in blocks.split(counts)
     ]
@@ -56,10 +55,10 @@ def linear_model_of_blocks(counts: sparse.csr_matrix, blocks: Blocks, n_componen
 
 def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
     rng = np.random.default_rng(0)
-    pca = _pca(counts, n_components)
+    pca = fit_pca(log_normalise(counts), n_components)
     half, variance = rng.permutation(counts.shape[0]) < counts.shape[0] // 2, np.zeros(n_components)
     for fitted in (half, ~half):
-        axes, other = _pca(counts[fitted], n_components).components_.T, counts[~fitted]
+        axes, other = fit_pca(log_normalise(counts[fitted]), n_components).components_.T, counts[~fitted]
         first, second = other.copy(), other.copy()
         first.data = rng.binomial(other.data.astype(np.int64), 0.5).astype(other.dtype)
         second.data = other.data - first.data
@@ -99,11 +98,7 @@ def linear_weights(network: ScoreNetwork) -> dict[str, nn.Parameter]:
 
 @torch.no_grad()
 def start_linearly(network: ScoreNetwork, model: LinearModel) -> None:
-    """Set the weights of the genes to the components.
-
-    Read-out: the leading ones, rotated by varimax, one a token, then the others in turn; no token contributes at first.
-    Encoder: each component with both signs.
-    """
+    """Set the weights of the genes to components: varimax-rotated in the read-out, of both signs in the encoder."""
     weights = linear_weights(network) if len(model.axes) else {}
     if "readout" in weights:
         heads, loaded = network.additive_readout.heads, weights["readout"]
@@ -121,6 +116,7 @@ def start_linearly(network: ScoreNetwork, model: LinearModel) -> None:
         weight[:, : 2 * axes.shape[1]] = torch.cat([axes, -axes], dim=1)
 
 
-def _pca(counts: sparse.csr_matrix, n_components: int) -> PCA:
-    with np.errstate(invalid="ignore"):  # of cells that are all alike
-        return PCA(n_components, svd_solver="arpack", random_state=0).fit(log_normalise(counts))
+def fit_pca(expression: sparse.csr_matrix, n_components: int) -> PCA:
+    """Principal components of expression ``(cells, genes)``; raises ArpackError for equal cells."""
+    with np.errstate(invalid="ignore"):
+        return PCA(n_components, svd_solver="arpack", random_state=0).fit(expression)

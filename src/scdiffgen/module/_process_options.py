@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scdiffgen.diffusion import PredictionKind, SamplerKind, ScheduleKind, WeightingKind
+from scdiffgen.diffusion import PredictionKind, SamplerKind, ScheduleKind
 from scdiffgen.nn import check_choices
 
 
@@ -14,29 +14,24 @@ class GaussianOptions:
 
     Parameters
     ----------
-    prediction, loss_space
-        What the network predicts, and in which of the same the squared error is counted: the data ``"x0"``, the noise
-        ``"eps"``, or the velocity ``"v"``.
-    weighting
-        ``"uniform"`` over the levels, or ``"min_snr"``, which is the same in every space.
+    prediction
+        What the network predicts, with uniformly weighted squared error: data ``"x0"``, noise ``"eps"`` or velocity
+        ``"v"``.
     schedule
         How the noise grows: ``"linear"`` (DDPM), ``"cosine"`` or ``"rectified"`` (straight, as in flow matching).
     sampler
-        ``"ddim"``, ``"euler"``, ``"heun"`` (two evaluations a step), ``"dpm_solver"``, or ``"ancestral"`` (DDPM's, with
-        new noise at each step).
+        ``"ddim"``, ``"dpm_solver"``, or ``"ancestral"`` (DDPM's, with new noise at each step).
 
     Examples
     --------
     >>> import scdiffgen
     >>> adata = scdiffgen.datasets.pbmc68k()
     >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
-    >>> options = scdiffgen.model.GaussianOptions(prediction="v", loss_space="v", sampler="heun")
+    >>> options = scdiffgen.model.GaussianOptions(prediction="v", sampler="ddim")
     >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """
 
     prediction: PredictionKind = "x0"
-    loss_space: PredictionKind = "x0"
-    weighting: WeightingKind = "uniform"
     schedule: ScheduleKind = "cosine"
     sampler: SamplerKind = "dpm_solver"
 
@@ -50,7 +45,7 @@ class LatentOptions(GaussianOptions):
 
     Parameters
     ----------
-    prediction, loss_space, weighting, schedule, sampler
+    prediction, schedule, sampler
         As in :class:`GaussianOptions`.
     latent_dim
         Length of a token.

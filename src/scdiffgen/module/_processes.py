@@ -34,6 +34,7 @@ class Thinning:
     """Molecules are taken away one by one, and put back."""
 
     guide = staticmethod(diffusion.guide)
+    count: Callable[[Tensor], Tensor] = staticmethod(diffusion.molecules_of_cells)
 
     def corrupt(self, counts: Tensor, generator: Rng = None) -> Thinned:
         """Thin CSR cells to levels drawn for training."""
@@ -61,8 +62,10 @@ class Thinning:
     def draw(
         self, predictor: MoleculePredictor, start: Tensor, library: Tensor, *, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Add molecules to dense cells until they have ``library`` of them."""
-        return diffusion.grow_molecules(predictor, library, start, n_steps=n_steps, generator=generator)
+        """Add molecules to dense cells, or to each of their modalities, until they have ``library`` of them."""
+        return diffusion.grow_molecules(
+            predictor, library, start, n_steps=n_steps, generator=generator, count=self.count
+        )
 
     def couple(
         self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None, log_ratio: Tensor | float = 0.0
@@ -94,7 +97,7 @@ class BlockThinning(Thinning):
     """Thinning of several modalities side by side: each has its own level, library size and softmax."""
 
     def __init__(self, blocks: Blocks) -> None:
-        self.blocks = blocks
+        self.blocks, self.count = blocks, blocks.dense_sums
 
     def corrupt(self, counts: Tensor, generator: Rng = None) -> Thinned:
         """Thin each modality to a level of its own."""
@@ -117,12 +120,6 @@ class BlockThinning(Thinning):
     def bound(self, prediction: BlockPrediction, thinned: Thinned, counts: Tensor) -> Tensor:
         """One draw ``(cells,)`` of the bound on ``-log p(cell | library sizes)``, in nats."""
         return diffusion.block_likelihood_bound(prediction, thinned, counts)
-
-    def draw(
-        self, predictor: MoleculePredictor, start: Tensor, library: Tensor, *, n_steps: int, generator: Rng = None
-    ) -> Tensor:
-        """Add molecules to dense cells until each modality has ``library`` ``(cells, modalities)`` of them."""
-        return diffusion.grow_blocks(predictor, library, start, self.blocks, n_steps=n_steps, generator=generator)
 
     def couple(
         self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None, log_ratio: Tensor | float = 0.0
@@ -154,8 +151,8 @@ class GaussianDiffusion:
         return Noisy(vector, self._with_noise(vector, time, generator), time)
 
     def score(self, predicted: Tensor, noisy: Noisy) -> Tensor:
-        """Weighted squared error ``(cells,)`` of predicted vectors without noise."""
-        weight = diffusion.error_weight(self.options.loss_space, self.options.weighting, self.level(noisy.time))
+        """Squared error ``(cells,)`` of the prediction, from predicted vectors without noise."""
+        weight = diffusion.error_weight(self.options.prediction, self.level(noisy.time))
         return diffusion.gaussian_loss(predicted, noisy.clean, weight)
 
     def draw(self, denoise: Denoise, noisy: Tensor, start: float, *, n_steps: int, generator: Rng = None) -> Tensor:

@@ -1,15 +1,13 @@
-r"""Labels of few cells, and the genes that differ in them beyond doubt.
+r"""Offsets of the genes that differ in labels of few cells, which a network learns too little of.
 
-A network learns little from a dozen cells among thousands, so that a rare type would come out as its neighbour. Genes
-whose total :math:`x` in a rare label differs from what the average cell lets expect, :math:`E`, get the offset
+A gene with total :math:`x` in a rare label and expectation :math:`E` from the average cell gets the offset
 
 .. math:: \log \frac{x + \varphi / 2}{E + \varphi / 2} \left( 1 - \frac{z_0^2}{z^2} \right)_+
           \left( 1 - \frac{n^2}{n_0^2} \right)_+, \qquad z = \frac{x - E}{\sqrt{\varphi E}},
 
-:math:`\varphi \ge 1` the dispersion of the gene between cells of a label, from all labels: the positive part of James
-and Stein's rule, with a threshold :math:`z_0` against the many genes that differ by chance. The more cells :math:`n`
-there are, the more the network learns by itself, and from :math:`n_0` on it gets nothing: with offsets, cells of labels
-that it knows would come out more typical than real ones.
+with the dispersion :math:`\varphi \ge 1` of the gene within labels: a positive-part James-Stein estimator, with a
+threshold :math:`z_0` against multiple testing. Labels of :math:`n_0` cells and more get none, as offsets would make
+their cells more typical than real ones.
 """
 
 from __future__ import annotations

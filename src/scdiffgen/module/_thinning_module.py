@@ -43,10 +43,7 @@ class ThinningModule(DiffusionModule):
         return Denoiser((self.n_vars,), self.specs, self.size, features)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
-        """Start from the average untreated cell, as effects start at zero.
-
-        Labels of few cells get their offsets, and modalities with :data:`DEEP` molecules a column and more their caps.
-        """
+        """Start from the average untreated cell; offset rare labels, and cap modalities of :data:`DEEP` counts."""
         blocks = Blocks(self.denoiser.limit.sizes)
         widths = torch.tensor(blocks.sizes)
         n_molecules = n_cells = torch.zeros(len(widths))

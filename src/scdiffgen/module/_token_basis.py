@@ -1,11 +1,9 @@
-r"""A token in one number a cell: its activation, and the loading of every gene on it.
+r"""Activation of a token in a cell, and the loadings of the genes.
 
-The read-out is additive, so token :math:`k` contributes exactly :math:`W_k^\top h_k` to the log-rates of a cell. Over
-the training cells, this contribution has a first principal component: its axis over the genes times its standard
-deviation is the token's *loading*, its score over the standard deviation is the token's *activation*. So a loading is
-the change of a gene's log-rate per standard deviation of activation. It does not depend on how the network happens to
-parametrise :math:`h_k`. Loadings are centred over the genes, because a constant added to all log-rates changes nothing.
-Tokens are oriented so that their largest loadings are positive.
+Token :math:`k` contributes :math:`W_k^\top h_k` to the log-rates of a cell. The first principal component of this
+contribution over training cells, times its standard deviation, is the *loading*, the standardised score the
+*activation*: a loading is the change of a log-rate per standard deviation of activation, however the network
+parametrises :math:`h_k`. Loadings are centred over the genes, and the largest are positive.
 """
 
 from __future__ import annotations

@@ -47,11 +47,7 @@ def _centred(scores: Tensor) -> Tensor:
 
 
 def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Given, directions: Tensor) -> Tensor:
-    """Derivatives of activations after ``log1p(counts)``, summed over whole cells: ``(tokens, genes)``.
-
-    ``directions`` ``(tokens, width)`` turn the hidden vector of each token into its activation. The first layer is
-    linear in ``log1p(counts)``: derivatives after its output are multiplied by its weights.
-    """
+    """Derivatives ``(tokens, genes)`` of activations along ``directions`` by ``log1p(counts)``, summed over cells."""
     network, encoder = denoiser.network, _weighing_encoder(denoiser)
     library = denoiser.library(counts)
     conditioning = network.trunk.conditioning(library, library, *denoiser.embed_conditions(conditions, len(library)))

@@ -1,9 +1,7 @@
-r"""The genes of a token as the cells show them: those whose expression follows its activation, and whether they return.
+r"""Genes of a token: ridge regression of standardised log expression on the standardised activations of all tokens.
 
-Log-normalised expression of each gene is regressed on the activations of all tokens, all standardised, by ridge:
 :math:`\beta_g = (R + \lambda I)^{-1} r_g`, with the correlations :math:`R` of the activations and :math:`r_g` of the
-gene with them. So a gene stands high if it follows this token rather than the others, and is seen often enough to show
-it. cNMF ranks genes in this way :cite:p:`kotliar2019identifying`, without the penalty.
+gene with them; without the penalty, cNMF's ranking :cite:p:`kotliar2019identifying`.
 """
 
 from __future__ import annotations
@@ -16,9 +14,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.linalg import ArpackError
-from sklearn.decomposition import PCA
 
-from ._linear_start import varimax
+from ._linear_start import fit_pca, varimax
 
 PENALTY = 0.3  # measured in benchmarks.studies.token_ranking
 N_SPLITS = 2  # of the cells in halves
@@ -49,21 +46,20 @@ def regression_loadings(activation: NDArray, expression: sparse.csr_matrix) -> N
 
 
 def linear_stability(loadings: NDArray, expression: sparse.csr_matrix) -> NDArray[np.float64]:
-    """How well a linear analysis of half of the cells finds each token again ``(tokens,)``, from 0 to 1.
+    """Mean absolute correlation of each token with its match in a linear analysis of half of the cells ``(tokens,)``.
 
-    Varimax-rotated principal components of each half are matched to the tokens by their loadings, one to one; the
-    result is the mean absolute correlation, NaN with too few cells.
+    Matches are varimax-rotated principal components, one to one, by loadings; NaN with too few cells.
     """
     rng, n_cells, n_tokens = np.random.default_rng(0), expression.shape[0], loadings.shape[1]
     n_components = min(n_tokens, n_cells // 2 - 1, expression.shape[1] - 1)
     found = np.zeros((2 * N_SPLITS, n_tokens))
     if n_components < 1:
         return np.full(n_tokens, np.nan)
-    with suppress(ArpackError), np.errstate(invalid="ignore"):  # of cells that are all alike
+    with suppress(ArpackError):  # of equal cells
         for split in range(N_SPLITS):
             half = rng.permutation(n_cells) < n_cells // 2
             for row, part in enumerate((expression[half], expression[~half])):
-                pca = PCA(n_components, svd_solver="arpack", random_state=0).fit(part)
+                pca = fit_pca(part, n_components)
                 axes = varimax(pca.components_ * np.sqrt(pca.explained_variance_)[:, None])
                 again = regression_loadings(np.asarray(part @ axes.T), part)
                 alike = np.abs(standardised(loadings).T @ standardised(again)) / len(loadings)

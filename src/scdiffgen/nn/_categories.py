@@ -40,10 +40,7 @@ class TableEmbedding(nn.Embedding):
 
 
 class HashedEmbedding(nn.Module):
-    """Weighted sum of three rows of a small shared table, chosen by hash functions; no two categories share all rows.
-
-    Svenstrup et al. 2017, "Hash embeddings for efficient word representations"; Coleman et al. 2023.
-    """
+    """Weighted sum of three rows of a small table, chosen by hashing without collisions (Svenstrup et al. 2017)."""
 
     n_hashes = 3
     rows: Tensor
@@ -85,10 +82,7 @@ CATEGORY_EMBEDDINGS: dict[CategoryKind, Callable[[int, int], nn.Module]] = {
 
 
 class FeatureEmbedding(nn.Module):
-    """Project the given, fixed vector of each category (gene embedding, drug fingerprint, sentence).
-
-    Vectors are centred by their mean and scaled by one root mean square, so that differences of length are kept.
-    """
+    """Project the given vector of each category, centred and divided by one root mean square."""
 
     vectors: Tensor
     centre: Tensor

@@ -70,10 +70,7 @@ class AttentionPooling(nn.Module):
 
 
 class ComponentPooling(nn.Module):
-    """Concatenate one vector a component (knock-out, drug), through a perceptron; an absent one has a learned vector.
-
-    The id of a part, not its slot, decides its component; several parts of one component are averaged.
-    """
+    """Concatenate one averaged vector a component (knock-out, drug), or a learned one if absent, for a perceptron."""
 
     components: Tensor
 
@@ -132,10 +129,7 @@ class NumberEmbedder(nn.Module):
 
 
 class LabelEmbedder(nn.Module):
-    """Embed a label, or the path from root to leaf of a hierarchy as the sum over its known levels.
-
-    Tables of a hierarchy start at zero: a leaf that training never saw has the embedding of its parent.
-    """
+    """Embed a label, or a path in a hierarchy as the sum over its known levels, whose tables start at zero."""
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
@@ -156,11 +150,7 @@ EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], nn.Module]] 
 
 
 class ConditionEmbedder(nn.Module):
-    """Embed every registered condition; a missing one has a learned *null* vector instead.
-
-    A category, number or hierarchy without parts is missing, a set without parts a control. ``features`` ``(categories,
-    n_features)`` of a condition may be left out where a state dict that holds them is loaded.
-    """
+    """Embed every registered condition; a missing one has a learned *null* vector, an empty set is a control."""
 
     def __init__(
         self,

@@ -3,11 +3,9 @@ r"""What interventions add to the scores of the genes, blind to the labels of th
 .. math:: \text{logits} = \text{base}(x_t, \text{identity}) + \sum_i \gamma_i(d_i) \, W h(x_t, i, d_i)
           + \sum_{i<j} \gamma_i(d_i) \, \gamma_j(d_j) \, W' h(x_t, i, j)
 
-An effect sees the molecules of a cell, never its labels, so untreated cells of a type train nothing false about its
-response, and what was learned in one type transfers to the others. By construction it is zero for a control and at
-dose 0, adds up over the interventions of a cell, and grows with the dose (:math:`\gamma_i(d) = d / (d + c_i)`, Hill's
-curve of slope 1 with a learned half-maximal dose :math:`c_i > 0`; 1 where there are no doses). Pairs add an
-interaction, which starts at zero and is drawn there by weight decay.
+An effect sees the molecules of a cell, never its labels, so responses transfer between types. It is zero for a control
+and at dose 0, additive over interventions, and follows Hill's curve of slope 1 (:math:`\gamma_i(d) = d / (d + c_i)`,
+with a learned half-maximal dose :math:`c_i > 0`). Interactions of pairs start at zero, with weight decay.
 """
 
 from __future__ import annotations

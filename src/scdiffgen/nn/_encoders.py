@@ -37,7 +37,7 @@ class WeighingEncoder(nn.Module):
     r"""An encoder that begins with weighted sums of the genes: of ``log1p(counts)``, or of values as they are.
 
     With an ``expression_embedding`` these are :math:`\sum_j B_j \odot \sum_g a_j(x_g) W_g`, with learned functions
-    :math:`a_j`. At first they are sums of :math:`x_g`, as without: :math:`a_0(x) = x`, :math:`B_0 = 1`, others zero.
+    :math:`a_j`; at first :math:`a_0(x) = x`, :math:`B_0 = 1`, others zero.
     """
 
     def __init__(self, n_genes: int, n_sums: int, size: NetworkSize, input_kind: InputKind) -> None:
@@ -116,11 +116,10 @@ class LinearEncoder(WeighingEncoder):
 
 
 class GeneAttentionEncoder(nn.Module):
-    r"""Tokens are queries that attend to the expressed genes of a cell, or to any subset of them.
+    """Tokens are queries that attend to the expressed genes of a cell, or to all genes of dense values.
 
-    Gene :math:`g` with :math:`x_g` molecules is :math:`e_g \odot \phi(\log(1 + x_g))`, a learned vector times the
-    number embedded; with ``expression_embedding="rotary"`` it is :math:`e_g`, and its key is rotated by the number.
-    One learned vector is always attended to, for empty cells; of values, which have no zero, all genes are.
+    A gene is a learned vector times the embedded number of its molecules, or with ``expression_embedding="rotary"`` a
+    vector whose key is rotated by the number. One learned vector is always attended to.
     """
 
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:

@@ -27,10 +27,7 @@ class Conditioning(NamedTuple):
 
 
 class TokenTrunk(nn.Module):
-    """Encoder and transformer, conditioned on noise level, library size and conditions.
-
-    Cells are ``"counts"``, of which (and of whose number) the logarithm is taken, or dense ``"values"`` of order one.
-    """
+    """Encoder and transformer of ``"counts"`` or of dense ``"values"``, conditioned on levels and conditions."""
 
     positions: Tensor
 
@@ -58,10 +55,7 @@ class TokenTrunk(nn.Module):
     def conditioning(
         self, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
     ) -> Conditioning:
-        """Join noise level and library size with the conditions; numbers are needed if they rotate.
-
-        Conditions are one vector a cell with ``"adaln"``, otherwise several; cross-attention also attends to the level.
-        """
+        """Join noise level and library size with the conditions; numbers are needed if they rotate."""
         log_level, log_library = torch.log1p(level) if self.input_kind == "counts" else level, torch.log1p(library)
         noise, depth = self.embed_level(log_level).flatten(1), self.embed_library(log_library).flatten(1)
         angles = NOT_ROTATED
@@ -93,7 +87,6 @@ class ScoreNetwork(nn.Module):
 
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind) -> None:
         super().__init__()
-        self.n_genes = n_genes
         self.trunk = TokenTrunk(n_genes, size, input_kind)
         self.readout = READOUTS[size.options.readout.kind](n_genes, size)
 

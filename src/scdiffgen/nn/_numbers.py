@@ -1,7 +1,4 @@
-"""Number embeddings ``(...)`` to ``(..., dim)``, of numbers that a transform has brought to order one.
-
-They are defined for every number; magnitudes beyond ``LARGEST`` count as ``LARGEST``.
-"""
+"""Number embeddings ``(...)`` to ``(..., dim)`` of numbers of order one; magnitudes are clipped at ``LARGEST``."""
 
 from __future__ import annotations
 
@@ -57,10 +54,7 @@ class WaveEmbedding(NumberEmbedding):
 
 
 class SinusoidalEmbedding(WaveEmbedding):
-    """Sines and cosines at geometric frequencies (Vaswani et al. 2017, "Attention is all you need", section 3.5).
-
-    Differences well below ``min_period`` are hard to see; ``max_period`` exceeds the range of the numbers.
-    """
+    """Sines and cosines at geometric frequencies (Vaswani et al. 2017, "Attention is all you need", section 3.5)."""
 
     def __init__(self, dim: int, *, min_period: float = 1.0, max_period: float = 50.0) -> None:
         super().__init__(dim)
@@ -68,10 +62,7 @@ class SinusoidalEmbedding(WaveEmbedding):
 
 
 class FourierEmbedding(WaveEmbedding):
-    """Sines and cosines at Gaussian frequencies, of standard deviation 0.1 in cycles per unit, then trained.
-
-    Tancik et al. 2020, "Fourier features"; Li et al. 2021, "Learnable Fourier features".
-    """
+    """Sines and cosines at trained Gaussian frequencies (Tancik et al. 2020; Li et al. 2021), of SD 0.1."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -79,10 +70,7 @@ class FourierEmbedding(WaveEmbedding):
 
 
 def rotate(vectors: Float[Tensor, "*#shape dim"], angles: Float[Tensor, "*#shape half"]) -> Float[Tensor, "... dim"]:
-    """Rotate each pair of neighbouring components by its angle (Su et al. 2021, "RoFormer", equation 34).
-
-    ``<rotate(q, a), rotate(k, b)>`` depends on ``a - b`` only. The last component of an odd ``dim`` stays.
-    """
+    """Rotate pairs of neighbouring components (Su et al. 2021, "RoFormer", equation 34); an odd last one stays."""
     n_planes = vectors.shape[-1] // 2
     cos, sin = angles.cos(), angles.sin()
     first, second = vectors[..., 0 : 2 * n_planes : 2], vectors[..., 1 : 2 * n_planes : 2]
@@ -106,10 +94,7 @@ class RotaryEmbedding(NumberEmbedding):
 
 
 class DirectEmbedding(NumberEmbedding):
-    """Sign ``tanh(x / s)``, log-magnitude ``asinh(x / s)`` and value ``tanh(x)``, through a perceptron; s = 0.1.
-
-    All three are smooth at zero and strictly increasing.
-    """
+    """Sign ``tanh(x / s)``, log-magnitude ``asinh(x / s)`` and value ``tanh(x)``, through a perceptron; s = 0.1."""
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
@@ -202,10 +187,7 @@ def gaussian_slope(x: Numbers) -> Numbers:
 
 
 class WaveletEmbedding(NumberEmbedding):
-    """Values of two wavelets at many scales and places, mixed by a learned projection.
-
-    After Cao et al. 2026, "Speaking numbers to LLMs" (TempoWave), which embeds digits; here a number is embedded whole.
-    """
+    """Two wavelets at many scales and positions, projected (after Cao et al. 2026, "Speaking numbers to LLMs")."""
 
     centres: Tensor
     scales: Tensor

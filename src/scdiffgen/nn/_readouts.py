@@ -171,13 +171,12 @@ N_AT_FIRST = 10.0
 class PriorLimit(nn.Module):
     r"""Cap how many molecules the prior of the tokens for a gene counts for: its prior strength :math:`\rho_g`.
 
-    The urn has the prior count for :math:`m_g`, the molecules that the tokens expect by now, and every molecule present
-    for :math:`w_g`. With the cap the rate is
+    With :math:`m_g` molecules expected by the tokens and the weight :math:`w_g` of a present molecule the rate is
 
     .. math:: \frac{m_g + (w_g + m_g / \rho_g) \, x_g}{1 + m_g / \rho_g},
 
-    which is :math:`m_g + w_g x_g` where few molecules are expected, and :math:`\rho_g + x_g` where many are. For
-    :math:`w_g = 0` it is the posterior mean of a gamma-Poisson model. Set :attr:`limited` to cap a modality.
+    between :math:`m_g + w_g x_g` (few are expected) and :math:`\rho_g + x_g` (many); for :math:`w_g = 0` the posterior
+    mean of a gamma-Poisson model. Set :attr:`limited` to cap a modality.
     """
 
     limited: Tensor

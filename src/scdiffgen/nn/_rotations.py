@@ -1,7 +1,4 @@
-"""Angles by which numbers rotate the queries and keys of attention, not the values (:cite:p:`su2024roformer`).
-
-They matter where queries and keys have different numbers: of a cell and of its conditions, or of two cells.
-"""
+"""Angles by which numbers rotate queries and keys of attention, not values (:cite:p:`su2024roformer`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The token transformer: attention, and pre-norm blocks modulated by the conditioning.
-
-Shapes stand in words here: what checks them in tests does not go through the compiler of torch.
-"""
+"""The token transformer: attention, and pre-norm blocks modulated by the conditioning."""
 
 from __future__ import annotations
 
@@ -17,10 +14,7 @@ from ._rotations import NOT_ROTATED, Angles
 
 
 class Attention(nn.Module):
-    """Multi-head attention of the vectors of a row to each other, or of queries to sources; rows never see each other.
-
-    Learned queries, the same in all rows, are not projected, and neither is what they return.
-    """
+    """Multi-head attention within a row, or to sources; learned queries and their output are not projected."""
 
     def __init__(self, dim: int, n_heads: int, source_dim: int | None = None, *, learned_queries: bool = False) -> None:
         super().__init__()
@@ -37,8 +31,7 @@ class Attention(nn.Module):
     ) -> Tensor:
         """What each query ``(cells, queries, dim)``, or ``(queries, dim)``, takes from the sources where ``mask``.
 
-        Sources are ``(cells, sources, source_dim)``, by default the queries; the mask is ``(cells, sources)``. Keys,
-        and queries that are themselves the sources, are rotated by angles ``(cells, sources, dim / heads / 2)``.
+        Keys, and queries without separate sources, are rotated by angles ``(cells, sources, dim / heads / 2)``.
         """
         query, key, value = self._heads(queries, sources, angles)
         mask = None if mask is None else mask[:, None, None]
@@ -77,10 +70,7 @@ class GatedAttention(nn.Module):
         self.gate = nn.Parameter(torch.zeros(dim))
 
     def forward(self, tokens: Tensor, sources: Tensor | None = None, angles: Tensor | None = None) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` to tokens; the order of the sources, or of the cells, does not matter.
-
-        Angles are those of the sources ``(cells, sources, planes)``, or of the cells ``(1, cells, planes)``.
-        """
+        """Tokens ``(cells, tokens, dim)`` to tokens; angles ``(cells, sources, planes)`` or ``(1, cells, planes)``."""
         normed = self.norm(tokens)
         if sources is None:
             return tokens + self.gate * self.attention(normed.transpose(0, 1), angles=angles).transpose(0, 1)

@@ -1,7 +1,4 @@
-"""Simple predictions of a response, changes of means ``(genes + 2,)`` by name, from responses that were measured.
-
-They are of log expression, and behind it of the logarithm of library sizes, in the same way.
-"""
+"""Simple predictors of a response ``(genes + 2,)``: changes of mean log expression and of log library sizes."""
 
 from __future__ import annotations
 
@@ -19,12 +16,10 @@ SMOOTH, NOISE = 1.5, 0.1  # of the Gaussian process over the logarithm of doses:
 
 
 def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray, by_state: StateSlopes) -> Predictions:
-    """Of a context with untreated means ``here``, from others' ``(contexts, genes + 2)``.
+    """Predict the response of a context with untreated means ``here`` from other contexts ``(contexts, genes + 2)``.
 
-    Contexts count alike, or by an exponential kernel of how little their untreated cells correlate (Nadaraya and
-    Watson's regression). What rises does so by the same change of mean logarithms, or of fourth roots of the counts
-    that these stand for: between a logarithm (responses multiply) and none (responses add). What falls does so in the
-    same ratio of mean log expression. Slopes within contexts tell what a state unlike that of similar contexts adds.
+    Contexts have equal weights, or Nadaraya-Watson weights by the correlation of their untreated cells. Up-regulated
+    genes are transferred as differences of logarithms or of fourth roots, down-regulated genes as ratios.
     """
     distances = uncorrelated(of_genes(before), of_genes(here))
     alike, kernel = np.full(len(before), 1 / len(before)), kernel_weights(distances)
@@ -54,17 +49,16 @@ def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray, by_
 
 
 def kernel_weights(distances: np.ndarray) -> np.ndarray:
-    """Weights ``(contexts,)`` that fall with the distance, relative to that of the nearest."""
+    """Weights ``(contexts,)`` of an exponential kernel of the distance, relative to that of the nearest context."""
     nearest = max(distances.min(), np.finfo(float).tiny)
     weights = np.exp(-(distances / nearest - 1) / BANDWIDTH)
     return weights / weights.sum()
 
 
 def from_doses(dose: float, doses: Sequence[float], own: np.ndarray, pooled: np.ndarray) -> Predictions:
-    r"""At a dose, from changes at others ``(doses, genes + 2)`` in the context and in all contexts together.
+    r"""Interpolate responses ``(doses, genes + 2)``, own and pooled, to a dose; constant beyond the largest.
 
-    On the scale :math:`\log(1 + d / d_1)`, :math:`d_1` the smallest dose, on which dose 0, where nothing changes, has
-    a place; beyond the largest dose nothing changes any more.
+    Doses are on the scale :math:`\log(1 + d / d_1)`, :math:`d_1` the smallest dose; at dose 0 the response is zero.
     """
     known = np.array(doses)
     at = np.log1p(known / known.min())
@@ -88,7 +82,7 @@ def from_doses(dose: float, doses: Sequence[float], own: np.ndarray, pooled: np.
 
 
 def from_others(changes: np.ndarray, features: np.ndarray | None, target: np.ndarray | None) -> Predictions:
-    """Of a perturbation with feature vector ``target``, if any, from those of others ``(perturbations, genes + 2)``."""
+    """Predict the response to a perturbation from others ``(perturbations, genes + 2)``, by any feature vectors."""
     found = {NO_CHANGE: np.zeros(changes.shape[1]), "mean of perturbations": changes.mean(0)}
     if features is not None and target is not None:
         found["ridge on features"] = feature_weights(features, target, changes) @ changes
@@ -96,11 +90,7 @@ def from_others(changes: np.ndarray, features: np.ndarray | None, target: np.nda
 
 
 def from_parts(parts: np.ndarray, measured: np.ndarray, mean: np.ndarray) -> Predictions:
-    """Of a combination, from the changes by its parts ``(parts, genes + 2)``, and the ``mean`` of single perturbations.
-
-    They are added as predicted, which shrinks what may be chance, and as ``measured``, which shrinks nothing. What the
-    mean differs from none by may be chance of the untreated cells, which is not to be added repeatedly.
-    """
+    """Add responses to the parts ``(parts, genes + 2)``: shrunk, ``measured``, or as deviations from the ``mean``."""
     return {
         NO_CHANGE: np.zeros_like(mean),
         "sum of parts": parts.sum(0),
@@ -110,7 +100,7 @@ def from_parts(parts: np.ndarray, measured: np.ndarray, mean: np.ndarray) -> Pre
 
 
 def uncorrelated(before: np.ndarray, here: np.ndarray) -> np.ndarray:
-    """One minus the correlation over genes ``(contexts,)``: half the squared distance of standardised expression."""
+    """One minus the correlation over genes ``(contexts,)``."""
     centred, mine = before - before.mean(1, keepdims=True), here - here.mean()
     sizes = np.sqrt((centred**2).sum(1) * (mine**2).sum())
     return 1 - centred @ mine / np.maximum(sizes, np.finfo(float).tiny)
@@ -121,6 +111,6 @@ def _roots(log_mean: np.ndarray) -> np.ndarray:
 
 
 def _covariance(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Of a Gaussian process that is 0 at 0."""
+    """Covariance of a Gaussian process that is 0 at 0."""
     apart = (one[:, None] - other[None]) ** 2
     return np.exp(-apart / (2 * SMOOTH**2)) - np.exp(-(one[:, None] ** 2 + other[None] ** 2) / (2 * SMOOTH**2))

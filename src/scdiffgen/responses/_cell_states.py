@@ -1,15 +1,12 @@
-r"""How a response depends on the state of a cell, from what cells of one context differ in.
+r"""How a response depends on cell state, by regression within contexts.
 
-States are the leading principal components of untreated cells, in genes that hardly respond. In each group expression
-is regressed on them, and by as much as its slopes differ between treated cells, :math:`\beta_1`, and untreated ones,
-:math:`\beta_0`, does a gene change more or less in one state than in another:
+Cell states are principal components of untreated cells in genes that hardly respond. Slopes of log expression on them
+in treated cells, :math:`\beta_1`, and untreated cells, :math:`\beta_0`, give the positive-part James-Stein estimate
 
 .. math:: \beta_{sg} = k_s k_{sg} b_{sg}, \qquad b = \beta_1 - \rho \beta_0, \qquad
     k_s = \Big(1 - \sum_g v_{sg} / \sum_g b_{sg}^2\Big)_+, \qquad k_{sg} = \big(1 - v_{sg} / b_{sg}^2\big)_+,
 
-:math:`\rho \le 1` the ratio in which a gene falls in all cells alike, :math:`v` the variance of a slope by chance, by
-which slopes are shrunk (James and Stein). Slopes are those within contexts, and pooled over these. They tell both how
-far the mean of a context that is unlike the measured ones changes otherwise, and how far each of its cells does.
+with :math:`\rho \le 1` the mean ratio of a down-regulated gene and :math:`v` the sampling variance of a slope.
 """
 
 from __future__ import annotations
@@ -29,6 +26,7 @@ from scdiffgen._log_normalise import TARGET_SUM, log_normalise
 from scdiffgen.conditions import Conditions, have_exactly
 
 from ._response_curves import STEPS, first_cells
+from ._stacking import james_stein
 
 if TYPE_CHECKING:
     from ._pseudobulks import Pseudobulks
@@ -41,17 +39,14 @@ LARGEST = 20_000_000  # covariances of all groups with all genes that are kept
 
 
 class StateResponse(NamedTuple):
-    """How cells of one context respond otherwise than its mean cell does."""
+    """Response of the cells of one context as a function of their cell state."""
 
     state: np.ndarray  # of the mean untreated cell (states,)
     slopes: np.ndarray  # of the change of log expression on the state (states, genes)
     curve: np.ndarray  # rising mean log expression at steps (genes, steps)
 
     def change(self, states: Tensor, root: Tensor, change: Tensor) -> Tensor:
-        """Change of fourth roots ``(cells, genes)`` beyond ``change``, of cells with ``states`` ``(cells, states)``.
-
-        The mean cell changes by ``change`` from ``root``, fourth roots of shares ``(genes,)``.
-        """
+        """Deviation ``(cells, genes)`` from the mean ``change`` of fourth roots at ``states`` ``(cells, states)``."""
         state, slopes, curve = (torch.from_numpy(array).to(states) for array in self)
         steps = torch.where(change < 0, change / root, change)
         of_cell = steps_of_cells(curve, steps, (states - state) @ slopes)
@@ -59,23 +54,22 @@ class StateResponse(NamedTuple):
 
 
 class StateSlopes(NamedTuple):
-    """How much more genes change in cells whose state is different."""
+    """Slopes of the response on cell states."""
 
     loadings: np.ndarray  # (genes, states), orthonormal
     slopes: np.ndarray  # change of log expression by a unit of a state (states, genes)
 
     def change(self, apart: np.ndarray) -> np.ndarray:
-        """Change beyond that elsewhere ``(genes,)``, of cells whose log expression is so far from there."""
+        """Deviation of the response ``(genes,)`` of cells whose log expression differs by ``apart``."""
         return apart @ self.loadings @ self.slopes
 
 
 def state_slopes(
     bulks: Pseudobulks, groups: np.ndarray, n_cells: np.ndarray, before: np.ndarray, change: np.ndarray
 ) -> StateSlopes:
-    """Slopes of the difference that a treatment makes, pooled over contexts; all 0 where there are too few cells.
+    """Estimate slopes of the treatment effect on cell states, pooled over contexts; 0 where there are too few cells.
 
-    Of each context: numbers of treated and of untreated cells from each of the ``groups`` ``(contexts, 2, groups)``,
-    and mean log expression ``before``, with its ``change`` ``(contexts, genes)``.
+    ``n_cells`` ``(contexts, 2, groups)`` counts treated and untreated cells in each of the ``groups``.
     """
     loadings = bulks.state_loadings
     n_states, weights = loadings.shape[1], n_cells.sum(0)
@@ -95,19 +89,14 @@ def state_slopes(
     ratio = np.divide(levels + of_context @ change, levels, out=np.ones_like(levels), where=levels > 0).clip(0, 1)
     slopes, errors = found[0] - ratio * found[1], chance[0] + ratio**2 * chance[1]
     for axis in (1, ()):  # of all genes together, then each by itself
-        squares = (slopes**2).sum(axis, keepdims=True)
-        kept = kept * np.maximum(1 - errors.sum(axis, keepdims=True) / np.maximum(squares, np.finfo(float).tiny), 0)
+        kept = kept * james_stein(errors.sum(axis, keepdims=True), (slopes**2).sum(axis, keepdims=True))
     return StateSlopes(loadings, kept * slopes)
 
 
 def state_loadings(
     batches: Iterable[tuple[Tensor, Conditions[Tensor]]], bulks: Pseudobulks, untreated_of: np.ndarray
 ) -> np.ndarray:
-    """Leading principal components of untreated cells ``(genes, states)``; fewer, or none, of many groups of cells.
-
-    They are of genes that hardly respond, so that a state is not what the response made of it. Untreated cells are in
-    the groups ``untreated_of``, others in -1 ``(cells,)``.
-    """
+    """Principal components ``(genes, states)`` of the cells of groups ``untreated_of``, in hardly responding genes."""
     n_groups, n_genes = bulks.log_mean.shape
     stable = np.flatnonzero(hardly_respond(bulks))
     found = first_cells(batches, untreated_of, int(untreated_of.max(initial=-1)) + 1)
@@ -124,7 +113,7 @@ def state_loadings(
 
 
 def hardly_respond(bulks: Pseudobulks) -> np.ndarray:
-    """Which genes change little for how untreated cells differ, in all treated groups ``(genes,)``; at least half."""
+    """Select genes whose changes are small against the spread of untreated cells, in all groups; at least half."""
     untreated, largest = np.flatnonzero(have_exactly(bulks.interventions, [])), np.zeros(bulks.n_genes)
     weights = bulks.n_cells[untreated] / bulks.n_cells[untreated].sum()
     between = bulks.log_mean[untreated] - weights @ bulks.log_mean[untreated]
@@ -141,7 +130,7 @@ def state_covariance(
     log_mean: np.ndarray,
     loadings: np.ndarray,
 ) -> dict[str, np.ndarray]:
-    """Loadings, and covariances with states of log expression in each group, by the names that pseudobulks have."""
+    """Loadings, and covariances of log expression with cell states in each group, by name."""
     (n_groups, n_genes), n_states, first = log_mean.shape, loadings.shape[1], 0
     sums, n_cells = np.zeros((n_groups, n_states, n_genes), dtype=np.float32), np.bincount(group_of[group_of >= 0])
     for there, _ in batches if n_states else ():
@@ -155,10 +144,7 @@ def state_covariance(
 
 
 def steps_of_cells(curve: Tensor, steps: Tensor, apart: Tensor) -> Tensor:
-    """Steps ``(cells, genes)`` at which log expression changes by ``apart`` more than at ``steps`` ``(genes,)``.
-
-    Curves are ``(genes, steps)`` and rise.
-    """
+    """Steps ``(cells, genes)`` at which log expression is larger by ``apart`` than at ``steps``, on rising curves."""
     at = torch.from_numpy(STEPS).to(curve)
 
     def between(wanted: Tensor, known: Tensor, values: Tensor) -> Tensor:

@@ -1,9 +1,7 @@
-r"""The response to one perturbation from those to others, by their feature vectors.
+r"""The response to one perturbation from others by ridge regression on feature vectors, with an intercept.
 
-Ridge regression of the changes on the features, with an intercept. Its penalty is the one with which the perturbations
-that were measured predict each other best, each left out in turn; where it has no end, features say nothing, and the
-response is the mean of the others. As the fit is linear in the responses, so is a left-out residual,
-:math:`(y_i - \hat y_i) / (1 - H_{ii})` (Allen's PRESS; Hastie, Tibshirani & Friedman 2009, section 7.10).
+The penalty minimises the leave-one-out error :math:`(y_i - \hat y_i) / (1 - H_{ii})` (Allen's PRESS; Hastie, Tibshirani
+& Friedman 2009, section 7.10); with an infinite penalty the prediction is the mean of the others.
 """
 
 from __future__ import annotations
@@ -17,11 +15,7 @@ MIN_PERTURBATIONS = 3
 
 
 def feature_weights(known: np.ndarray, asked: np.ndarray, changes: np.ndarray) -> np.ndarray:
-    """Weights of the responses to measured perturbations, whose sum is the response to another; they add up to 1.
-
-    Features are ``known`` ``(perturbations, features)`` and ``asked`` ``(features,)``, responses to the measured ones
-    ``changes`` ``(perturbations, genes)``.
-    """
+    """Weights ``(perturbations,)``, of sum 1, of measured ``changes`` to predict the one with features ``asked``."""
     centre = known.mean(0)
     features, response = known - centre, changes - changes.mean(0)
     gram = features @ features.T

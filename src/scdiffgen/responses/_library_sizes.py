@@ -1,15 +1,11 @@
-r"""How library sizes respond: all genes alike, which is depth, and by what some genes gain, which is composition.
+r"""Changes of library size, split into sequencing depth (all genes alike) and composition (some genes gain).
 
-Treated cells may have more molecules than untreated ones because more of each gene were caught, or because some genes
-make more. The first changes mean :math:`\log(1 + 10^4 x / L)` of genes whose shares stay as they are (fewer zeros), and
-often differs between contexts by chance of the experiment; the second takes shares from all other genes. With
-:math:`\log r` the change of the mean logarithm of library sizes, depth is the part :math:`\log d` of it, from none to
-all, without which the changes of genes are smallest, in squared standard errors,
+Depth is the part :math:`\log d` of the change :math:`\log r` of the mean log library size that minimises the changes of
+the genes in squared standard errors, or none if the minimum is hardly lower:
 
 .. math:: \log d = \arg\min_{0 \le \delta \le \log r} \sum_g \min\big(z_g(\delta)^2, z_{\max}^2\big).
 
-Depth is none if that makes them hardly smaller. It is taken off changes before these are transferred, and put back by
-the depth that is predicted.
+It is removed from responses before these are transferred, and the predicted depth is added.
 """
 
 from __future__ import annotations
@@ -28,26 +24,23 @@ LARGEST_EXCESS, N_HALVINGS = 1e3, 40  # of the search for steps that fit the num
 
 
 def of_genes(means: np.ndarray) -> np.ndarray:
-    """What is of genes ``(..., genes)``, without the sizes behind it."""
+    """Entries of genes ``(..., genes)``, without library sizes."""
     return means[..., :-N_SIZES]
 
 
 class UntreatedCells(NamedTuple):
-    """What untreated cells tell of means once molecules are moved."""
+    """Mean log expression of untreated cells as a function of steps."""
 
     curve: np.ndarray  # mean log expression at steps (steps, genes)
     saturation: np.ndarray  # what it falls by the logarithm of the library size (steps, genes)
     root: np.ndarray  # fourth roots of shares (genes,)
 
     def in_library(self, log_ratio: float) -> np.ndarray:
-        """The curve ``(steps, genes)`` in cells whose library size has become so much larger."""
+        """The curve ``(steps, genes)`` at a library size larger by ``log_ratio``."""
         return self.curve - log_ratio * self.saturation
 
     def without_depth(self, change: np.ndarray, variance: np.ndarray) -> np.ndarray:
-        """Changes of means that were measured, with what depth makes of them taken off ``(genes + 2,)``.
-
-        The last number of both is of the library size. In what is returned it is split, see :data:`N_SIZES`.
-        """
+        """Remove sequencing depth from a change ``(genes + 1,)``; the library size is split, see :data:`N_SIZES`."""
         genes, log_ratio = change[:-1], float(np.clip(change[-1], -LARGEST, LARGEST))
         depths = np.linspace(0, log_ratio, N_DEPTHS) if self.saturation.any() and log_ratio else np.zeros(1)
         found = [self._at_same_depth(genes, depth) for depth in depths]
@@ -57,7 +50,7 @@ class UntreatedCells(NamedTuple):
         return np.concatenate([found[least], [log_ratio - depths[least], depths[least]]])
 
     def _at_same_depth(self, change: np.ndarray, log_depth: float) -> np.ndarray:
-        """Change of mean log expression ``(genes,)`` if the same shares were counted as deeply as before."""
+        """Change of mean log expression ``(genes,)`` at unchanged depth."""
         if not log_depth:
             return change
         there = self.in_library(log_depth)
@@ -66,12 +59,10 @@ class UntreatedCells(NamedTuple):
         return change + at_steps(self.curve, self._steps_to(roots)) - at_steps(there, steps)
 
     def balanced(self, change: np.ndarray, strengths: np.ndarray, composition: float) -> tuple[np.ndarray, float]:
-        """Fourth roots ``(genes,)`` after a change of mean log expression, and the logarithm of what shares sum to.
+        """Fourth roots ``(genes,)`` after a change of mean log expression, and the log-ratio of library sizes.
 
-        That is the change of library sizes by ``composition``. Cells are moved by their steps times one of their
-        ``strengths`` each, and means are over these. Where genes ask for more molecules than there are, or for fewer,
-        each is missed in proportion to the fourth root of its share, so that large genes, which make up for many,
-        change by more than small ones; the library size, of all shares, most.
+        Means are over cells with ``strengths``. Bisection finds the excess, in proportion to fourth roots, by which all
+        changes are reduced so that shares sum to the new library size.
         """
         if not change.any() and not composition:
             return self.root, 0.0
@@ -93,13 +84,13 @@ class UntreatedCells(NamedTuple):
         return moved(self.root, steps), log_ratio
 
     def mean_change(self, roots: np.ndarray, strengths: np.ndarray, log_ratio: float) -> np.ndarray:
-        """Change of mean log expression ``(genes,)`` of cells that are moved to fourth ``roots`` and library sizes."""
+        """Change of mean log expression ``(genes,)`` at new fourth ``roots`` and library sizes."""
         return at_steps(self._drawn(strengths).in_library(log_ratio), self._steps_to(roots)) - self.curve[len(RATIOS)]
 
     def _steps_to(self, roots: np.ndarray) -> np.ndarray:
         return np.where(roots < self.root, roots / self.root - 1, roots - self.root)
 
     def _drawn(self, strengths: np.ndarray) -> UntreatedCells:
-        """What these tell of means where each step is times one of the strengths."""
+        """Average curves over cells whose steps are multiplied by ``strengths``."""
         weights = np.stack([np.interp(np.outer(strengths, STEPS), STEPS, one).mean(0) for one in np.eye(len(STEPS))], 1)
         return self._replace(curve=weights @ self.curve, saturation=weights @ self.saturation)

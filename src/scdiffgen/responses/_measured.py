@@ -38,10 +38,10 @@ class Measured(NamedTuple):
         return next(iter(np.flatnonzero((self.contexts == context).all(1)).tolist()), None)
 
     def chance(self, here: np.ndarray) -> float:
-        """What chance makes of the squared length of a mean change, of contexts like ``here`` above all."""
+        """Sampling variance of the squared length of a kernel-weighted mean change."""
         weights = kernel_weights(uncorrelated(of_genes(self.before), of_genes(here)))
         return float((weights**2 @ self.variance).sum())
 
     def mean(self) -> np.ndarray:
-        """Mean change of all contexts ``(genes + 2,)``, those that chance touches less the heavier."""
+        """Mean change of all contexts ``(genes + 2,)``, by inverse variance."""
         return np.average(self.change, axis=0, weights=1 / (self.variance.sum(1) + np.finfo(float).tiny))

@@ -33,7 +33,7 @@ class TreatedGroups(NamedTuple):
 
     @classmethod
     def of_cells(cls, conditions: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> TreatedGroups:
-        """Codes of cells; the last of ``specs`` are the interventions, and what is given at dose 0 is absent."""
+        """Codes of cells; the last of ``specs`` are the interventions, absent at dose 0."""
         given = conditions[specs[-1].name]
         identity, interventions = np.split(conditions.codes(specs), [-given.ids.shape[1]], axis=1)
         doses = given.values.astype(np.float64) if specs[-1].has_values else np.full(given.ids.shape, NO_DOSE)
@@ -46,7 +46,7 @@ class TreatedGroups(NamedTuple):
         return {part: dose for part, dose in zip(ids, doses, strict=True) if part >= 0}
 
     def distinct(self) -> tuple[TreatedGroups, np.ndarray]:
-        """Rows that differ, whatever the order of their interventions, and which of them each row is ``(rows,)``."""
+        """Distinct rows, whatever the order of interventions, and the index of each row among them ``(rows,)``."""
         order = np.argsort(-self.interventions, axis=1, kind="stable")
         interventions, doses = (np.take_along_axis(array, order, axis=1) for array in self[1:])
         rows = np.hstack([self.identity, interventions, doses])
@@ -54,10 +54,7 @@ class TreatedGroups(NamedTuple):
         return TreatedGroups(self.identity[first], interventions[first], doses[first]), group_of.ravel()
 
     def pooled(self, n_cells: np.ndarray, least: int) -> tuple[TreatedGroups, np.ndarray]:
-        """Disjoint groups of at least so many cells, and which of them each row is in ``(rows,)``, or -1.
-
-        Rows of fewer are pooled with others of the same treatment, down the back-off levels of their identity.
-        """
+        """Pool rows of a treatment by back-off to groups of ``least`` cells; also the group of each row, or -1."""
         pool_of, pools = np.full(len(n_cells), -1), [TreatedGroups(*(array[:0] for array in self))]
         for columns in backoff_levels(np.arange(self.identity.shape[1])):
             left = np.flatnonzero(pool_of < 0)
@@ -96,21 +93,18 @@ class Pseudobulks:
         return self.counts.shape[1]
 
     def have(self, treatment: Mapping[int, float]) -> np.ndarray:
-        """Which groups had exactly these interventions at these doses ``(groups,)``; none of them is untreated."""
+        """Select groups with exactly these interventions and doses ``(groups,)``."""
         there = have_exactly(self.interventions, list(treatment))
         for part, dose in treatment.items():
             there &= ((self.interventions == part) & (self.doses == dose)).any(1)
         return there
 
     def share(self, identity: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Which groups have these columns of an identity ``(groups,)``."""
+        """Select groups with these columns of an identity ``(groups,)``."""
         return (self.identity[:, columns] == identity[columns]).all(1)
 
     def mean(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means of groups with these weights ``(groups,)``, and their variance by chance, both ``(genes + 1,)``.
-
-        They are of log expression, and behind it of the logarithm of library sizes.
-        """
+        """Weighted means of log expression and log library size, and their sampling variance, both ``(genes + 1,)``."""
         rows = np.flatnonzero(weights)
         weights = weights[rows] / weights[rows].sum()
         means, variances = (
@@ -120,12 +114,12 @@ class Pseudobulks:
         return weights @ means, weights**2 @ (variances / self.n_cells[rows, None])
 
     def treatments(self) -> list[dict[int, float]]:
-        """What some group was treated with, the untreated left out."""
+        """Distinct treatments."""
         groups = TreatedGroups(self.identity[:, :0], self.interventions, self.doses).distinct()[0]
         return [found for row in range(len(groups.doses)) if (found := groups.treatment(row))]
 
     def concatenate(self, others: Pseudobulks | None) -> Pseudobulks:
-        """These and others of the same states, which may have fewer slots; these alone if genes differ."""
+        """Append groups of the same cell states, with at most as many slots; none if genes differ."""
         if others is None or others.n_genes != self.n_genes:
             return self
         more = ((0, 0), (0, self.doses.shape[1] - others.doses.shape[1]))
@@ -146,7 +140,7 @@ class Pseudobulks:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, np.ndarray]) -> Pseudobulks:
-        """Undo :meth:`to_plain`; models saved before strengths, states and library sizes were known have none."""
+        """Undo :meth:`to_plain`; files of earlier versions lack strengths, states and library sizes."""
         n_groups, n_genes = plain["log_mean"].shape
         none = {
             "strength_variance": np.zeros(n_groups),
@@ -165,11 +159,10 @@ def pseudobulks(
     specs: Sequence[ConditionSpec],
     reference: Pseudobulks | None = None,
 ) -> Pseudobulks | None:
-    """Sum up the cells in ``batches``, whose ``conditions`` are known, by group; those of a ``reference`` stand behind.
+    """Compute pseudobulks of the cells in ``batches``; groups of a ``reference`` are appended.
 
-    Groups are disjoint and of 20 cells or more, so that neither a sum nor a difference of sums shows single cells;
-    cells that cannot be pooled to so many, as if every cell has a dose of its own, are left out. Nothing is kept if
-    there are too many groups.
+    Groups are disjoint and of at least 20 cells, so that neither sums nor differences of sums show single cells; cells
+    that cannot be pooled are left out. Returns None if there are too many groups.
     """
     distinct, group_of = TreatedGroups.of_cells(conditions, specs).distinct()
     groups, pool_of = distinct.pooled(np.bincount(group_of), MIN_CELLS)

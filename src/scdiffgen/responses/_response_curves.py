@@ -1,10 +1,8 @@
-r"""How far the molecules of cells must be moved for their mean log expression to change by so much.
+r"""Response curves: mean log expression of untreated cells after a change of fourth roots of shares.
 
-A gene that rises does so by the same difference of fourth roots of its share in all cells, one that falls in the same
-ratio: a *step* of at least 0 is such a difference, one below 0 the ratio of fourth roots less 1. Of a molecule count
-:math:`x` falls leave :math:`\mathrm{Binomial}(x, r)`, and rises add :math:`\mathrm{Poisson}(L (\pi' - \pi))`,
-:math:`L` the molecules of the cell and :math:`\pi, \pi'` the shares that are expected of it, as in maximal coupling.
-The curve of a gene is the mean of :math:`\log(1 + 10^4 x' / L)` over untreated training cells at each step.
+A *step* of at least 0 is a difference of fourth roots, one below 0 a ratio less 1. Down-regulation keeps
+:math:`\mathrm{Binomial}(x, r)` of :math:`x` molecules, up-regulation adds :math:`\mathrm{Poisson}(L (\pi' - \pi))`,
+with library size :math:`L` and expected shares :math:`\pi, \pi'`, as in maximal coupling.
 """
 
 from __future__ import annotations
@@ -37,11 +35,9 @@ def response_curves(
     group_of: np.ndarray,
     log_correction: np.ndarray,
 ) -> np.ndarray:
-    """Mean log expression, and its derivative, both ``(groups, steps, genes)``, of the first untreated cells of groups.
+    """Compute curves and their derivatives with log(1 / L) ``(groups, steps, genes)``, of the first untreated cells.
 
-    The derivative is with the logarithm of 1 / L, at the molecules that there are. ``group_of`` is -1 for cells in no
-    group ``(cells,)``; of what the network expects of a group, its log-ratio to what there is ``log_correction``
-    ``(groups, genes)`` is added.
+    ``log_correction`` ``(groups, genes)`` is added to the expected log expression; ``group_of`` is -1 for no group.
     """
     n_groups, n_genes = log_correction.shape
     curves = torch.zeros(2, n_groups, len(STEPS), n_genes, device=module.device, dtype=torch.float64)
@@ -73,7 +69,7 @@ def first_cells(
 
 
 def solved(curve: np.ndarray, change: np.ndarray) -> np.ndarray:
-    """Steps ``(genes,)`` at which the mean log expression has changed by so much; curves are ``(steps, genes)``."""
+    """Invert curves ``(steps, genes)``: steps ``(genes,)`` at which mean log expression changes by ``change``."""
     rising = np.maximum.accumulate(curve.astype(np.float64), axis=0)
     wanted = rising[len(RATIOS)] + change
     above = np.clip((rising < wanted).sum(0), 1, len(STEPS) - 1)
@@ -110,10 +106,7 @@ def _expected_at_steps(counts: Tensor, share: Tensor) -> Iterator[Tensor]:
 
 
 def _expected_log(base: Tensor, none: Tensor, growths: Sequence[Tensor], mean: Tensor, scale: Tensor) -> Tensor:
-    """Expected log(1 + scale (base + k)), where P(k = 0) is ``none`` and P(k + 1) = P(k) growths[k] / (k + 1).
-
-    Behind it its derivative with the logarithm of the scale ``(2, cells, genes)``.
-    """
+    """Expected log(1 + scale (base + k)) and its derivative; P(0) = ``none``, P(k + 1) = P(k) growths[k] / (k + 1)."""
     probability, total = none, base.new_zeros(2, *base.shape)
     beyond, mean_beyond = torch.ones_like(base), mean
 

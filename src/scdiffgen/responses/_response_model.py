@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -15,13 +15,14 @@ from scdiffgen.conditions import Conditions, ConditionSpec
 from ._cell_states import StateResponse, log_expression
 from ._pseudobulks import TreatedGroups
 from ._response_curves import LEAST_RATIO, POWER
+from ._stacking import Source
 from ._strengths import drawn_strengths
 from ._transfer import PseudobulkResponse, ResponseTransfer
 
 if TYPE_CHECKING:
     from scdiffgen.module import ThinningModule
 
-SOURCES = ("network", "measured", "parts", "features")
+SOURCES: tuple[Source, ...] = get_args(Source)
 """Where a response comes from: the network, or cells with the perturbation, its parts, or others like it."""
 
 
@@ -57,11 +58,7 @@ class ResponseModel:
     def responses(
         self, source: Conditions[Tensor], target: Conditions[Tensor], *, unmeasured_only: bool = False
     ) -> TransferredResponse:
-        """Look up the response of each cell.
-
-        With ``unmeasured_only`` the network is asked for what it has seen: contexts as they were measured, and
-        untreated cells.
-        """
+        """Look up the response of each cell; with ``unmeasured_only`` not for contexts that training cells show."""
         before, after = (TreatedGroups.of_cells(conditions.numpy(), self.specs) for conditions in (source, target))
         rows = np.hstack([before.identity, before.interventions, after.interventions, before.doses, after.doses])
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
@@ -98,11 +95,7 @@ class ResponseModel:
         scale: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """Move whole cells, CSR ``(cells, genes)``, by ``scale`` times their response and strength: dense counts.
-
-        What rises does so by the same difference of fourth roots in all cells of a context, what falls in the same
-        ratio, but for what depends on the state of a cell.
-        """
+        """Apply ``scale`` times the responses to whole cells, CSR ``(cells, genes)``, by maximal coupling, densely."""
         log_prob = (module.expression(counts, source).log() + response.log_correction).log_softmax(1)
         strengths = drawn_strengths(response.strength_variance, generator)
         there = counts.to_dense()

@@ -1,13 +1,10 @@
-r"""Several predictions of a response, each weighted by how well it predicts responses that were measured.
+r"""Stacked regression of predictors of a response (Wolpert 1992, Breiman 1996).
 
-Weights :math:`a_k \ge 0` that sum to 1 are those of least squares over responses that are left out in turn,
+Weights :math:`a_k \ge 0` of sum 1 minimise the error over left-out responses, shrunk towards equal weights :math:`b`,
 
-.. math:: \sum_u \Big\lVert y_u - \sum_k a_k p_{uk} \Big\rVert^2 + \lambda \lVert a - b \rVert^2,
+.. math:: \sum_u \Big\lVert y_u - \sum_k a_k p_{uk} \Big\rVert^2 + \lambda \lVert a - b \rVert^2.
 
-drawn towards equal ones :math:`b`, the more so the fewer are left out (stacking: Wolpert 1992, Breiman 1996). "No
-change" is among the predictions only where all others together are further than it from what is left out: else it
-would halve responses that differ between contexts, also in the genes in which they agree. Of combinations it always is,
-as parts that do the same add up to less than their sum.
+"No change" is a predictor of combinations, else only where the other predictors have a larger error than no change.
 """
 
 from __future__ import annotations
@@ -40,10 +37,7 @@ class Stacked:
 
 
 def stacked(predictions: Predictions, left_out: Sequence[tuple[Predictions, np.ndarray]], source: Source) -> Stacked:
-    """Weigh predictions as the same ones predict responses that are left out, pairs of predictions and truth.
-
-    What they tell of library sizes is then shrunk by as much as fits these best, each number by itself.
-    """
+    """Stack predictors by left-out pairs of predictions and truth; library sizes are then shrunk, each by itself."""
     names, changes = list(predictions), np.stack(list(predictions.values()))
     units = [(np.stack([p[name] for name in names]), truth) for p, truth in left_out]
     weights = _weights(names, units, shrinks=source == "parts")
@@ -54,27 +48,31 @@ def stacked(predictions: Predictions, left_out: Sequence[tuple[Predictions, np.n
     return Stacked(change, dict(zip(names, weights.tolist(), strict=True)), source)
 
 
+def james_stein(variance: np.ndarray | float, squares: np.ndarray) -> np.ndarray:
+    """Positive-part James-Stein factor of estimates with these squares and sampling variances."""
+    return np.maximum(1 - variance / np.maximum(squares, np.finfo(float).tiny), 0)
+
+
 def less_noise(predicted: Stacked, chance: float) -> Stacked:
-    """A prediction, shrunk by as much of its squared length as chance makes (James and Stein, positive part)."""
-    kept = max(1 - chance / max(float(predicted.change @ predicted.change), np.finfo(float).tiny), 0.0)
+    """Shrink a prediction by its sampling variance (positive-part James-Stein)."""
+    kept = float(james_stein(chance, predicted.change @ predicted.change))
     weights = {name: kept * weight for name, weight in predicted.weights.items()}
     weights[NO_CHANGE] = weights.get(NO_CHANGE, 0.0) + 1 - kept
     return Stacked(kept * predicted.change, weights, predicted.source)
 
 
 def shrunk(change: np.ndarray, variance: np.ndarray, towards: Stacked | None) -> Stacked:
-    """A measured change, drawn towards a predicted one by as much as chance makes of their difference.
+    """Shrink a measured change towards a predicted one by its sampling variance.
 
-    The mean of two rules of James and Stein (positive part), one for all genes together and one for each gene; without
-    a prediction the first alone, towards no change.
+    Averages the positive-part James-Stein factors of all genes together and of each gene; without a prediction, the
+    first alone shrinks towards no change.
     """
     predicted = Stacked(np.zeros_like(change), {NO_CHANGE: 1.0}) if towards is None else towards
     apart = change - predicted.change
-    tiny = np.finfo(float).tiny
-    kept = np.full_like(change, max(1 - variance.sum() / max((apart**2).sum(), tiny), 0.0))
+    kept = np.full_like(change, james_stein(variance.sum(), (apart**2).sum()))
     if towards is not None:
-        kept = (kept + np.maximum(1 - variance / np.maximum(apart**2, tiny), 0)) / 2
-    own = float((kept * apart**2).sum() / max((apart**2).sum(), tiny))
+        kept = (kept + james_stein(variance, apart**2)) / 2
+    own = float((kept * apart**2).sum() / max((apart**2).sum(), np.finfo(float).tiny))
     others = {name: (1 - own) * weight for name, weight in predicted.weights.items()}
     return Stacked(predicted.change + kept * apart, {OWN: own, **others})
 

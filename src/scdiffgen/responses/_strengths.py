@@ -1,11 +1,8 @@
-r"""How differently cells respond: each has a *strength* around 1, by which its response is multiplied.
+"""Responsiveness: the gamma-distributed factor, of mean 1, by which the response of a cell is multiplied.
 
-Strengths are gamma distributed, with mean 1 and a standard deviation that treated cells show. Log expression of the
-genes that respond is projected on their change: 0 of the mean untreated cell, 1 of the mean treated one. The covariance
-between different genes, summed over all pairs of them, is the variance of the scores without sampling noise, which
-genes do not share. What treated cells have of it beyond untreated ones that are all moved alike, over the squared slope
-of the score on the strength, is the variance of strengths. It is pooled over contexts (DerSimonian and Laird 1986),
-then drawn towards the mean over treatments and towards 0, by its uncertainty.
+Log expression of responding genes is projected on their change. The covariance between different genes is the variance
+of this score without sampling noise; its excess over untreated cells with equal responses, over the squared slope of
+the score, estimates the variance, which is pooled over contexts (DerSimonian & Laird 1986) and shrunk.
 """
 
 from __future__ import annotations
@@ -53,10 +50,7 @@ def strength_variances(
     group_of: np.ndarray,
     treatment_of: np.ndarray,
 ) -> np.ndarray:
-    """Variance of strengths ``(groups,)``: that of the treatment of the group, 0 where it is not known.
-
-    ``group_of`` is that of each cell, -1 for none ``(cells,)``, and ``treatment_of`` the treatment of each group.
-    """
+    """Variance of responsiveness by the treatment of each group ``(groups,)``; 0 where unknown."""
     pairs, rng = _pairs(bulks), np.random.default_rng(0)
     scores: dict[tuple[int, bool], list[np.ndarray]] = {(row, real): [] for row in pairs for real in (True, False)}
     wanted = {row: pair.untreated for row, pair in pairs.items()}
@@ -144,9 +138,8 @@ def _moved(
 
 def _expression(counts: np.ndarray, library: np.ndarray) -> np.ndarray:
     """Log expression, and behind it the logarithm of the library size ``(cells, responding + 1)``."""
-    return np.column_stack(
-        [log_normalise(counts, library=library, dtype=np.float32), np.log(np.maximum(library, 1), dtype=np.float32)]
-    )
+    expression = log_normalise(counts, library=library, dtype=np.float32)
+    return np.column_stack([expression, np.log(np.maximum(library, 1), dtype=np.float32)])
 
 
 def _shared_variance(cells: np.ndarray, direction: np.ndarray) -> tuple[float, float]:
@@ -162,10 +155,8 @@ def _by_treatment(values: np.ndarray, errors: np.ndarray, rows: np.ndarray, trea
     treatments, which = np.unique(treatment_of[rows], return_inverse=True)
     variances = np.zeros(len(treatment_of))
     if len(rows):
-        pooled = [
-            _pooled(values[rows[which == each]], errors[rows[which == each]])[:2] for each in range(which.max() + 1)
-        ]
-        own, error = np.array(pooled).T
+        groups = [rows[which == each] for each in range(len(treatments))]
+        own, error = np.array([_pooled(values[group], errors[group])[:2] for group in groups]).T
         mean, _, between = _pooled(own, error)
         drawn = (between * own + error * mean) / (between + error)
         certain = np.where(own > 0, np.maximum(1 - error / np.maximum(own, 1e-12) ** 2, 0), 0)

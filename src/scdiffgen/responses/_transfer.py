@@ -1,16 +1,12 @@
-r"""Responses transferred from where they were measured to contexts, doses and perturbations where they were not.
+"""Transfer of pseudobulk responses to contexts, doses and perturbations without measurements.
 
-A context is an identity (a cell type, say) without its batch. Its response to a treatment is a change of the mean of
-log(1 + counts per 10,000). It comes, the first that serves,
+A context is a cell type (say) without its batch, a response a change of mean log expression. The first that applies:
 
-1. from cells of the context itself, drawn towards what 2 to 4 predict by as much as chance makes of it;
-2. from other contexts that were measured with the treatment and without, or of one perturbation from other doses;
-3. of a combination, from its parts; of one perturbation that was not measured at all, from others, by their feature
-   vectors.
+1. the measured response of the context itself, shrunk towards the prediction of 2 to 4;
+2. other contexts with the treatment, or other doses of it;
+3. for a combination its parts; for an unmeasured perturbation others, by feature vectors.
 
-All that apply are weighed by how well they predict responses that were measured, each left out in turn
-(:mod:`scdiffgen.responses._candidates`, :mod:`scdiffgen.responses._stacking`). How far molecules are to be moved for
-the change is read from curves (:mod:`scdiffgen.responses._response_curves`).
+Predictors are stacked (:mod:`scdiffgen.responses._stacking`); curves say how molecules must change for the response.
 """
 
 from __future__ import annotations
@@ -42,7 +38,7 @@ Treatment = Mapping[int, float]
 
 
 class PseudobulkResponse(NamedTuple):
-    """What a context is predicted to do."""
+    """Predicted response of a context."""
 
     change: np.ndarray  # of fourth roots of shares (genes,)
     before: np.ndarray  # fourth roots of the shares of cells of the context as they were (genes,)
@@ -57,7 +53,7 @@ class PseudobulkResponse(NamedTuple):
 
 @dataclass(frozen=True)
 class ResponseTransfer:
-    """Responses that pseudobulks show, transferred; ``features`` are those of all interventions, if they have them."""
+    """Transferred pseudobulk responses; ``features`` are those of all interventions, if they have them."""
 
     bulks: Pseudobulks
     features: np.ndarray | None = None  # (interventions, features)
@@ -67,11 +63,7 @@ class ResponseTransfer:
     _found: dict[object, Measured | None] = field(default_factory=dict, repr=False)
 
     def response(self, identity: Codes, source: Treatment, target: Treatment) -> PseudobulkResponse | None:
-        """The response of a context, from the interventions that its cells had to those that are requested.
-
-        ``None`` if the network must be asked: there are no untreated cells of the context, or nothing that was measured
-        tells of these interventions.
-        """
+        """Response of a context between two treatments; ``None`` if only the network can predict it."""
         key = (tuple(identity), frozenset(source.items()), frozenset(target.items()))
         if key not in self._known:
             if len(self._known) >= N_KNOWN:
@@ -87,7 +79,7 @@ class ResponseTransfer:
         return bool(self.bulks.n_cells[here].sum() >= self.min_cells)
 
     def predicted(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
-        """Change of means by a treatment, none if nothing tells of it."""
+        """Change of means by a treatment; none if no data predict it."""
         if not treatment:
             return Stacked(np.zeros(self.bulks.n_genes + N_SIZES), {NO_CHANGE: 1.0})
         measured = self._of_contexts(identity, treatment)
@@ -117,7 +109,7 @@ class ResponseTransfer:
         return PseudobulkResponse(*of_cells, requested.weights, mean_after - mean_before)
 
     def _by_state(self, identity: np.ndarray, treatment: Treatment, curve: np.ndarray) -> StateResponse | None:
-        """How cells of a context respond otherwise than their mean; none if that was not measured anywhere."""
+        """Dependence of the response of a context on cell state; none if it was not measured."""
         for columns in self._levels(identity):
             here, known = self._here(identity, columns), self._measured(columns, treatment)
             if here is not None and known is not None:
@@ -132,7 +124,7 @@ class ResponseTransfer:
         return state_slopes(self.bulks, known.groups, known.n_cells, of_genes(known.before), of_genes(known.change))
 
     def _of_contexts(self, identity: np.ndarray, treatment: Treatment) -> Stacked | None:
-        """From contexts as they were measured; they differ in what is given, down the back-off levels."""
+        """Predict from measured contexts, by back-off."""
         for columns in self._levels(identity):
             here, known = self._here(identity, columns), self._measured(columns, treatment)
             if here is None or known is None:
@@ -281,10 +273,7 @@ class ResponseTransfer:
         return self._found[key]
 
     def _difference(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Difference of means and its variance ``(genes + 2,)``, from numbers of cells of the groups ``(groups,)``.
-
-        Untreated cells count as much in every batch as treated ones, where there are any.
-        """
+        """Difference of means and its variance ``(genes + 2,)``, with matched batches."""
         of_batches, matched = self.bulks.identity[:, list(self.batches)], np.zeros(len(treated))
         for row in np.flatnonzero(treated):
             same = untreated * (of_batches == of_batches[row]).all(1)
@@ -307,10 +296,7 @@ class ResponseTransfer:
         return UntreatedCells(curve, saturation, (total / total.sum()) ** POWER)
 
     def _untreated(self, identity: np.ndarray) -> tuple[UntreatedCells, np.ndarray] | None:
-        """Untreated cells, and the log-ratio ``(genes,)`` of what they have to what the network expects.
-
-        The last alone is of the batch.
-        """
+        """Untreated cells, and the log-ratio ``(genes,)`` of measured to expected expression in the batch."""
         found = []
         given = np.flatnonzero(identity != Code.MISSING)
         for levels in (self._levels(identity), backoff_levels(given)):
