@@ -29,7 +29,7 @@ NEEDED_IN_ENTRY = (
 def links(root: Path) -> Iterator[str]:
     """Files that a page points to are there; notebooks are copied to docs/tutorials when the pages are built."""
     for page in [*root.glob("*.md"), *(root / "docs").rglob("*.md"), root / "benchmarks/LOG.md"]:
-        text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+        text = re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
         for target in LINK.findall(text):
             path = (page.parent / target).resolve()
             copied = root / "tutorials" / path.name if path.parent == root / "docs/tutorials" else path
