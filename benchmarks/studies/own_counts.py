@@ -134,7 +134,7 @@ def own_counts(model: TokenDiffusion, variant: str) -> Iterator[None]:
     """Give a new model another form, for as long as it lives."""
     if variant == "urn, outliers":
         for denoiser in model.module.denoisers:
-            denoiser.limit = Outliers(denoiser.network.n_genes)
+            denoiser.limit = Outliers(model.module.n_vars)
             denoiser.limit.watch(denoiser.network)
     elif variant != "urn":
         start = dispersions(model).clip(*RANGE)

@@ -285,12 +285,6 @@ def test_errors_say_what_to_do(trained: Example, call, message: str) -> None:
         call(trained[1])
 
 
-def test_neighbours_leave_the_number_of_threads(small: TokenDiffusion) -> None:
-    before = torch.get_num_threads()
-    small.get_token_adata(silent=True)
-    assert torch.get_num_threads() == before
-
-
 def test_signs_are_those_of_the_loadings_that_figures_show() -> None:
     random = np.random.default_rng(0)
     activation = random.normal(size=(200, 2))

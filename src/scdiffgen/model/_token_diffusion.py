@@ -346,6 +346,5 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
 
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """As in scvi-tools, whose methods call it, with our checks."""
-        cells = checked_cells(self, adata)
-        check_genes(self, self.adata if cells is None else cells)
+        check_genes(self, self.adata if (cells := checked_cells(self, adata)) is None else cells)
         return super()._validate_anndata(cells, copy_if_view)

@@ -141,8 +141,9 @@ class BlockLoader:
         return np.resize(order, n_each * n_processes)[process * n_each : (process + 1) * n_each]
 
     def _read(self, rows: np.ndarray) -> sparse.csr_matrix:
-        """Counts of some cells; those less than a block apart are read at once."""
-        ends = np.flatnonzero((np.diff(rows) < 0) | (np.diff(rows) > self.block_size)) + 1
+        """Counts of some cells; those less than a block apart are read at once, up to a pool of rows."""
+        step, next_pool = np.diff(rows), np.diff(rows // self.pool_size) != 0
+        ends = np.flatnonzero((step < 0) | (step > self.block_size) | next_pool) + 1
         runs = []
         for run in np.split(rows, ends):
             read = self._counts[int(run[0]) : int(run[-1]) + 1]
