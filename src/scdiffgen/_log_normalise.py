@@ -15,14 +15,10 @@ def log_normalise(
     counts: NDArray | sparse.spmatrix | sparse.sparray,
     target_sum: float = TARGET_SUM,
     *,
-    library: NDArray | None = None,
-    dtype: DTypeLike = np.float64,
+    library: NDArray | None = None,  # molecules of cells (cells,), by default their sums
+    dtype: DTypeLike = np.float64,  # that of scaled counts before the logarithm; scaling is in double precision
 ) -> Any:
-    """log(1 + counts per ``target_sum``) of ``(cells, genes)``: dense for dense, CSR for sparse, in linear memory.
-
-    ``library`` ``(cells,)`` are molecules of cells, by default their sums; without molecules a cell stays zero. Counts
-    are scaled in double precision and rounded to ``dtype`` before the logarithm.
-    """
+    """Compute log(1 + counts per ``target_sum``) ``(cells, genes)``, dense or CSR as the counts, in linear memory."""
     if not sparse.issparse(counts):
         counts = np.asarray(counts)
     total = counts.sum(axis=1, dtype=np.float64) if library is None else library

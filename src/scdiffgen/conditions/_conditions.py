@@ -119,17 +119,14 @@ class Conditions(Mapping[str, Condition[Array]]):
         return Conditions(by_name, self.n_cells)
 
     def codes(self: Conditions[np.ndarray], specs: Sequence[ConditionSpec], *, open_ended: bool = False) -> np.ndarray:
-        """Categories ``(cells, slots of all conditions)`` int64 under every registered condition, to group cells by.
-
-        Numbers are no categories and are left out. Where there is no category, a slot holds a :class:`Code`. Levels
-        below the end of a path are absent, or missing where paths are ``open_ended``, as those of requests are.
-        """
+        """Read categories ``(cells, slots of all conditions)`` to group cells by; empty slots hold a :class:`Code`."""
         columns = [np.zeros((self.n_cells, 0), dtype=np.int64)]
         for spec in specs:
             if spec.is_number:
                 continue
             if spec.name in self:
                 ids, _, mask, given = self[spec.name]
+                # below the end of a path, levels are absent; in requests, whose paths are open-ended, missing
                 beside = Code.MISSING if open_ended and spec.is_path else Code.ABSENT
                 columns.append(np.where(given[:, None], np.where(mask, ids, beside), Code.MISSING))
             else:
@@ -137,10 +134,7 @@ class Conditions(Mapping[str, Condition[Array]]):
         return np.concatenate(columns, axis=1)
 
     def numbers(self: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> np.ndarray:
-        """Registered numbers ``(cells, numbers)`` as the network sees them: covariates, and the sum of the doses.
-
-        NaN is what is missing, or no dose.
-        """
+        """Read numbers ``(cells, numbers)`` as the network sees them: covariates, summed doses, NaN where missing."""
         columns = []
         for spec in specs:
             if not (spec.is_number or spec.has_values):
@@ -175,14 +169,11 @@ class Conditions(Mapping[str, Condition[Array]]):
         *,
         together: Collection[str] = (),
     ) -> Conditions[Tensor]:
-        """Condition dropout: each condition of each cell becomes missing with probability ``rate``.
-
-        From a share ``rate / 2`` of the cells all conditions named in ``together`` (if there are several) are dropped
-        at once, and from the others independently, so often that each is dropped with probability ``rate`` in all.
-        """
+        """Apply condition dropout: each condition of each cell becomes missing with probability ``rate``."""
         if not 0 <= rate <= 1:
             raise ValueError(f"`rate` is {rate}, but it is a probability. Pass a number between 0 and 1.")
         joint = [name for name in self if name in together]
+        # for rate / 2 of the cells jointly, for the rest independently, so that each marginal probability is `rate`
         joint_rate = rate / 2 if len(joint) > 1 else 0.0
         single_rate = (rate - joint_rate) / (1 - joint_rate)
 

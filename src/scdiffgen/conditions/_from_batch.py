@@ -12,11 +12,7 @@ from ._spec import ConditionSpec
 
 
 def conditions_from_batch(tensors: Mapping[str, Tensor], specs: Sequence[ConditionSpec]) -> Conditions[Tensor]:
-    """Read tensors ``(cells, columns)`` of codes by registry key, which may be whole floats.
-
-    A code below 0 is padding. A first one of :attr:`Code.MISSING`, and NaN among numbers, is a missing condition; a
-    set that is given and empty has :attr:`Code.ABSENT` there.
-    """
+    """Read tensors ``(cells, columns)`` of codes (:class:`Code`, below 0 padding; whole floats too) by registry key."""
     readers = {"category": _category, "number": _number, "set": _set, "hierarchy": _hierarchy}
     by_name = {spec.name: readers[spec.kind](tensors[spec.registry_key], spec) for spec in specs}
     return Conditions(by_name, len(next(iter(tensors.values()))) if tensors else 0)

@@ -35,12 +35,8 @@ class PerturbationSyntax:
         if not self.separator or not self.separator.strip():
             raise ValueError(f"`perturbation_sep` must be a visible character, got {self.separator!r}.")
 
-    def parse(self, text: Any, dose: Any = None) -> Treatment:
-        """Doses by name of ``"A"``, ``"A+B"`` or a control, NaN without a dose.
-
-        ``dose`` is a number, ``"0.5+2.0"`` in the order of the text, a mapping from names to numbers, or None. The
-        order of the parts does not matter, and controls in a combination are dropped.
-        """
+    def parse(self, text: Any, dose: Any = None) -> Treatment:  # `dose`: number, "0.5+2.0", mapping or None
+        """Parse ``"A"``, ``"A+B"`` or a control into doses by name, in any order; NaN without a dose."""
         names = self.split(text)
         if "" in names and "" not in self.control:
             raise ValueError(f"a part is empty; write the parts with one {self.separator!r} between them")

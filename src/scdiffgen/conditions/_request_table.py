@@ -19,10 +19,7 @@ Request: TypeAlias = Mapping[str, Any] | pd.DataFrame | None
 
 
 def request_table(conditions: Request, n_cells: int | None = None, n_training: int = 1) -> pd.DataFrame:
-    """A request as a table, rows numbered from 0, with a column ``"n_cells"``; NaN or None is missing.
-
-    By default it is of one cell a row, and without conditions of ``n_training``.
-    """
+    """Convert a request to a table with a column ``"n_cells"``, by default 1, or ``n_training`` without conditions."""
     table = _as_frame(conditions)
     if n_cells is None and table.shape == (1, 0):
         n_cells = n_training

@@ -31,11 +31,7 @@ class NumberTransform:
 
     @classmethod
     def fit(cls, values: np.ndarray, kind: TransformKind, unit: str | None = None) -> NumberTransform:
-        """Fit to numbers of any shape; NaN is left out.
-
-        ``scale`` is the median of the positive values for ``"log1p"`` and the standard deviation for ``"standardise"``;
-        1 where that is 0.
-        """
+        """Fit to numbers without NaN; ``scale`` is the median of positive values (log1p) or the standard deviation."""
         known = np.asarray(values, dtype=np.float64)
         known = known[~np.isnan(known)]
         if not known.size:

@@ -23,11 +23,7 @@ LARGEST = 1e30  # what is larger overflows in single precision when it is square
 
 
 class ColumnsField(BaseAnnDataField):
-    """Codes columns of ``.obs`` into ``.obsm["_scvi_<registry_key>"]``, and what a user requests in the same way.
-
-    A subclass *reads* its columns, *fits* a state of plain data that is saved with the model, and *codes* by it. What
-    needs the state alone are class methods: the registry holds the states, and no fields.
-    """
+    """Encode columns of ``.obs`` in ``.obsm``, and requests by the same state of plain data, which models save."""
 
     registry_key = ""
     attr_name = "obsm"

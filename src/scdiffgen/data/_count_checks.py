@@ -103,10 +103,7 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
 
 
 def alike_indices(matrix: Any) -> Any:
-    """The same CSR or CSC matrix with indices of one type, where SciPy would copy all of them for a slice.
-
-    Values are shared, and so are indices if they are small enough.
-    """
+    """Give a CSR or CSC matrix indices of one type, which SciPy would otherwise copy for each slice."""
     if matrix.indices.dtype == matrix.indptr.dtype:
         return matrix
     return type(matrix)((matrix.data, matrix.indices, matrix.indptr), shape=matrix.shape)
@@ -140,17 +137,14 @@ def _entry(block: Any, place: int) -> tuple[int, int, float]:
 
 
 def _advice(block: Any, value: float) -> str:
-    """Guess from some cells, and from a value that is no count, what was done to the counts, and say the way back.
-
-    Normalisation for depth leaves every value of a cell an integer multiple of the cell's smallest one (that of a
-    single molecule), and these smallest values differ between cells.
-    """
+    """Guess from some cells, and a value that is no count, how the counts were transformed; say the way back."""
     if value > LARGEST_LIBRARY:
         return (
             "Single precision does not count them exactly. In an unsigned type, they may be differences below 0, as of "
             "ambient molecules: subtract in a signed type, and set what is negative to 0. If they are sums of many "
             f"cells, thin them: `sc.pp.downsample_counts(adata, counts_per_cell={LARGEST_LIBRARY})`. Pass raw counts"
         )
+    # depth normalisation leaves multiples of the smallest value of a cell (one molecule), which differs by cell
     cells = _some_cells(block)
     cells = np.where(np.isfinite(cells), cells, 0.0)
     if (cells < 0).any():
@@ -177,10 +171,7 @@ def _some_cells(block: Any) -> np.ndarray:
 
 
 def _is_rounded(block: Any) -> bool:
-    """Whether whole numbers look normalised for sequencing depth and then rounded.
-
-    Multiples of a unit above 1 leave out whole numbers. Molecules do not: the smaller a number, the more genes have it.
-    """
+    """Detect depth-normalised and rounded counts: multiples of a unit above 1 leave out small whole numbers."""
     cells = [np.unique(cell[cell > 0], return_counts=True) for cell in _some_cells(block)]
     gaps = [((np.diff(values, prepend=0) >= 2) & (n_genes >= MANY_GENES)).any() for values, n_genes in cells]
     return bool(np.mean(gaps) > 0.25) if gaps else False

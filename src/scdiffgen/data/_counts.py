@@ -30,12 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class CountsField(LayerField):
-    """Molecule counts in ``adata.X`` or a layer: finite non-negative integers, stored by rows as loaders read them.
-
-    A CSR matrix is replaced too if its two indices are of different types (as in files that were written piece by
-    piece; SciPy would bring them to one type for every mini-batch), or entries are stored twice or out of order. Cells
-    without a molecule are taken if they ``may_be_empty``.
-    """
+    """Register molecule counts of ``adata.X`` or a layer: finite non-negative integers, as CSR of one index type."""
 
     def __init__(self, registry_key: str, layer: str | None, *, may_be_empty: bool = False) -> None:
         super().__init__(registry_key, layer, is_count_data=True, correct_data_format=False)
@@ -164,10 +159,7 @@ def _where_counts_are(adata: AnnData, layer: str | None) -> str:
 
 
 class ModalityCountsField(BaseMuDataWrapperClass):
-    """Molecule counts of one modality, checked as those of an AnnData are.
-
-    Other cells may lack the modality: they are taken for cells without a molecule of it.
-    """
+    """Register molecule counts of one modality; cells of other data that lack the modality have no molecule of it."""
 
     def __init__(self, registry_key: str, layer: str | None, modality: str, *, may_be_empty: bool = False) -> None:
         super().__init__(mod_key=modality, mod_required=True)

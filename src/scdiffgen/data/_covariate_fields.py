@@ -18,11 +18,7 @@ LABEL_TYPES = (str, bytes, bool, int, float, np.generic)
 
 
 class CategoricalCovariatesField(ColumnsField):
-    """Several columns of categories, each coded on its own in the order of the registered categories.
-
-    Unlike scvi-tools' fields it rejects unseen categories of every type (also 0, "" and False) and does not count
-    categories without cells.
-    """
+    """Encode several columns of categories, each on its own, and reject unseen categories of every type."""
 
     counted = "field_keys"
     argument = "categorical_covariate_keys"

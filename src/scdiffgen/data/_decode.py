@@ -18,10 +18,7 @@ from scdiffgen.data._registered import Registry, categories_of_condition, condit
 def decode_conditions(
     registry: Registry | AnnDataManager, conditions: Conditions[np.ndarray], table: pd.DataFrame
 ) -> pd.DataFrame:
-    """The registered columns, a row a cell, NaN where a condition is missing; perturbations in the columns of a table.
-
-    A control has dose 0.
-    """
+    """Decode conditions to the registered columns, a row a cell; NaN where missing, and dose 0 for a control."""
     columns: dict[str, np.ndarray] = {}
     for spec in condition_specs(registry):
         state, nothing = required_state(registry, spec.registry_key), np.zeros((conditions.n_cells, spec.n_slots), int)

@@ -37,18 +37,14 @@ PerturbedCells = tuple[Treatments, list[set[str]], Mapping[str, Any]]
 
 
 class PerturbationField(ColumnsField):
-    """What was done to each cell: no, one or several perturbations, each at a dose if doses are registered.
-
-    Columns with a part each tell *components* apart, such as knock-outs and drugs: columns that share a name hold the
-    same component. The codes are ids of the parts, then as many doses (0 where unused).
-    """
+    """Encode perturbations of each cell, none or several: ids of the parts, then as many doses (0 where unused)."""
 
     counted = "names"
 
     def __init__(
         self,
         registry_key: str,
-        columns: Sequence[str],
+        columns: Sequence[str],  # of a part each: columns that share a name hold the same component
         syntax: PerturbationSyntax,
         dose_columns: Sequence[str] = (),
         *,
@@ -192,14 +188,11 @@ def extended_perturbations(
     state: State,
     names: Sequence[str],
     vectors: np.ndarray | None,
-    place: str,
+    place: str,  # where vectors were given, for messages
     components: Mapping[str, int] | None = None,
     dose_ranges: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> State:
-    """Append perturbations to a state, in which ids of the known ones stay; ``place`` says where vectors were given.
-
-    Where a component is unknown, it is that of the nearest feature vector.
-    """
+    """Append perturbations to a state; a missing component is that of the nearest feature vector."""
     features = state["features"]
     if vectors is not None:
         if vectors.shape[1] != features.shape[1]:

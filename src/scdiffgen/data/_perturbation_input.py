@@ -118,11 +118,7 @@ def names_by_column(cells: AnnData | MuData, columns: Sequence[str], syntax: Per
 
 
 def requested_treatments(table: pd.DataFrame, name: str, state: State) -> Treatments:
-    """Read what a user requests of the condition ``name``, and check it against what was registered.
-
-    Perturbations stand in the column of the condition's name, as ``"A+B"``, or in the registered columns, a part each;
-    doses in the registered columns or in ``"dose"``, as a number, ``"0.5+1.0"`` or a mapping from names to numbers.
-    """
+    """Read the requested treatments of the condition ``name``, and check them against the registered ones."""
     syntax = syntax_of(state)
     ids = {known: code for code, known in enumerate(state["names"])}
     treatments = []
@@ -138,10 +134,7 @@ def requested_treatments(table: pd.DataFrame, name: str, state: State) -> Treatm
 
 
 def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.DataFrame:
-    """A user's table with treatments spelled as in most of the registered cells, doses in that order and column.
-
-    A combination that no cell has is spelled in the order of its sorted names; in several columns it stays as it is.
-    """
+    """Spell the treatments and doses of a request as most registered cells do; new combinations sorted by name."""
     syntax, columns, spellings = syntax_of(state), _requested_columns(table, name, state), state.get("spellings", {})
     rows = [_spelled(*row, syntax, spellings) for row in _requested_rows(table, name, state)]
     for named_columns, entries in zip(columns, zip(*rows, strict=True), strict=True):
@@ -266,10 +259,7 @@ def read_features(
 
 
 def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.DataFrame:
-    """A user's vectors ``(perturbations, features)`` float32 by name, those of controls left out.
-
-    They are given as a mapping from names to vectors or as a data frame; ``place`` says where, in messages.
-    """
+    """Read feature vectors ``(perturbations, features)`` float32 by name, without controls; ``place`` is for errors."""
     if not isinstance(stored, pd.DataFrame | Mapping):
         raise ValueError(
             f"{place} must be a mapping from names to vectors or a DataFrame, and is of type {type(stored).__name__}."
@@ -308,10 +298,7 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
 
 
 def sparse_combinations(new: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Coefficients ``(new, known)`` of few known vectors whose sum comes near each new one; all zero if none does.
-
-    Orthogonal matching pursuit: Pati, Rezaiifar & Krishnaprasad 1993, Asilomar Conference on Signals.
-    """
+    """Approximate vectors by few known ones: orthogonal matching pursuit, coefficients ``(new, known)``."""
     new, known = np.asarray(new, dtype=np.float64), np.asarray(known, dtype=np.float64)
     lengths = np.linalg.norm(known, axis=1)
     usable = np.flatnonzero(lengths)
@@ -325,6 +312,7 @@ def sparse_combinations(new: np.ndarray, known: np.ndarray) -> np.ndarray:
             continue
         with warnings.catch_warnings():  # of which one is given as soon as the sum is exact
             warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
+            # Pati, Rezaiifar & Krishnaprasad 1993, Asilomar Conference on Signals
             found = orthogonal_mp(atoms, vector / length, n_nonzero_coefs=min(N_ATOMS, *atoms.shape))
         found[np.abs(found) < NEGLIGIBLE] = 0.0
         coefficients[row, usable] = found * length / lengths[usable]

@@ -129,10 +129,7 @@ def registered_conditions(
 
 
 def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> Conditions[np.ndarray]:
-    """Code what a user requests, a row for each kind of cell, by what was registered.
-
-    A column that is not there, and an entry that is NaN or None, is missing. A column ``"n_cells"`` is not looked at.
-    """
+    """Encode a request, a row for each kind of cell; absent columns, NaN and None are missing."""
     specs = condition_specs(registry)
     known = list(dict.fromkeys(column for spec in specs for column in condition_columns(registry, spec)))
     for column in table.columns:

@@ -163,12 +163,7 @@ def _raise_if_repeated(columns: list[str], reserved: list[str]) -> None:
 
 
 class Manager(AnnDataManager):
-    """Registers the fields of a model on data.
-
-    Unlike its parent it leaves the data as they were when a field raises, and remembers through a transfer which setup
-    method was called (otherwise a model given new MuData saves a file that cannot be loaded). A cell of a MuData that
-    lacks a modality is one without a molecule of it; every cell has molecules of some modality.
-    """
+    """Register the fields of a model; leave data unchanged if a field raises; keep the setup method in transfers."""
 
     def register_fields(
         self, adata: AnnData | MuData, source_registry: dict[str, Any] | None = None, **transfer_kwargs: Any
@@ -254,11 +249,7 @@ def _raise_if_not_codes(data: AnnData | MuData, keys: Iterable[str]) -> None:
 
 
 def forget_copied_setup(adata: AnnData | MuData, managers: Mapping[str, AnnDataManager]) -> None:
-    """Let a copy of registered data be registered as data of its own; ``managers`` are those known by identifier.
-
-    ``adata.copy()`` also copies the identifier by which scvi-tools finds the registration, and registering the copy
-    then invalidates the original.
-    """
+    """Drop the identifier that a copy of registered data shares, else registering the copy invalidates the original."""
     manager = managers.get(adata.uns.get("_scvi_uuid"))
     if manager is not None and manager.adata is not adata:
         del adata.uns["_scvi_uuid"]

@@ -115,10 +115,7 @@ def _reduced_array(array: np.ndarray) -> tuple[Callable[..., np.ndarray], tuple[
 
 @contextmanager
 def only_plain_data(options: Sequence[type]) -> Iterator[None]:
-    """Let PyTorch read plain data and ``options`` alone while the block runs, also where scvi-tools asks it for more.
-
-    PyTorch has a variable of the environment for this, which the whole process sees; so one file is read at a time.
-    """
+    """Let PyTorch read plain data and ``options`` alone, one file at a time: its switch is of the whole process."""
     with _reading, torch.serialization.safe_globals([*MAY_BE_CALLED, *options]):
         before = {name: os.environ.pop(name, None) for name in (FORCE, FORBID)}
         os.environ[FORCE] = "1"

@@ -26,16 +26,12 @@ EPSILON = 1e-12  # least spread of a number
 
 @dataclass(frozen=True)
 class LibrarySizeModel:
-    """Empirical library sizes ``(cells,)`` by the smoothed bootstrap, with back-off to coarser groups.
-
-    Groups of fewer than ``min_cells`` are replaced by control cells of the same identity, then of coarser ones. The
-    last ``n_interventions`` columns of ``codes`` (:meth:`Conditions.codes`) are a set of interventions.
-    """
+    """Draw empirical library sizes by the smoothed bootstrap, with back-off to controls, then to coarser groups."""
 
     library: np.ndarray
     codes: np.ndarray
-    min_cells: int = 20
-    n_interventions: int = 0
+    min_cells: int = 20  # of a group, else it backs off
+    n_interventions: int = 0  # last columns of `codes`, a set
     numbers: np.ndarray | None = None  # (cells, numbers), NaN where there is none
 
     def sample(self, codes: np.ndarray, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
@@ -141,14 +137,11 @@ class LibrarySizeModel:
 
 @dataclass(frozen=True)
 class JointLibrarySizes:
-    """Library sizes ``(cells, modalities)``: empirical quantiles of each modality, joined by a Gaussian copula.
-
-    Correlations are of normal scores in cells with all modalities, if there are ``min_cells``; size 0 is not measured.
-    """
+    """Join empirical library sizes ``(cells, modalities)`` by a Gaussian copula; size 0 is not measured."""
 
     library: np.ndarray
     codes: np.ndarray
-    min_cells: int = 20
+    min_cells: int = 20  # for normal scores to be correlated, cells with all modalities
     n_interventions: int = 0
     numbers: np.ndarray | None = None
 

@@ -228,10 +228,7 @@ def _folds(labels: NDArray, seed: Seed) -> NDArray[np.intp]:
 
 
 def auc_resampled(folds: list[FoldScores], wx: Weights, wy: Weights) -> NDArray[np.float64]:
-    """Mean over the folds of the AUC under each row of weights, (rows,); the classifiers are not fitted again.
-
-    Folds in which a side has no weight do not count; where none does, the AUC is NaN.
-    """
+    """Average the AUC over folds under each row of weights, (rows,), without refitting; NaN where no fold has any."""
     per_fold = [weighted_auc(f.real_scores, f.generated_scores, wx[:, f.real], wy[:, f.generated]) for f in folds]
     n_defined = np.isfinite(per_fold).sum(axis=0)
     return np.divide(np.nansum(per_fold, axis=0), n_defined, out=np.full(len(wx), np.nan), where=n_defined > 0)

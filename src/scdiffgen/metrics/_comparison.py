@@ -283,17 +283,14 @@ def compare(
 
 
 def _scores(pair: Pair, metrics: Mapping[str, Metric]) -> dict[str, float]:
-    """Values of the metrics; if the pair is resampled, with the 95 % intervals ``_low`` to ``_high``.
-
-    The estimate and 1.96 standard deviations of the resamples either way, within the metric's range. Percentiles of
-    the resamples would be off for plug-in statistics, which resampling biases upwards.
-    """
+    """Compute the metrics, with 95 % intervals ``_low`` to ``_high`` if the pair is resampled."""
     scores: dict[str, float] = {}
     for name, metric in metrics.items():
         rows = metric.compute(pair)
         scores[name] = float(rows[0])
         if len(rows) > 1:
             resamples = rows[1:][np.isfinite(rows[1:])]
+            # no percentiles of the resamples: resampling biases plug-in statistics upwards
             margin = CONFIDENCE * float(resamples.std(ddof=1)) if len(resamples) > 1 else float("nan")
             scores[f"{name}_low"] = float(np.maximum(rows[0] - margin, metric.lowest))
             scores[f"{name}_high"] = float(np.minimum(rows[0] + margin, metric.highest))

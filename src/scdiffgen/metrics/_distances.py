@@ -188,13 +188,9 @@ def energy_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArra
 
 
 def wasserstein_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
-    """`wasserstein` under each row of weights, (rows,): exact for the first row, of ones, and linearised after.
-
-    The transport problem is solved once. To first order, weights change its cost by the weighted means of the dual
-    potentials, which are also what the central limit theorem of the cost is made of (del Barrio & Loubes 2019,
-    Annals of Probability 47).
-    """
+    """Compute `wasserstein` under each row of weights, (rows,): exact for the first, of ones, then linearised."""
     _, log = pot().emd2([], [], squared_distances(x, y), numItermax=MAX_ITERATIONS, log=True)
+    # to first order in the weights, by the dual potentials: del Barrio & Loubes 2019, Annals of Probability 47
     cost = wx @ log["u"] / wx.sum(axis=1) + wy @ log["v"] / wy.sum(axis=1)
     return np.sqrt(np.clip(cost, 0, None))
 
@@ -269,23 +265,16 @@ def nearest_distances(reference: NDArray, cells: NDArray) -> NDArray[np.float64]
 
 
 def one_nn_hits(x: NDArray, y: NDArray) -> NDArray[np.float64]:
-    """Whether each cell's nearest other cell is of its own side: 1, 0, or 0.5 in a tie; for x, then for y.
-
-    The mean is the leave-one-out accuracy of the nearest neighbour (Lopez-Paz & Oquab 2017): 0.5 is perfect; 1: clouds
-    that do not mix; below 0.5: generated cells that sit on real ones.
-    """
+    """Score leave-one-out nearest neighbours, x then y: 1 own side, 0 other, 0.5 tied (Lopez-Paz & Oquab 2017)."""
     own = np.concatenate([_neighbour_distances(KDTree(side), 1) for side in (x, y)])
     other = np.concatenate([nearest_distances(y, x), nearest_distances(x, y)])
     return (own < other) + 0.5 * (own == other)
 
 
 def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> dict[str, NDArray[np.float64]]:
-    """Precision, recall and coverage by k-nearest-neighbour balls under each row of weights, (rows,) each.
+    """Compute precision, recall and coverage by k-nearest-neighbour balls under each row of weights, (rows,) each.
 
-    A ball round a cell reaches to its k-th nearest cell of the same side. *Precision*: generated cells in the ball of
-    some real cell; *recall*: real cells in the ball of some generated cell (Kynkaanniemi et al. 2019, NeurIPS);
-    *coverage*: real cells whose ball holds a generated cell (Naeem et al. 2020, ICML). The values for one population
-    depend on the number of cells: compare with as many other real cells.
+    Precision and recall: Kynkaanniemi et al. 2019, NeurIPS; coverage: Naeem et al. 2020, ICML.
     """
     k = N_NEIGHBOURS
     real, generated = KDTree(x), KDTree(y)  # its distances are exact, so that copies are at 0

@@ -227,16 +227,12 @@ def gene_moments(expression: Matrix, weights: Weights) -> GeneMoments:
 def errors_resampled(
     real: Matrix, generated: Matrix, wx: Weights, wy: Weights, molecules: float
 ) -> dict[str, NDArray[np.float64]]:
-    """Mean over genes of the absolute log2 ratios of mean and of dispersion, of log-normalised expression, (rows,).
-
-    The mean is that of counts per 10,000, the dispersion their variance over the mean. Either side has one molecule
-    more, with the variance of a Poisson, in a cell of the usual number of ``molecules``. Slopes are set by the few
-    genes that are largest; here every gene counts alike that is detected in 5 % of the real cells. NaN if none is.
-    """
+    """Average absolute log2 ratios of mean and dispersion over genes detected in 5 % of real cells, (rows,)."""
     x, y = (sparse.csr_matrix(matrix).astype(np.float64).expm1() for matrix in (real, generated))
     kept = np.asarray((x > 0).mean(axis=0)).ravel() >= DETECTED
     if not kept.any():
         return {name: np.full(len(wx), np.nan) for name in ERRORS}
+    # a Poisson pseudocount on either side: one more molecule in a cell of the usual number of `molecules`
     molecule, of_sides = TARGET_SUM / max(molecules, 1.0), []
     for matrix, weights in ((x, wx), (y, wy)):
         moments, more = gene_moments(matrix[:, kept], weights), molecule / weights.sum(axis=1, keepdims=True)

@@ -47,11 +47,7 @@ def as_counts(
     n_genes: int | None = None,
     name: str = "counts",
 ) -> sparse.csr_matrix:
-    """Check counts and return them as CSR matrix of float32; messages call them ``name``.
-
-    An AnnData without layers, as generated cells are, is read from ``.X``, and aligned to ``genes`` by name if there
-    are any. A matrix must have ``n_genes`` columns and is taken to be in their order.
-    """
+    """Check counts and convert them to CSR of float32, aligned to ``genes`` by name; messages call them ``name``."""
     if isinstance(counts, AnnData) and not _layers(counts):
         layer = None
     matrix = _matrix(counts, layer, name)

@@ -50,11 +50,10 @@ def label_contrasts(expression: Matrix, labels: NDArray) -> LabelContrasts:
 def contrast_slope(
     fitted: LabelContrasts, x: Matrix, y: Matrix, wx: Weights, wy: Weights, labels: tuple[NDArray, NDArray]
 ) -> NDArray[np.float64]:
-    r"""Slope of the fold changes y of generated on x of real cells with those z of fitted cells as instrument, (rows,).
+    r"""Regress fold changes y of generated on x of real cells with those z of fitted cells as instrument, (rows,).
 
-    A fold change is the mean log expression of a label minus that of the rest, labels in the proportions of the fitted
-    cells. :math:`\sum z y / \sum z x` over the pairs of label and gene that are significant in the fitted cells: the
-    noise of x, which would attenuate :math:`\sum x y / \sum x^2`, is independent of z and of the choice of pairs.
+    :math:`\sum z y / \sum z x` over significant pairs of label and gene: unlike :math:`\sum x y / \sum x^2`, the noise
+    of x does not attenuate it, as that is independent of z and of the choice of pairs.
     """
     n_cells = [[(side == label).sum() for side in labels] for label in fitted.labels]
     there = np.array([min(of_label) >= LABEL_CELLS for of_label in n_cells], dtype=bool)

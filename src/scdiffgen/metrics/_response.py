@@ -50,24 +50,15 @@ def pearson_delta(real: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def weighted_mse(real: Vector, predicted: Vector, statistic: Vector) -> float:
-    """Mean squared error over genes, weighted by how much each gene responds.
-
-    The weights of Mejia et al. (2025): the absolute test statistic of the real response, scaled to [0, 1] over the
-    genes, squared and normalised to sum to 1. Without them a prediction of no change does well, as most genes do not
-    respond.
-    """
-    size = np.abs(statistic)
+    """Compute the mean squared error over genes, weighted by how much each gene responds (Mejia et al. 2025)."""
+    size = np.abs(statistic)  # without weights, a prediction of no change does well: most genes do not respond
     weights = (size - size.min()) ** 2
     weights = weights if weights.sum() > 0 else np.ones_like(weights)
     return float(weights @ (real - predicted) ** 2 / weights.sum())
 
 
 def discrimination_score(real: NDArray[np.float64], predicted: Vector, own: int) -> float:
-    """Perturbation discrimination score: how near the prediction is to its own response, among all (treatments, genes).
-
-    1 minus the fraction of other real responses that have a larger cosine with the prediction than its own has, equal
-    ones counting half. 0.5 is chance; NaN for one treatment only, or if nothing is predicted to change.
-    """
+    """Compute the perturbation discrimination score, by cosine, among all (treatments, genes); 0.5 is chance."""
     if len(real) < 2 or not predicted.any():
         return float("nan")
     norms = np.linalg.norm(real, axis=1)
@@ -78,11 +69,8 @@ def discrimination_score(real: NDArray[np.float64], predicted: Vector, own: int)
 
 
 def de_overlap(real: Vector, predicted: Vector, *, n_top: int = N_TOP_GENES) -> float:
-    """Fraction of the genes that change most which are also predicted to; NaN unless there are more than ``n_top``.
-
-    Genes are ranked by change and not by a test: a test of predicted cells rewards cells that vary too little. Genes
-    that are predicted not to change are not ranked.
-    """
+    """Compute the fraction of the ``n_top`` genes of largest change that are also predicted; NaN for fewer genes."""
+    # ranked by change: a test of predicted cells would reward cells that vary too little
     x, y = np.abs(real), np.abs(predicted)
     if len(x) <= n_top:
         return float("nan")
@@ -113,10 +101,7 @@ def fold_change_spearman(real: Vector, predicted: Vector, significant: Called) -
 
 
 def fold_change_slope(real: Vector, predicted: Vector, significant: Called) -> float:
-    """Slope of predicted on real log fold changes over the responding genes: 1 is right, below 1 is attenuated.
-
-    Least squares with an intercept; NaN for fewer than ten responding genes, or if all change alike.
-    """
+    """Regress predicted on real log fold changes of responding genes, with intercept; NaN for fewer than ten genes."""
     x, y = real[significant], predicted[significant]
     if len(x) < MIN_RESPONDING or np.ptp(x) == 0:
         return float("nan")
@@ -137,11 +122,7 @@ class GeneTests(NamedTuple):
 
 
 def rank_genes(treated: Matrix, control: Matrix) -> GeneTests:
-    """Test every gene for a difference between log expression, (cells, genes), of treated and of control cells.
-
-    Genes are called by the Wilcoxon rank-sum test with tie correction, adjusted after Benjamini & Hochberg (1995).
-    Welch's t tells how strong the response is. NaN for fewer than two cells on a side; of controls with a warning.
-    """
+    """Test log expression (cells, genes) of treated against control cells: rank-sum test (BH-adjusted), Welch's t."""
     if treated.shape[0] < MIN_CELLS or not enough_cells("rank_genes", MIN_CELLS, control=control.shape[0]):
         return GeneTests(*np.full((2, treated.shape[1]), np.nan))
     x, y = sparse.csr_matrix(treated), sparse.csr_matrix(control)

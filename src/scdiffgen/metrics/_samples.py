@@ -43,11 +43,7 @@ def prepare(
     other_real: CountsLike | None = None,
     sources: Sequence[Source] = (),
 ) -> Prepared:
-    """Fit the space on training or half of the real cells, halve the rest unless other cells are given, add sources.
-
-    The cells are ``"reference"``, the first two sources, and the negative controls among ``sources``: these are made of
-    other real cells, for the groups of the reference.
-    """
+    """Fit the space on training or half of the real cells; halve the rest unless other cells are given; add sources."""
     seed, labels = settings.seed, _groups(real, groupby, "real")
     half, rest = (np.arange(0), np.arange(len(labels))) if train is not None else split_halves(labels, seed=seed)
     fitted_on, source = ("real", real) if train is None else ("train", train)

@@ -18,11 +18,9 @@ UNDECIDED = "undecided"  # too few cells, or a metric without power: the control
 
 
 def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
-    """Where generated cells stand between other real cells (0) and the worse negative control (1), groups by metrics.
+    """Scale scores between other real cells (0) and the worse negative control (1), groups by metrics.
 
-    A score is turned into its distance from the best value of the metric; better than other real cells is 0. NaN where
-    that means nothing: the intervals of the controls overlap with that of other real cells, fewer than ten cells were
-    compared, a score is missing, or the metric is one of novelty, for negative controls do not copy.
+    NaN if the intervals of the two overlap, for fewer than ten cells, and for metrics of novelty.
     """
     if scores.index.names != ["group", "source"] or not {"ideal", "direction"} <= set(scores.attrs):
         raise ValueError("`scores` is not what `metrics.evaluate` returns, with its index and its `.attrs`.")

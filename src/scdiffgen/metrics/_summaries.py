@@ -48,11 +48,7 @@ def gene_summary(real: CountsLike, generated: CountsLike, *, layer: str | None =
 
 
 def library_size_quantiles(real: CountsLike, generated: CountsLike, *, layer: str | None = None) -> pd.DataFrame:
-    """Quantiles of molecules per cell, below which is a ``share`` of the cells, of both sides.
-
-    Between ``low`` and ``high`` 95 of 100 samples of the real population of the size of the generated one have it. The
-    interval is asymptotic, and holds for each quantile by itself.
-    """
+    """Compute quantiles of library sizes of both sides, with asymptotic 95 % sampling intervals of real ones."""
     x, y = (library_sizes(counts) for counts in _sides(real, generated, layer, 1).values())
     share = (np.arange(N_QUANTILES) + 0.5) / N_QUANTILES
     margin = CONFIDENCE * np.sqrt(share * (1 - share) * (1 / len(x) + 1 / len(y)))
@@ -64,10 +60,7 @@ def library_size_quantiles(real: CountsLike, generated: CountsLike, *, layer: st
 def gene_correlations(
     real: CountsLike, generated: CountsLike, n_genes: int, *, layer: str | None = None
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Correlations, in each sample, of the log-normalised expression of the genes that vary most in the real cells.
-
-    A gene that does not vary in a sample correlates with none there, nor with itself.
-    """
+    """Correlate log-normalised expression of the most variable real genes in each sample; 0 for constant genes."""
     if n_genes < 2:
         raise ValueError(f"`n_genes` is {n_genes}: pass at least 2.")
     x, y = (log_normalise(counts, dtype=np.float32) for counts in _sides(real, generated, layer, 3).values())
@@ -88,11 +81,9 @@ def joint_embedding(
     max_cells: int = 5000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Place as many real as generated cells in one UMAP, or on the first two principal components.
+    """Embed as many real as generated cells in one UMAP or PCA, a row a cell (``source``, ``cell``, ``group``).
 
-    A row a cell: ``source``, its position there as ``cell``, ``group`` if asked for, and two coordinates. Components
-    are fitted on both sides together: those of the real cells alone would follow their noise and set them apart from
-    any other cells, real ones included. ``.attrs`` holds the shares of the variance that components ``explain``.
+    Components are fitted on both sides: those of real cells alone would follow their noise and set others apart.
     """
     if basis not in get_args(Basis):
         raise ValueError(f"`basis` is {basis!r}: choose from {list(get_args(Basis))}.")

@@ -30,13 +30,11 @@ CHUNK = 1000  # cells, or genes, that are dense at a time
 def linear_shift(
     means: ArrayLike, control: ArrayLike, targets: Sequence[Sequence[int]], wanted: Sequence[int]
 ) -> NDArray[np.float64]:
-    r"""Change (genes,) by a perturbation of the ``wanted`` genes, from ``means`` (perturbations, genes) of ``targets``.
+    r"""Predict the change (genes,) by the linear model of Ahlmann-Eltze, Huber & Anders (2025, Nature Methods).
 
-    The linear model of Ahlmann-Eltze, Huber & Anders (2025, Nature Methods): :math:`Y \approx G K P^T + b`. Y holds
-    the changes against control, one column a training perturbation and one, zero, for the control; b are the means of
-    its rows; G are the gene coordinates in a PCA of the mean expressions with genes as observations; P are the rows of
-    G of the perturbed genes, zero for the control; and :math:`K = (G^T G + \lambda)^{-1} G^T (Y - b) P (P^T P +
-    \lambda)^{-1}`. Unlike there, a combination has the sum of the rows of its genes.
+    :math:`Y \approx G K P^T + b`, :math:`K = (G^T G + \lambda)^{-1} G^T (Y - b) P (P^T P + \lambda)^{-1}`. Y are the
+    changes of training perturbations, 0 of control; b row means; G gene coordinates in a PCA of means; P the rows of G
+    of the perturbed genes, 0 for control. Unlike there, a combination has the sum of the rows of its genes.
     """
     baseline = np.asarray(control, dtype=np.float64)
     expression = np.vstack([np.asarray(means, dtype=np.float64), baseline]).T  # (genes, perturbations and control)
@@ -142,12 +140,7 @@ def dose_shift(dose: float, doses: ArrayLike, shifts: ArrayLike) -> NDArray[np.f
 
 
 def shift_counts(counts: sparse.csr_matrix, shift: NDArray, *, seed: int = 0) -> sparse.csr_matrix:
-    """Counts of control cells after a change (genes,) of log expression, at the library sizes of the controls.
-
-    Expression is moved, cut off at 0, taken back to counts per 10,000 and rescaled to the molecules that the control
-    cell had. Fractions are rounded up or down at random so that the mean is kept, which adds as little noise as whole
-    numbers allow.
-    """
+    """Shift log expression of control cells by (genes,), and round at random to counts of their library sizes."""
     rng = np.random.default_rng(seed)
     chunks = []
     for start in range(0, counts.shape[0], CHUNK):

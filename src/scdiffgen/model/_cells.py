@@ -32,11 +32,7 @@ COUNT_SUMMARIES = (
 
 
 class Cells:
-    """Minibatches of registered cells, in order; ``description`` is that of the progress bar, ``None`` shows none.
-
-    Conditions are their own, but for those of the one row of ``changes``. Cells of another ``adata`` than the model's
-    are registered as its own were, if they are not yet.
-    """
+    """Iterate minibatches of registered cells in order; conditions in the one row of ``changes`` replace their own."""
 
     def __init__(
         self,

@@ -114,11 +114,7 @@ def sample_chunk(sampler: Sampler, chunk: Chunk, device: str | None = None) -> s
 def _sample_on(
     client: Client, sampler: Sampler, numbers: Sequence[int], chunk: Callable[[int], Chunk]
 ) -> Iterator[tuple[int, sparse.csr_matrix]]:
-    """Draw chunks on workers, on the kind of device that the module is on, and yield them as they come.
-
-    Each worker gets a copy of the sampler, once. Chunks of a worker that dies are drawn by another. At most two a
-    thread are under way, so that neither this process nor the scheduler holds more.
-    """
+    """Draw chunks on workers, each with one copy of the sampler, and yield them as they come."""
     from distributed import CancelledError, as_completed
 
     client.wait_for_workers(1)
@@ -130,6 +126,7 @@ def _sample_on(
     there = client.scatter(sent, broadcast=True)
 
     def refill() -> None:
+        # at most two chunks a thread, so that neither this process nor the scheduler holds more
         while waiting and len(under_way) < max(2 * sum(client.nthreads().values()), 1):
             number = waiting.popleft()
             future = client.submit(sample_chunk, there, chunk(number), device, pure=False)

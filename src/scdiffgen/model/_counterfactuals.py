@@ -37,11 +37,8 @@ def counterfactual_cells(
     *,
     measured: bool,
 ) -> AnnData | MuData:
-    """Cells under the conditions of ``table``, a row, whose codes are ``changes``.
-
-    They are coupled if no share of their molecules to ``keep`` is given, and nothing changes but perturbations that are
-    effects, or the batch, whose change the network predicts; if more changes, nothing is kept by default.
-    """
+    """Generate counterfactual cells under the conditions of ``table``, one row, encoded in ``changes``."""
+    # by default, changes of effects are coupled, those of the batch by the network alone, and others keep nothing
     if keep is None and not _have_already(cells, changes.without(cells.module.denoiser.effect_names)):
         batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
         measured, keep = False, None if _have_already(cells, changes.without(batch)) else 0.0

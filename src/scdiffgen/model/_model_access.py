@@ -144,10 +144,7 @@ def sampler_of(
     given: Sequence[str] = (),
     library_size: Any = None,
 ) -> Sampler:
-    """What draws cells of the model; raise unless all numbers are in range, and scales are for given conditions.
-
-    Regressions, which draw sizes of their own, serve where no library size is chosen. They do not know effects.
-    """
+    """Build the sampler of a model; raise unless numbers are in range and guidance scales are of given conditions."""
     check_guidance(guidance_scale, given)
     check_whole_number("n_steps", n_steps)
     check_whole_number("batch_size", batch_size)

@@ -102,11 +102,9 @@ def _start_new_genes(model: BaseModelClass, n_known: int) -> None:
 
 
 def extended_weights(reference: DiffusionModule, query: DiffusionModule) -> dict[str, Tensor]:
-    """Weights of a module with more categories or genes, which follow on those of the reference along some axis.
+    """Extend weights of a reference to new categories and genes, which follow on those known along some axis.
 
-    Both networks are the averaged one of the reference. In matrices, genes that are new get no weight. Other rows that
-    are new get the mean of the known ones, unless they start at zero; what is not learned stays as it is in ``query``,
-    and so do weights that the reference does not have at all (interactions, if it had no combinations).
+    New genes have zero weights in matrices, other new rows the mean of known ones unless they start at zero.
     """
     known, n_genes = reference.state_dict(), (reference.n_vars, query.n_vars)
     weights = {}
@@ -210,10 +208,7 @@ def _check_new_features(registry: Registry, given: Any, category_embedding: str)
 def _combinations_of_known(
     registry: Registry, n_known: int, given: Mapping[str, Any] | pd.DataFrame | None
 ) -> np.ndarray | None:
-    """Coefficients ``(new, known)`` of the known perturbations in each new one, in the order of the query's registry.
-
-    Vectors are ``given`` if none are registered; rows of zeros are of those without a vector, ``None`` is no vectors.
-    """
+    """Compute coefficients ``(new, known)`` of known perturbations in new ones; None without vectors."""
     state = field_state(registry, REGISTRY_KEYS.PERTURBATION)
     if state is None or len(state["names"]) == n_known:
         return None
@@ -230,11 +225,7 @@ def _combinations_of_known(
 
 
 def _start_as_combinations(module: DiffusionModule, name: str, combinations: np.ndarray) -> None:
-    """Start the last perturbations of a condition as combinations ``(new, known)`` of the first ones.
-
-    Their vectors, where a table has them, are sums with these coefficients; their half-maximal doses, as
-    logarithms, the means weighted by how large the coefficients are. Rows of zeros leave what is there.
-    """
+    """Start the last perturbations of a condition as combinations ``(new, known)`` of the first ones."""
     for denoiser in (module.denoiser, module.ema_denoiser):
         is_effect = name in denoiser.effect_names
         part = denoiser.effect_of(name) if is_effect else denoiser.embed.embedders[denoiser.embed.names.index(name)]

@@ -25,18 +25,14 @@ N_STEPS = 32
 
 @dataclass(frozen=True)
 class Sampler:
-    """A trained module, the responses that its training cells show, and the settings under which cells are drawn.
-
-    Cells in contexts where a treatment was not measured, but was elsewhere, are drawn untreated and moved by the
-    transferred response. Of cells with all modalities, some may be drawn by regressions on the others.
-    """
+    """Draw cells by a module and its measured responses; untreated cells and transferred responses where unmeasured."""
 
     module: DiffusionModule
     responses: ResponseModel | None = None
     guidance_scale: float | Mapping[str, float] = 1.0
     n_steps: int = N_STEPS
     batch_size: int = BATCH_SIZE
-    by_regression: Sequence[DeepDraw] = ()
+    by_regression: Sequence[DeepDraw] = ()  # of cells with all modalities, these are drawn given the others
 
     @torch.no_grad()
     def over_rows(

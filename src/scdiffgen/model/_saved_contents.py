@@ -30,10 +30,7 @@ def saved_attributes(contents: Any, file: Path) -> Mapping[str, Any]:
 
 
 def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> Mapping[str, Any]:
-    """Raise if what was read is no model of this class, or an ``allowed`` one, that this version can make.
-
-    Returns its attributes.
-    """
+    """Read the attributes of a saved model; raise unless it is of this or an ``allowed`` class, and can be made."""
     attributes = saved_attributes(contents, file)
     registry, saved_with = attributes["registry_"], attributes.get("saved_with_")
     name = registry.get("model_name", cls.__name__)

@@ -42,10 +42,7 @@ TRAINER_ARGUMENTS = (*inspect.signature(Trainer).parameters, *inspect.signature(
 
 
 def default_max_epochs(n_train: int, batch_size: int, has_units: bool = False) -> int:
-    """Epochs that make ``1.5 * n_train ** 0.8`` steps, at least 500, with hidden units in the read-out.
-
-    These are 2,800 for 12,000 cells, 15,000 for 100,000. Read-outs without units need more: ``2.5``, and 1,000 steps.
-    """
+    """Choose epochs of 1.5 ``n_train ** 0.8`` steps, at least 500, with hidden units; else of 2.5, and 1,000."""
     factor, least = (1.5, 500) if has_units else (2.5, 1000)
     return max(1, round(max(least, factor * n_train**0.8) / math.ceil(n_train / batch_size)))
 
@@ -245,11 +242,8 @@ def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
 
 
 def continued(before: Mapping[str, pd.DataFrame], logged: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Append the losses of the last training to those of the trainings ``before``, and number the epochs on.
-
-    scvi-tools numbers them by counting rows, which is wrong for what is not logged in every epoch, as the validation
-    loss, and it has no history where the first logger keeps none.
-    """
+    """Append the losses of the last training to those ``before``, and number the epochs on."""
+    # scvi-tools counts rows, which is wrong for losses that are not logged in every epoch
     of_epochs = [frame for frame in before.values() if frame.index.name == "epoch" and len(frame)]
     n_before = max((int(frame.index[-1]) + 1 for frame in of_epochs), default=0)
     joined = dict(before)

@@ -121,10 +121,7 @@ def training_summary(model: BaseModelClass) -> TrainingSummary:
 
 
 def remember_training(model: BaseModelClass, data: TrainingData | None = None) -> np.ndarray:
-    """Summarise the training and validation cells, and settle what training left open; returns the tokens' old order.
-
-    Tokens of an additive read-out are sorted by the variance that they explain, nested ones excepted.
-    """
+    """Summarise the training cells and sort tokens by explained variance; return the former order of the tokens."""
     module, data = model.module, RegisteredData(model) if data is None else data
     order, basis = _sort_tokens(module, data)
     before = None if model.training_summary_ is None else training_summary(model)
@@ -183,10 +180,7 @@ def moments_in_training(data: TrainingData) -> HiddenMoments:
 
 
 def genes_in_training(data: TrainingData, basis: TokenBasis) -> tuple[TokenBasis, TokenGenes]:
-    """Genes that follow the tokens in (at most 5,000 of) the training cells, and the basis with the same signs.
-
-    Tokens are oriented so that the largest of these loadings, which figures show, are positive.
-    """
+    """Regress genes on tokens in at most 5,000 training cells; orient tokens so that large loadings are positive."""
     genes = token_genes(*activation_and_expression(data.some(REGRESSION_CELLS, SMALL_BATCH), basis))
     signs = np.where((genes.loadings.astype(np.float64) ** 3).sum(0) < 0, -1, 1).astype(np.float32)
     basis = basis._replace(directions=basis.directions * signs[:, None], loadings=basis.loadings * signs)
@@ -221,11 +215,9 @@ class TrainingCells:
         self._sizes = self.summary.library, known.codes(self.specs)
 
     def complete(self, conditions: Conditions[np.ndarray], generator: torch.Generator) -> Conditions[np.ndarray]:
-        """Conditions of cells, where what is missing is that of training cells that are like them in the rest.
+        """Impute missing conditions from training cells that agree in the rest.
 
-        Of a hierarchy, levels below the one that is given are missing. How like each other numbers are is not known
-        here: of cells that are given one, such as a time, the network tells what their identity is, and treatments
-        alone are drawn, which it hardly tells from few molecules.
+        Cells given a number, such as a time, have only treatments drawn: the network infers their cell context.
         """
         paths = [spec.name for spec in self.specs if spec.is_path and spec.name in conditions]
         if all(each.given.all() and (name not in paths or each.mask.all()) for name, each in conditions.items()):

@@ -197,18 +197,14 @@ class DiffusionModule(BaseModuleClass):
         return self.draw(between, library, n_steps=n_steps, generator=generator)
 
     def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> Predictor:
-        """Bind conditions to the averaged network, with one guidance scale or one for each.
-
-        The scale of an intervention multiplies its effect, others are classifier-free guidance; conditions without a
-        scale are given on both sides.
-        """
+        """Bind conditions to the averaged network, with one guidance scale or a scale for each named condition."""
         names = [name for name in conditions if name not in self.denoiser.effect_names]
         if isinstance(guidance_scale, Mapping):
             together = [[name] for name in names if name in guidance_scale]
             scales = [guidance_scale[name] for name in names if name in guidance_scale]
         else:
             together, scales = ([names], [guidance_scale]) if names else ([], [])
-        effect_scale = self.effect_scale(guidance_scale)
+        effect_scale = self.effect_scale(guidance_scale)  # multiplies effects; others are classifier-free guidance
         rest = conditions.without({name for group in together for name in group})
         guided = [rest.replace(conditions.only(group)) for group in together]
         conditional = [self.ema_denoiser.bind(given, effect_scale) for given in guided]

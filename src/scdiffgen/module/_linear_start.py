@@ -29,10 +29,9 @@ class LinearModel(NamedTuple):
 
 
 def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
-    """Principal components ``(cells, genes)`` that other cells reproduce, at most so many.
+    """Fit at most so many principal components ``(cells, genes)`` that other cells reproduce.
 
-    The spread is the standard deviation without sampling noise, by molecular cross-validation
-    :cite:p:`batson2019molecular` on left-out cells. Components from the first with too small a spread on are dropped.
+    Spreads are free of sampling noise, by molecular cross-validation :cite:p:`batson2019molecular`.
     """
     n_components = min(n_components, counts.shape[0] // 2 - 1, counts.shape[1] - 1)
     if n_components > 0:

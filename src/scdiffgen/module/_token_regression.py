@@ -46,10 +46,7 @@ def regression_loadings(activation: NDArray, expression: sparse.csr_matrix) -> N
 
 
 def linear_stability(loadings: NDArray, expression: sparse.csr_matrix) -> NDArray[np.float64]:
-    """Mean absolute correlation of each token with its match in a linear analysis of half of the cells ``(tokens,)``.
-
-    Matches are varimax-rotated principal components, one to one, by loadings; NaN with too few cells.
-    """
+    """Correlate tokens with one-to-one matches in varimax-rotated components of half of the cells, ``(tokens,)``."""
     rng, n_cells, n_tokens = np.random.default_rng(0), expression.shape[0], loadings.shape[1]
     n_components = min(n_tokens, n_cells // 2 - 1, expression.shape[1] - 1)
     found = np.zeros((2 * N_SPLITS, n_tokens))

@@ -83,10 +83,7 @@ def colour_bar(
 
 
 def finish(drawn: Drawn, name: str, show: Show, save: Save) -> Drawn:
-    """Save and show a figure as scanpy does, and return its axes; ``None`` follows scanpy's settings.
-
-    A figure that was saved is closed, so that a notebook does not show it once more.
-    """
+    """Save and show a figure as scanpy does, and return its axes; None follows scanpy's settings."""
     import scanpy as sc
 
     figure = figure_of(drawn).figure  # a subfigure is saved with its figure
@@ -99,7 +96,7 @@ def finish(drawn: Drawn, name: str, show: Show, save: Save) -> Drawn:
     if sc.settings.autoshow if show is None else show:
         plt.show()
     if save:
-        plt.close(figure)
+        plt.close(figure)  # else a notebook shows it once more
     return drawn
 
 

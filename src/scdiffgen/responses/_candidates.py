@@ -16,12 +16,9 @@ SMOOTH, NOISE = 1.5, 0.1  # of the Gaussian process over the logarithm of doses:
 
 
 def from_contexts(before: np.ndarray, changes: np.ndarray, here: np.ndarray, by_state: StateSlopes) -> Predictions:
-    """Predict the response of a context with untreated means ``here`` from other contexts ``(contexts, genes + 2)``.
-
-    Contexts have equal weights, or Nadaraya-Watson weights by the correlation of their untreated cells. Up-regulated
-    genes are transferred as differences of logarithms or of fourth roots, down-regulated genes as ratios.
-    """
+    """Predict the response of a context, untreated means ``here``, from other contexts ``(contexts, genes + 2)``."""
     distances = uncorrelated(of_genes(before), of_genes(here))
+    # equal or Nadaraya-Watson weights; up-regulated genes move by differences, down-regulated genes by ratios
     alike, kernel = np.full(len(before), 1 / len(before)), kernel_weights(distances)
     nearest = np.eye(len(before))[np.argmin(distances)]
     risen = _roots(before + changes) - _roots(before)
@@ -56,9 +53,9 @@ def kernel_weights(distances: np.ndarray) -> np.ndarray:
 
 
 def from_doses(dose: float, doses: Sequence[float], own: np.ndarray, pooled: np.ndarray) -> Predictions:
-    r"""Interpolate responses ``(doses, genes + 2)``, own and pooled, to a dose; constant beyond the largest.
+    r"""Interpolate responses ``(doses, genes + 2)``, own and pooled, on the scale :math:`\log(1 + d / d_1)`.
 
-    Doses are on the scale :math:`\log(1 + d / d_1)`, :math:`d_1` the smallest dose; at dose 0 the response is zero.
+    :math:`d_1` is the smallest dose; the response is zero at dose 0, and constant beyond the largest.
     """
     known = np.array(doses)
     at = np.log1p(known / known.min())

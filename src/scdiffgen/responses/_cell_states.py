@@ -67,10 +67,7 @@ class StateSlopes(NamedTuple):
 def state_slopes(
     bulks: Pseudobulks, groups: np.ndarray, n_cells: np.ndarray, before: np.ndarray, change: np.ndarray
 ) -> StateSlopes:
-    """Estimate slopes of the treatment effect on cell states, pooled over contexts; 0 where there are too few cells.
-
-    ``n_cells`` ``(contexts, 2, groups)`` counts treated and untreated cells in each of the ``groups``.
-    """
+    """Estimate slopes of the treatment effect on cell states, pooled over contexts; 0 for too few cells."""
     loadings = bulks.state_loadings
     n_states, weights = loadings.shape[1], n_cells.sum(0)
     if not n_states:

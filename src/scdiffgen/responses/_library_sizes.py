@@ -59,11 +59,7 @@ class UntreatedCells(NamedTuple):
         return change + at_steps(self.curve, self._steps_to(roots)) - at_steps(there, steps)
 
     def balanced(self, change: np.ndarray, strengths: np.ndarray, composition: float) -> tuple[np.ndarray, float]:
-        """Fourth roots ``(genes,)`` after a change of mean log expression, and the log-ratio of library sizes.
-
-        Means are over cells with ``strengths``. Bisection finds the excess, in proportion to fourth roots, by which all
-        changes are reduced so that shares sum to the new library size.
-        """
+        """Balance a change of means: fourth roots ``(genes,)`` after it, and the log-ratio of library sizes."""
         if not change.any() and not composition:
             return self.root, 0.0
         drawn = self._drawn(strengths)
@@ -76,6 +72,7 @@ class UntreatedCells(NamedTuple):
             shares = moved(self.root, np.maximum(strengths[:, None] * steps, STEPS[0])) ** (1 / POWER)
             return steps, log_ratio, float(np.log(shares.mean(0).sum()) - log_ratio)
 
+        # bisect for the excess, proportional to fourth roots, at which shares sum to the new library size
         low, high = -LARGEST_EXCESS, LARGEST_EXCESS
         for _ in range(N_HALVINGS):
             middle = (low + high) / 2

@@ -159,10 +159,9 @@ def pseudobulks(
     specs: Sequence[ConditionSpec],
     reference: Pseudobulks | None = None,
 ) -> Pseudobulks | None:
-    """Compute pseudobulks of the cells in ``batches``; groups of a ``reference`` are appended.
+    """Compute pseudobulks of the cells in ``batches``, after those of a ``reference``; None for too many groups.
 
-    Groups are disjoint and of at least 20 cells, so that neither sums nor differences of sums show single cells; cells
-    that cannot be pooled are left out. Returns None if there are too many groups.
+    Groups are disjoint and of at least 20 cells, so that neither sums nor their differences disclose single cells.
     """
     distinct, group_of = TreatedGroups.of_cells(conditions, specs).distinct()
     groups, pool_of = distinct.pooled(np.bincount(group_of), MIN_CELLS)

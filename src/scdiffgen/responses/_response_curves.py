@@ -32,13 +32,10 @@ N_TERMS = 6  # of the distributions of counts; what is beyond stands at its mean
 def response_curves(
     module: ThinningModule,
     batches: Iterable[tuple[Tensor, Conditions[Tensor]]],
-    group_of: np.ndarray,
-    log_correction: np.ndarray,
+    group_of: np.ndarray,  # -1 for no group
+    log_correction: np.ndarray,  # (groups, genes), added to the expected log expression
 ) -> np.ndarray:
-    """Compute curves and their derivatives with log(1 / L) ``(groups, steps, genes)``, of the first untreated cells.
-
-    ``log_correction`` ``(groups, genes)`` is added to the expected log expression; ``group_of`` is -1 for no group.
-    """
+    """Compute curves and derivatives with log(1 / L) ``(groups, steps, genes)`` of the first untreated cells."""
     n_groups, n_genes = log_correction.shape
     curves = torch.zeros(2, n_groups, len(STEPS), n_genes, device=module.device, dtype=torch.float64)
     corrections, n_seen = torch.from_numpy(log_correction).float().to(module.device), np.zeros(n_groups)

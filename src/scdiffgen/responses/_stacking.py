@@ -62,11 +62,7 @@ def less_noise(predicted: Stacked, chance: float) -> Stacked:
 
 
 def shrunk(change: np.ndarray, variance: np.ndarray, towards: Stacked | None) -> Stacked:
-    """Shrink a measured change towards a predicted one by its sampling variance.
-
-    Averages the positive-part James-Stein factors of all genes together and of each gene; without a prediction, the
-    first alone shrinks towards no change.
-    """
+    """Shrink a measured change towards a predicted one (else none) by positive-part James-Stein factors."""
     predicted = Stacked(np.zeros_like(change), {NO_CHANGE: 1.0}) if towards is None else towards
     apart = change - predicted.change
     kept = np.full_like(change, james_stein(variance.sum(), (apart**2).sum()))

@@ -31,13 +31,9 @@ def cell_loader(
     block_size: int = BLOCK_SIZE,
     n_blocks: int = N_BLOCKS,
     generator: torch.Generator | None = None,
-    **options: Any,
+    **options: Any,  # of scvi-tools' AnnDataLoader; from disk, those in FOLLOWED count
 ) -> AnnDataLoader | BlockLoader:
-    """Load minibatches of registered cells: by scvi-tools' loader from memory, in blocks from disk.
-
-    ``options`` are those of :class:`scvi.dataloaders.AnnDataLoader`; from disk, those in ``FOLLOWED`` count, as workers
-    and pinned memory are for matrices in memory.
-    """
+    """Load minibatches of registered cells: by scvi-tools' loader from memory, in blocks from disk."""
     if not counts_on_disk(manager):
         return AnnDataLoader(manager, generator=generator, **options)
     followed = {name: options[name] for name in FOLLOWED if options.get(name) is not None}
@@ -53,12 +49,10 @@ def counts_on_disk(manager: AnnDataManager) -> bool:
 
 
 class BlockLoader:
-    """Minibatches of cells whose counts lie on disk, in constant memory.
+    """Load minibatches of cells whose counts lie on disk, in constant memory: two pools of ``n_blocks`` blocks.
 
-    ``block_size`` cells that lie side by side are read at once. Shuffled, the blocks come in random order, and the
-    cells of ``n_blocks`` of them are shuffled together; the next of these pools is read while one is handed out, so
-    that two are in memory. Cells of different blocks meet in a minibatch as if all cells were shuffled; those of one
-    block come in the same pool. With ``distributed_sampler`` each process loads a share of the cells, of one size.
+    Shuffled, blocks come in random order, and the cells of a pool are shuffled together; one pool is read ahead. With
+    ``distributed_sampler`` each process loads a share of the cells, of one size.
     """
 
     def __init__(

@@ -14,10 +14,7 @@ Minibatch = dict[str, Tensor]
 
 
 class SparseDataSplitter(DataSplitter):
-    """Like :class:`scvi.dataloaders.DataSplitter`, but what is loaded sparse is not made dense.
-
-    Counts on disk are read in blocks, :class:`BlockLoader`.
-    """
+    """Split cells as scvi-tools does, but keep sparse minibatches sparse, and read counts on disk in blocks."""
 
     data_loader_cls = staticmethod(cell_loader)
 

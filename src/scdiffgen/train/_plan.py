@@ -182,10 +182,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         return self.n_steps > 0 and self._stage + 1 == len(self._stage_ends) and self.global_step > self._stage_start
 
     def on_train_end(self) -> None:
-        """Restore the weights of the best validation loss, unless the last is nearly as good.
-
-        In small sets the best is often a matter of chance, before the learning rate has come down.
-        """
+        """Restore the weights of the best validation loss, unless the last is nearly as good (sampling noise)."""
         if self._last_loss <= self._best_loss * (1 + self.config.max_validation_rise / 4):
             return
         for part, weights in zip(self.module.denoisers, self._best, strict=False):
