@@ -361,6 +361,6 @@ def test_other_cells_keep_the_registration_through_saving_again(joint: TokenDiff
 
 def test_mosaics_are_trained_on(of_mosaic: TokenDiffusion) -> None:
     history = of_mosaic.history["train_loss"].to_numpy(float).ravel()
-    assert history[-1] < history[0]
+    assert history[-4:].mean() < history[:4].mean()  # single epochs of 60 cells are noisy
     imputed = of_mosaic.generate_modality(None, "rna", "prot", **OPTIONS)
     assert (counts(imputed, "prot").sum(1) > 0).all()  # also in the cells in which protein was not measured

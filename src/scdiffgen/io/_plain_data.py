@@ -24,7 +24,7 @@ import torch
 
 from scdiffgen._messages import listed
 
-from ._size_limits import TIMES_FILE, archive_sizes, check_pickle
+from ._size_limits import SMALL_FILE, TIMES_FILE, archive_sizes, check_pickle
 from ._whole_files import UNREADABLE
 
 FORCE, FORBID = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
@@ -147,7 +147,7 @@ def read_plainly(file: Path, options: Sequence[type]) -> Any:
     try:
         with zipfile.ZipFile(file) as archive:
             code = archive.read(f"{archive.namelist()[0].split('/')[0]}/data.pkl")
-        check_pickle(code, TIMES_FILE * file.stat().st_size, sizes, ours)
+        check_pickle(code, TIMES_FILE * max(file.stat().st_size, SMALL_FILE), sizes, ours)
         with only_plain_data(options):
             return torch.load(file, map_location="cpu", mmap=True, weights_only=True)
     except pickle.UnpicklingError as error:

@@ -166,7 +166,8 @@ def evaluated(
 
     def scored() -> Iterator[tuple[Key, Pair]]:
         n_pairs, console = len(asked) * len(group_names(cells)), Console(stderr=True)
-        for key, pair in track(pairs(cells, asked, settings), "Scoring", n_pairs, disable=silent, console=console):
+        every = pairs(cells, asked, settings)
+        for key, pair in every if silent else track(every, "Scoring", n_pairs, console=console):
             yield key, pair
             if (key["group"], key["source"]) == (OVERALL, "generated"):
                 folds.update(pair.fitted)

@@ -64,7 +64,7 @@ def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
         one, two = (np.asarray(log_normalise(part) @ axes) for part in (first, second))
         variance += ((one - one.mean(0)) * (two - two.mean(0))).mean(0).clip(min=0) / 2
     spread = np.sqrt(np.minimum(variance, pca.explained_variance_))
-    returns = spread >= LEAST_RETURN * np.sqrt(pca.explained_variance_)
+    returns = (spread > 0) & (spread >= LEAST_RETURN * np.sqrt(pca.explained_variance_))
     n_kept = n_components if returns.all() else int(np.argmin(returns))
     return LinearModel(pca.components_[:n_kept].copy(), spread[:n_kept])
 

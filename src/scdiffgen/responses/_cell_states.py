@@ -105,7 +105,8 @@ def state_loadings(
         return loadings
     expression = log_normalise(sparse.vstack(cells, format="csr")[:: -(-n_cells // MOST_CELLS)])[:, stable]
     with suppress(ArpackError), np.errstate(invalid="ignore"):  # of cells that are all alike
-        loadings[stable] = PCA(n_states, svd_solver="arpack", random_state=0).fit(expression).components_.T
+        pca = PCA(n_states, svd_solver="arpack", random_state=0).fit(expression)
+        loadings[stable] = np.where(pca.explained_variance_ > np.finfo(np.float32).eps, pca.components_.T, 0.0)
     return loadings if loadings.any() and np.isfinite(loadings).all() else loadings[:, :0]
 
 
