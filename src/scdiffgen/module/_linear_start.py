@@ -64,7 +64,7 @@ def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
         one, two = (np.asarray(log_normalise(part) @ axes) for part in (first, second))
         variance += ((one - one.mean(0)) * (two - two.mean(0))).mean(0).clip(min=0) / 2
     spread = np.sqrt(np.minimum(variance, pca.explained_variance_))
-    returns = (spread > 0) & (spread >= LEAST_RETURN * np.sqrt(pca.explained_variance_))
+    returns = spread >= LEAST_RETURN * np.sqrt(pca.explained_variance_)
     n_kept = n_components if returns.all() else int(np.argmin(returns))
     return LinearModel(pca.components_[:n_kept].copy(), spread[:n_kept])
 
@@ -118,4 +118,7 @@ def start_linearly(network: ScoreNetwork, model: LinearModel) -> None:
 def fit_pca(expression: sparse.csr_matrix, n_components: int) -> PCA:
     """Principal components of expression ``(cells, genes)``; raises ArpackError for equal cells."""
     with np.errstate(invalid="ignore"):
-        return PCA(n_components, svd_solver="arpack", random_state=0).fit(expression)
+        pca = PCA(n_components, svd_solver="arpack", random_state=0).fit(expression)
+    if pca.explained_variance_[0] <= np.finfo(np.float32).eps:  # SciPy before 1.17 does not raise
+        raise ArpackError(-9)
+    return pca
