@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 TIMES_FILE, SMALL_FILE, LARGEST_PICKLE, DEEPEST, CONTAINER = 16, 2**16, 2**25, 100, 200
-"""Bytes of memory for each byte of the file, and the least bytes of a file that counts; bytes of the pickle (all but the
-tensors); containers in each other; bytes that an empty container takes, also while the pickle is followed."""
+"""Bytes of memory for each byte of the file, of which at least so many count; bytes of the pickle (all but the tensors);
+containers in each other; bytes that an empty container takes, also while the pickle is followed."""
 
 LEAVES = "NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE GLOBAL".split()
 MAKING = "EMPTY_DICT EMPTY_LIST EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 REDUCE BINPERSID".split()
