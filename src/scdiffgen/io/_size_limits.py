@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 TIMES_FILE, SMALL_FILE, LARGEST_PICKLE, DEEPEST, CONTAINER = 16, 2**16, 2**25, 100, 200
-"""Bytes of memory for each byte of the file, of which at least so many count; bytes of the pickle (all but the tensors);
+"""Bytes of memory for each byte of the file, of which at least so many count; bytes of the pickle (all but tensors);
 containers in each other; bytes that an empty container takes, also while the pickle is followed."""
 
 LEAVES = "NONE NEWTRUE NEWFALSE BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE GLOBAL".split()
