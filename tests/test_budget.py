@@ -21,7 +21,7 @@ LINES = {path: len(path.read_text().splitlines()) for path in FILES}
 PUBLIC = ("model", "metrics", "metrics.baselines", "tl", "pl", "datasets")
 BESIDE = {("scdiffgen.train._plan", "TrainingPlanConfig")}  # what `train(plan_config=...)` takes
 
-MOST_LINES, MOST_LINES_OF_A_FILE = 23_750, 350
+MOST_LINES, MOST_LINES_OF_A_FILE = 23_800, 350
 MOST_BASES, MOST_ARGUMENTS, MOST_METRICS = 9, 10, 32
 
 

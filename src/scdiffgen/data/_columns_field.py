@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +15,7 @@ from mudata import MuData
 from rich.markup import escape
 from scvi.data.fields import BaseAnnDataField
 
-from scdiffgen._messages import and_others, counted, plain, unknown_name
+from scdiffgen._messages import and_others, counted, listed, plain, unknown_name
 from scdiffgen.conditions import ConditionSpec
 
 State = Mapping[str, Any]
@@ -110,6 +111,19 @@ class ColumnsField(BaseAnnDataField):
                     f"another type. Did you mean {twin!r}? Write the column in the registered type "
                     f"({type(twin).__name__}), or rename the category."
                 )
+
+    def raise_if_changed(self, cells: AnnData | MuData, state: State) -> None:
+        """Raise if the columns, as far as they are there, no longer hold what the cells were coded by."""
+        if not set(self.columns) <= set(cells.obs):
+            return
+        with warnings.catch_warnings(action="ignore"):  # they were given at registration
+            codes, _ = self.code(self.read(cells), state, extend=False)
+        stored = np.asarray(getattr(cells, self.attr_name)[self.attr_key])
+        if not np.array_equal(codes.reshape(stored.shape), stored, equal_nan=stored.dtype.kind == "f"):
+            raise ValueError(
+                f"{listed(self.columns)} of `adata.obs` changed after the cells were registered (`{self.argument}`). "
+                "Restore the values, or register the cells again and make a new model."
+            )
 
     def _coded(self, cells: AnnData | MuData, known: State | None, *, extend: bool) -> dict[str, Any]:
         """Write the codes beside the cells; return the state."""

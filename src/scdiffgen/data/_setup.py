@@ -29,7 +29,7 @@ from scdiffgen.data._counts import CountsField
 from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._perturbation_field import PerturbationField
 from scdiffgen.data._perturbation_input import DOSE
-from scdiffgen.data._registered import Registry, counts_keys, modality_names
+from scdiffgen.data._registered import Registry, counts_keys, modality_names, required_state
 from scdiffgen.data._small_groups import warn_of_small_groups
 
 PREFIX = "_scvi_"  # of what is written beside registered cells
@@ -182,6 +182,12 @@ class Manager(AnnDataManager):
                 self._raise_if_cells_are_empty()
         if source_registry is None:
             warn_of_small_groups(self)
+
+    def raise_if_conditions_changed(self) -> None:
+        """Raise if the columns of conditions changed after the cells were registered."""
+        for field in self.fields:
+            if isinstance(field, ColumnsField) and not field.is_empty:
+                field.raise_if_changed(self.adata, required_state(self, field.registry_key))
 
     def transfer_fields(self, adata_target: AnnData | MuData, **kwargs: Any) -> Manager:
         """Register other cells as these are; counts of cells without layers, as generated ones are, are in ``.X``."""

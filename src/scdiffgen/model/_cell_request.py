@@ -14,6 +14,7 @@ from scvi.model.base import BaseModelClass
 from scvi.utils import track
 from torch import Tensor
 
+from scdiffgen._messages import warn_user
 from scdiffgen.conditions import DRAWN, N_CELLS, UNSEEN, Conditions, Request, request_table
 from scdiffgen.data import (
     NOT_GROUPED,
@@ -46,10 +47,19 @@ class CellRequest:
         self.row_of = np.repeat(np.arange(len(self.table)), self.table.pop(N_CELLS))
         self.encoded = encode(model, self.table)
         self.given = list(self.encoded.given_only())
+        self._warn_of_extrapolation()
         self.n_alike = self.known.n_alike(self.encoded)
         is_finer = any(spec.registry_key in NOT_GROUPED for spec in self.known.specs)
         in_groups = self.known.n_alike(self.encoded, NOT_GROUPED) if is_finer else self.n_alike
         warn_of_few_cells(self.table, in_groups, model.registry)
+
+    def _warn_of_extrapolation(self) -> None:
+        """Warn of covariates beyond those of the training cells."""
+        for spec in (spec for spec in self.known.specs if spec.is_number and spec.name in self.given):
+            both = (conditions[spec.name] for conditions in (self.encoded, self.known.summary.conditions))
+            asked, known = (part.values[part.mask & part.given[:, None]] for part in both)
+            if len(known) and not (known.min() <= asked.min() and asked.max() <= known.max()):
+                warn_user(f"`conditions`: numbers of {spec.name!r} lie outside of those of the training cells.")
 
     def complete(self, generator: torch.Generator, cells: slice | np.ndarray = slice(None)) -> Conditions[np.ndarray]:
         """Conditions of some of the cells, where missing ones are drawn from the training cells."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from lightning.pytorch.accelerators import AcceleratorRegistry
 from numpy.typing import ArrayLike
@@ -156,6 +157,11 @@ def check_guidance(scale: float | Mapping[str, float], given: Sequence[str]) -> 
 def library_sizes(given: ArrayLike, n_cells: int) -> np.ndarray:
     """Molecules of each cell ``(cells,)`` from one number or one a cell."""
     one_or_each = f"pass one number, or one for each of {n_cells} cells."
+    if isinstance(given, pd.Series) and not given.index.equals(pd.RangeIndex(len(given))):
+        raise ValueError(
+            "`library_size` is a Series whose index is not 0, 1, 2, ...: bring it in the order of the cells, and pass "
+            "`library_size.to_numpy()`."
+        )
     try:
         sizes = np.asarray(given)
     except ValueError as error:

@@ -51,8 +51,8 @@ def counterfactual_cells(
     counts, targets, responses = zip(*sampler.over_cells(cells, draw), strict=True)
     encoded = Conditions.concatenate(targets).take(np.argsort(cells.sorted))
     obs = cells.obs()
-    for name, value in write_conditions(model.registry, table.drop(columns=N_CELLS)).iloc[0].items():
-        obs[name] = value
+    for name, column in write_conditions(model.registry, table.drop(columns=N_CELLS)).items():
+        obs[name] = column.iloc[np.zeros(len(obs), dtype=int)].array  # of the registered type
     obs[UNSEEN] = TrainingCells(model).n_alike(encoded) == 0
     if keep is None:
         obs["response"] = pd.Categorical(cells.in_order(list(responses)), categories=list(SOURCES))
