@@ -69,11 +69,11 @@ def draw_token_loadings(adata: AnnData, label: str) -> Figure:
     left, right = figure.subfigures(1, 2, width_ratios=[2, 1])
     axes = left.subplots(2, N_TOKENS // 2, sharex=True)
     for axis, token in zip(axes.flat, loadings, strict=True):
-        best = aucs[token].idxmax()
-        _draw_top_genes(axis, loadings[token], best if aucs.loc[best, token] >= MARKS else None)
+        highest = by_type[token].idxmax()
+        _draw_top_genes(axis, loadings[token], highest if aucs.loc[highest, token] >= MARKS else None)
     axes.flat[0].set_xlim(0, 1.05 * loadings.to_numpy().max())
     left.supxlabel(
-        f"loading, under the cell type that the token distinguishes from all others (AUC {MARKS:g} or more)",
+        f"loading, under the cell type of the highest activation if it stands out (AUC {MARKS:g} or more)",
         fontsize=9,
         color=TEXT,
     )
