@@ -114,7 +114,7 @@ class ColumnsField(BaseAnnDataField):
 
     def raise_if_changed(self, cells: AnnData | MuData, state: State) -> None:
         """Raise if the columns, as far as they are there, no longer hold what the cells were coded by."""
-        if not set(self.columns) <= set(cells.obs):
+        if not set(self.columns) <= set(cells.obs) - {self.attr_key}:
             return
         with warnings.catch_warnings(action="ignore"):  # they were given at registration
             codes, _ = self.code(self.read(cells), state, extend=False)

@@ -183,8 +183,9 @@ class Manager(AnnDataManager):
         if source_registry is None:
             warn_of_small_groups(self)
 
-    def raise_if_conditions_changed(self) -> None:
-        """Raise if the columns of conditions changed after the cells were registered."""
+    def validate(self) -> None:
+        """Register the cells again if another model coded them since; raise if their conditions changed."""
+        super().validate()
         for field in self.fields:
             if isinstance(field, ColumnsField) and not field.is_empty:
                 field.raise_if_changed(self.adata, required_state(self, field.registry_key))

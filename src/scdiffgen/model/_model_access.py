@@ -73,12 +73,11 @@ def modalities(model: BaseModelClass) -> list[str]:
     return modality_names(model.registry)
 
 
-def check_unchanged(model: BaseModelClass, adata: AnnData | MuData) -> None:
-    """Raise if genes or conditions of cells were changed in place after the cells were registered for the model."""
+def check_genes(model: BaseModelClass, adata: AnnData | MuData) -> None:
+    """Raise if the genes of cells were changed in place after the cells were registered for the model."""
     manager = model._per_instance_manager_store.get(model.id, {}).get(adata.uns.get("_scvi_uuid"))
     if manager is None or manager.adata is not adata:  # other cells are compared when they are registered
         return
-    manager.raise_if_conditions_changed()
     names = model.get_var_names()
     for modality, registered in names.items() if isinstance(names, dict) else [("", names)]:
         part = adata.mod.get(modality) if modality else adata

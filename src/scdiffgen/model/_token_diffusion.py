@@ -26,7 +26,7 @@ from ._checks import check_torch, external_split
 from ._display import model_as_html
 from ._drawing_expression import DrawingExpression
 from ._generating import Generating
-from ._model_access import check_unchanged, modalities
+from ._model_access import check_genes, modalities
 from ._persisting import Persisting
 from ._presets import Preset, default_preset, network_size
 from ._reading import Reading
@@ -115,7 +115,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     ) -> None:
         super().__init__(adata, None if registry is None else read_registry(registry, type(self)))
         if adata is not None:
-            check_unchanged(self, adata)
+            check_genes(self, adata)
         check_torch()
         check_share("withhold_rate", withhold_rate)
         network = NetworkOptions() if network is None else network
@@ -346,5 +346,5 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
 
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """As in scvi-tools, whose methods call it, with our checks."""
-        check_unchanged(self, self.adata if (cells := checked_cells(self, adata)) is None else cells)
+        check_genes(self, self.adata if (cells := checked_cells(self, adata)) is None else cells)
         return super()._validate_anndata(cells, copy_if_view)
