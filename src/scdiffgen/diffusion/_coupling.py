@@ -18,7 +18,7 @@ def couple_molecules(
 ) -> Tensor:
     r"""Move molecules of dense ``counts`` ``(cells, genes)`` between distributions by maximal coupling.
 
-    A molecule drawn from :math:`\pi` is kept with probability :math:`\min(1, \pi'_g / \pi_g)`, else redrawn from the
+    A molecule drawn from :math:`\pi` is kept with probability :math:`\min(1, \pi'_g / \pi_g)`, else resampled from the
     excess :math:`(\pi' - \pi)_+` :cite:p:`thorisson2000coupling`, which changes the fewest molecules.
 
     ``source`` and ``target`` are log-probabilities up to a constant a cell. Library sizes grow by ``log_ratio``
