@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,12 +19,13 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions
 from scdiffgen.data import write_conditions
 from scdiffgen.module import ThinningModule
-from scdiffgen.responses import SOURCES, PseudobulkResponse, ResponseModel
+from scdiffgen.responses import SOURCES, Response
 
 from ._cells import Cells, new_cells, repeated
 from ._model_access import gene_names
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells
+from ._transferred_responses import ResponseModel
 
 
 def counterfactual_cells(
@@ -79,14 +81,17 @@ def _minibatch(
     transferable = isinstance(module, ThinningModule) and measured and keep is None
     if sampler.responses is None or not transferable:
         return of_network(), torch.zeros(len(counts), dtype=torch.long)
-    response = sampler.responses.responses(source, target)
-    if not response.known.any():
-        return of_network(), response.source
     scale = module.effect_scale(sampler.guidance_scale)
-    predicted = sampler.responses.apply(module, counts, source, response, scale, generator)
-    if not response.known.all():
-        predicted = torch.where(response.known[:, None], predicted, of_network())
-    return predicted, response.source
+    response = sampler.responses.responses(source, target, scale)
+    for caution in response.cautions():
+        warnings.warn(f"Predicted responses: {caution}.", UserWarning, stacklevel=2)
+    source_of, known = (torch.from_numpy(each) for each in (response.source, response.known))
+    if not known.any():
+        return of_network(), source_of
+    predicted = response.apply(counts, generator)
+    if not known.all():
+        predicted = torch.where(known.to(predicted.device)[:, None], predicted, of_network())
+    return predicted, source_of
 
 
 def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:
@@ -102,14 +107,17 @@ def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:
 
 def untreated_responses(
     responses: ResponseModel | None, conditions: Conditions[np.ndarray], n_rows: int
-) -> list[PseudobulkResponse | None]:
+) -> list[Response | None]:
     """What untreated cells are predicted to do in each row of a request; none where the network is asked."""
     return [None] * n_rows if responses is None else responses.from_untreated(conditions)
 
 
-def response_weights(responses: Sequence[PseudobulkResponse | None], table: pd.DataFrame) -> pd.DataFrame:
+def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) -> pd.DataFrame:
     """Where the response to each row of a request comes from, and the weights of the predictions that make it up."""
-    rows = [{"response": "network"} if of is None else {"response": of.source, **of.weights} for of in responses]
+    rows = [
+        {"response": "network"} if of is None else {"response": of.prediction.source, **of.prediction.weights}
+        for of in responses
+    ]
     weights = pd.DataFrame(rows, index=table.index)
     return pd.concat([table, weights.fillna(dict.fromkeys(weights.columns[1:], 0.0))], axis=1)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,16 +16,15 @@ from scvi.model.base import BaseModelClass
 from scdiffgen._arguments import check_whole_number
 from scdiffgen._messages import counted, listed
 from scdiffgen._registry_keys import REGISTRY_KEYS
-from scdiffgen.conditions import ConditionSpec
 from scdiffgen.data import modality_names
 from scdiffgen.module import DiffusionModule, JointThinningModule, ThinningModule
-from scdiffgen.responses import ResponseModel, ResponseTransfer
 
 from ._cells import BATCH_SIZE
 from ._checks import check_guidance, check_torch
 from ._deep_draws import DeepDraw, deep_draws
 from ._sampler import N_STEPS, Sampler
 from ._training_summary import training_summary
+from ._transferred_responses import response_model
 
 
 def require_training(model: BaseModelClass) -> None:
@@ -150,17 +148,8 @@ def sampler_of(
     check_whole_number("batch_size", batch_size)
     module, bulks, responses = model.module, training_summary(model).pseudobulks, None
     if bulks is not None and bulks.n_genes == module.n_vars:  # no genes came since
-        features = module.denoiser.effect_of(module.denoiser.effect_names[0]).features
-        vectors, batches = None if features is None else features.cpu().numpy(), _batch_columns(module.specs)
-        transfer = ResponseTransfer(bulks, vectors, batches)
-        responses = ResponseModel(transfer, module.specs)
+        responses = response_model(module, bulks)
     deep: Sequence[DeepDraw] = ()
     if isinstance(module, JointThinningModule) and library_size is None and not module.denoiser.effect_names:
         deep = deep_draws(modalities(model), module.blocks, training_summary(model).deep_columns)
     return Sampler(module, responses, guidance_scale, n_steps, batch_size, deep)
-
-
-def _batch_columns(specs: Sequence[ConditionSpec]) -> list[int]:
-    """Columns that batches have among the codes of all conditions but the interventions, the last ones."""
-    slots = [[spec.registry_key == REGISTRY_KEYS.BATCH] * spec.n_slots for spec in specs[:-1] if not spec.is_number]
-    return [column for column, is_batch in enumerate(chain.from_iterable(slots)) if is_batch]

@@ -14,11 +14,11 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions
 from scdiffgen.module import DiffusionModule, ThinningModule
-from scdiffgen.responses import ResponseModel
 
 from ._cells import BATCH_SIZE, Cells
 from ._checks import LARGEST_LIBRARY
 from ._deep_draws import DeepDraw, deep_inputs
+from ._transferred_responses import ResponseModel
 
 N_STEPS = 32
 
@@ -135,14 +135,12 @@ class Sampler:
             return by_network(conditions)
         treatment = conditions[name]
         untreated = conditions.replace({name: treatment._replace(mask=torch.zeros_like(treatment.mask))})
-        response = self.responses.responses(untreated, conditions, unmeasured_only=True).of_shares()
-        mask = treatment.mask & ~response.known[:, None]
-        drawn = by_network(conditions.replace({name: treatment._replace(mask=mask)}))
-        if not response.known.any():
-            return drawn
         scale = module.effect_scale(self.guidance_scale)
-        moved = self.responses.apply(module, drawn.to_sparse_csr(), untreated, response, scale, generator)
-        return torch.where(response.known[:, None], moved, drawn)
+        response = self.responses.responses(untreated, conditions, scale, unmeasured_only=True)
+        known = torch.from_numpy(response.known).to(treatment.mask.device)
+        mask = treatment.mask & ~known[:, None]
+        drawn = by_network(conditions.replace({name: treatment._replace(mask=mask)}))
+        return response.apply(drawn, generator, keep_library=True) if known.any() else drawn
 
 
 def whole_counts(counts: Tensor) -> sparse.csr_matrix:

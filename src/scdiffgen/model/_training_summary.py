@@ -18,13 +18,14 @@ from scdiffgen.data import modality_names, unseen_in_training
 from scdiffgen.imputation import DeepColumns, ShareCalibration
 from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel
 from scdiffgen.module import HiddenMoments, ThinningModule, TokenBasis, TokenGenes, token_basis, token_genes
-from scdiffgen.responses import Pseudobulks, pseudobulks
+from scdiffgen.responses import Pseudobulks
 
 from ._cells import SMALL_BATCH, Cells
 from ._checks import LARGEST_LIBRARY, library_sizes
 from ._deep_draws import DeepRegressions
 from ._modality_regressions import LibraryRegressions, ShareCalibrations, modality_regressions
 from ._training_data import KeptCells, RegisteredData, StreamedData
+from ._transferred_responses import pseudobulks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -93,11 +94,11 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
         ):
             raise ValueError(f"values of the condition {spec.name!r} that are not registered")
     for bulks in filter(None, (summary.pseudobulks, summary.reference_pseudobulks)):
-        tables = bulks.counts, bulks.expected, bulks.log_mean, bulks.log_variance
+        tables = bulks.log_mean, bulks.log_variance, bulks.share
         if (
             any(table.shape != (len(bulks.n_cells), bulks.n_genes) for table in tables)
             or not all(np.isfinite(array).all() for array in vars(bulks).values())
-            or min(bulks.counts.min(), bulks.expected.min(), bulks.n_cells.min() - 1) < 0
+            or min(bulks.share.min(initial=0), bulks.n_cells.min(initial=1) - 1) < 0
         ):
             raise ValueError("pseudobulks that no cells have")
 
@@ -134,7 +135,7 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     bulks = None
     if _is_transferable(model):
         cells, own = data.again(conditions)
-        bulks = pseudobulks(module, cells, own, module.specs, reference)
+        bulks = pseudobulks(cells, own, module.specs, module.n_vars, reference)
     left_out = data.left_out(min(LEFT_OUT_CELLS, LEFT_OUT_VALUES // module.n_vars))
     regressions = modality_regressions(model, data.some(BASIS_CELLS, SMALL_BATCH), left_out)
     basis, genes = (None, None) if basis is None else genes_in_training(data, basis)

@@ -1,5 +1,6 @@
-"""Responses that training cells show, transferred to contexts, doses and perturbations that were not measured."""
+"""Responses that training cells show, predicted for contexts, doses and perturbations that were not measured."""
 
-from ._pseudobulks import MIN_CELLS, Pseudobulks, TreatedGroups, pseudobulks
-from ._response_model import SOURCES, ResponseModel
-from ._transfer import PseudobulkResponse, ResponseTransfer
+from ._counts import apply_response
+from ._estimator import NO_DOSE, Response, ResponseEstimator
+from ._pseudobulks import MIN_CELLS, ConditionGroups, Pseudobulks, PseudobulkSums
+from ._stacking import SOURCES, Prediction

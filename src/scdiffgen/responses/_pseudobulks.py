@@ -1,96 +1,119 @@
-"""Pseudobulks: sums and means over the training cells that share their conditions, interventions with their doses."""
+"""Pseudobulks: moments of log expression over training cells that share their conditions, from one pass over them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
+from scipy import sparse
+from scipy.sparse.linalg import ArpackError
+from sklearn.decomposition import PCA
 
-from scdiffgen.conditions import Code, Conditions, ConditionSpec, backoff_levels, have_exactly
+from scdiffgen._log_normalise import log_normalise
+from scdiffgen.conditions import Code, backoff_levels, have_exactly
 
-from ._cell_states import log_expression, state_covariance, state_loadings
-from ._response_curves import STEPS, response_curves
-from ._strengths import strength_variances
+from ._counts import STEPS, expression_curves
+from ._predictors import StateMoments
 
-if TYPE_CHECKING:
-    from scdiffgen.module import ThinningModule
-
-MIN_CELLS = 20  # from which counts are summed and a response is read, treated and untreated each
+MIN_CELLS = 20  # of a group, and of each arm of a comparison
+MOST_CELLS, MOST_OF_GROUP = 20_000, 500  # that are held for curves and cell states
+N_STATES, STABLE = 20, 0.5  # cell states; largest change, in standard deviations, of genes that these are made of
 LARGEST = 200_000_000  # numbers above which pseudobulks are not kept
-NO_DOSE = 1.0  # of an intervention where doses were not registered
 
 
-class TreatedGroups(NamedTuple):
+class ConditionGroups(NamedTuple):
     """Conditions of cells, or of groups of cells."""
 
-    identity: np.ndarray  # codes of all conditions but the interventions (rows, columns), as of Conditions.codes
+    identity: np.ndarray  # codes of all conditions but the interventions (rows, columns), a Code where there is none
     interventions: np.ndarray  # ids (rows, slots); a Code where there is none
-    doses: np.ndarray  # of the interventions (rows, slots); 0 where there is none, infinite where none was given
-
-    @classmethod
-    def of_cells(cls, conditions: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> TreatedGroups:
-        """Codes of cells; the last of ``specs`` are the interventions, absent at dose 0."""
-        given = conditions[specs[-1].name]
-        identity, interventions = np.split(conditions.codes(specs), [-given.ids.shape[1]], axis=1)
-        doses = given.values.astype(np.float64) if specs[-1].has_values else np.full(given.ids.shape, NO_DOSE)
-        doses = np.where(interventions >= 0, np.nan_to_num(doses, nan=np.inf), 0.0)
-        return cls(identity, np.where((interventions >= 0) & (doses == 0), Code.ABSENT, interventions), doses)
+    doses: np.ndarray  # of the interventions (rows, slots); 0 where there is none
 
     def treatment(self, row: int) -> dict[int, float]:
         """Dose of each intervention of a row, by its id."""
         ids, doses = self.interventions[row].tolist(), self.doses[row].tolist()
         return {part: dose for part, dose in zip(ids, doses, strict=True) if part >= 0}
 
-    def distinct(self) -> tuple[TreatedGroups, np.ndarray]:
+    def distinct(self) -> tuple[ConditionGroups, np.ndarray]:
         """Distinct rows, whatever the order of interventions, and the index of each row among them ``(rows,)``."""
         order = np.argsort(-self.interventions, axis=1, kind="stable")
         interventions, doses = (np.take_along_axis(array, order, axis=1) for array in self[1:])
         rows = np.hstack([self.identity, interventions, doses])
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        return TreatedGroups(self.identity[first], interventions[first], doses[first]), group_of.ravel()
+        return ConditionGroups(self.identity[first], interventions[first], doses[first]), group_of.ravel()
 
-    def pooled(self, n_cells: np.ndarray, least: int) -> tuple[TreatedGroups, np.ndarray]:
-        """Pool rows of a treatment by back-off to groups of ``least`` cells; also the group of each row, or -1."""
-        pool_of, pools = np.full(len(n_cells), -1), [TreatedGroups(*(array[:0] for array in self))]
-        for columns in backoff_levels(np.arange(self.identity.shape[1])):
-            left = np.flatnonzero(pool_of < 0)
+    def take(self, rows: np.ndarray) -> ConditionGroups:
+        """Select rows."""
+        return ConditionGroups(*(array[rows] for array in self))
+
+    def pool(self, n_cells: np.ndarray, batches: Sequence[int]) -> tuple[ConditionGroups, np.ndarray]:
+        """Pool small rows of a treatment to groups of 20 cells, first over batches; also the group of each row, or -1.
+
+        Cells of batches that lack the other arm are not pooled with those of batches that have both.
+        """
+        columns = np.arange(self.identity.shape[1])
+        context = np.setdiff1d(columns, batches)
+        one_armed, comparable = self._arms(context)
+        group_of, groups = np.full(len(n_cells), -1), [self.take(np.arange(0))]
+        for kept in [columns, *backoff_levels(context)]:
+            left = np.flatnonzero((group_of < 0) & ~(one_armed & (len(kept) < len(columns))))
             coarser = np.full_like(self.identity[left], Code.MISSING)
-            coarser[:, columns] = self.identity[left][:, columns]
-            groups, which = TreatedGroups(coarser, self.interventions[left], self.doses[left]).distinct()
-            large = np.bincount(which, n_cells[left]) >= least
-            first = sum(len(pool.identity) for pool in pools)
-            pool_of[left] = np.where(large, first + large.cumsum() - 1, -1)[which]
-            pools.append(TreatedGroups(*(array[large] for array in groups)))
-        return TreatedGroups(*map(np.concatenate, zip(*pools, strict=True))), pool_of
+            coarser[:, kept] = self.identity[left][:, kept]
+            if len(kept) < len(columns):  # codes that differ between arms that no batch shares
+                coarser[:, batches] = np.where(comparable[left], Code.MISSING, Code.ABSENT)[:, None]
+            found, which = ConditionGroups(coarser, self.interventions[left], self.doses[left]).distinct()
+            large = np.bincount(which, n_cells[left], len(found.doses)) >= MIN_CELLS
+            first = sum(len(group.doses) for group in groups)
+            group_of[left] = np.where(large, first + large.cumsum() - 1, -1)[which]
+            groups.append(found.take(np.flatnonzero(large)))
+        return ConditionGroups(*map(np.concatenate, zip(*groups, strict=True))), group_of
+
+    def _arms(self, context: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows whose batch lacks an arm that another batch of the context has, and rows comparable within batches."""
+        untreated = have_exactly(self.interventions, [])
+        contexts, batches = (
+            np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+            for rows in (self.identity[:, context], self.identity)
+        )
+        both = np.minimum(
+            *(np.bincount(batches, arm, batches.max(initial=0) + 1) > 0 for arm in (untreated, ~untreated))
+        )
+        crossed = np.bincount(contexts, both[batches], contexts.max(initial=0) + 1)[contexts] > 0
+        return crossed & ~both[batches], crossed | untreated
 
 
 @dataclass(frozen=True)
 class Pseudobulks:
-    """Sums and means over groups of cells that share their conditions; plain arrays, saved with the model."""
+    """Moments over groups of cells that share their conditions; plain arrays, saved with the model."""
 
-    identity: np.ndarray  # (groups, columns), these three as of TreatedGroups; Code.MISSING where identities are pooled
+    identity: (
+        np.ndarray
+    )  # (groups, columns), these three as of ConditionGroups; Code.MISSING where identities are pooled
     interventions: np.ndarray  # (groups, slots)
     doses: np.ndarray  # (groups, slots)
     n_cells: np.ndarray  # (groups,)
-    counts: np.ndarray  # (groups, genes)
-    expected: np.ndarray  # (groups, genes): library sizes times the shares that the network expects, of untreated cells
     log_mean: np.ndarray  # (groups, genes): of log(1 + counts per 10,000)
     log_variance: np.ndarray  # (groups, genes): of the same, over the cells
-    curves: np.ndarray  # (untreated groups, steps, genes): mean log expression once moved, see _response_curves
-    strength_variance: np.ndarray  # (groups,): of the strengths with which cells respond, see _strengths
-    state_covariance: np.ndarray  # (groups, states, genes): of log expression with states, over the cells
-    state_loadings: np.ndarray  # (genes, states): of the states of cells, see _cell_states
-    log_library: np.ndarray  # (groups, 2): mean and variance of log(1 + library size), over the cells
-    saturation: np.ndarray  # (untreated groups, steps, genes): what curves fall by the logarithm of a library size
+    share: np.ndarray  # (groups, genes): mean of counts over library sizes
+    log_library: np.ndarray  # (groups,): mean logarithm of library sizes
+    curves: np.ndarray  # (untreated groups, 2, steps, genes): see expression_curves
+    state_loadings: np.ndarray  # (genes, states): principal components of untreated cells in stable genes
+    state_mean: np.ndarray  # (groups, states): these three as of StateMoments
+    state_square: np.ndarray  # (groups, states, states)
+    state_product: np.ndarray  # (groups, states, genes)
 
     @property
     def n_genes(self) -> int:
         """Number of genes."""
-        return self.counts.shape[1]
+        return self.log_mean.shape[1]
+
+    @property
+    def groups(self) -> ConditionGroups:
+        """Conditions of the groups."""
+        return ConditionGroups(self.identity, self.interventions, self.doses)
 
     def have(self, treatment: Mapping[int, float]) -> np.ndarray:
         """Select groups with exactly these interventions and doses ``(groups,)``."""
@@ -99,24 +122,38 @@ class Pseudobulks:
             there &= ((self.interventions == part) & (self.doses == dose)).any(1)
         return there
 
-    def share(self, identity: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def share_columns(self, identity: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Select groups with these columns of an identity ``(groups,)``."""
         return (self.identity[:, columns] == identity[columns]).all(1)
 
     def mean(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Weighted means of log expression and log library size, and their sampling variance, both ``(genes + 1,)``."""
+        """Weighted means of log expression, and their sampling variance, both ``(genes,)``."""
         rows = np.flatnonzero(weights)
-        weights = weights[rows] / weights[rows].sum()
-        means, variances = (
-            np.column_stack([of_genes[rows], of_library[rows]])
-            for of_genes, of_library in zip((self.log_mean, self.log_variance), self.log_library.T, strict=True)
-        )
-        return weights @ means, weights**2 @ (variances / self.n_cells[rows, None])
+        chosen = weights[rows] / weights[rows].sum()
+        return chosen @ self.log_mean[rows], chosen**2 @ (self.log_variance[rows] / self.n_cells[rows, None])
+
+    def moments(self, weights: np.ndarray) -> StateMoments:
+        """Weighted moments of cell states."""
+        arrays = self.state_mean, self.state_square, self.state_product, self.log_mean
+        return StateMoments(*(np.average(array, axis=0, weights=weights) for array in arrays))
 
     def treatments(self) -> list[dict[int, float]]:
         """Distinct treatments."""
-        groups = TreatedGroups(self.identity[:, :0], self.interventions, self.doses).distinct()[0]
+        groups = ConditionGroups(self.identity[:, :0], self.interventions, self.doses).distinct()[0]
         return [found for row in range(len(groups.doses)) if (found := groups.treatment(row))]
+
+    def to_plain(self) -> dict[str, np.ndarray]:
+        """Arrays by name."""
+        return dict(vars(self))
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, np.ndarray]) -> Pseudobulks | None:
+        """Undo :meth:`to_plain`; none, with a warning, of files of earlier versions."""
+        if {*plain} != {part.name for part in fields(cls)}:
+            message = "The model was saved by a version with other pseudobulks: train it again to transfer responses."
+            warnings.warn(message, UserWarning, stacklevel=2)
+            return None
+        return cls(**plain)
 
     def concatenate(self, others: Pseudobulks | None) -> Pseudobulks:
         """Append groups of the same cell states, with at most as many slots; none if genes differ."""
@@ -124,84 +161,113 @@ class Pseudobulks:
             return self
         more = ((0, 0), (0, self.doses.shape[1] - others.doses.shape[1]))
         widened = {
-            **others.to_plain(),
+            **vars(others),
             "interventions": np.pad(others.interventions, more, constant_values=Code.ABSENT),
             "doses": np.pad(others.doses, more),
         }
-        by_group = {name: array for name, array in self.to_plain().items() if name != "state_loadings"}
-        both = {name: np.concatenate([array, widened[name]]) for name, array in by_group.items()}
-        if not (self.log_library.any() and others.log_library.any()):  # nothing to compare library sizes with
-            both |= {name: np.zeros_like(both[name]) for name in ("log_library", "saturation")}
-        return replace(self, **both)
-
-    def to_plain(self) -> dict[str, np.ndarray]:
-        """Arrays by name."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, np.ndarray]) -> Pseudobulks:
-        """Undo :meth:`to_plain`; files of earlier versions lack strengths, states and library sizes."""
-        n_groups, n_genes = plain["log_mean"].shape
-        none = {
-            "strength_variance": np.zeros(n_groups),
-            "state_covariance": np.zeros((n_groups, 0, n_genes)),
-            "state_loadings": np.zeros((n_genes, 0)),
-            "log_library": np.zeros((n_groups, 2)),
-            "saturation": np.zeros_like(plain["curves"]),
-        }
-        return cls(**{**none, **plain})
+        by_group = {name: array for name, array in vars(self).items() if name != "state_loadings"}
+        return replace(self, **{name: np.concatenate([array, widened[name]]) for name, array in by_group.items()})
 
 
-def pseudobulks(
-    module: ThinningModule,
-    batches: Iterable[tuple[Tensor, Conditions[Tensor]]],
-    conditions: Conditions[np.ndarray],
-    specs: Sequence[ConditionSpec],
-    reference: Pseudobulks | None = None,
-) -> Pseudobulks | None:
-    """Compute pseudobulks of the cells in ``batches``, after those of a ``reference``; None for too many groups.
+class PseudobulkSums:
+    """Sums over the groups of cells that are added in minibatches; at most 20,000 cells are held in memory."""
 
-    Groups are disjoint and of at least 20 cells, so that neither sums nor their differences disclose single cells.
-    """
-    distinct, group_of = TreatedGroups.of_cells(conditions, specs).distinct()
-    groups, pool_of = distinct.pooled(np.bincount(group_of), MIN_CELLS)
-    row_of, n_groups = pool_of[group_of], len(groups.identity)
-    untreated = have_exactly(groups.interventions, [])
-    if (n_groups + 2 * len(STEPS) * untreated.sum()) * module.n_vars > LARGEST:
-        return None
-    sums = torch.zeros(4, n_groups + 1, module.n_vars, device=module.device, dtype=torch.float64)
-    log_library, first = np.zeros((2, n_groups + 1)), 0
-    for there, given in batches:
-        rows = torch.from_numpy(row_of[first : first + len(there)] % (n_groups + 1)).to(module.device)
-        first += len(there)
-        counts = there.to_dense().double()
-        expression, logarithm = log_expression(counts), counts.sum(1).log1p().cpu().numpy()
-        of_row = rows.cpu().numpy()
-        log_library += [np.bincount(of_row, each, n_groups + 1) for each in (logarithm, logarithm**2)]
-        summed = [counts, torch.zeros_like(counts), expression, expression**2]
-        if module.denoiser.unaffected(given, len(there)).any():
-            summed[1] = (module.library(there)[:, None] * module.expression(there, given)).double()
-        sums.index_add_(1, rows, torch.stack(summed))
-    totals, expected, log_sum, log_squares = sums[:, :-1].cpu().numpy()
-    n_cells = np.bincount(row_of[row_of >= 0], minlength=n_groups)
-    log_mean = log_sum / n_cells[:, None]
-    log_variance = (log_squares / n_cells[:, None] - log_mean**2).clip(min=0)
-    mean, square = log_library[:, :-1] / n_cells
-    log_library = np.column_stack([mean, (square - mean**2).clip(min=0)])
-    untreated_of = np.append(np.where(untreated, untreated.cumsum() - 1, -1), -1)[row_of]
-    correction = np.log((totals + 0.5) / (expected + 0.5))[untreated]
-    curves, saturation = response_curves(module, batches, untreated_of, correction)
-    sums_of, expected_of, means, variances = (
-        array.astype(np.float32) for array in (totals, expected, log_mean, log_variance)
-    )
-    no_states = np.zeros((n_groups, 0, module.n_vars)), np.zeros((module.n_vars, 0))
-    arrays = (*groups, n_cells, sums_of, expected_of, means, variances, curves)
-    bulks = Pseudobulks(*arrays, np.zeros(n_groups), *no_states, log_library, saturation)
-    if reference is not None and reference.n_genes == module.n_vars:
-        loadings = reference.state_loadings
-    else:
-        loadings = state_loadings(batches, bulks, untreated_of)
-    bulks = replace(bulks, **state_covariance(batches, row_of, bulks.log_mean, loadings))
-    treatment_of = TreatedGroups(groups.identity[:, :0], *groups[1:]).distinct()[1]
-    strengths = strength_variances(module, batches, bulks, row_of, treatment_of)
-    return replace(bulks, strength_variance=strengths).concatenate(reference)
+    def __init__(self, cells: ConditionGroups, batches: Sequence[int], n_genes: int) -> None:
+        distinct, group_of = cells.distinct()
+        self.groups, pool_of = distinct.pool(np.bincount(group_of), batches)
+        self.group_of, self.batches = pool_of[group_of], list(batches)
+        n_groups = len(self.groups.doses)
+        self.untreated = have_exactly(self.groups.interventions, [])
+        self.fits = (3 * n_groups + 2 * len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
+        self.log_library = np.zeros(n_groups)
+        self.sums = np.zeros((3, n_groups if self.fits else 0, n_genes))
+        at_most = min(MOST_OF_GROUP, max(MOST_CELLS // max(n_groups, 1), MIN_CELLS))
+        self.held: list[sparse.csr_matrix] = []
+        self.held_rows = np.sort(
+            np.concatenate(
+                [np.zeros(0, int), *(np.flatnonzero(self.group_of == group)[:at_most] for group in range(n_groups))]
+            )
+        )
+        self.n_seen = 0
+
+    def add(self, counts: sparse.csr_matrix) -> None:
+        """Add the next cells, in the order of their conditions."""
+        rows = np.arange(self.n_seen, self.n_seen + counts.shape[0])
+        self.n_seen += len(rows)
+        known, of_cell = np.unique(self.group_of[rows], return_inverse=True)
+        belongs = sparse.csr_matrix((np.ones(len(rows)), (of_cell.ravel(), rows - rows[0])))[known >= 0]
+        expression, squares = log_normalise(counts), log_normalise(counts)
+        squares.data **= 2
+        library = np.maximum(np.asarray(counts.sum(1)).ravel(), 1)
+        self.log_library[known[known >= 0]] += belongs @ np.log(library)
+        parts = expression, squares, sparse.diags(1 / library) @ counts
+        for total, part in zip(self.sums, parts, strict=True):
+            total[known[known >= 0]] += (belongs @ part).toarray()
+        held = np.isin(rows, self.held_rows)
+        if held.any():
+            self.held.append(sparse.csr_matrix(counts)[held])
+
+    def finish(self, reference: Pseudobulks | None = None) -> Pseudobulks:
+        """Compute moments, curves and cell states, after those of a ``reference``."""
+        group_of_held = self.group_of[self.held_rows]
+        n_cells = np.bincount(self.group_of[self.group_of >= 0], minlength=len(self.groups.doses))
+        log_mean, squares, share = self.sums / n_cells[:, None]
+        log_variance = (squares - log_mean**2).clip(min=0)
+        cells = sparse.vstack(self.held, format="csr")
+        curves = [expression_curves(cells[group_of_held == group]) for group in np.flatnonzero(self.untreated)]
+        curve = np.stack(curves) if curves else np.zeros((0, 2, len(STEPS), cells.shape[1]))
+        no_states = (np.zeros((len(n_cells), *shape)) for shape in ((0,), (0, 0), (0, cells.shape[1])))
+        arrays = (*self.groups, n_cells, log_mean, log_variance, share, self.log_library / n_cells, curve)
+        bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states)
+        same = reference is not None and reference.n_genes == bulks.n_genes
+        loadings = (
+            reference.state_loadings if reference is not None and same else self._loadings(bulks, cells, group_of_held)
+        )
+        bulks = replace(bulks, **_state_moments(cells, group_of_held, len(n_cells), loadings))
+        single = {name: array.astype(np.float32) for name, array in vars(bulks).items() if array.dtype == np.float64}
+        return replace(bulks, **(single | {"doses": bulks.doses})).concatenate(reference)
+
+    def _loadings(self, bulks: Pseudobulks, cells: sparse.csr_matrix, group_of: np.ndarray) -> np.ndarray:
+        """Principal components ``(genes, states)`` of untreated cells in genes that hardly respond to anything."""
+        context = np.setdiff1d(np.arange(bulks.identity.shape[1]), self.batches)
+        contexts, which = np.unique(bulks.identity[:, context], axis=0, return_inverse=True)
+        none, change = np.zeros((bulks.n_genes, 0)), np.zeros(bulks.n_genes)
+        n_states = min(N_STATES, MOST_CELLS * 1000 // max(bulks.log_mean.size, 1))
+        if len(contexts) < 3 or not n_states:
+            return none
+        for row in np.flatnonzero(~self.untreated):
+            same = (which.ravel() == which.ravel()[row]) & self.untreated
+            if same.any():
+                change = np.maximum(change, np.abs(bulks.log_mean[row] - bulks.mean(same * bulks.n_cells)[0]))
+        expression = log_normalise(cells[self.untreated[group_of]])
+        mean = np.asarray(expression.mean(0)).ravel()
+        spread = np.sqrt((np.asarray(expression.power(2).mean(0)).ravel() - mean**2).clip(min=0))
+        stable = np.flatnonzero((change < STABLE * spread) & (spread > 0))
+        n_states = min(n_states, len(stable) - 1, expression.shape[0] // 2)
+        if n_states < 1:
+            return none
+        loadings = np.zeros((bulks.n_genes, n_states))
+        with suppress(ArpackError), np.errstate(invalid="ignore"):  # of cells that are all alike
+            pca = PCA(n_states, svd_solver="arpack", random_state=0).fit(expression[:, stable])
+            loadings[stable] = pca.components_.T
+        return loadings if loadings.any() and np.isfinite(loadings).all() else none
+
+
+def _state_moments(
+    cells: sparse.csr_matrix, group_of: np.ndarray, n_groups: int, loadings: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Loadings, and moments of the states of cells in each group, by name."""
+    expression = log_normalise(cells)
+    states = np.asarray(expression @ loadings)
+    shapes = (states.shape[1],), (states.shape[1],) * 2, (states.shape[1], cells.shape[1])
+    mean, square, product = (np.zeros((n_groups, *shape)) for shape in shapes)
+    for group in range(n_groups if loadings.size else 0):
+        rows = group_of == group
+        mean[group], square[group] = states[rows].mean(0), states[rows].T @ states[rows] / rows.sum()
+        product[group] = (expression[rows].T @ states[rows]).T / rows.sum()
+    return {
+        "state_loadings": loadings,
+        "state_mean": mean,
+        "state_square": square,
+        "state_product": product,
+    }

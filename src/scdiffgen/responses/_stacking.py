@@ -1,51 +1,94 @@
-r"""Stacked regression of predictors of a response (Wolpert 1992, Breiman 1996).
+r"""Stacked regression of predictors of a response (Wolpert 1992, Breiman 1996), and empirical-Bayes shrinkage.
 
 Weights :math:`a_k \ge 0` of sum 1 minimise the error over left-out responses, shrunk towards equal weights :math:`b`,
 
-.. math:: \sum_u \Big\lVert y_u - \sum_k a_k p_{uk} \Big\rVert^2 + \lambda \lVert a - b \rVert^2.
+.. math:: \sum_u \Big\lVert y_u - \sum_k a_k p_{uk} \Big\rVert^2 + \lambda \lVert a - b \rVert^2,
 
-"No change" is a predictor of combinations, else only where the other predictors have a larger error than no change.
+and the prediction is shrunk where its slope on left-out responses shows that no change would be nearer to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.optimize import nnls
+from scipy.stats import norm
 
-from ._library_sizes import N_SIZES
+from ._predictors import Predictions
 
-NO_CHANGE, OWN = "no change", "own cells"
 PRIOR_UNITS = 0.2  # left-out responses that equal weights count for
-SUM_TO_ONE = 1e3  # weight of this, relative to the errors
+SUM_TO_ONE = 1e3  # weight of this constraint, relative to the errors
+COVERAGE = 0.8  # of intervals
+NO_CHANGE, OWN = "no change", "own cells"
 
-Predictions = Mapping[str, np.ndarray]
-"""Changes of means ``(genes + 2,)`` by the name of what predicts them."""
 Source = Literal["network", "measured", "parts", "features"]
+SOURCES: tuple[Source, ...] = get_args(Source)
+"""Where a response comes from: the network, or cells with the perturbation, its parts, or other perturbations."""
 
 
 @dataclass(frozen=True)
-class Stacked:
-    """A predicted change of means, and what weighed how much in it."""
+class Prediction:
+    """A predicted change of mean log expression with an 80 % interval."""
 
-    change: np.ndarray  # (genes + 2,), the last two of library sizes
-    weights: Mapping[str, float] = field(default_factory=dict)
-    source: Source = "measured"
+    change: np.ndarray  # (genes,)
+    half_width: np.ndarray  # of the interval for the change that is measured (genes,); NaN if nothing can be left out
+    source: Source
+    weights: Mapping[str, float]  # of predictors, of sum 1
+    pearson: np.ndarray  # of predictions of the responses that were left out (units,)
+    gain: float = np.nan  # 1 - squared error of left-out predictions over that of the mean of the other responses
+    cautions: tuple[str, ...] = ()  # in words
+    log_ratio: float = 0.0  # of library sizes, as far as it was measured
+
+    @classmethod
+    def of_no_change(cls, n_genes: int, source: Source = "measured") -> Prediction:
+        """Predict no change, with certainty."""
+        return cls(np.zeros(n_genes), np.zeros(n_genes), source, {NO_CHANGE: 1.0}, np.zeros(0))
 
 
-def stacked(predictions: Predictions, left_out: Sequence[tuple[Predictions, np.ndarray]], source: Source) -> Stacked:
-    """Stack predictors by left-out pairs of predictions and truth; library sizes are then shrunk, each by itself."""
+def stack(
+    predictions: Predictions,
+    left_out: Sequence[tuple[Predictions, np.ndarray]],
+    source: Source,
+    *,
+    shrinks: bool = False,
+) -> Prediction:
+    """Stack predictors by pairs of predictions and truth; ``shrinks`` by the slope even if it is above one half."""
     names, changes = list(predictions), np.stack(list(predictions.values()))
-    units = [(np.stack([p[name] for name in names]), truth) for p, truth in left_out]
-    weights = _weights(names, units, shrinks=source == "parts")
-    change = weights @ changes
-    if units:
-        made, truth = (np.stack(each)[:, -N_SIZES:] for each in zip(*((weights @ p, y) for p, y in units), strict=True))
-        change[-N_SIZES:] *= ((made * truth).sum(0) / np.maximum((made**2).sum(0), np.finfo(float).tiny)).clip(0, 1)
-    return Stacked(change, dict(zip(names, weights.tolist(), strict=True)), source)
+    units = [(np.stack([made[name] for name in names]), truth) for made, truth in left_out]
+    weights = _weights(units, len(names))
+    slope = _slope([(weights @ made, truth) for made, truth in units])
+    kept = slope if shrinks or slope < 0.5 else 1.0
+    residuals = np.array([truth - kept * weights @ made for made, truth in units]).reshape(-1, changes.shape[1])
+    by_name = {name: kept * weight for name, weight in zip(names, weights.tolist(), strict=True)}
+    if kept < 1:
+        by_name[NO_CHANGE] = 1 - kept
+    error, of_mean = (residuals**2).sum(), sum(((truth - made[0]) ** 2).sum() for made, truth in units)
+    return Prediction(
+        kept * weights @ changes,
+        interval(residuals),
+        source,
+        by_name,
+        np.array([_correlation(weights @ made, truth) for made, truth in units]),
+        float(1 - error / of_mean) if of_mean > 0 else np.nan,
+    )
+
+
+def interval(residuals: np.ndarray) -> np.ndarray:
+    """Half-widths ``(genes,)`` that hold 80 % of residuals ``(units, genes)``; NaN of fewer than two units.
+
+    Residuals are scaled gene by gene by those of the other units, and their quantile over all genes and units, as in
+    the jackknife+ (Barber, Candes, Ramdas & Tibshirani 2021), calibrates the width.
+    """
+    n_units = len(residuals)
+    if n_units < 2:
+        return np.full(residuals.shape[1], np.nan)
+    squares = residuals**2
+    floor = squares.mean() / n_units + np.finfo(float).tiny
+    rest = np.sqrt((squares.sum(0) - squares + floor) / n_units)
+    return np.quantile(np.abs(residuals) / rest, COVERAGE) * np.sqrt((squares.sum(0) + floor) / (n_units + 1))
 
 
 def james_stein(variance: np.ndarray | float, squares: np.ndarray) -> np.ndarray:
@@ -53,59 +96,60 @@ def james_stein(variance: np.ndarray | float, squares: np.ndarray) -> np.ndarray
     return np.maximum(1 - variance / np.maximum(squares, np.finfo(float).tiny), 0)
 
 
-def less_noise(predicted: Stacked, chance: float) -> Stacked:
-    """Shrink a prediction by its sampling variance (positive-part James-Stein)."""
-    kept = float(james_stein(chance, predicted.change @ predicted.change))
+def shrink_noise(predicted: Prediction, variance: float) -> Prediction:
+    """Shrink a prediction by the sampling variance of its squared length (positive-part James-Stein)."""
+    kept = float(james_stein(variance, predicted.change @ predicted.change))
     weights = {name: kept * weight for name, weight in predicted.weights.items()}
     weights[NO_CHANGE] = weights.get(NO_CHANGE, 0.0) + 1 - kept
-    return Stacked(kept * predicted.change, weights, predicted.source)
+    return replace(predicted, change=kept * predicted.change, weights=weights)
 
 
-def shrunk(change: np.ndarray, variance: np.ndarray, towards: Stacked | None) -> Stacked:
-    """Shrink a measured change towards a predicted one (else none) by positive-part James-Stein factors."""
-    predicted = Stacked(np.zeros_like(change), {NO_CHANGE: 1.0}) if towards is None else towards
-    apart = change - predicted.change
+def shrink_towards(change: np.ndarray, variance: np.ndarray, towards: Prediction | None) -> Prediction:
+    """Shrink a measured change towards a prediction, or none, by James-Stein factors of all genes and of each.
+
+    The interval holds the change in as many other cells: sampling variance, the posterior's, and squared shrinkage.
+    """
+    prior = Prediction.of_no_change(len(change)) if towards is None else towards
+    apart = change - prior.change
     kept = np.full_like(change, james_stein(variance.sum(), (apart**2).sum()))
     if towards is not None:
         kept = (kept + james_stein(variance, apart**2)) / 2
     own = float((kept * apart**2).sum() / max((apart**2).sum(), np.finfo(float).tiny))
-    others = {name: (1 - own) * weight for name, weight in predicted.weights.items()}
-    return Stacked(predicted.change + kept * apart, {OWN: own, **others})
+    weights = {OWN: own, **{name: (1 - own) * weight for name, weight in prior.weights.items()}}
+    spread = (1 + kept) * variance + ((1 - kept) * apart) ** 2
+    half_width = norm.ppf((1 + COVERAGE) / 2) * np.sqrt(spread)
+    measured = prior.change + kept * apart
+    return replace(prior, change=measured, half_width=half_width, source="measured", weights=weights)
 
 
-def mean_of(several: Sequence[Stacked]) -> Stacked | None:
-    """The mean of several stacked predictions, none of none."""
-    if not several:
-        return None
-    names = dict.fromkeys(name for each in several for name in each.weights)
-    weights = {name: float(np.mean([each.weights.get(name, 0.0) for each in several])) for name in names}
-    return Stacked(np.mean([each.change for each in several], axis=0), weights)
+def mean_of(predictions: Sequence[Prediction]) -> Prediction | None:
+    """The mean of several predictions, none of none."""
+    if len(predictions) < 2:
+        return next(iter(predictions), None)
+    names = dict.fromkeys(name for each in predictions for name in each.weights)
+    weights = {name: float(np.mean([each.weights.get(name, 0.0) for each in predictions])) for name in names}
+    return replace(predictions[0], change=np.mean([each.change for each in predictions], axis=0), weights=weights)
 
 
-def _weights(
-    names: Sequence[str], left_out: Sequence[tuple[np.ndarray, np.ndarray]], *, shrinks: bool = False
-) -> np.ndarray:
-    """Weights ``(predictions,)`` from pairs of predictions ``(predictions, genes)`` and truth ``(genes,)``."""
-    changing = np.array([name != NO_CHANGE for name in names])
+def _weights(left_out: Sequence[tuple[np.ndarray, np.ndarray]], n_predictors: int) -> np.ndarray:
+    """Weights from pairs of predictions ``(predictors, genes)`` and truth ``(genes,)``; equal ones without any."""
     if not left_out:
-        return changing / changing.sum()
-    gram = sum((made @ made.T for made, _ in left_out), np.zeros((len(names), len(names))))
-    products = sum((made @ truth for made, truth in left_out), np.zeros(len(names)))
-    weights = _least_squares(gram, products, changing, changing, len(left_out))
-    if shrinks or weights @ gram @ weights > 2 * weights @ products:
-        weights = _least_squares(gram, products, np.ones_like(changing), changing, len(left_out))
-    return weights
-
-
-def _least_squares(
-    gram: np.ndarray, products: np.ndarray, used: np.ndarray, prior: np.ndarray, n_left_out: int
-) -> np.ndarray:
-    """Weights of those predictions that are ``used``, drawn towards equal ones of ``prior``."""
-    rows, total = np.ix_(used, used), np.trace(gram)
-    ridge = max(PRIOR_UNITS / n_left_out * total / prior.sum(), np.finfo(float).tiny)
-    one = SUM_TO_ONE * max(total, ridge)
-    root = np.linalg.cholesky(gram[rows] + ridge * np.eye(used.sum()) + one)
-    wanted = products[used] + ridge * (prior / prior.sum())[used] + one
-    weights = np.zeros(len(used))
-    weights[used] = nnls(root.T, np.linalg.solve(root, wanted))[0]
+        return np.full(n_predictors, 1 / n_predictors)
+    gram = np.sum([made @ made.T for made, _ in left_out], axis=0)
+    products = np.sum([made @ truth for made, truth in left_out], axis=0)
+    ridge = max(PRIOR_UNITS / len(left_out) * np.trace(gram) / n_predictors, np.finfo(float).tiny)
+    one = SUM_TO_ONE * max(np.trace(gram), ridge)
+    root = np.linalg.cholesky(gram + ridge * np.eye(n_predictors) + one)
+    weights = nnls(root.T, np.linalg.solve(root, products + ridge / n_predictors + one))[0]
     return weights / weights.sum()
+
+
+def _slope(left_out: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
+    """Slope through 0 of left-out responses on their predictions, at most 1; 1 without any."""
+    square = sum(made @ made for made, _ in left_out)
+    product = sum(made @ truth for made, truth in left_out)
+    return float(np.clip(product / square, 0, 1)) if square > 0 else 1.0
+
+
+def _correlation(made: np.ndarray, truth: np.ndarray) -> float:
+    return float(np.corrcoef(made, truth)[0, 1]) if np.ptp(made) and np.ptp(truth) else np.nan

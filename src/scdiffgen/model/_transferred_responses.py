@@ -1,0 +1,133 @@
+"""Transferred responses of cells: looked up for their conditions, and applied to their counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy import sparse
+from torch import Tensor
+
+from scdiffgen._registry_keys import REGISTRY_KEYS
+from scdiffgen.conditions import Code, Conditions, ConditionSpec
+from scdiffgen.diffusion import to_scipy
+from scdiffgen.module import ThinningModule
+from scdiffgen.responses import (
+    NO_DOSE,
+    SOURCES,
+    ConditionGroups,
+    Pseudobulks,
+    PseudobulkSums,
+    Response,
+    ResponseEstimator,
+    apply_response,
+)
+
+
+@dataclass(frozen=True)
+class CellResponses:
+    """Responses of minibatches of cells; none of groups whose response the network must predict."""
+
+    group_of: np.ndarray  # (cells,)
+    responses: Sequence[Response | None]
+
+    @property
+    def known(self) -> np.ndarray:
+        """Cells for which a response is transferred ``(cells,)``."""
+        return np.array([each is not None for each in self.responses])[self.group_of]
+
+    @property
+    def source(self) -> np.ndarray:
+        """Positions among the sources ``(cells,)``."""
+        sources = [0 if each is None else SOURCES.index(each.prediction.source) for each in self.responses]
+        return np.array(sources)[self.group_of]
+
+    def cautions(self) -> Iterable[str]:
+        """What to be careful about, once each."""
+        return dict.fromkeys(text for each in self.responses if each is not None for text in each.prediction.cautions)
+
+    def apply(self, counts: Tensor, generator: torch.Generator, *, keep_library: bool = False) -> Tensor:
+        """Move molecules of CSR or dense counts ``(cells, genes)``; dense, those without a response as they were."""
+        cells = to_scipy(counts) if counts.layout == torch.sparse_csr else sparse.csr_matrix(counts.cpu().numpy())
+        moved = cells.astype(np.float32).toarray()
+        seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
+        for group, response in enumerate(self.responses):
+            rows = np.flatnonzero(self.group_of == group)
+            if response is not None:
+                rng = np.random.default_rng([seed, group])
+                moved[rows] = apply_response(
+                    cells[rows], response.before, response.after, rng, keep_library=keep_library
+                ).toarray()
+        return torch.from_numpy(moved).to(counts.device)
+
+
+@dataclass(frozen=True)
+class ResponseModel:
+    """Responses of cells whose conditions change in interventions only, the last of the registered ones ``specs``."""
+
+    estimator: ResponseEstimator
+    specs: Sequence[ConditionSpec]
+
+    def responses(
+        self,
+        source: Conditions[Tensor],
+        target: Conditions[Tensor],
+        scale: float = 1.0,
+        *,
+        unmeasured_only: bool = False,
+    ) -> CellResponses:
+        """Look up the response of each cell; with ``unmeasured_only`` not for contexts that training cells show."""
+        before, after = (condition_groups(conditions.numpy(), self.specs) for conditions in (source, target))
+        rows = np.hstack([before.identity, before.interventions, after.interventions, before.doses, after.doses])
+        _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+        found = []
+        for row in first:
+            identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
+            left_out = unmeasured_only and (not requested or self.estimator.has_measured(identity, requested))
+            found.append(None if left_out else self.estimator.respond(identity, had, requested, scale))
+        return CellResponses(group_of.ravel(), found)
+
+    def from_untreated(self, conditions: Conditions[np.ndarray]) -> list[Response | None]:
+        """The response of untreated cells to the interventions of each row of conditions."""
+        of = condition_groups(conditions, self.specs)
+        return [self.estimator.respond(row, {}, of.treatment(i)) for i, row in enumerate(of.identity)]
+
+
+def response_model(module: ThinningModule, bulks: Pseudobulks) -> ResponseModel:
+    """Responses from pseudobulks of training cells, and feature vectors that were registered."""
+    features = module.denoiser.effect_of(module.denoiser.effect_names[0]).features
+    vectors = None if features is None else features.cpu().numpy()
+    return ResponseModel(ResponseEstimator(bulks, vectors, batch_columns(module.specs)), module.specs)
+
+
+def pseudobulks(
+    cells: Iterable[tuple[Tensor, Conditions[Tensor]]],
+    conditions: Conditions[np.ndarray],
+    specs: Sequence[ConditionSpec],
+    n_genes: int,
+    reference: Pseudobulks | None = None,
+) -> Pseudobulks | None:
+    """Compute pseudobulks of ``cells``, after those of a ``reference``; none if they would take too much memory."""
+    sums = PseudobulkSums(condition_groups(conditions, specs), batch_columns(specs), n_genes)
+    if not sums.fits:
+        return None
+    for counts, _ in cells:
+        sums.add(to_scipy(counts))
+    return sums.finish(reference)
+
+
+def condition_groups(conditions: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> ConditionGroups:
+    """Codes of cells; the last of ``specs`` are the interventions, absent at dose 0, infinite without a dose."""
+    given = conditions[specs[-1].name]
+    identity, interventions = np.split(conditions.codes(specs), [-given.ids.shape[1]], axis=1)
+    doses = given.values.astype(np.float64) if specs[-1].has_values else np.full(given.ids.shape, NO_DOSE)
+    doses = np.where(interventions >= 0, np.nan_to_num(doses, nan=np.inf), 0.0)
+    return ConditionGroups(identity, np.where((interventions >= 0) & (doses == 0), Code.ABSENT, interventions), doses)
+
+
+def batch_columns(specs: Sequence[ConditionSpec]) -> list[int]:
+    """Columns that batches have among the codes of all conditions but the interventions, the last ones."""
+    slots = [[spec.registry_key == REGISTRY_KEYS.BATCH] * spec.n_slots for spec in specs[:-1] if not spec.is_number]
+    return np.flatnonzero(np.concatenate([np.zeros(0, bool), *map(np.array, slots)])).tolist()

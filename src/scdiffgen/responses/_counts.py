@@ -1,0 +1,158 @@
+r"""Apply a response to counts: molecules are lost by binomial thinning and gained as Poisson counts.
+
+A response is a change of mean log expression, :math:`E \log(1 + 10^4 x / L)`. Its *step* for a gene says how the share
+:math:`\pi` of the gene among the molecules changes: a step below 0 is a relative loss, :math:`\pi (1 + s)`, and a step
+of at least 0 is a gain, :math:`\pi + s`. Expression curves, computed from untreated cells, map steps to means.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy import sparse
+
+from scdiffgen._log_normalise import TARGET_SUM
+
+KEPT = np.array([0.0, 0.02, 0.1, 0.25, 0.5, 0.75])  # shares that stay
+GAINED = np.geomspace(1e-6, 0.2, 16)  # shares that are added
+STEPS = np.concatenate([KEPT - 1, [0.0], GAINED])
+N_TERMS = 6  # of count distributions; the tail stands at its mean
+LARGEST_RATIO = 4.0  # of library sizes
+
+
+def expression_curves(counts: sparse.csr_matrix) -> np.ndarray:
+    r"""Compute mean log expression after each step, and its derivative by :math:`-\log L`: ``(2, steps, genes)``."""
+    cells = sparse.csr_matrix(counts, dtype=np.float64)
+    library = np.maximum(np.asarray(cells.sum(1)).ravel(), 1)
+    row, scale = np.repeat(np.arange(len(library)), np.diff(cells.indptr)), TARGET_SUM / library
+
+    def mean(values: np.ndarray) -> np.ndarray:
+        summed = [np.bincount(cells.indices, each, cells.shape[1]) for each in values]
+        return np.stack(summed) / len(library)
+
+    values, of_value = cells.data, scale[row]
+    curves = [mean(_after_thinning(values, kept, of_value)) for kept in KEPT]
+    curves.append(mean(_log_and_slope(values, of_value)))
+    for gained in GAINED:
+        of_zero = _after_gain(np.zeros_like(library), library * gained, scale)
+        rest = _after_gain(values, library[row] * gained, of_value) - of_zero[:, row]
+        curves.append(of_zero.mean(1)[:, None] + mean(rest))
+    return np.stack(curves, axis=1)
+
+
+def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_ratio: float) -> np.ndarray:
+    """Find shares ``(genes,)`` with which mean log expression changes by ``change``; their sum is the library ratio.
+
+    Normalisation divides by the library size. By bisection, the ratio is midway, on the logarithmic scale, between the
+    measured one, ``log_ratio``, and the sum of the shares that it asks for.
+    """
+    if not change.any():
+        return share
+    untreated = curves[0, len(KEPT)]
+    low, high = -np.log(LARGEST_RATIO), np.log(LARGEST_RATIO)
+    after = share
+    while high - low > 1 / TARGET_SUM:
+        ratio = (low + high) / 2
+        after = _moved(share, _invert(curves[0] - ratio * curves[1], untreated + change))
+        low, high = (ratio, high) if np.log(after.sum()) > 2 * ratio - log_ratio else (low, ratio)
+    return after
+
+
+def depth_effect(curves: np.ndarray, log_ratio: float) -> np.ndarray:
+    """Change of mean log expression ``(genes,)`` if cells had more molecules of all genes, by binomial thinning."""
+    log_kept = -min(abs(log_ratio), np.log(LARGEST_RATIO))
+    at = np.interp(np.expm1(log_kept), STEPS, np.arange(len(STEPS)))
+    low, share = int(at), at - int(at)
+    curve = (curves[0] - log_kept * curves[1])[low : low + 2]
+    thinned = curve[0] + share * (curve[-1] - curve[0]) - curves[0, len(KEPT)]
+    return -np.sign(log_ratio) * thinned
+
+
+def mean_change(curves: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
+    """Change of mean log expression ``(genes,)`` of untreated cells whose shares change."""
+    steps = np.where(after < before, after / np.maximum(before, np.finfo(float).tiny) - 1, after - before)
+    curve = curves[0] - np.log(after.sum() / before.sum()) * curves[1]
+    above = np.searchsorted(STEPS, steps).clip(1, len(STEPS) - 1)
+    low, high = (np.take_along_axis(curve, at[None], axis=0)[0] for at in (above - 1, above))
+    return (
+        low
+        + ((steps - STEPS[above - 1]) / (STEPS[above] - STEPS[above - 1])).clip(0, 1) * (high - low)
+        - curves[0, len(KEPT)]
+    )
+
+
+def apply_response(
+    counts: sparse.csr_matrix,
+    before: np.ndarray,
+    after: np.ndarray,
+    rng: np.random.Generator,
+    *,
+    keep_library: bool = False,
+) -> sparse.csr_matrix:
+    """Move the molecules of cells ``(cells, genes)`` from shares ``before`` to shares ``after``.
+
+    Library sizes change by the ratio of the sums, unless they are kept.
+    """
+    if keep_library:
+        after = after * (before.sum() / after.sum())
+    kept = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(max=1)
+    gained = (after - before).clip(min=0)
+    cells = sparse.csr_matrix(counts, dtype=np.int64, copy=True)
+    library = np.asarray(cells.sum(1)).ravel()
+    cells.data = rng.binomial(cells.data, kept[cells.indices])
+    added = rng.poisson(library * gained.sum() / before.sum())
+    if keep_library:
+        missing = library - np.asarray(cells.sum(1)).ravel()
+        for row in np.flatnonzero(missing < 0):
+            values = cells.data[cells.indptr[row] : cells.indptr[row + 1]]
+            values[:] = rng.multivariate_hypergeometric(values, library[row])
+        added = missing.clip(min=0)
+    if added.any():
+        chances = gained / gained.sum() if gained.any() else after / after.sum()
+        genes = rng.choice(len(after), size=added.sum(), p=chances)
+        rows = np.repeat(np.arange(len(added)), added)
+        cells = cells + sparse.csr_matrix((np.ones_like(genes), (rows, genes)), shape=cells.shape)
+    cells.eliminate_zeros()
+    return cells
+
+
+def _moved(share: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    return np.where(steps < 0, share * (1 + steps), share + steps)
+
+
+def _invert(curve: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Steps ``(genes,)`` at which curves ``(steps, genes)`` reach mean log expression."""
+    rising = np.maximum.accumulate(curve, axis=0)
+    above = (rising < wanted).sum(0).clip(1, len(STEPS) - 1)
+    low, high = (np.take_along_axis(rising, at[None], axis=0)[0] for at in (above - 1, above))
+    share = np.divide(wanted - low, high - low, out=np.zeros_like(wanted), where=high > low)
+    return STEPS[above - 1] + share.clip(0, 1) * (STEPS[above] - STEPS[above - 1])
+
+
+def _log_and_slope(counts: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    scaled = counts * scale
+    return np.stack([np.log1p(scaled), scaled / (1 + scaled)])
+
+
+def _after_thinning(counts: np.ndarray, kept: float, scale: np.ndarray) -> np.ndarray:
+    """Expected log expression, and its derivative, of Binomial(counts, kept)."""
+    odds = kept / (1 - kept)
+    growths = [(counts - k).clip(min=0) * odds for k in range(N_TERMS)]
+    return _expected(np.zeros_like(counts), (1 - kept) ** counts, growths, counts * kept, scale)
+
+
+def _after_gain(counts: np.ndarray, gained: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """Expected log expression, and its derivative, of counts + Poisson(gained)."""
+    return _expected(counts, np.exp(-gained), [gained] * N_TERMS, gained, scale)
+
+
+def _expected(
+    base: np.ndarray, none: np.ndarray, growths: list[np.ndarray], mean: np.ndarray, scale: np.ndarray
+) -> np.ndarray:
+    """Expectation over base + k, with P(0) = ``none`` and P(k + 1) = P(k) growths[k] / (k + 1)."""
+    probability, total, beyond, mean_beyond = none, 0.0, np.ones_like(mean), mean
+    for k in range(N_TERMS):
+        total = total + probability * _log_and_slope(base + k, scale)
+        beyond, mean_beyond = beyond - probability, mean_beyond - k * probability
+        probability = probability * growths[k] / (k + 1)
+    tail = np.maximum(mean_beyond / np.maximum(beyond, np.finfo(np.float32).eps), N_TERMS)
+    return total + np.maximum(beyond, 0) * _log_and_slope(base + tail, scale)

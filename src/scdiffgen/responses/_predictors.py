@@ -1,0 +1,142 @@
+"""Simple predictors of a response: changes of mean log expression ``(genes,)``, each a plain function of arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.linear_model import RidgeCV
+
+from scdiffgen.metrics.baselines import dose_shift
+
+BANDWIDTH = 1.0  # of kernels: of distances relative to the nearest context, and of log expression levels
+OFFSET = 0.1  # counts per 10,000, added to expression levels before their logarithm
+PENALTIES = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 1e6])  # of features, relative to their mean squared length
+STATE_PENALTY = 1.0  # relative to the mean variance of a cell state
+
+Predictions = Mapping[str, np.ndarray]
+"""Changes of mean log expression ``(genes,)`` by the name of the predictor."""
+
+
+class StateMoments(NamedTuple):
+    """Moments of cell states and log expression over some cells; sums of contexts are moments of both."""
+
+    state: np.ndarray  # mean (states,)
+    square: np.ndarray  # mean outer product (states, states)
+    product: np.ndarray  # mean product with log expression (states, genes)
+    expression: np.ndarray  # mean (genes,)
+
+    @classmethod
+    def mean_of(cls, contexts: list[StateMoments]) -> StateMoments:
+        """Average moments over contexts."""
+        return cls(*(np.mean(part, axis=0) for part in zip(*contexts, strict=True)))
+
+    def regress(self, state: np.ndarray) -> np.ndarray:
+        """Predict log expression ``(genes,)`` at a state by ridge regression."""
+        covariance = self.square - np.outer(self.state, self.state)
+        penalty = STATE_PENALTY * max(np.trace(covariance) / len(state), np.finfo(float).tiny)
+        slopes = np.linalg.solve(
+            covariance + penalty * np.eye(len(state)), self.product - np.outer(self.state, self.expression)
+        )
+        return self.expression + (state - self.state) @ slopes
+
+
+def context_predictions(before: np.ndarray, changes: np.ndarray, target: np.ndarray) -> dict[str, np.ndarray]:
+    """Predict the response of a context with untreated means ``target`` from other contexts ``(contexts, genes)``.
+
+    Contexts are weighted gene by gene: more, the closer their expression levels of the gene are to that of the target
+    (Nadaraya-Watson kernel regression), and, but for the mean response, the more their expression profiles correlate.
+    """
+    levels, level = np.log(np.expm1(before) + OFFSET), np.log(np.expm1(target) + OFFSET)
+    comparable = np.exp(-np.abs(levels - level) / BANDWIDTH)
+    kernel = similarity_weights(before, target)[:, None] * comparable
+    responses = _Responses(before, changes, target)
+    mean, similar = (each / each.sum(0) for each in (comparable + 1e-12, kernel + 1e-12))
+    return {
+        "mean response": responses.by_roots(mean),
+        "similar contexts, roots": responses.by_roots(similar),
+        "similar contexts, ratios": responses.by_ratios(similar),
+    }
+
+
+class _Responses(NamedTuple):
+    """Means of responses of contexts, transferred to a target; weights are ``(contexts, genes)``."""
+
+    before: np.ndarray
+    changes: np.ndarray
+    target: np.ndarray
+
+    def by_roots(self, weights: np.ndarray) -> np.ndarray:
+        """Transfer differences of the fourth roots of expression levels."""
+        risen = _roots(self.before + self.changes) - _roots(self.before)
+        raised = np.log1p((_roots(self.target) + (weights * risen).sum(0)).clip(min=0) ** 4) - self.target
+        return self._with_losses(weights, raised)
+
+    def by_ratios(self, weights: np.ndarray) -> np.ndarray:
+        """Transfer log-fold changes of expression levels."""
+        levels, after, level = (
+            np.expm1(each.clip(min=0)) + OFFSET for each in (self.before, self.before + self.changes, self.target)
+        )
+        return np.log1p((level * np.exp((weights * np.log(after / levels)).sum(0)) - OFFSET).clip(min=0)) - self.target
+
+    def _with_losses(self, weights: np.ndarray, gains: np.ndarray) -> np.ndarray:
+        """Transfer down-regulation as a ratio as far as the expression of the contexts reaches that of the target."""
+        change, before = (weights * self.changes).sum(0), (weights * self.before).sum(0)
+        reach = np.divide(before, self.target, out=np.ones_like(before), where=self.target > 0).clip(max=1)
+        ratio = np.divide(change, before, out=np.zeros_like(change), where=before > 0).clip(min=-1)
+        losses = reach * ratio * self.target + (1 - reach) * change
+        return np.where(change < 0, np.maximum(losses, -self.target), gains)
+
+
+def state_prediction(
+    treated: StateMoments, untreated: StateMoments, target: np.ndarray, state: np.ndarray
+) -> np.ndarray:
+    """Predict a response by latent arithmetic: regressions on cell states, of treated and untreated cells."""
+    after, before = treated.regress(state), untreated.regress(state)
+    change = after - before
+    ratio = np.divide(change, before, out=np.zeros_like(change), where=before > 0).clip(-1, 0)
+    return np.where(change < 0, ratio * target, change)
+
+
+def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Weights ``(contexts,)`` of an exponential kernel of 1 - correlation, relative to that of the nearest context."""
+    centred, own = before - before.mean(1, keepdims=True), target - target.mean()
+    sizes = np.sqrt((centred**2).sum(1) * (own**2).sum())
+    distances = 1 - centred @ own / np.maximum(sizes, np.finfo(float).tiny)
+    nearest = max(distances.min(), np.finfo(float).tiny)
+    weights = np.exp(-(distances / nearest - 1) / BANDWIDTH)
+    return weights / weights.sum()
+
+
+def dose_predictions(dose: float, doses: np.ndarray, own: np.ndarray, pooled: np.ndarray) -> dict[str, np.ndarray]:
+    """Interpolate responses ``(doses, genes)`` of the context and of all contexts, constant beyond the largest dose."""
+    return {
+        "between doses": dose_shift(dose, doses, own),
+        "between doses, all contexts": dose_shift(dose, doses, pooled),
+    }
+
+
+def part_predictions(parts: np.ndarray, measured: np.ndarray, mean: np.ndarray) -> dict[str, np.ndarray]:
+    """Add responses to the parts of a combination ``(parts, genes)``: shrunk, as measured, or around the mean."""
+    return {
+        "sum of parts": parts.sum(0),
+        "sum of parts as measured": measured.sum(0),
+        "sum of parts around the mean": mean + (parts - mean).sum(0),
+    }
+
+
+def feature_predictions(changes: np.ndarray, features: np.ndarray, target: np.ndarray) -> dict[str, np.ndarray]:
+    """Predict the response to a perturbation with features ``target`` from others ``(perturbations, genes)``.
+
+    The penalty of the ridge regression minimises the leave-one-out error.
+    """
+    lengths = max(((features - features.mean(0)) ** 2).sum(1).mean(), np.finfo(float).tiny)
+    return {
+        "mean of perturbations": changes.mean(0),
+        "ridge on features": RidgeCV(lengths * PENALTIES).fit(features, changes).predict(target[None])[0],
+    }
+
+
+def _roots(log_mean: np.ndarray) -> np.ndarray:
+    return np.expm1(log_mean.clip(min=0)) ** 0.25
