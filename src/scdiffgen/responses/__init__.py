@@ -1,6 +1,6 @@
 """Responses that training cells show, predicted for contexts, doses and perturbations that were not measured."""
 
 from ._counts import apply_response
-from ._estimator import NO_DOSE, Response, ResponseEstimator
+from ._estimator import Response, ResponseEstimator
 from ._pseudobulks import MIN_CELLS, ConditionGroups, Pseudobulks, PseudobulkSums
 from ._stacking import SOURCES, Prediction
