@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scdiffgen.conditions import Code, backoff_levels
+from scdiffgen._codes import Code, backoff_levels
 
 from ._counts import depth_effect
 from ._predictors import Predictions, StateMoments, context_predictions, similarity_weights, state_prediction
@@ -134,10 +134,10 @@ class Comparisons:
         chosen = [row[1:] for row in rows if row[0] == crossed]
         if not chosen:
             return None
-        states = [row[-1] for row in chosen]
+        of_contexts = [row[-1] for row in chosen]
         arrays = zip(*(row[:-1] for row in chosen), strict=True)
         codes, before, change, variance, at_depth, log_ratio = map(np.stack, arrays)
-        return MeasuredContexts(codes, before, change, variance, at_depth, log_ratio, states, not crossed)
+        return MeasuredContexts(codes, before, change, variance, at_depth, log_ratio, of_contexts, not crossed)
 
     def _match(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[list[np.ndarray], bool]:
         """Weights ``(groups,)`` of both arms, of those batches that have both; and whether there is such a batch."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 
-from scdiffgen.conditions import Code
+from scdiffgen._codes import Code
 
 from ._comparisons import Comparisons, Treatment
 from ._counts import mean_change, shares_after

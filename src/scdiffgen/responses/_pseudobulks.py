@@ -13,8 +13,8 @@ from scipy import sparse
 from scipy.sparse.linalg import ArpackError
 from sklearn.decomposition import PCA
 
+from scdiffgen._codes import Code, backoff_levels, have_exactly
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.conditions import Code, backoff_levels, have_exactly
 
 from ._counts import STEPS, expression_curves
 from ._predictors import StateMoments
