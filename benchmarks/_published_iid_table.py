@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks._page import measured_with, section
-from benchmarks._published_iid import CONTROL_MEAN, IID, SCORES, TRAIN_MEAN, TREATED
+from benchmarks._page import bullets, measured_with, section
+from benchmarks._published_iid import CONTROL_MEAN, IID, OWN_SHIFT, SCORES, TRAIN_MEAN, TREATED
 from benchmarks._published_predictions import CONTROLS, HALF, OURS
 from benchmarks._published_table import LEFT_OUT, by_context
 from benchmarks._tables import markdown
@@ -91,6 +91,20 @@ def iid_tables(result: Mapping[str, Any]) -> str:
     return "\n\n".join(iid_table(result, n_genes) for n_genes in sorted(sizes, reverse=True))
 
 
+def iid_shortcomings(result: Mapping[str, Any]) -> list[str]:
+    """Name the published methods and simple predictions whose mean score is above ours."""
+    table, lines = beside_published(result, OURS), []
+    for name in table:
+        for simple in (CONTROLS, OWN_SHIFT):
+            table.loc[simple, name] = beside_published(result, simple).at[simple, name]
+        values = table[name].sort_values(ascending=False)
+        if better := [f"{of} ({_shown(value)})" for of, value in values.items() if value > table.at[OURS, name]]:
+            score, _, n_genes = name.rpartition("_")
+            ours = f"{TITLES[score]}, {int(n_genes):,} genes ({_shown(table.at[OURS, name])})"
+            lines.append(f"{ours}: better is {', '.join(better)}.")
+    return lines
+
+
 def iid_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
     """Write the section of the page."""
     one = LEFT_OUT[IID[result["task"]]]
@@ -104,6 +118,7 @@ def iid_section(name: str, result: Mapping[str, Any], docs: Path) -> str:
         INVERSION.format(one=one, control=CONTROL_MEAN, train=TRAIN_MEAN, off=off, gap=MIN_GAP),
         ROWS.format(one=one, half=HALF, treated=TREATED),
         iid_tables(result),
+        bullets("Where it falls short", iid_shortcomings(result)),
         measured_with(result),
     )
 

@@ -15,7 +15,7 @@ from benchmarks._data import FOLDER, KANG, MissingData
 from benchmarks._perturbation_data import RESPONSE
 from benchmarks._published_cells import CONTEXT, DATASETS, EXCLUDED, PREPARE, TABLE, Prepared, of_donors, of_types
 from benchmarks._published_iid import IID, IID_TABLE, iid_predictions, published_iid, split_in_half
-from benchmarks._published_iid_table import beside_published, min_max, recovered
+from benchmarks._published_iid_table import beside_published, iid_shortcomings, min_max, recovered
 from benchmarks._published_page import published_section
 from benchmarks._published_scores import (
     all_scores,
@@ -423,6 +423,9 @@ def test_distances_are_recovered_from_min_max_scores_of_two_methods() -> None:
     assert recovered(scores.replace(0.85, 0.66), 4.0, 2.0).isna().all(), "two known scores that are nearly equal"
 
 
+SIMPLE = ("controls", "controls + mean change of the training cells")
+
+
 def test_a_row_of_ours_joins_the_published_methods_and_changes_their_scores() -> None:
     scores = {"best": 1.0, "trainMean": 0.85, "controlMean": 0.65, "worst": 0.0}
     ours = {"scdiffgen": [0.0, 20.5], "controlMean": [4.0, 4.0], "trainMean": [2.0, 2.0]}
@@ -440,6 +443,10 @@ def test_a_row_of_ours_joins_the_published_methods_and_changes_their_scores() ->
     assert table.at["worst", "mse_100"] == pytest.approx((0 + 10 / 20) / 2)
     assert table.at["scdiffgen", "edistance_100"] == pytest.approx((1 + 0) / 2)
     assert table.at["trainMean", "pearson_delta_100"] == 0.85, "as published"
+    rows = [row | {"prediction": name} for row in result["rows"][:2] for name in SIMPLE]
+    lines = iid_shortcomings(result | {"rows": [*result["rows"], *rows]})
+    (line,) = (line for line in lines if line.startswith("energy score"))
+    assert named(line, ["best", "trainMean", "controlMean", "worst"]) == ["best", "trainMean", "controlMean"]
 
 
 def test_half_of_each_group_and_condition_are_training_cells(folder: Path) -> None:
