@@ -158,13 +158,21 @@ class ResponseEstimator:
         return self.change(identity, {self.names.index(part): dose for part in parts})
 
     def change(self, identity: np.ndarray, treatment: Treatment) -> Prediction | None:
-        """Predict the change of mean log expression of a context by a treatment; none if no data predict it."""
+        """Predict the change of mean log expression of a context by a treatment; none if no data predict it.
+
+        Beyond the largest dose of a perturbation the response is that to the largest dose.
+        """
         if not treatment:
             return Prediction.of_no_change(self.bulks.n_genes)
+        if len(treatment) > 1:
+            return self._from_contexts(identity, treatment) or self._from_parts(identity, treatment)
+        ((part, dose),) = treatment.items()
+        doses = self._doses(part)
+        if doses and max(doses) < dose < np.inf:
+            found = self.change(identity, {part: max(doses)})
+            caution = f"dose {dose:g} is beyond the largest measured dose, {max(doses):g}, whose response is predicted"
+            return None if found is None else found.with_cautions(caution)
         found = self._from_contexts(identity, treatment)
-        if found is None and len(treatment) > 1:
-            return self._from_parts(identity, treatment)
-        ((part, dose), *_) = treatment.items()
         return found or self._from_doses(identity, part, dose) or self._from_others(identity, part, dose)
 
     def respond(
@@ -216,9 +224,7 @@ class ResponseEstimator:
 
     def _from_doses(self, identity: np.ndarray, part: int, dose: float) -> Prediction | None:
         """Predict one perturbation from its other doses; each of them is left out in turn."""
-        table, ids = self.comparisons, self.bulks.interventions
-        alone = (ids == part) & ((ids >= 0).sum(1) == 1)[:, None]
-        doses = [each for each in np.unique(self.bulks.doses[alone]).tolist() if np.isfinite(each) and each != dose]
+        table, doses = self.comparisons, [each for each in self._doses(part) if each != dose]
         for columns in table.levels(identity) if np.isfinite(dose) else ():
             known = {each: found for each in doses if (found := table.measured(columns, {part: each})) is not None}
             if not known or table.untreated(identity, columns) is None:
@@ -226,13 +232,19 @@ class ResponseEstimator:
             pooled = {each: found.pooled() for each, found in known.items()}
             own = {each: table.change(identity, columns, {part: each}) for each in known}
             left_out = []
-            for each in [each for each in known if (each < max(known)) == (dose < max(known)) and len(known) > 1]:
+            for each in [each for each in known if each < max(known)]:
                 for context, change in zip(known[each].contexts, known[each].change, strict=True):
                     rows = {other: there.row(context) for other, there in known.items() if other != each}
                     rest = {other: known[other].change[row] for other, row in rows.items() if row is not None}
                     left_out += [(_over_doses(each, rest, pooled), change)] if rest else []
             return stack(_over_doses(dose, own, pooled), left_out, "measured")
         return None
+
+    def _doses(self, part: int) -> list[float]:
+        """Doses of an intervention alone that cells have."""
+        ids = self.bulks.interventions
+        alone = (ids == part) & ((ids >= 0).sum(1) == 1)[:, None]
+        return [dose for dose in np.unique(self.bulks.doses[alone]).tolist() if np.isfinite(dose)]
 
     def _from_parts(self, identity: np.ndarray, treatment: Treatment) -> Prediction | None:
         """Predict a combination that was not measured from its parts; measured combinations are left out in turn."""
