@@ -21,7 +21,7 @@ from scdiffgen.responses import (
     Pseudobulks,
     PseudobulkSums,
     Response,
-    ResponseEstimator,
+    ResponsePredictor,
     apply_response,
 )
 
@@ -76,7 +76,7 @@ class CellResponses:
 class ResponseModel:
     """Responses of cells whose conditions change in interventions only, the last of the registered ones ``specs``."""
 
-    estimator: ResponseEstimator
+    predictor: ResponsePredictor
     specs: Sequence[ConditionSpec]
 
     def responses(
@@ -94,21 +94,21 @@ class ResponseModel:
         found = []
         for row in first:
             identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
-            left_out = unmeasured_only and (not requested or self.estimator.has_measured(identity, requested))
-            found.append(None if left_out else self.estimator.respond(identity, had, requested, scale))
+            left_out = unmeasured_only and (not requested or self.predictor.has_measured(identity, requested))
+            found.append(None if left_out else self.predictor.respond(identity, had, requested, scale))
         return CellResponses(group_of.ravel(), found)
 
     def from_untreated(self, conditions: Conditions[np.ndarray]) -> list[Response | None]:
         """The response of untreated cells to the interventions of each row of conditions."""
         of = condition_groups(conditions, self.specs)
-        return [self.estimator.respond(row, {}, of.treatment(i)) for i, row in enumerate(of.identity)]
+        return [self.predictor.respond(row, {}, of.treatment(i)) for i, row in enumerate(of.identity)]
 
 
 def response_model(module: ThinningModule, bulks: Pseudobulks) -> ResponseModel:
     """Responses from pseudobulks of training cells, and feature vectors that were registered."""
     features = module.denoiser.effect_of(module.denoiser.effect_names[0]).features
     vectors = None if features is None else features.cpu().numpy()
-    return ResponseModel(ResponseEstimator(bulks, vectors, batch_columns(module.specs)), module.specs)
+    return ResponseModel(ResponsePredictor(bulks, vectors, batch_columns(module.specs)), module.specs)
 
 
 def pseudobulks(

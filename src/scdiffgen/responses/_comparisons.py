@@ -10,7 +10,7 @@ import numpy as np
 
 from scdiffgen._codes import Code, backoff_levels
 
-from ._counts import depth_effect
+from ._expression_curves import depth_effect
 from ._predictors import Predictions, StateMoments, context_predictions, similarity_weights, state_prediction
 from ._pseudobulks import MIN_CELLS, Pseudobulks
 from ._stacking import FEW, Prediction, shrink_noise, spread, stack

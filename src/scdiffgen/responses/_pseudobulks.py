@@ -16,7 +16,7 @@ from sklearn.decomposition import PCA
 from scdiffgen._codes import Code, backoff_levels, have_exactly
 from scdiffgen._log_normalise import log_normalise
 
-from ._counts import STEPS, expression_curves
+from ._expression_curves import STEPS, expression_curves
 from ._predictors import StateMoments
 
 MIN_CELLS = 20  # of a group, and of each arm of a comparison

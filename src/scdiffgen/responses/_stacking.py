@@ -32,16 +32,36 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 
 @dataclass(frozen=True)
 class Prediction:
-    """A predicted change of mean log expression with an 80 % interval."""
+    """A predicted change of mean log expression.
 
-    change: np.ndarray  # (genes,)
-    half_width: np.ndarray  # of the interval for the change that is measured (genes,); NaN if nothing can be left out
+    Parameters
+    ----------
+    change
+        Change of the mean of log(1 + counts per 10,000), (genes,).
+    half_width
+        Half of the 80 % interval for the change that an experiment measures, (genes,); NaN if nothing can be left out.
+    source
+        ``"measured"``, ``"parts"`` or ``"features"``.
+    weights
+        Weights of predictors, of sum 1.
+    pearson
+        Correlation of responses that were left out with their predictions, (left out,).
+    gain
+        1 minus the squared error of these predictions over that of the plain mean; NaN if nothing was left out.
+    cautions
+        What to be careful about, in words.
+    log_ratio
+        Logarithm of the ratio of library sizes, as far as it was measured.
+    """
+
+    change: np.ndarray
+    half_width: np.ndarray
     source: Source
-    weights: Mapping[str, float]  # of predictors, of sum 1
-    pearson: np.ndarray  # of predictions of the responses that were left out (units,)
-    gain: float = np.nan  # 1 - squared error of left-out predictions over that of the mean of the other responses
-    cautions: tuple[str, ...] = ()  # in words
-    log_ratio: float = 0.0  # of library sizes, as far as it was measured
+    weights: Mapping[str, float]
+    pearson: np.ndarray
+    gain: float = np.nan
+    cautions: tuple[str, ...] = ()
+    log_ratio: float = 0.0
 
     def with_cautions(self, *cautions: str) -> Prediction:
         """Add what to be careful about, once each."""
