@@ -103,9 +103,8 @@ def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Weights ``(contexts,)`` of an exponential kernel of 1 - correlation, relative to that of the nearest context."""
     centred, own = before - before.mean(1, keepdims=True), target - target.mean()
     sizes = np.sqrt((centred**2).sum(1) * (own**2).sum())
-    distances = 1 - centred @ own / np.maximum(sizes, np.finfo(float).tiny)
-    nearest = max(distances.min(), np.finfo(float).tiny)
-    weights = np.exp(-(distances / nearest - 1) / BANDWIDTH)
+    distances = (1 - centred @ own / np.maximum(sizes, np.finfo(float).tiny)).clip(min=np.finfo(np.float32).eps)
+    weights = np.exp(-(distances / distances.min() - 1) / BANDWIDTH)
     return weights / weights.sum()
 
 
@@ -131,7 +130,7 @@ def feature_predictions(changes: np.ndarray, features: np.ndarray, target: np.nd
 
     The penalty of the ridge regression minimises the leave-one-out error.
     """
-    lengths = max(((features - features.mean(0)) ** 2).sum(1).mean(), np.finfo(float).tiny)
+    lengths = max(((features - features.mean(0)) ** 2).sum(1).mean(), np.finfo(float).eps)
     return {
         "mean of perturbations": changes.mean(0),
         "ridge on features": RidgeCV(lengths * PENALTIES).fit(features, changes).predict(target[None])[0],
