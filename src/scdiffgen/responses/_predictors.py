@@ -74,29 +74,40 @@ class _Responses(NamedTuple):
         return self._with_losses(weights, raised)
 
     def by_ratios(self, weights: np.ndarray) -> np.ndarray:
-        """Transfer log-fold changes of expression levels."""
+        """Transfer log-fold changes of expression levels as far as that of the contexts reaches that of the target."""
         levels, after, level = (
             np.expm1(each.clip(min=0)) + OFFSET for each in (self.before, self.before + self.changes, self.target)
         )
-        return np.log1p((level * np.exp((weights * np.log(after / levels)).sum(0)) - OFFSET).clip(min=0)) - self.target
+        ratios = _reach((weights * self.before).sum(0), self.target) * (weights * np.log(after / levels)).sum(0)
+        return np.log1p((level * np.exp(ratios) - OFFSET).clip(min=0)) - self.target
 
     def _with_losses(self, weights: np.ndarray, gains: np.ndarray) -> np.ndarray:
-        """Transfer down-regulation as a ratio as far as the expression of the contexts reaches that of the target."""
-        change, before = (weights * self.changes).sum(0), (weights * self.before).sum(0)
-        reach = np.divide(before, self.target, out=np.ones_like(before), where=self.target > 0).clip(max=1)
-        ratio = np.divide(change, before, out=np.zeros_like(change), where=before > 0).clip(min=-1)
-        losses = reach * ratio * self.target + (1 - reach) * change
-        return np.where(change < 0, np.maximum(losses, -self.target), gains)
+        before, change = (weights * self.before).sum(0), (weights * self.changes).sum(0)
+        return _with_losses(before, change, self.target, gains)
+
+
+def _with_losses(before: np.ndarray, change: np.ndarray, target: np.ndarray, gains: np.ndarray) -> np.ndarray:
+    """Transfer down-regulation as a ratio as far as the expression ``before`` it reaches that of the target."""
+    reach, ratio = _reach(before, target), np.divide(change, before, out=np.zeros_like(change), where=before > 0)
+    losses = reach * ratio.clip(min=-1) * target + (1 - reach) * change
+    return np.where(change < 0, np.maximum(losses, -target), gains)
+
+
+def _reach(before: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Mean log expression ``(genes,)`` relative to that of the target, at most 1."""
+    return np.divide(before, target, out=np.ones_like(before), where=target > 0).clip(0, 1)
 
 
 def state_prediction(
     treated: StateMoments, untreated: StateMoments, target: np.ndarray, state: np.ndarray
 ) -> np.ndarray:
-    """Predict a response by latent arithmetic: regressions on cell states, of treated and untreated cells."""
-    after, before = treated.regress(state), untreated.regress(state)
-    change = after - before
-    ratio = np.divide(change, before, out=np.zeros_like(change), where=before > 0).clip(-1, 0)
-    return np.where(change < 0, ratio * target, change)
+    """Predict a response by latent arithmetic: regressions on cell states, of treated and untreated cells.
+
+    A gene is extrapolated as far as its expression in the contexts reaches that in the target.
+    """
+    reach = _reach(untreated.expression, target)
+    after, before = (arm.expression + reach * (arm.regress(state) - arm.expression) for arm in (treated, untreated))
+    return _with_losses(before, after - before, target, after - before)
 
 
 def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
