@@ -59,7 +59,7 @@ def test_the_loss_of_a_trace_is_no_loss_of_a_marker(n_contexts: int, trace: floa
     changes = np.zeros((n_contexts, N_GENES))
     changes[:, 0] = np.log1p(0.5 * np.expm1(trace)) - trace
     for name, found in context_predictions(before[:-1], changes, before[-1]).items():
-        assert found[0] >= 2 * changes[0, 0] - 1e-9 or name == "similar contexts, ratios", (name, found[0])
+        assert found[0] >= 2 * changes[0, 0] - 1e-9, name
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
@@ -106,10 +106,10 @@ def test_latent_arithmetic_adds_what_treated_cells_have_more_at_the_same_state()
     down = state_prediction(
         moments(states, np.full((800, N_GENES), 1.0)),
         moments(states, np.full((800, N_GENES), 2.0)),
-        np.linspace(0, 4, N_GENES),
+        np.linspace(0, 2, N_GENES),
         np.zeros(2),
     )
-    np.testing.assert_allclose(down, -0.5 * np.linspace(0, 4, N_GENES))  # what falls does so in the same ratio
+    np.testing.assert_allclose(down, -0.5 * np.linspace(0, 2, N_GENES))  # what falls does so in the same ratio
 
 
 @pytest.mark.parametrize("dose", [0.0, 0.05, 0.1, 0.4, 1.0, 3.0, 10.0, 1e4])

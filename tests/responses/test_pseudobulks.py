@@ -94,7 +94,9 @@ def test_neither_minibatches_nor_the_order_of_cells_matter(cells: tuple, bulks: 
 
 def test_cells_of_small_groups_are_pooled_and_else_left_out(cells: tuple, bulks: Pseudobulks) -> None:
     """Treated cells of type 1 over batches; those of type 0 and batch 1 are few, and so are those of the other drug."""
-    groups = {(*row, drug): n for row, (drug,), n in zip(bulks.identity, bulks.interventions, bulks.n_cells, strict=True)}
+    groups = {
+        (*row, drug): n for row, (drug,), n in zip(bulks.identity, bulks.interventions, bulks.n_cells, strict=True)
+    }
     pooled = [(key, n_cells) for key, n_cells in groups.items() if Code.MISSING in key]
     assert ((1, Code.MISSING, DRUG), 20) in pooled
     assert not any(key[2] == OTHER for key in groups) and sum(groups.values()) == sum(SIZES.values()) - 19 - 12
