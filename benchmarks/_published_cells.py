@@ -82,7 +82,7 @@ def of_types(folder: Path) -> Prepared:
 def of_donors(folder: Path) -> Prepared:
     """Eight donors, without the cells whose donor is ambiguous."""
     cells = _cells(folder)
-    excluded = pd.read_csv(_path(folder, EXCLUDED))["cell"]
+    excluded = pd.read_csv(data_path(folder, EXCLUDED))["cell"]
     cells = cells[~cells.obs_names.isin(excluded)].copy()
     cells.obs[CONTEXT] = "Pat" + cells.obs["donor"].astype(str)
     return prepared(cells)
@@ -103,14 +103,14 @@ def prepared(cells: AnnData) -> Prepared:
 
 def published(folder: Path, task: str) -> pd.DataFrame:
     """Published scores of a task: a row a method and what was left out, a column a score such as ``mse_5000``."""
-    table = pd.read_csv(_path(folder, TABLE))
+    table = pd.read_csv(data_path(folder, TABLE))
     table = table[table["dataset"] == DATASETS[task]]
     table["score"] = table["metric"] + "_" + table["n_genes"].astype(str)
     return table.pivot(index=["method", "left_out"], columns="score", values="value")
 
 
 def _cells(folder: Path) -> AnnData:
-    cells = anndata.read_h5ad(_path(folder, KANG))
+    cells = anndata.read_h5ad(data_path(folder, KANG))
     types = cells.obs["cell_type_seurat"].astype(str).map(TYPES)
     cells.obs[CELL_TYPE], cells.obs[CONDITION] = types, cells.obs[CONDITION].astype(str)
     return cells[types.notna().to_numpy()].copy()
@@ -123,7 +123,7 @@ def _log_normalised(counts: AnnData) -> AnnData:
     return expression
 
 
-def _path(folder: Path, file: str) -> Path:
+def data_path(folder: Path, file: str) -> Path:
     if not (folder / file).exists():
         raise MissingData(f"{file} is not in ../shared/data: put it there to run this benchmark.")
     return folder / file

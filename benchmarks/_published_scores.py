@@ -27,18 +27,18 @@ def all_scores(predicted: Cells, real: Cells, control: Cells) -> dict[str, float
     Genes are ranked by Welch's t between the real stimulated cells and the controls.
     """
     ranked = ranked_genes(real, control)
-    of_all = _of_genes(predicted, real, control)
+    of_all = scores_of_genes(predicted, real, control)
     scores = {f"{name}_{real.shape[1]}": value for name, value in of_all.items()}
     for n in N_GENES:
         top = ranked[:n]
-        of_top = _of_genes(predicted[:, top], real[:, top], control[:, top])
+        of_top = scores_of_genes(predicted[:, top], real[:, top], control[:, top])
         of_top["wasserstein"] = wasserstein(*subsampled(predicted[:, top], real[:, top]))
         scores |= {f"{name}_{n}": value for name, value in of_top.items()}
     found = ranked_genes(predicted, control)[:N_COMMON]
     return scores | {f"common_degs_{N_COMMON}": float(np.isin(ranked[:N_COMMON], found).mean())}
 
 
-def _of_genes(predicted: Cells, real: Cells, control: Cells) -> dict[str, float]:
+def scores_of_genes(predicted: Cells, real: Cells, control: Cells) -> dict[str, float]:
     some = subsampled(predicted, real)
     return {
         "mse": mse(predicted, real),

@@ -20,6 +20,7 @@ from benchmarks._perturbation_figure import perturbation_figure
 from benchmarks._perturbation_transfer import transferred_sentence
 from benchmarks._perturbation_verdicts import primary, response_shortcomings
 from benchmarks._process_page import render_processes
+from benchmarks._published_iid_table import iid_section
 from benchmarks._published_page import published_section
 from benchmarks._published_table import published_summary
 from benchmarks._readme import generation_summary, response_summary, write_summary
@@ -336,6 +337,7 @@ KINDS = {"ours": "Our models", "other": "other networks"}
 SECTIONS: dict[str, Callable[[str, Mapping[str, Any], Path], str]] = {
     "generation": generation_section,
     "published": published_section,
+    "published-iid": iid_section,
     "perturbation": perturbation_section,
     "tokens": tokens_section,
     "augmentation": augmentation_section,

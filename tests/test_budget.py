@@ -18,7 +18,7 @@ from scdiffgen.model import TokenDiffusion
 SOURCE = Path(__file__).parents[1] / "src/scdiffgen"
 FILES = sorted(SOURCE.rglob("*.py"))
 LINES = {path: len(path.read_text().splitlines()) for path in FILES}
-PUBLIC = ("model", "metrics", "metrics.baselines", "tl", "pl", "datasets")
+PUBLIC = ("model", "responses", "metrics", "metrics.baselines", "tl", "pl", "datasets")
 BESIDE = {("scdiffgen.train._plan", "TrainingPlanConfig")}  # what `train(plan_config=...)` takes
 
 MOST_LINES, MOST_LINES_OF_A_FILE = 23_800, 350

@@ -10,10 +10,12 @@ import ot
 import pandas as pd
 import pytest
 from anndata import AnnData
-from benchmarks import _published_predictions, published, render
+from benchmarks import _published_iid, _published_predictions, published, render
 from benchmarks._data import FOLDER, KANG, MissingData
 from benchmarks._perturbation_data import RESPONSE
 from benchmarks._published_cells import CONTEXT, DATASETS, EXCLUDED, PREPARE, TABLE, Prepared, of_donors, of_types
+from benchmarks._published_iid import IID, IID_TABLE, iid_predictions, published_iid, split_in_half
+from benchmarks._published_iid_table import beside_published, iid_shortcomings, min_max, recovered
 from benchmarks._published_page import published_section
 from benchmarks._published_scores import (
     all_scores,
@@ -40,6 +42,8 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, softmax
 from verdicts import named, numbers
+
+from scdiffgen.model import TokenDiffusion
 
 N_GENES = 5030  # more than are scored
 TYPES = ["B", "CD14 Mono", "CD16 Mono", "Mk"]
@@ -405,3 +409,137 @@ def test_results_are_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "published-kang-types.json").write_text(json.dumps(made_up_result([1.0, 3.0])))
     page = render.render(tmp_path, tmp_path).read_text()
     assert "## A published benchmark of responses: a cell type left out" in page
+
+
+# The in-distribution setting.
+
+
+def test_distances_are_recovered_from_min_max_scores_of_two_methods() -> None:
+    distances = pd.Series({"best": 0.5, "trainMean": 2.0, "controlMean": 4.0, "worst": 10.5})
+    scores = pd.Series({"best": 1.0, "trainMean": 0.85, "controlMean": 0.65, "worst": 0.0})
+    pd.testing.assert_series_equal(min_max(distances), scores)
+    pd.testing.assert_series_equal(recovered(scores, 4.0, 2.0), distances)
+    assert recovered(scores, 4.0, 1.0)["best"] == 0, "not below zero"
+    assert recovered(scores.replace(0.85, 0.66), 4.0, 2.0).isna().all(), "two known scores that are nearly equal"
+
+
+SIMPLE = ("controls", "controls + mean change of the training cells")
+
+
+def test_a_row_of_ours_joins_the_published_methods_and_changes_their_scores() -> None:
+    scores = {"best": 1.0, "trainMean": 0.85, "controlMean": 0.65, "worst": 0.0}
+    ours = {"scdiffgen": [0.0, 20.5], "controlMean": [4.0, 4.0], "trainMean": [2.0, 2.0]}
+    names = ("pearson_delta_100", "edistance_100", "mse_100")
+    result = {
+        "published": {context: {m: dict.fromkeys(names, score) for m, score in scores.items()} for context in "ab"},
+        "rows": [
+            {"seed": 0, "left_out": context, "prediction": name, **dict.fromkeys(names, value)}
+            for name, values in ours.items()
+            for context, value in zip("ab", values, strict=True)
+        ],
+    }
+    table = beside_published(result, "scdiffgen")
+    assert table.at["best", "edistance_100"] == pytest.approx((10 / 10.5 + 1) / 2)
+    assert table.at["worst", "mse_100"] == pytest.approx((0 + 10 / 20) / 2)
+    assert table.at["scdiffgen", "edistance_100"] == pytest.approx((1 + 0) / 2)
+    assert table.at["trainMean", "pearson_delta_100"] == 0.85, "as published"
+    rows = [row | {"prediction": name} for row in result["rows"][:2] for name in SIMPLE]
+    lines = iid_shortcomings(result | {"rows": [*result["rows"], *rows]})
+    (line,) = (line for line in lines if line.startswith("energy score"))
+    assert named(line, ["best", "trainMean", "controlMean", "worst"]) == ["best", "trainMean", "controlMean"]
+
+
+def test_half_of_each_group_and_condition_are_training_cells(folder: Path) -> None:
+    obs = of_types(folder).counts.obs
+    train = split_in_half(obs, 0)
+    assert (obs.assign(train=train).groupby(["context", "condition"], observed=True)["train"].mean() == 0.5).all()
+    assert (split_in_half(obs, 0) == train).all() and (split_in_half(obs, 1) != train).any()
+
+
+def test_predictions_are_compared_with_treated_test_cells_alone(folder: Path) -> None:
+    prepared = of_types(folder)
+    obs, train = prepared.counts.obs, split_in_half(prepared.counts.obs, 0)
+    before, after = (
+        prepared.expression(prepared.counts[(obs["context"] == "B") & (obs["condition"] == condition) & ~train])
+        for condition in ("ctrl", "stim")
+    )
+    found = {name: cells for name, *cells in iid_predictions(prepared, "B", train, {}, 0)}
+    for name in ("controls", "controls + mean change of the training cells", "treated training cells", "trainMean"):
+        np.testing.assert_array_equal(found[name][1], after)
+    np.testing.assert_array_equal(found["controls"][0], before)
+    treated, control = (
+        prepared.expression(prepared.counts[train & (obs["condition"] == condition)]).mean(0)
+        for condition in ("stim", "ctrl")
+    )
+    drawn = found["trainMean"][0].mean(0)
+    assert np.square(drawn - treated).sum() < np.square(drawn - control).sum()
+
+
+@pytest.mark.usefixtures("_made_up")
+def test_models_are_trained_on_training_cells_and_predict_from_control_test_cells(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made_up_iid_table(of_donors(folder)).to_csv(folder / IID_TABLE, index=False)
+    assert published.available_tasks() == ["types", "donors", *IID]
+    seen: list[set[str]] = []
+    asked: list[set[str]] = []
+    train, predict = _published_iid.trained, TokenDiffusion.predict_perturbation
+
+    def trained(cells: AnnData, *arguments: Any) -> TokenDiffusion:
+        seen.append(set(cells.obs_names))
+        assert set(zip(cells.obs["context"], cells.obs["condition"], strict=True)) == {
+            (context, condition) for context in ("Pat101", "Pat1015") for condition in ("ctrl", "stim")
+        }
+        return train(cells, *arguments)
+
+    def predicted(self: TokenDiffusion, adata: AnnData, *arguments: Any, **options: Any) -> Any:
+        asked.append(set(adata.obs_names))
+        assert set(adata.obs["condition"]) == {"ctrl"} and adata.obs["context"].nunique() == 1
+        return predict(self, adata, *arguments, **options)
+
+    monkeypatch.setattr(_published_iid, "trained", trained)
+    monkeypatch.setattr(TokenDiffusion, "predict_perturbation", predicted)
+    arguments = ["--task", "donors-iid", "--seeds", "0", "--max-epochs", "1", "--quick", "--threads", "1"]
+    published.main([*arguments, "--output", str(tmp_path)])
+    assert len(seen) == 2 and len(asked) == 4, "one model a setup, which predicts every donor"
+    assert not seen[0] & set.union(*asked)
+    result = read_result(tmp_path / "published-kang-donors-iid.json")
+    rows = pd.DataFrame(result["rows"]).set_index("prediction")
+    assert {*_published_predictions.SETUPS["donors"], "controls", "trainMean", "treated training cells"} < set(
+        rows.index
+    )
+    assert rows["edistance_5000"].notna().all()
+    assert rows.loc["treated training cells", "mse_100"].max() < rows.loc["controls", "mse_100"].min()
+    assert "| **scdiffgen** |" in capsys.readouterr().out
+    page = render.render(tmp_path, tmp_path).read_text()
+    assert "## A published benchmark of responses: every donor partly known" in page
+    monkeypatch.setattr(_published_iid, "trained", lambda *_: pytest.fail("it was done before"))
+    published.main([*arguments, "--output", str(tmp_path), "--resume"])
+    with pytest.raises(SystemExit):
+        published.main([*arguments, "--export", str(tmp_path)])
+
+
+def made_up_iid_table(prepared: Prepared) -> pd.DataFrame:
+    """Scores of the two known methods and of two others."""
+    scores = {"best": 1.0, "trainMean": 0.9, "worst": 0.0}
+    return pd.DataFrame(
+        {
+            "dataset": "kangCrossPatient",
+            "left_out": f"stimulated_{context}",
+            "n_genes": n,
+            "method": method,
+            **dict.fromkeys(("pearson_of_changes", "edistance_score", "mse_score"), score),
+        }
+        for context in prepared.contexts
+        for n in (100, 5000)
+        for method, score in (scores | {"controlMean" if n == 100 else "baseControl": 0.5}).items()
+    )
+
+
+@pytest.mark.skipif(not (FOLDER / IID_TABLE).exists(), reason="the published table is not there")
+@pytest.mark.parametrize("task", IID)
+def test_published_scores_of_every_group_have_a_best_and_a_worst_method(task: str) -> None:
+    table = published_iid(FOLDER, task)
+    assert len(table) == 14 * 8 and table.notna().all(axis=None)
+    scores = table.filter(regex="edistance|mse").groupby(level="left_out")
+    assert (scores.min() == 0).all(axis=None) and (scores.max() == 1).all(axis=None)

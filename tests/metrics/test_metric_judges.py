@@ -1,4 +1,4 @@
-"""Our scores of responses are those of pertpy and cell-eval, on seeded cells."""
+"""Our scores of responses are those of pertpy, cell-eval and gge-eval, or differ from theirs as stated here."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from anndata import AnnData
 from benchmarks.external.judges import CONTROL, PERTURBATION, Verdict, of_cell_eval, of_pertpy
 from scipy import sparse
 from scipy.spatial.distance import cdist
+from scipy.stats import energy_distance as scipy_energy_distance
+from scipy.stats import pearsonr
+from sklearn.metrics import mean_squared_error, pairwise_distances
 
 from scdiffgen import metrics
 from scdiffgen._log_normalise import log_normalise
@@ -75,6 +78,60 @@ def test_scores_of_means_are_those_of_cell_eval() -> None:
     ranks = [discrimination_score(real, y, own) for own, y in enumerate(predicted)]
     n = len(NAMES)
     assert 1 - (1 - np.mean(ranks)) * (n - 1) / n == pytest.approx(0.875)
+
+
+def edistance(x: np.ndarray, y: np.ndarray, metric: str = "euclidean") -> tuple[float, list[float]]:
+    """The definition of pertpy and cell-eval: means over all pairs, of a cell with itself too; and those within."""
+    within = [float(pairwise_distances(side, metric=metric).mean()) for side in (x, y)]
+    return 2 * float(pairwise_distances(x, y, metric=metric).mean()) - sum(within), within
+
+
+@pytest.mark.parametrize("n_cells", [2, 7, N_CELLS])
+def test_energy_distance_is_less_than_the_plug_in_by_pairs_of_a_cell_with_itself(n_cells: int) -> None:
+    """cell-eval 0.8.2 and pertpy 1.0.3 keep the zeros on the diagonal, which add 1 / (n - 1) of the mean within."""
+    x, y = SIDES[0][:n_cells], SIDES[1]
+    theirs, within = edistance(x, y)
+    excess = within[0] / (n_cells - 1) + within[1] / (N_CELLS - 1)
+    assert metrics.energy_distance(x, y) == pytest.approx(theirs - excess, rel=1e-9)
+    assert excess > 0
+
+
+def test_energy_distance_of_one_gene_is_the_squared_one_of_scipy() -> None:
+    """gge-eval (without geomloss) scores each gene by the square of scipy's, with pairs of a cell with itself."""
+    for gene in range(5):
+        x, y = (side[:, gene] for side in SIDES[:2])
+        within = sum(pairwise_distances(values[:, None]).mean() for values in (x, y))
+        expected = scipy_energy_distance(x, y) ** 2 - within / (N_CELLS - 1)
+        assert metrics.energy_distance(x[:, None], y[:, None]) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_energy_distance_of_squared_norms_is_the_error_of_means() -> None:
+    """pertpy squared the norms from 2023 to 2025: twice the squared distance of the means, blind to spread."""
+    real, predicted = SIDES[:2]
+    squared, _ = edistance(real, predicted, "sqeuclidean")
+    error = weighted_mse(real.mean(axis=0), predicted.mean(axis=0), np.ones(N_GENES))
+    assert squared == pytest.approx(2 * N_GENES * error, rel=1e-9)
+    narrow = real.mean(axis=0) + (real - real.mean(axis=0)) / 4
+    assert edistance(real, narrow, "sqeuclidean")[0] == pytest.approx(0, abs=1e-9)
+    assert metrics.energy_distance(real, narrow) > 1
+
+
+def test_error_of_means_is_that_of_sklearn_whatever_the_control() -> None:
+    """cell-eval 0.8.2, `mse` and `mse_delta`: one number if both sides have the same controls, which cancel."""
+    real, predicted, control = (side.mean(axis=0) for side in SIDES)
+    ours = weighted_mse(real, predicted, np.ones(N_GENES))
+    assert ours == pytest.approx(mean_squared_error(real, predicted), rel=1e-12)
+    assert ours == pytest.approx(mean_squared_error(real - control, predicted - control), rel=1e-12)
+
+
+def test_correlation_is_that_of_scipy_of_changes_and_lower_than_that_of_means() -> None:
+    """cell-eval 0.8.2 and gge-eval 1.0.0 correlate changes; pertpy 1.0.3 correlates the means that it is given."""
+    real, predicted, control = (side.mean(axis=0) for side in SIDES)
+    of_changes = metrics.pearson_delta(real - control, predicted - control)
+    assert of_changes == pytest.approx(pearsonr(real - control, predicted - control).statistic, rel=1e-9)
+    of_means = metrics.pearson_delta(real, predicted)  # the reference is zero
+    assert of_means == pytest.approx(pearsonr(real, predicted).statistic, rel=1e-9)
+    assert of_means > of_changes + 0.01
 
 
 def agree(verdicts: list[Verdict]) -> None:

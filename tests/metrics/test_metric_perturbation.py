@@ -1,5 +1,6 @@
 """The perturbation report on simulated cells whose responses are known, and what it refuses."""
 
+import re
 import warnings
 
 import anndata as ad
@@ -11,6 +12,7 @@ from scipy import sparse
 
 from scdiffgen import metrics
 from scdiffgen.metrics._perturbation_report import _in_words as in_words
+from scdiffgen.metrics._perturbation_report import _warn_of_undecided as warn_of_undecided
 from scdiffgen.metrics._response import (
     de_overlap,
     de_pr_auc,
@@ -180,6 +182,7 @@ def test_combinations_are_added_up_and_named_in_any_order() -> None:
         assert "linear" in scores.loc[drug].index
 
 
+@pytest.mark.filterwarnings("ignore:The held-out cells cannot distinguish:UserWarning")
 def test_discrimination_is_among_the_changes_of_the_context() -> None:
     n_cells = {"g0": 6, "g1": 40, "g2": 10, "g3": 80, "g4": 20}  # so that changes differ in length
     cells = {
@@ -329,6 +332,74 @@ def test_nothing_is_warned_of_in_a_clean_report(transfer) -> None:
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message=".*deprecated", category=DeprecationWarning)  # scanpy's, of pandas
         run(transfer, {"perfect": transfer["perfect"]})
+
+
+def undecided(cells: dict[str, ad.AnnData], predictions: dict[str, ad.AnnData], **options: object) -> list[str]:
+    """The conditions of which held-out cells are said to decide nothing, as one warning lists them."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(cells, predictions, **options)
+    messages = [str(warning.message) for warning in caught if "cannot distinguish" in str(warning.message)]
+    assert len(messages) <= 1
+    return [named for message in messages for named in re.findall(r"'([^']*)'", message)]
+
+
+def test_control_cells_that_are_labelled_as_treated_decide_nothing(transfer) -> None:
+    inert = simulate({("C", "ctrl"): 60}, seed=7)
+    inert.obs["drug"] = "g5"
+    options = {"metrics": "energy_distance", "baselines": ("no_change", "real_half")}
+    assert undecided({**transfer, "real": inert}, {}, **options) == ["g5 in C (30 reference cells, no responding gene)"]
+    both = ad.concat([transfer["real"], inert])
+    assert undecided({**transfer, "real": both}, {"perfect": transfer["perfect"]}, **options) == [
+        "g5 in C (30 reference cells, no responding gene)"
+    ]
+    predicted = {"perfect": simulate({("C", "g5"): 60}, seed=8)}
+    assert undecided({**transfer, "real": inert}, predicted, baselines=[]) == [
+        "g5 in C (30 reference cells, no responding gene)"
+    ]
+
+
+def test_strong_effects_of_few_cells_decide(transfer) -> None:
+    for n_cells in (20, 120):
+        assert undecided({**transfer, "real": simulate({("C", "g0"): n_cells}, seed=2)}, {}) == []
+
+
+def test_doses_that_do_nothing_are_named_among_those_that_do() -> None:
+    strong, weak = (simulate({("A", "g0"): 80}, seed=seed, dose=dose) for seed, dose in ((1, 3.0), (2, 0.0)))
+    cells = {
+        "train": simulate({("A", "ctrl"): 80, ("A", "g1"): 80}, seed=3),
+        "control": simulate({("A", "ctrl"): 80}, seed=4),
+        "real": ad.concat([strong, weak]),
+    }
+    cells["real"].obs["dose"] = np.repeat([3.0, 0.25], 80)
+    options = {"context_key": None, "dose_key": "dose", "metrics": "energy_distance"}
+    assert undecided(cells, {}, **options) == ["g0 at 0.25 (40 reference cells, no responding gene)"]
+
+
+@pytest.mark.parametrize(
+    ("half", "no_change", "n_significant", "expected"),
+    [
+        (0.2, 0.1, 5, ["A in L6 (30 reference cells, real_half no closer than no_change)"]),
+        (0.1, 0.1, 5, ["A in L6 (30 reference cells, real_half no closer than no_change)"]),
+        (-0.1, 0.1, 5, []),
+        (np.nan, 0.1, 5, []),
+        (-0.1, 0.1, 0, ["A in L6 (30 reference cells, no responding gene)"]),
+    ],
+)
+def test_a_real_half_must_be_closer_than_controls(half, no_change, n_significant, expected, recwarn) -> None:
+    rows = {"prediction": ["model", "no_change", "real_half"], "energy_distance": [0.0, no_change, half]}
+    same = {"context": "L6", "perturbation": "A", "dose": None, "n_real": 30, "n_significant": n_significant}
+    warn_of_undecided(pd.DataFrame({**rows, "de_overlap": [0.5, 0.9, 0.1]}).assign(**same))
+    assert [name for w in recwarn for name in re.findall(r"'([^']*)'", str(w.message))] == expected
+
+
+def test_one_distance_in_which_the_real_half_is_closer_decides(recwarn) -> None:
+    same = {"context": "all", "perturbation": "A", "dose": 2.0, "n_real": 30, "n_significant": 1}
+    table = pd.DataFrame({"prediction": ["no_change", "real_half"], "wasserstein": [3.0, 3.1]}).assign(**same)
+    warn_of_undecided(table.assign(weighted_mse=[0.4, 0.3]))
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"of 1 condition: 'A at 2 \(30 reference cells, real_half no closer"):
+        warn_of_undecided(table.assign(weighted_mse=[0.4, np.nan]))
 
 
 def test_expression_that_is_log_normalised_already_scores_as_its_counts_do(transfer) -> None:

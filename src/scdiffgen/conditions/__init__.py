@@ -1,7 +1,8 @@
 """Conditions: what one is, how a user writes one, and the class that carries them to the network and back."""
 
-from ._codes import backoff_levels, group_by_row, have_exactly
-from ._conditions import Code, Condition, Conditions
+from scdiffgen._codes import Code, backoff_levels, group_by_row, have_exactly
+
+from ._conditions import Condition, Conditions
 from ._from_batch import conditions_from_batch
 from ._perturbation_syntax import PerturbationSyntax, Treatment, dose_number
 from ._request_table import DRAWN, N_CELLS, UNSEEN, Request, request_table

@@ -19,23 +19,17 @@ means "no dose given", which is not dose 0.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from enum import IntEnum
 from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from scdiffgen._codes import Code
+
 from ._spec import ConditionSpec
 
 Array = TypeVar("Array", np.ndarray, Tensor)
-
-
-class Code(IntEnum):
-    """What stands in place of a category where there is none."""
-
-    MISSING = -1  # not given
-    ABSENT = -2  # given, and no part in this slot: of a control, or below the end of a path
 
 
 class Condition(NamedTuple, Generic[Array]):

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from ._conditions import Code, Condition, Conditions
+from scdiffgen._codes import Code
+
+from ._conditions import Condition, Conditions
 from ._spec import ConditionSpec
 
 

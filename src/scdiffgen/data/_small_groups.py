@@ -1,4 +1,4 @@
-"""Groups of few cells, of which a model learns little: named when cells are registered, and when more are generated."""
+"""Groups of few cells, at registration and generation, and treatments that are confounded with batches."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from scvi.data import AnnDataManager
 
-from scdiffgen._messages import LONGEST_LIST, counted, warn_user
+from scdiffgen._messages import LONGEST_LIST, counted, listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data._perturbation_input import DOSE
 from scdiffgen.data._registered import (
@@ -17,6 +17,7 @@ from scdiffgen.data._registered import (
     condition_specs,
     field_state,
     registered_conditions,
+    required_state,
     slot_codes,
 )
 
@@ -41,6 +42,34 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
         f"{counted(len(small), 'group')} of fewer than {FEWEST_CELLS} cells: "
         f"{in_words(obs.iloc[first][_compared(manager, obs)], n_cells[small])}. Little can be learned of so few, and "
         "a label of fewer than 5 comes out as its neighbours: merge groups, or judge what is generated with care."
+    )
+
+
+def warn_of_confounded_treatments(manager: AnnDataManager) -> None:
+    """Warn once of treatments that share no batch with control cells, as batch effects add to their responses."""
+    specs = {spec.registry_key: spec for spec in condition_specs(manager)}
+    if not {REGISTRY_KEYS.BATCH, REGISTRY_KEYS.PERTURBATION} <= specs.keys():
+        return
+    batch, perturbation = specs[REGISTRY_KEYS.BATCH], specs[REGISTRY_KEYS.PERTURBATION]
+    known = registered_conditions(manager)
+    codes = pd.DataFrame(slot_codes(known[perturbation.name], perturbation, perturbation.n_slots))
+    treatments = codes[~codes.duplicated()].to_numpy()
+    has_cells = np.zeros((len(treatments), batch.n_categories), dtype=bool)  # in each batch
+    has_cells[codes.groupby(list(codes), sort=False).ngroup(), known[batch.name].ids[:, 0]] = True
+    is_control = (treatments < 0).all(axis=1)
+    has_controls = has_cells[is_control].any(axis=0)
+    confounded = ~is_control & ~(has_cells & has_controls).any(axis=1)
+    if not has_controls.any() or not confounded.any():
+        return
+    names, separator = (required_state(manager, perturbation.registry_key)[key] for key in ("names", "separator"))
+    named = sorted(separator.join(sorted(names[row[row >= 0]])) for row in treatments[confounded])
+    batches = required_state(manager, batch.registry_key)["categorical_mapping"]
+    warn_user(
+        f"Treatment and batch are confounded: no {batch.name!r} holds both control cells and cells of {listed(named)}. "
+        f"Treated cells are in {listed(batches[has_cells[confounded].any(axis=0)])}, control cells in "
+        f"{listed(batches[has_controls])}. The batch effect cannot be separated from the response: read the size of "
+        "predicted responses as an upper bound. Register another column as batch only if it has batches with both "
+        "treated and control cells."
     )
 
 

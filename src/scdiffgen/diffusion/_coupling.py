@@ -6,32 +6,20 @@ import torch
 from torch import Tensor
 
 from ._draws import draw_molecules
-from ._thinning import thin_to
 
 
 def couple_molecules(
-    counts: Tensor,
-    source: Tensor,
-    target: Tensor,
-    generator: torch.Generator | None = None,
-    log_ratio: Tensor | float = 0.0,
+    counts: Tensor, source: Tensor, target: Tensor, generator: torch.Generator | None = None
 ) -> Tensor:
     r"""Move molecules of dense ``counts`` ``(cells, genes)`` between distributions by maximal coupling.
 
     A molecule drawn from :math:`\pi` is kept with probability :math:`\min(1, \pi'_g / \pi_g)`, else resampled from the
-    excess :math:`(\pi' - \pi)_+` :cite:p:`thorisson2000coupling`, which changes the fewest molecules.
-
-    ``source`` and ``target`` are log-probabilities up to a constant a cell. Library sizes grow by ``log_ratio``
-    ``(cells,)``, to which :math:`\pi'` is scaled; surplus molecules are thinned.
+    excess :math:`(\pi' - \pi)_+` :cite:p:`thorisson2000coupling`, which changes the fewest molecules. ``source`` and
+    ``target`` are log-probabilities up to a constant a cell.
     """
-    ratio = torch.as_tensor(log_ratio).to(counts).expand(len(counts))
-    source, target = source.log_softmax(1), target.log_softmax(1) + ratio[:, None]
+    source, target = source.log_softmax(1), target.log_softmax(1)
     kept = torch.binomial(counts, (target - source).exp().clamp(max=1), generator=generator)
-    wanted = (counts.sum(1) * ratio.exp()).round()
-    surplus = kept.sum(1) > wanted
-    if surplus.any():
-        kept[surplus] = thin_to(kept[surplus].to_sparse_csr(), wanted[surplus], generator).state.to_dense()
-    removed = (wanted - kept.sum(1)).round().long()
+    removed = (counts - kept).sum(1).round().long()
     excess = (target.exp() - source.exp()).clamp(min=0)
     # where rounding leaves no excess, what is drawn again comes from the distribution itself
     replacement = torch.where(excess.sum(1, keepdim=True) > 0, excess.log(), target)

@@ -12,6 +12,7 @@ from anndata import AnnData
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scdiffgen._messages import counted, listed, warn_user
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics import _response as scores
@@ -48,6 +49,7 @@ BASELINES = (
     "real_half",
 )
 SHORT = ("no_change", "train_mean", "similar_contexts", "additive", "dose_interpolation", "real_half")
+DISTANCES = ["weighted_mse", "energy_distance", "wasserstein"]  # by which held-out cells are compared with controls
 COLUMNS = ("context", "perturbation", "dose", "prediction", "n_real", "n_predicted", "n_significant")
 
 
@@ -200,6 +202,10 @@ def perturbation_report(
     Warns
     -----
     {warns}
+    UserWarning
+        If held-out cells of a condition cannot distinguish predictions: no gene responds significantly, or
+        ``"real_half"`` is no closer than ``"no_change"`` by any computed distance (``"weighted_mse"``,
+        `energy_distance`, `wasserstein`).
 
     Examples
     --------
@@ -259,7 +265,26 @@ def perturbation_report(
 
     report = compare(pairs(), chosen, COLUMNS, space, settings, _in_words)
     report.attrs["settings"] |= {"baselines_as_counts": baselines_as_counts}
+    _warn_of_undecided(report)
     return report
+
+
+def _warn_of_undecided(report: pd.DataFrame) -> None:
+    """Warn once of conditions without a responding gene, or with a real half that is no closer than the controls."""
+    undecided = []
+    scored = report[report["n_real"] >= MIN_CELLS]  # scores of fewer cells are NaN, with a warning of their own
+    for (context, perturbation, dose), rows in scored.groupby([*COLUMNS[:3]], sort=False, dropna=False):
+        distances = rows.set_index("prediction").reindex(["no_change", "real_half"], columns=DISTANCES).dropna(axis=1)
+        silent = rows["n_significant"].iloc[0] == 0
+        if silent or (distances.size and not distances.diff().loc["real_half"].lt(0).any()):
+            condition = Condition(context, perturbation, None if pd.isna(dose) else dose)
+            reason = "no responding gene" if silent else "real_half no closer than no_change"
+            undecided.append(f"{condition} ({counted(rows['n_real'].iloc[0], 'reference cell')}, {reason})")
+    if undecided:
+        warn_user(
+            f"The held-out cells cannot distinguish predictions of {counted(len(undecided), 'condition')}: "
+            f"{listed(undecided)}. Hold out more cells, or stronger responses."
+        )
 
 
 def _heterogeneity(real: RealResponse, predicted: Predicted) -> ResponseHeterogeneity:

@@ -18,6 +18,7 @@ from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._genes import library_sizes
 from scdiffgen.metrics._input import CountsLike, as_counts, label_codes, label_sums
+from scdiffgen.responses import dose_weights
 
 __all__ = ["context_shift", "dose_shift", "null_poisson", "null_shuffled"]
 
@@ -132,11 +133,7 @@ def dose_shift(dose: float, doses: ArrayLike, shifts: ArrayLike) -> NDArray[np.f
         raise ValueError(
             f"`dose`={dose} and `doses`={known.tolist()} must not be negative, and one known dose positive."
         )
-    order = np.argsort(known[positive])
-    at = np.concatenate([[0.0], known[positive][order]])
-    values = np.vstack([np.zeros(changes.shape[1]), changes[positive][order]])
-    scale, position = np.log1p(at / at[1]), np.log1p(dose / at[1])
-    return np.array([np.interp(position, scale, gene) for gene in values.T])
+    return dose_weights(dose, known[positive]) @ changes[positive]
 
 
 def shift_counts(counts: sparse.csr_matrix, shift: NDArray, *, seed: int = 0) -> sparse.csr_matrix:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,17 +16,19 @@ from scvi.model.base import BaseModelClass
 from torch import Tensor
 
 from scdiffgen._log_normalise import log_normalise
+from scdiffgen._messages import listed
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions
 from scdiffgen.data import write_conditions
-from scdiffgen.module import ThinningModule
-from scdiffgen.responses import SOURCES, Response
+from scdiffgen.responses import Response
 
 from ._cells import Cells, new_cells, repeated
 from ._model_access import gene_names
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells
-from ._transferred_responses import ResponseModel
+from ._transferred_responses import CellResponses, ResponseModel, check_of
+
+ResponseSource = Literal["auto", "network"]
 
 
 def counterfactual_cells(
@@ -36,28 +39,37 @@ def counterfactual_cells(
     changes: Conditions[np.ndarray],
     keep: float | None,
     generator: torch.Generator,
-    *,
-    measured: bool,
+    source: ResponseSource,
 ) -> AnnData | MuData:
     """Generate counterfactual cells under the conditions of ``table``, one row, encoded in ``changes``."""
-    # by default, changes of effects are coupled, those of the batch by the network alone, and others keep nothing
+    # by default responses to effects are transferred, the network moves cells between batches, and others keep nothing
     if keep is None and not _have_already(cells, changes.without(cells.module.denoiser.effect_names)):
         batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
-        measured, keep = False, None if _have_already(cells, changes.without(batch)) else 0.0
+        source, keep = "network", None if _have_already(cells, changes.without(batch)) else 0.0
+    transfer = sampler.responses if source == "auto" and keep is None else None
+    cautions: dict[str, None] = {}
 
-    def draw(counts: Tensor, source: Conditions[Tensor]) -> tuple[sparse.csr_matrix, Conditions, np.ndarray]:
-        target = source.replace(repeated(changes, len(counts), counts.device))
-        predicted, response = _minibatch(sampler, counts, source, target, keep, generator, measured=measured)
-        return whole_counts(predicted), target.numpy(), np.array(SOURCES)[response.cpu().numpy()]
+    def draw(counts: Tensor, given: Conditions[Tensor]) -> tuple[sparse.csr_matrix, Conditions, pd.DataFrame]:
+        target = given.replace(repeated(changes, len(counts), counts.device))
+        responses = CellResponses.of_network(len(counts))
+        if transfer is not None:
+            responses = transfer.responses(given, target, sampler.module.effect_scale(sampler.guidance_scale))
+        cautions.update(dict.fromkeys(responses.cautions()))
+        predicted = _minibatch(sampler, counts, given, target, keep, generator, responses)
+        return whole_counts(predicted), target.numpy(), responses.columns()
 
-    counts, targets, responses = zip(*sampler.over_cells(cells, draw), strict=True)
-    encoded = Conditions.concatenate(targets).take(np.argsort(cells.sorted))
+    counts, targets, columns = zip(*sampler.over_cells(cells, draw), strict=True)
+    requested = table.drop(columns=N_CELLS)
+    for caution in cautions:
+        warnings.warn(f"The response to {listed(requested.iloc[0].tolist())}: {caution}.", UserWarning, stacklevel=3)
+    in_order = np.argsort(cells.sorted)
     obs = cells.obs()
-    for name, column in write_conditions(model.registry, table.drop(columns=N_CELLS)).items():
+    for name, column in write_conditions(model.registry, requested).items():
         obs[name] = column.iloc[np.zeros(len(obs), dtype=int)].array  # of the registered type
-    obs[UNSEEN] = TrainingCells(model).n_alike(encoded) == 0
+    obs[UNSEEN] = TrainingCells(model).n_alike(Conditions.concatenate(targets).take(in_order)) == 0
     if keep is None:
-        obs["response"] = pd.Categorical(cells.in_order(list(responses)), categories=list(SOURCES))
+        for name, column in pd.concat(columns, ignore_index=True).iloc[in_order].items():
+            obs[name] = column.array
     return new_cells(cells.in_order(list(counts)), obs, gene_names(model))
 
 
@@ -68,30 +80,19 @@ def _minibatch(
     target: Conditions[Tensor],
     keep: float | None,
     generator: torch.Generator,
-    *,
-    measured: bool,
-) -> tuple[Tensor, Tensor]:
-    """Dense counts ``(cells, genes)``, and where the response of each cell comes from ``(cells,)``."""
-    module = sampler.module
-
-    def of_network() -> Tensor:
-        after = module.predictor(target, len(counts), sampler.guidance_scale)
-        return module.counterfactual(counts, source, after, keep=keep, n_steps=sampler.n_steps, generator=generator)
-
-    transferable = isinstance(module, ThinningModule) and measured and keep is None
-    if sampler.responses is None or not transferable:
-        return of_network(), torch.zeros(len(counts), dtype=torch.long)
-    scale = module.effect_scale(sampler.guidance_scale)
-    response = sampler.responses.responses(source, target, scale)
-    for caution in response.cautions():
-        warnings.warn(f"Predicted responses: {caution}.", UserWarning, stacklevel=2)
-    source_of, known = (torch.from_numpy(each) for each in (response.source, response.known))
-    if not known.any():
-        return of_network(), source_of
-    predicted = response.apply(counts, generator)
-    if not known.all():
-        predicted = torch.where(known.to(predicted.device)[:, None], predicted, of_network())
-    return predicted, source_of
+    responses: CellResponses,
+) -> Tensor:
+    """Dense counts ``(cells, genes)``: moved by the response, where it is known, or as the network predicts."""
+    known = responses.known
+    moved = responses.apply(counts, generator) if known.any() else counts
+    if known.all():
+        return moved
+    after = sampler.module.predictor(target, len(counts), sampler.guidance_scale)
+    predicted = sampler.module.counterfactual(
+        counts, source, after, keep=keep, n_steps=sampler.n_steps, generator=generator
+    )
+    rows = torch.from_numpy(known).to(predicted.device)
+    return torch.where(rows[:, None], moved, predicted) if known.any() else predicted
 
 
 def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:
@@ -113,13 +114,33 @@ def untreated_responses(
 
 
 def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) -> pd.DataFrame:
-    """Where the response to each row of a request comes from, and the weights of the predictions that make it up."""
-    rows = [
-        {"response": "network"} if of is None else {"response": of.prediction.source, **of.prediction.weights}
-        for of in responses
-    ]
-    weights = pd.DataFrame(rows, index=table.index)
-    return pd.concat([table, weights.fillna(dict.fromkeys(weights.columns[1:], 0.0))], axis=1)
+    """Describe responses to the rows of a request, and the weights of their predictors."""
+    described, weights = [], []
+    for each in responses:
+        row: dict[str, Any] = {"response": "network", "check": check_of(each)}
+        if each is not None:
+            made = each.prediction
+            expected = float(np.median(made.pearson)) if np.isfinite(made.pearson).any() else np.nan
+            row |= {"response": made.source, "left_out_pearson": expected, "left_out_gain": made.gain}
+            row["cautions"] = "; ".join(made.cautions)
+        described.append(row)
+        weights.append({} if each is None else dict(each.prediction.weights))
+    of_predictors = pd.DataFrame(weights, index=table.index).fillna(0.0)
+    return pd.concat([table, pd.DataFrame(described, index=table.index), of_predictors], axis=1)
+
+
+def mean_responses(
+    responses: Sequence[Response | None], index: pd.Index, genes: pd.Index, *, interval: bool
+) -> pd.DataFrame:
+    """Changes of mean log expression, with ``interval`` beside their limits."""
+    unknown = np.full(len(genes), np.nan)
+    change = np.array([unknown if each is None else each.mean_change for each in responses])
+    if not interval:
+        return pd.DataFrame(change, index=index, columns=genes)
+    width = np.array([unknown if each is None else each.prediction.half_width for each in responses])
+    frames = {"change": change, "low": change - width, "high": change + width}
+    tables = {name: pd.DataFrame(values, index=index, columns=genes) for name, values in frames.items()}
+    return pd.concat(tables, axis=1, names=["statistic"])
 
 
 def means_with_intervals(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,14 @@ from scdiffgen.data import add_perturbations
 
 from ._cell_request import encode, extend
 from ._cells import BATCH_SIZE, Cells, generator_from
-from ._counterfactuals import counterfactual_cells, means_with_intervals, response_weights, untreated_responses
+from ._counterfactuals import (
+    ResponseSource,
+    counterfactual_cells,
+    mean_responses,
+    means_with_intervals,
+    response_weights,
+    untreated_responses,
+)
 from ._model_access import batch_name, gene_names, gene_positions, require_anndata, require_training, sampler_of
 from ._sampler import N_STEPS
 
@@ -36,7 +43,7 @@ class Responding(BaseModelClass):
         *,
         indices: Sequence[int] | np.ndarray | None = None,
         keep: float | None = None,
-        measured: bool = True,
+        source: ResponseSource = "auto",
         guidance_scale: float | Mapping[str, float] = 1.0,
         n_steps: int = N_STEPS,
         batch_size: int = BATCH_SIZE,
@@ -45,14 +52,12 @@ class Responding(BaseModelClass):
     ) -> AnnData | MuData:
         """Predict each given cell under other conditions.
 
-        *Coupled*: a molecule stays if the perturbation leaves its gene as probable as before, or else with the ratio of
-        its probabilities; the others are drawn again from the genes that became more probable. So a cell keeps whatever
-        the perturbation does not concern. The change of mean log expression, and of the library size, is transferred
-        from training cells: of the same or other identities, other doses, the parts of a combination, or perturbations
-        with similar feature vectors, each weighed by how well it predicts responses that were measured and are left
-        out. Each cell changes by more or less than the mean of its identity, as training cells in its state did, and
-        draws how strongly it responds, around 1, if these vary in that. Where none of this serves, the effect network
-        predicts the change from a few molecules of the cell; so it does for another batch, if nothing else changes.
+        *Transferred*: if only perturbations change, the response of training cells is transferred, a change of
+        mean log expression: the context's own, that of other contexts, doses or parts of a combination, or that of
+        perturbations with similar feature vectors. Predictors are weighed by how well they predict responses that are
+        left out. Molecules of down-regulated genes are lost by binomial thinning, those of up-regulated genes gained as
+        Poisson counts, so a cell keeps whatever the perturbation does not change. Where no data predict a response, the
+        effect network does, from a few molecules of the cell; so it does for another batch.
 
         *Sampled again*: the cell is thinned to a share of its molecules, and completed under its conditions with those
         given in their place. Other processes than thinning lead it to noise and back, as their options say.
@@ -68,23 +73,28 @@ class Responding(BaseModelClass):
             again, in [0, 1). More of it ties the prediction to its cell, and weakens the response. By default nothing,
             but cells are coupled if only perturbations change that are effects, or only the batch, and the process is
             thinning.
-        measured
-            Whether cells that are coupled respond as measured in other cells: at least 20 cells of some identity with
-            the perturbation and 20 without. ``False`` asks the effect network alone, as do continuous covariates.
+        source
+            ``"auto"`` transfers responses that at least 20 treated and 20 untreated cells of some context show;
+            ``"network"`` asks the effect network alone, as is always done where continuous covariates are registered.
         guidance_scale
             As in :meth:`generate`; for a perturbation, the factor of its effect.
 
         Returns
         -------
         A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` the new conditions,
-        no summaries of the counts before (such as ``total_counts``), and ``unseen_in_training`` as of :meth:`generate`;
-        of coupled cells, whether the ``response`` was ``"measured"``, is made of the ``"parts"`` of a combination or of
-        other perturbations by ``"features"``, or is the ``"network"``'s
-        (:meth:`get_response_weights`).
+        no summaries of the counts before (such as ``total_counts``), and ``unseen_in_training`` as of :meth:`generate`.
+        Unless ``keep`` is passed, ``response`` is the source of the response: ``"measured"``, the ``"parts"`` of a
+        combination, other perturbations by ``"features"``, or the ``"network"``; and ``response_check`` says whether
+        the prediction was ahead of the plain mean of other responses on those that were left out.
 
         {raises_cells}
         ValueError
             If a condition or category is not registered or has several values, or a perturbation lacks its dose.
+
+        Warns
+        -----
+        UserWarning
+            If treatment and batch are confounded, or fewer than three other contexts were measured.
 
         Examples
         --------
@@ -94,6 +104,8 @@ class Responding(BaseModelClass):
         require_training(self)
         if keep is not None:
             check_share("keep", keep, "a share of the molecules")
+        if source not in get_args(ResponseSource):
+            raise ValueError(f"`source` is {source!r}: pass one of {list(get_args(ResponseSource))}.")
         table = request_table(conditions)
         if len(table) > 1:
             raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
@@ -101,7 +113,7 @@ class Responding(BaseModelClass):
         cells = Cells(self, adata, indices, batch_size, None if silent else "Predicting")
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, [spec.name for spec in self.module.specs])
         generator = generator_from(seed, self.device)
-        return counterfactual_cells(self, sampler, cells, table, changes, keep, generator, measured=measured)
+        return counterfactual_cells(self, sampler, cells, table, changes, keep, generator, source)
 
     @shared_docs
     def transfer_batch(
@@ -151,7 +163,7 @@ class Responding(BaseModelClass):
         *,
         indices: Sequence[int] | np.ndarray | None = None,
         genes: Sequence[str] | None = None,
-        measured: bool = True,
+        source: ResponseSource = "auto",
         n_bootstrap: int = 200,
         n_steps: int = N_STEPS,
         batch_size: int = BATCH_SIZE,
@@ -166,7 +178,7 @@ class Responding(BaseModelClass):
             Cells to start from, such as controls; ``None`` takes those the model was made with.
         perturbation, doses
             As they were registered, in the same unit.
-        measured
+        source
             As in :meth:`predict_perturbation`.
         n_bootstrap
             Resamples of the predicted cells behind the interval.
@@ -199,7 +211,7 @@ class Responding(BaseModelClass):
         frames = []
         for dose in doses:
             request = {dosed.name: perturbation, "dose": dose}
-            predicted = self.predict_perturbation(adata, request, indices=indices, measured=measured, **options)
+            predicted = self.predict_perturbation(adata, request, indices=indices, source=source, **options)
             means = means_with_intervals(predicted.X, columns, n_bootstrap, rng)
             frames.append(pd.DataFrame({"dose": float(dose), "gene": gene_names(self)[columns], **means}))
         curves = pd.concat(frames, ignore_index=True)
@@ -208,17 +220,19 @@ class Responding(BaseModelClass):
 
     @shared_docs
     def get_response_weights(self, conditions: Request) -> pd.DataFrame:
-        """What weighs how much in the transferred response to perturbations.
+        """Describe transferred responses: weights of their predictors, and scores on responses that were left out.
 
         Parameters
         ----------
         conditions
-            As in :meth:`generate`: perturbations, and the identity of the cells that get them.
+            As in :meth:`generate`: perturbations, and the context of the cells that get them.
 
         Returns
         -------
-        A row a condition: ``response``, as in the ``.obs`` of :meth:`predict_perturbation`, and the weights of simple
-        predictions, which sum to 1; where there are none, the network is asked.
+        A row a condition: ``response`` and ``check`` as in the ``.obs`` of :meth:`predict_perturbation`;
+        ``left_out_pearson``, the median correlation of left-out responses with their prediction; ``left_out_gain``, 1
+        minus the squared error of these predictions over that of the plain mean; ``cautions`` in words; and the weights
+        of the predictors, which sum to 1.
 
         {raises_request}
 
@@ -234,21 +248,25 @@ class Responding(BaseModelClass):
         return response_weights(found, table.drop(columns=N_CELLS))
 
     @shared_docs
-    def get_mean_response(self, conditions: Request) -> pd.DataFrame:
-        """Change of mean expression that perturbations are predicted to make, without chance of drawn cells.
+    def get_mean_response(self, conditions: Request, *, interval: bool = False) -> pd.DataFrame:
+        """Predict the change of mean expression by perturbations, without sampling noise of drawn cells.
 
-        The mean of :meth:`predict_perturbation` over ever more untreated cells of an identity, but for how cells in
-        different states respond otherwise. To rank genes, and to compare with methods that predict means alone.
+        It is the mean of :meth:`predict_perturbation` over ever more untreated cells of a context. Use it to rank genes
+        and to compare with methods that predict means alone.
 
         Parameters
         ----------
         conditions
-            As in :meth:`generate`: perturbations, and the identity of the cells that get them.
+            As in :meth:`generate`: perturbations, and the context of the cells that get them.
+        interval
+            Whether to return 80 % intervals for the change that an experiment measures, from the errors of predictions
+            of responses that are left out, or from the sampling variance of measured ones.
 
         Returns
         -------
-        A row a condition, a column a gene: change of the mean of log1p of counts per 10,000; NaN where nothing is
-        transferred, and the network is asked for each cell.
+        A row a condition, a column a gene: change of the mean of log1p of counts per 10,000; NaN where the network
+        predicts each cell. With ``interval`` columns are pairs of ``"change"``, ``"low"`` or ``"high"`` and a gene; low
+        and high are NaN where nothing can be left out.
 
         {raises_request}
 
@@ -261,8 +279,7 @@ class Responding(BaseModelClass):
         require_training(self)
         table, genes = request_table(conditions), gene_names(self)
         found = untreated_responses(sampler_of(self).responses, encode(self, table), len(table))
-        changes = [np.full(len(genes), np.nan) if of is None else of.mean_change for of in found]
-        return pd.DataFrame(changes, index=table.index, columns=genes)
+        return mean_responses(found, table.index, genes, interval=interval)
 
     @shared_docs
     def get_condition_embedding(self, conditions: Request) -> pd.DataFrame:

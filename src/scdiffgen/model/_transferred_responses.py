@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 import torch
 from scipy import sparse
 from torch import Tensor
@@ -15,15 +16,17 @@ from scdiffgen.conditions import Code, Conditions, ConditionSpec
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import ThinningModule
 from scdiffgen.responses import (
-    NO_DOSE,
     SOURCES,
     ConditionGroups,
     Pseudobulks,
     PseudobulkSums,
     Response,
-    ResponseEstimator,
+    ResponsePredictor,
     apply_response,
 )
+
+CHECKS = ("not assessed", "ahead of the plain mean", "no better than the plain mean")
+"""How predictions compared with the plain mean of other responses on those that were left out."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +36,22 @@ class CellResponses:
     group_of: np.ndarray  # (cells,)
     responses: Sequence[Response | None]
 
+    @classmethod
+    def of_network(cls, n_cells: int) -> CellResponses:
+        """Leave all cells to the network."""
+        return cls(np.zeros(n_cells, dtype=int), [None])
+
     @property
     def known(self) -> np.ndarray:
         """Cells for which a response is transferred ``(cells,)``."""
         return np.array([each is not None for each in self.responses])[self.group_of]
 
-    @property
-    def source(self) -> np.ndarray:
-        """Positions among the sources ``(cells,)``."""
-        sources = [0 if each is None else SOURCES.index(each.prediction.source) for each in self.responses]
-        return np.array(sources)[self.group_of]
+    def columns(self) -> pd.DataFrame:
+        """Source and check of the response of each cell."""
+        sources = ["network" if each is None else each.prediction.source for each in self.responses]
+        both = {"response": (sources, SOURCES), "response_check": (list(map(check_of, self.responses)), CHECKS)}
+        of_cells = {name: np.array(values)[self.group_of] for name, (values, _) in both.items()}
+        return pd.DataFrame({name: pd.Categorical(of_cells[name], list(both[name][1])) for name in both})
 
     def cautions(self) -> Iterable[str]:
         """What to be careful about, once each."""
@@ -67,7 +76,7 @@ class CellResponses:
 class ResponseModel:
     """Responses of cells whose conditions change in interventions only, the last of the registered ones ``specs``."""
 
-    estimator: ResponseEstimator
+    predictor: ResponsePredictor
     specs: Sequence[ConditionSpec]
 
     def responses(
@@ -85,21 +94,21 @@ class ResponseModel:
         found = []
         for row in first:
             identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
-            left_out = unmeasured_only and (not requested or self.estimator.has_measured(identity, requested))
-            found.append(None if left_out else self.estimator.respond(identity, had, requested, scale))
+            left_out = unmeasured_only and (not requested or self.predictor.has_measured(identity, requested))
+            found.append(None if left_out else self.predictor.respond(identity, had, requested, scale))
         return CellResponses(group_of.ravel(), found)
 
     def from_untreated(self, conditions: Conditions[np.ndarray]) -> list[Response | None]:
         """The response of untreated cells to the interventions of each row of conditions."""
         of = condition_groups(conditions, self.specs)
-        return [self.estimator.respond(row, {}, of.treatment(i)) for i, row in enumerate(of.identity)]
+        return [self.predictor.respond(row, {}, of.treatment(i)) for i, row in enumerate(of.identity)]
 
 
 def response_model(module: ThinningModule, bulks: Pseudobulks) -> ResponseModel:
     """Responses from pseudobulks of training cells, and feature vectors that were registered."""
     features = module.denoiser.effect_of(module.denoiser.effect_names[0]).features
     vectors = None if features is None else features.cpu().numpy()
-    return ResponseModel(ResponseEstimator(bulks, vectors, batch_columns(module.specs)), module.specs)
+    return ResponseModel(ResponsePredictor(bulks, vectors, batch_columns(module.specs)), module.specs)
 
 
 def pseudobulks(
@@ -122,7 +131,7 @@ def condition_groups(conditions: Conditions[np.ndarray], specs: Sequence[Conditi
     """Codes of cells; the last of ``specs`` are the interventions, absent at dose 0, infinite without a dose."""
     given = conditions[specs[-1].name]
     identity, interventions = np.split(conditions.codes(specs), [-given.ids.shape[1]], axis=1)
-    doses = given.values.astype(np.float64) if specs[-1].has_values else np.full(given.ids.shape, NO_DOSE)
+    doses = given.values.astype(np.float64) if specs[-1].has_values else np.ones(given.ids.shape)
     doses = np.where(interventions >= 0, np.nan_to_num(doses, nan=np.inf), 0.0)
     return ConditionGroups(identity, np.where((interventions >= 0) & (doses == 0), Code.ABSENT, interventions), doses)
 
@@ -131,3 +140,9 @@ def batch_columns(specs: Sequence[ConditionSpec]) -> list[int]:
     """Columns that batches have among the codes of all conditions but the interventions, the last ones."""
     slots = [[spec.registry_key == REGISTRY_KEYS.BATCH] * spec.n_slots for spec in specs[:-1] if not spec.is_number]
     return np.flatnonzero(np.concatenate([np.zeros(0, bool), *map(np.array, slots)])).tolist()
+
+
+def check_of(response: Response | None) -> str:
+    """How the prediction compared with the plain mean on responses that were left out."""
+    gain = np.nan if response is None else response.prediction.gain
+    return CHECKS[0] if np.isnan(gain) else CHECKS[1 if gain > 0 else 2]

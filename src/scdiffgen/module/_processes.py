@@ -67,11 +67,9 @@ class Thinning:
             predictor, library, start, n_steps=n_steps, generator=generator, count=self.count
         )
 
-    def couple(
-        self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None, log_ratio: Tensor | float = 0.0
-    ) -> Tensor:
+    def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
         """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones, and resize them."""
-        return diffusion.couple_molecules(counts, log_prob, log_prob + change, generator, log_ratio)
+        return diffusion.couple_molecules(counts, log_prob, log_prob + change, generator)
 
 
 @torch.no_grad()
@@ -121,13 +119,11 @@ class BlockThinning(Thinning):
         """One draw ``(cells,)`` of the bound on ``-log p(cell | library sizes)``, in nats."""
         return diffusion.block_likelihood_bound(prediction, thinned, counts)
 
-    def couple(
-        self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None, log_ratio: Tensor | float = 0.0
-    ) -> Tensor:
+    def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
         """Move dense cells, each modality by itself."""
         couple = super().couple
         parts = zip(*(array.split(self.blocks.sizes, 1) for array in (counts, log_prob, change)), strict=True)
-        return torch.cat([couple(there, log, moved, generator, log_ratio) for there, log, moved in parts], dim=1)
+        return torch.cat([couple(there, log, moved, generator) for there, log, moved in parts], dim=1)
 
 
 class Noisy(NamedTuple):

@@ -1,6 +1,10 @@
 """Responses that training cells show, predicted for contexts, doses and perturbations that were not measured."""
 
-from ._counts import apply_response
-from ._estimator import NO_DOSE, Response, ResponseEstimator
+from ._estimator import ResponseEstimator
+from ._expression_curves import apply_response
+from ._predictors import dose_weights
 from ._pseudobulks import MIN_CELLS, ConditionGroups, Pseudobulks, PseudobulkSums
+from ._response_predictor import Response, ResponsePredictor
 from ._stacking import SOURCES, Prediction
+
+__all__ = ["Prediction", "ResponseEstimator"]

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.linear_model import RidgeCV
 
-from scdiffgen.metrics.baselines import dose_shift
-
 BANDWIDTH = 1.0  # of kernels: of distances relative to the nearest context, and of log expression levels
 OFFSET = 0.1  # counts per 10,000, added to expression levels before their logarithm
 PENALTIES = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 1e6])  # of features, relative to their mean squared length
@@ -120,11 +118,21 @@ def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def dose_predictions(dose: float, doses: np.ndarray, own: np.ndarray, pooled: np.ndarray) -> dict[str, np.ndarray]:
-    """Interpolate responses ``(doses, genes)`` of the context and of all contexts, constant beyond the largest dose."""
-    return {
-        "between doses": dose_shift(dose, doses, own),
-        "between doses, all contexts": dose_shift(dose, doses, pooled),
-    }
+    """Interpolate responses ``(doses, genes)`` of the context and of all contexts."""
+    weights = dose_weights(dose, doses)
+    return {"between doses": weights @ own, "between doses, all contexts": weights @ pooled}
+
+
+def dose_weights(dose: float, doses: np.ndarray) -> np.ndarray:
+    r"""Weights ``(doses,)`` of linear interpolation on the scale :math:`\log(1 + d / d_1)`.
+
+    :math:`d_1` is the smallest dose. Responses are 0 at dose 0 and constant beyond the largest dose.
+    """
+    order = np.argsort(doses)
+    scale = np.log1p(np.append(0.0, doses[order]) / doses.min())
+    weights = np.empty(len(doses))
+    weights[order] = [np.interp(np.log1p(dose / doses.min()), scale, one) for one in np.eye(len(scale))[1:]]
+    return weights
 
 
 def part_predictions(parts: np.ndarray, measured: np.ndarray, mean: np.ndarray) -> dict[str, np.ndarray]:

@@ -13,14 +13,14 @@ from scipy import sparse
 from scipy.sparse.linalg import ArpackError
 from sklearn.decomposition import PCA
 
+from scdiffgen._codes import Code, backoff_levels, have_exactly
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.conditions import Code, backoff_levels, have_exactly
 
-from ._counts import STEPS, expression_curves
+from ._expression_curves import STEPS, expression_curves
 from ._predictors import StateMoments
 
 MIN_CELLS = 20  # of a group, and of each arm of a comparison
-MOST_CELLS, MOST_OF_GROUP = 20_000, 500  # that are held for curves and cell states
+MOST_CELLS = 20_000  # that are held for curves and cell states, of each group a fortieth at most
 N_STATES, STABLE = 20, 0.5  # cell states; largest change, in standard deviations, of genes that these are made of
 LARGEST = 200_000_000  # numbers above which pseudobulks are not kept
 
@@ -89,9 +89,7 @@ class ConditionGroups(NamedTuple):
 class Pseudobulks:
     """Moments over groups of cells that share their conditions; plain arrays, saved with the model."""
 
-    identity: (
-        np.ndarray
-    )  # (groups, columns), these three as of ConditionGroups; Code.MISSING where identities are pooled
+    identity: np.ndarray  # (groups, columns), these three as of ConditionGroups; MISSING where pooled
     interventions: np.ndarray  # (groups, slots)
     doses: np.ndarray  # (groups, slots)
     n_cells: np.ndarray  # (groups,)
@@ -122,7 +120,7 @@ class Pseudobulks:
             there &= ((self.interventions == part) & (self.doses == dose)).any(1)
         return there
 
-    def share_columns(self, identity: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    def agree(self, identity: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Select groups with these columns of an identity ``(groups,)``."""
         return (self.identity[:, columns] == identity[columns]).all(1)
 
@@ -181,7 +179,7 @@ class PseudobulkSums:
         self.fits = (3 * n_groups + 2 * len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
         self.log_library = np.zeros(n_groups)
         self.sums = np.zeros((3, n_groups if self.fits else 0, n_genes))
-        at_most = min(MOST_OF_GROUP, max(MOST_CELLS // max(n_groups, 1), MIN_CELLS))
+        at_most = max(MOST_CELLS // max(n_groups, 40), MIN_CELLS)
         self.held: list[sparse.csr_matrix] = []
         self.held_rows = np.sort(
             np.concatenate(

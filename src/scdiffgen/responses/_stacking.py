@@ -19,8 +19,9 @@ from scipy.stats import norm
 
 from ._predictors import Predictions
 
+FEW = 3  # measured contexts, or perturbations, below which the plain mean is predicted
+MOST_LEFT_OUT = 50  # responses that are left out in turn, at most
 PRIOR_UNITS = 0.2  # left-out responses that equal weights count for
-SUM_TO_ONE = 1e3  # weight of this constraint, relative to the errors
 COVERAGE = 0.8  # of intervals
 NO_CHANGE, OWN = "no change", "own cells"
 
@@ -31,16 +32,40 @@ SOURCES: tuple[Source, ...] = get_args(Source)
 
 @dataclass(frozen=True)
 class Prediction:
-    """A predicted change of mean log expression with an 80 % interval."""
+    """A predicted change of mean log expression.
 
-    change: np.ndarray  # (genes,)
-    half_width: np.ndarray  # of the interval for the change that is measured (genes,); NaN if nothing can be left out
+    Parameters
+    ----------
+    change
+        Change of the mean of log(1 + counts per 10,000), (genes,).
+    half_width
+        Half of the 80 % interval for the change that an experiment measures, (genes,); NaN if nothing can be left out.
+    source
+        ``"measured"``, ``"parts"`` or ``"features"``.
+    weights
+        Weights of predictors, of sum 1.
+    pearson
+        Correlation of responses that were left out with their predictions, (left out,).
+    gain
+        1 minus the squared error of these predictions over that of the plain mean; NaN if nothing was left out.
+    cautions
+        What to be careful about, in words.
+    log_ratio
+        Logarithm of the ratio of library sizes, as far as it was measured.
+    """
+
+    change: np.ndarray
+    half_width: np.ndarray
     source: Source
-    weights: Mapping[str, float]  # of predictors, of sum 1
-    pearson: np.ndarray  # of predictions of the responses that were left out (units,)
-    gain: float = np.nan  # 1 - squared error of left-out predictions over that of the mean of the other responses
-    cautions: tuple[str, ...] = ()  # in words
-    log_ratio: float = 0.0  # of library sizes, as far as it was measured
+    weights: Mapping[str, float]
+    pearson: np.ndarray
+    gain: float = np.nan
+    cautions: tuple[str, ...] = ()
+    log_ratio: float = 0.0
+
+    def with_cautions(self, *cautions: str) -> Prediction:
+        """Add what to be careful about, once each."""
+        return replace(self, cautions=tuple(dict.fromkeys([*self.cautions, *cautions])))
 
     @classmethod
     def of_no_change(cls, n_genes: int, source: Source = "measured") -> Prediction:
@@ -119,7 +144,7 @@ def shrink_towards(change: np.ndarray, variance: np.ndarray, towards: Prediction
     spread = (1 + kept) * variance + ((1 - kept) * apart) ** 2
     half_width = norm.ppf((1 + COVERAGE) / 2) * np.sqrt(spread)
     measured = prior.change + kept * apart
-    return replace(prior, change=measured, half_width=half_width, source="measured", weights=weights)
+    return Prediction(measured, half_width, "measured", weights, np.zeros(0))
 
 
 def mean_of(predictions: Sequence[Prediction]) -> Prediction | None:
@@ -138,7 +163,7 @@ def _weights(left_out: Sequence[tuple[np.ndarray, np.ndarray]], n_predictors: in
     gram = np.sum([made @ made.T for made, _ in left_out], axis=0)
     products = np.sum([made @ truth for made, truth in left_out], axis=0)
     ridge = max(PRIOR_UNITS / len(left_out) * np.trace(gram) / n_predictors, np.finfo(float).tiny)
-    one = SUM_TO_ONE * max(np.trace(gram), ridge)
+    one = 1e3 * max(np.trace(gram), ridge)  # a penalty that makes weights sum to one
     root = np.linalg.cholesky(gram + ridge * np.eye(n_predictors) + one)
     weights = nnls(root.T, np.linalg.solve(root, products + ridge / n_predictors + one))[0]
     return weights / weights.sum()
@@ -153,3 +178,8 @@ def _slope(left_out: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
 
 def _correlation(made: np.ndarray, truth: np.ndarray) -> float:
     return float(np.corrcoef(made, truth)[0, 1]) if np.ptp(made) and np.ptp(truth) else np.nan
+
+
+def spread(n: int) -> np.ndarray:
+    """At most 50 positions, evenly spread."""
+    return np.arange(n)[:: max(1, -(-n // MOST_LEFT_OUT))]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import IntEnum
 
 import numpy as np
 
-from ._conditions import Code
+
+class Code(IntEnum):
+    """What stands in place of a category where there is none."""
+
+    MISSING = -1  # not given
+    ABSENT = -2  # given, and no part in this slot: of a control, or below the end of a path
 
 
 def backoff_levels(columns: np.ndarray) -> Iterator[np.ndarray]:

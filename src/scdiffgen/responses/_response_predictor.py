@@ -1,0 +1,204 @@
+"""Responses that training cells show, predicted for contexts, doses and perturbations that were not measured.
+
+A context is a cell type (say) without its batch; a response is a change of mean log expression. The first that applies:
+
+1. the measured response of the context itself, shrunk towards the prediction of 2 or the mean of other perturbations;
+2. other contexts with the treatment, or other doses of it;
+3. for a combination its parts;
+4. for a perturbation that was never measured the others, by feature vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from scdiffgen._codes import Code
+
+from ._comparisons import Comparisons, Treatment
+from ._expression_curves import mean_change, shares_after
+from ._predictors import Predictions, dose_predictions, feature_predictions, part_predictions
+from ._pseudobulks import MIN_CELLS, Pseudobulks
+from ._stacking import FEW, MOST_LEFT_OUT, Prediction, mean_of, shrink_towards, spread, stack
+
+
+class Response(NamedTuple):
+    """The response of the cells of a context."""
+
+    before: np.ndarray  # shares of genes among the molecules of the cells as they were (genes,)
+    after: np.ndarray  # shares after the response; their sums have the ratio of the library sizes (genes,)
+    mean_change: np.ndarray  # of log expression (genes,)
+    prediction: Prediction
+
+
+@dataclass(frozen=True)
+class ResponsePredictor:
+    """Predict responses from pseudobulks, compared within columns ``batches`` of their identity."""
+
+    bulks: Pseudobulks
+    features: np.ndarray | None = None  # of all interventions (interventions, features)
+    batches: Sequence[int] = ()
+    comparisons: Comparisons = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "comparisons", Comparisons(self.bulks, self.batches))
+
+    def change(self, identity: np.ndarray, treatment: Treatment) -> Prediction | None:
+        """Predict the change of mean log expression of a context by a treatment; none if no data predict it.
+
+        Beyond the largest dose of a perturbation the response is that to the largest dose.
+        """
+        if not treatment:
+            return Prediction.of_no_change(self.bulks.n_genes)
+        if len(treatment) > 1:
+            return self._from_contexts(identity, treatment) or self._from_parts(identity, treatment)
+        ((part, dose),) = treatment.items()
+        doses = self._doses(part)
+        if doses and max(doses) < dose < np.inf:
+            found = self.change(identity, {part: max(doses)})
+            caution = f"dose {dose:g} is beyond the largest measured dose, {max(doses):g}, whose response is predicted"
+            return None if found is None else found.with_cautions(caution)
+        found = self._from_contexts(identity, treatment)
+        return found or self._from_doses(identity, part, dose) or self._from_others(identity, part, dose)
+
+    def respond(
+        self, identity: np.ndarray, source: Treatment, target: Treatment, scale: float = 1.0
+    ) -> Response | None:
+        """Response of a context between two treatments, ``scale`` times; none if only the network can predict it."""
+        levels = (self.comparisons.untreated(identity, columns) for columns in self.comparisons.levels(identity))
+        n_cells = next((found for found in levels if found is not None), None)
+        had, requested = self.change(identity, source), self.change(identity, target)
+        if n_cells is None or had is None or requested is None:
+            return None
+        share = np.average(self.bulks.share, axis=0, weights=n_cells)
+        curves = np.average(self.bulks.curves, axis=0, weights=n_cells[self.bulks.have({})])
+        before, after = (
+            shares_after(curves, share, scale * each.change, scale * each.log_ratio) for each in (had, requested)
+        )
+        change = mean_change(curves, share, after) - mean_change(curves, share, before)
+        return Response(before, after, change, requested)
+
+    def has_measured(self, identity: np.ndarray, treatment: Treatment) -> bool:
+        """Whether enough cells of a context were measured with exactly these interventions."""
+        here = self.bulks.agree(identity, np.flatnonzero(identity != Code.MISSING)) & self.bulks.have(treatment)
+        return bool(self.bulks.n_cells[here].sum() >= MIN_CELLS)
+
+    def _from_contexts(self, identity: np.ndarray, treatment: Treatment) -> Prediction | None:
+        """Predict from measured contexts, by back-off over the columns of the identity."""
+        for columns in self.comparisons.levels(identity):
+            n_cells, measured = (
+                self.comparisons.untreated(identity, columns),
+                self.comparisons.measured(columns, treatment),
+            )
+            if n_cells is None or measured is None:
+                continue
+            row = measured.row(identity[columns])
+            others = measured if row is None else measured.without(row)
+            made = [others.predict(*self.comparisons.means(n_cells))] if len(others.change) else []
+            if row is None:
+                return made[0]
+            if len(treatment) == 1:
+                of_doses = self._from_doses(identity, *next(iter(treatment.items())))
+                made += [] if of_doses is None else [of_doses]
+            if not made:
+                singles = [change for single, change in self._singles(identity, columns) if single != treatment]
+                if len(singles) >= FEW:
+                    made = [stack({"mean of perturbations": np.mean(singles, axis=0)}, [], "measured")]
+            found = shrink_towards(measured.change[row], measured.variance[row], mean_of(made))
+            return replace(found, log_ratio=float(measured.log_ratio[row])).with_cautions(*measured.cautions)
+        return None
+
+    def _from_doses(self, identity: np.ndarray, part: int, dose: float) -> Prediction | None:
+        """Predict one perturbation from its other doses; each of them is left out in turn."""
+        table, doses = self.comparisons, [each for each in self._doses(part) if each != dose]
+        for columns in table.levels(identity) if np.isfinite(dose) else ():
+            known = {each: found for each in doses if (found := table.measured(columns, {part: each})) is not None}
+            if not known or table.untreated(identity, columns) is None:
+                continue
+            pooled = {each: found.pooled() for each, found in known.items()}
+            own = {each: table.change(identity, columns, {part: each}) for each in known}
+            left_out = []
+            for each in [each for each in known if each < max(known)]:
+                for context, change in zip(known[each].contexts, known[each].change, strict=True):
+                    rows = {other: there.row(context) for other, there in known.items() if other != each}
+                    rest = {other: known[other].change[row] for other, row in rows.items() if row is not None}
+                    left_out += [(_over_doses(each, rest, pooled), change)] if rest else []
+            return stack(_over_doses(dose, own, pooled), left_out, "measured")
+        return None
+
+    def _doses(self, part: int) -> list[float]:
+        """Doses of an intervention alone that cells have."""
+        ids = self.bulks.interventions
+        alone = (ids == part) & ((ids >= 0).sum(1) == 1)[:, None]
+        return [dose for dose in np.unique(self.bulks.doses[alone]).tolist() if np.isfinite(dose)]
+
+    def _from_parts(self, identity: np.ndarray, treatment: Treatment) -> Prediction | None:
+        """Predict a combination that was not measured from its parts; measured combinations are left out in turn."""
+        table = self.comparisons
+        levels = (columns for columns in table.levels(identity) if table.untreated(identity, columns) is not None)
+        columns = next(levels, None)
+        if columns is None:
+            return None
+        singles = [change for _, change in self._singles(identity, columns)]
+
+        def predict(whole: Treatment) -> tuple[Predictions, np.ndarray, float] | None:
+            parts = [{part: dose} for part, dose in whole.items()]
+            predicted = [found for part in parts if (found := self.change(identity, part)) is not None]
+            if len(predicted) < len(parts):
+                return None
+            own = [table.change(identity, columns, part) for part in parts]
+            changes = np.stack([each.change for each in predicted])
+            measured = [change if known is None else known for known, change in zip(own, changes, strict=True)]
+            made = part_predictions(changes, np.stack(measured), np.mean(singles or changes, axis=0))
+            sizes = np.sqrt(np.sum([each.half_width**2 for each in predicted], axis=0))
+            return made, sizes, sum(each.log_ratio for each in predicted)
+
+        asked = predict(treatment)
+        if asked is None:
+            return None
+        left_out: list[tuple[Predictions, np.ndarray]] = []
+        for whole in (each for each in self.bulks.treatments() if len(each) > 1):
+            truth = table.change(identity, columns, whole) if len(left_out) < MOST_LEFT_OUT else None
+            made = None if truth is None else predict(whole)
+            left_out += [] if made is None or truth is None else [(made[0], truth)]
+        found = stack(asked[0], left_out, "parts", shrinks=True)
+        half_width = asked[1] if np.isnan(found.half_width).any() else found.half_width
+        return replace(found, half_width=half_width, log_ratio=asked[2])
+
+    def _from_others(self, identity: np.ndarray, part: int, dose: float) -> Prediction | None:
+        """Predict one perturbation from others at the same dose, by feature vectors; each is left out in turn."""
+        if self.features is None:
+            return None
+        changes: dict[int, np.ndarray] = {}
+        for other in np.unique(self.bulks.interventions[self.bulks.interventions >= 0]).tolist():
+            at = (
+                self.comparisons.change(identity, level, {other: dose}) for level in self.comparisons.levels(identity)
+            )
+            found = next((change for change in at if change is not None), None)
+            if found is None and (between := self._from_doses(identity, other, dose)) is not None:
+                found = between.change
+            if found is not None and other != part:
+                changes[other] = found
+        if len(changes) < FEW:
+            return None
+        features, responses = self.features[list(changes)], np.stack(list(changes.values()))
+        left_out: list[tuple[Predictions, np.ndarray]] = []
+        for row in spread(len(responses)) if len(responses) > FEW else ():
+            rest = np.arange(len(responses)) != row
+            left_out.append((feature_predictions(responses[rest], features[rest], features[row]), responses[row]))
+        return stack(feature_predictions(responses, features, self.features[part]), left_out, "features")
+
+    def _singles(self, identity: np.ndarray, columns: np.ndarray) -> list[tuple[Treatment, np.ndarray]]:
+        """Changes of a context by single perturbations that were measured."""
+        singles = (each for each in self.bulks.treatments() if len(each) == 1)
+        found = ((each, self.comparisons.change(identity, columns, each)) for each in singles)
+        return [(each, change) for each, change in found if change is not None]
+
+
+def _over_doses(dose: float, own: Mapping[float, np.ndarray | None], pooled: Mapping[float, np.ndarray]) -> Predictions:
+    known = {each: change for each, change in own.items() if change is not None}
+    changes, of_all = np.stack(list(known.values())), np.stack([pooled[each] for each in known])
+    return dose_predictions(dose, np.array(list(known)), changes, of_all)

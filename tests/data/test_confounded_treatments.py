@@ -1,0 +1,171 @@
+"""Registration names treatments that share no batch with control cells, and says nothing of crossed designs."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import anndata as ad
+import mudata
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+
+from scdiffgen.data import Manager
+from scdiffgen.data._small_groups import warn_of_confounded_treatments
+from scdiffgen.model import TokenDiffusion
+
+Register = Callable[..., Manager]
+KEYS = {"batch_key": "plate", "perturbation_key": "drug", "control": "ctrl"}
+START = "Treatment and batch are confounded"
+
+
+def plated(*groups: tuple[Any, str], n_cells: int = 25, **columns: Sequence[str]) -> ad.AnnData:
+    """Shuffled cells of groups (plate, drug), and further columns, an entry for each group."""
+    obs = pd.DataFrame(groups, columns=["plate", "drug"], dtype=object).assign(**columns)
+    obs = obs.loc[np.repeat(obs.index, n_cells)].sample(frac=1, random_state=0).reset_index(drop=True)
+    obs.index = obs.index.astype(str)
+    return ad.AnnData(sparse.csr_matrix(np.ones((len(obs), 3), dtype=np.float32)), obs=obs)
+
+
+def said_of(cells: ad.AnnData, register: Register, **options: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        register(cells, **{**KEYS, **options})
+    return [str(warning.message) for warning in caught if str(warning.message).startswith(START)]
+
+
+def named_in(message: str) -> tuple[list[str], list[str], list[str]]:
+    """Treatments, their batches, and the batches of control cells."""
+    found = re.search(r"cells of (.*?)\. Treated cells are in (.*?), control cells in (.*?)\. The batch", message)
+    assert found is not None, message
+    return tuple(re.findall(r"'([^']*)'", names) for names in found.groups())
+
+
+def test_one_plate_an_arm_is_named(register: Register) -> None:
+    (message,) = said_of(plated(("p1", "ctrl"), ("p2", "A")), register)
+    assert named_in(message) == (["A"], ["p2"], ["p1"])
+    assert message.startswith(
+        "Treatment and batch are confounded: no 'plate' holds both control cells and cells of 'A'"
+    )
+
+
+def test_plates_nested_in_arms_are_all_named(register: Register) -> None:
+    cells = plated(("p4", "A"), ("p1", "ctrl"), ("p3", "A"), ("p2", "ctrl"), ("p5", "B"))
+    (message,) = said_of(cells, register)
+    assert named_in(message) == (["A", "B"], ["p3", "p4", "p5"], ["p1", "p2"])
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        pytest.param([("p1", "ctrl"), ("p1", "A"), ("p2", "A"), ("p3", "ctrl")], id="partly crossed"),
+        pytest.param([(lane, drug) for lane in (1, 2, 3) for drug in ("ctrl", "A", "B")], id="lanes"),
+        pytest.param([("p1", "ctrl"), ("p1", "A")], id="one batch"),
+    ],
+)
+def test_designs_with_shared_batches_are_no_news(register: Register, groups: list[tuple[Any, str]]) -> None:
+    assert said_of(plated(*groups), register) == []
+
+
+def test_only_the_treatments_without_controls_on_their_plates_are_named(register: Register) -> None:
+    cells = plated(("p1", "ctrl"), ("p1", "A"), ("p2", "A"), ("p2", "B"), ("p3", "B"))
+    (message,) = said_of(cells, register)
+    assert named_in(message) == (["B"], ["p2", "p3"], ["p1"])
+
+
+def test_a_combination_is_a_treatment_of_its_own(register: Register) -> None:
+    cells = plated(("p1", "ctrl"), ("p1", "A"), ("p1", "B"), ("p2", "B+A"), ("p3", "A+B"))
+    (message,) = said_of(cells, register)
+    assert named_in(message) == (["A+B"], ["p2", "p3"], ["p1"])
+
+
+def test_one_drug_beside_combinations_is_no_control(register: Register) -> None:
+    (message,) = said_of(plated(("p1", "ctrl"), ("p2", "A"), ("p3", "A+B")), register)
+    assert named_in(message) == (["A", "A+B"], ["p2", "p3"], ["p1"])
+
+
+def test_controls_are_known_by_each_of_their_names_and_parts(register: Register) -> None:
+    cells = plated(("p1", "ctrl"), ("p2", "A+ctrl"), ("p2", "DMSO"), ("p3", "B"))
+    (message,) = said_of(cells, register, control=["ctrl", "DMSO"])
+    assert named_in(message) == (["B"], ["p3"], ["p1", "p2"])
+
+
+def test_parts_in_columns_of_their_own_are_one_treatment(register: Register) -> None:
+    cells = plated(("p1", "ctrl"), ("p1", "A"), ("p2", "A"), gene=["ctrl", "ctrl", "KLF1"])
+    (message,) = said_of(cells, register, perturbation_key=["drug", "gene"])
+    assert named_in(message) == (["A+KLF1"], ["p2"], ["p1"])
+
+
+def test_doses_do_not_separate_treatments(register: Register) -> None:
+    crossed = plated(("p1", "ctrl"), ("p1", "A"), ("p2", "A"), dose=["0", "1", "10"])
+    assert said_of(crossed, register, dose_key="dose") == []
+    nested = plated(("p1", "ctrl"), ("p2", "A"), ("p3", "A"), dose=["0", "1", "10"])
+    (message,) = said_of(nested, register, dose_key="dose")
+    assert named_in(message) == (["A"], ["p2", "p3"], ["p1"])
+
+
+def test_neither_batches_nor_perturbations_alone_are_compared(register: Register) -> None:
+    cells = plated(("p1", "ctrl"), ("p2", "A"))
+    assert said_of(cells, register, batch_key=None) == []
+    assert said_of(cells, register, perturbation_key=None) == []
+    assert said_of(cells, register, batch_key=None, categorical_covariate_keys=["plate"]) == []
+
+
+def test_cells_without_controls_have_a_warning_of_their_own(register: Register) -> None:
+    with pytest.warns(UserWarning, match="no cell is a control"):
+        assert said_of(plated(("p1", "A"), ("p2", "B")), register) == []
+        register(plated(("p1", "A"), ("p2", "B")), **KEYS)
+
+
+@pytest.mark.parametrize("column", ["plate", "drug"])
+def test_missing_labels_are_refused_before(register: Register, column: str) -> None:
+    cells = plated(("p1", "ctrl"), ("p2", "A"))
+    cells.obs.loc["3", column] = None
+    with pytest.raises(ValueError, match=column):
+        said_of(cells, register)
+
+
+def test_cells_that_are_registered_as_others_are_not_named_again(register: Register) -> None:
+    cells = plated(("p1", "ctrl"), ("p2", "A"))
+    with pytest.warns(UserWarning, match=START):
+        manager = register(cells, **KEYS)
+    assert said_of(cells[cells.obs["drug"] == "A"].copy(), register, source=manager) == []
+
+
+def test_many_treatments_are_counted(register: Register) -> None:
+    cells = plated((0, "ctrl"), *((1 + i % 3, f"drug{i:02}") for i in range(30)))
+    (message,) = said_of(cells, register)
+    assert "'drug09', ... (30 in all). Treated cells are in 1, 2, 3, control cells in 0. " in message
+
+
+def test_models_name_them_once_also_of_a_mudata() -> None:
+    cells = plated(("p1", "ctrl"), ("p2", "A"))
+    with pytest.warns(UserWarning, match=START) as caught:
+        TokenDiffusion.setup_anndata(cells, **KEYS)
+    assert len(caught) == 1 and caught[0].filename == __file__
+    with mudata.set_options(pull_on_update=False):
+        both = mudata.MuData({"rna": plated(("p1", "ctrl"), ("p2", "A"))})
+    both.obs = cells.obs[["plate", "drug"]].copy()
+    with pytest.warns(UserWarning, match=START) as caught:
+        TokenDiffusion.setup_mudata(both, **KEYS)
+    assert len([warning for warning in caught if START in str(warning.message)]) == 1
+
+
+def test_a_large_screen_is_compared_at_once(register: Register) -> None:
+    random, n_cells = np.random.default_rng(0), 100_000
+    drug, plate = random.integers(300, size=n_cells), random.integers(25, size=n_cells)
+    obs = pd.DataFrame({"drug": [f"drug{i:03}" for i in drug], "plate": plate + 25 * (drug > 0)})
+    obs.index = obs.index.astype(str)
+    cells = ad.AnnData(sparse.csr_matrix(np.ones((n_cells, 1), dtype=np.float32)), obs=obs)
+    options = {**KEYS, "control": "drug000"}
+    with pytest.warns(UserWarning, match=r"'drug010', \.\.\. \(299 in all\)\. Treated cells are in 25, 26, "):
+        manager = register(cells, **options)
+    start = time.perf_counter()
+    with pytest.warns(UserWarning, match=START):
+        warn_of_confounded_treatments(manager)
+    assert time.perf_counter() - start < 2  # measured: a tenth of a second
