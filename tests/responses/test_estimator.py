@@ -186,6 +186,8 @@ def test_responses_are_interpolated_between_doses(dosed: tuple, context: str) ->
         assert np.abs(found.change - expected).max() < 0.15 and found.source == "measured", dose
     beyond = [estimator.predict("x", context, dose).change for dose in (101.0, 1e6)]
     np.testing.assert_allclose(*beyond)
+    cautions = [estimator.predict("x", context, dose).cautions for dose in (99.0, 100.0, 1e4)]
+    assert ["beyond the largest measured dose, 100" in " ".join(each) for each in cautions] == [False, False, True]
 
 
 def test_a_combination_is_the_sum_of_its_parts_unless_it_was_measured() -> None:
@@ -232,20 +234,32 @@ def test_responses_of_cells_have_the_change_that_is_predicted() -> None:
     estimator = fitted(Screen({"x": factors}, base(rng, "abcd")), measured_in("abc", "d"))
     for context in range(4):
         identity = np.array([context, Code.MISSING])
-        response = estimator.respond(identity, {}, {0: 1.0})
+        response = estimator.predictor.respond(identity, {}, {0: 1.0})
         predicted = estimator.predict("x", estimator.contexts[context])
         np.testing.assert_allclose(response.prediction.change, predicted.change)
         np.testing.assert_allclose(response.mean_change, predicted.change, atol=0.05)
         assert (response.before >= 0).all() and (response.after >= 0).all()
-        back = estimator.respond(identity, {0: 1.0}, {})
+        back = estimator.predictor.respond(identity, {0: 1.0}, {})
         np.testing.assert_allclose(back.mean_change, -response.mean_change)
         np.testing.assert_allclose(back.before, response.after)
-        none, half = (estimator.respond(identity, {}, {0: 1.0}, scale) for scale in (0.0, 0.5))
+        none, half = (estimator.predictor.respond(identity, {}, {0: 1.0}, scale) for scale in (0.0, 0.5))
         np.testing.assert_allclose(none.mean_change, 0, atol=1e-9)
         np.testing.assert_allclose(half.mean_change, predicted.change / 2, atol=0.05)
-        assert estimator.respond(identity, {0: 1.0}, {0: 1.0}).mean_change == pytest.approx(0, abs=1e-9)
-        assert estimator.has_measured(identity, {0: 1.0}) == (context < 3)
-        assert estimator.has_measured(identity, {}) and not estimator.has_measured(identity, {0: 3.0})
+        assert estimator.predictor.respond(identity, {0: 1.0}, {0: 1.0}).mean_change == pytest.approx(0, abs=1e-9)
+        assert estimator.predictor.has_measured(identity, {0: 1.0}) == (context < 3)
+        assert estimator.predictor.has_measured(identity, {}) and not estimator.predictor.has_measured(
+            identity, {0: 3.0}
+        )
+
+
+def test_applied_counts_change_as_predicted() -> None:
+    screen = drug_screen(4)
+    estimator = fitted(screen, measured_in("abc", "d"))
+    counts = screen.cells(np.random.default_rng(10), [("d", -1, "control", 400)])[0]
+    applied, again, other = (estimator.apply(counts, "x", "d", seed=seed).toarray() for seed in (0, 0, 1))
+    change = estimator.predict("x", "d").change
+    np.testing.assert_allclose(log_mean(applied) - log_mean(counts), change, atol=0.1)
+    assert (applied == again).all() and (applied != other).any()
 
 
 def test_treated_cells_that_were_sequenced_less_deeply_respond_alike_elsewhere() -> None:
@@ -267,8 +281,10 @@ def test_nothing_is_predicted_where_too_few_cells_were_measured() -> None:
     screen = drug_screen(2)
     counts, obs = screen.cells(np.random.default_rng(0), [("a", -1, "control", 50), ("a", -1, "x", 19)])
     few = ResponseEstimator.fit(counts, obs["type"], None, obs["drug"])
-    assert few.predict("x", "a") is None and few.respond(np.array([0, -1]), {}, {0: 1.0}) is None
-    untreated = few.respond(np.array([0, -1]), {}, {})
+    with pytest.raises(ValueError, match="`treatment` 'x': no cells predict its response in context 'a'"):
+        few.apply(counts, "x", "a")
+    assert few.predict("x", "a") is None and few.predictor.respond(np.array([0, -1]), {}, {0: 1.0}) is None
+    untreated = few.predictor.respond(np.array([0, -1]), {}, {})
     np.testing.assert_array_equal(untreated.mean_change, 0)
     assert untreated.prediction.weights == {NO_CHANGE: 1.0}
 
@@ -276,7 +292,7 @@ def test_nothing_is_predicted_where_too_few_cells_were_measured() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"treatment": ["x"] * 39}, r"`treatment` has shape \(39,\): pass a value for each of 40 cells"),
+        ({"treatment": ["x"] * 39}, r"`treatment` has shape \(39,\): pass a value for each cell, \(40,\)"),
         ({"context": [["a"]] * 40}, r"`context` has shape \(40, 1\)"),
         ({"dose": 1.0}, r"`dose` has shape \(\)"),
         ({"treatment": ["x"] * 40}, "`treatment` has no cell 'control': pass the label of untreated cells"),

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from scdiffgen.responses import apply_response
-from scdiffgen.responses._counts import GAINED, KEPT, STEPS, depth_effect, expression_curves, mean_change, shares_after
+from scdiffgen.responses._expression_curves import (
+    GAINED,
+    KEPT,
+    STEPS,
+    depth_effect,
+    expression_curves,
+    mean_change,
+    shares_after,
+)
 
 N_CELLS, N_GENES = 600, 40
 
