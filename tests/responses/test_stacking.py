@@ -1,105 +1,154 @@
-"""Weights against SciPy's constrained minimisation; response curves against cells that are moved by coupling."""
+"""Weights against SciPy's constrained minimisation; shrinkage and intervals against formulas and simulated risk."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
-import torch
 from scipy.optimize import minimize
 
-from scdiffgen.diffusion import couple_molecules
-from scdiffgen.responses._library_sizes import N_SIZES
-from scdiffgen.responses._response_curves import RATIOS, STEPS, response_curves, solved
-from scdiffgen.responses._stacking import PRIOR_UNITS, less_noise, shrunk, stacked
+from scdiffgen.responses import Prediction
+from scdiffgen.responses._stacking import (
+    NO_CHANGE,
+    OWN,
+    PRIOR_UNITS,
+    interval,
+    james_stein,
+    shrink_noise,
+    shrink_towards,
+    stack,
+)
 
-NAMES = ["no change", "a", "b", "c"]
+NAMES = ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("helpful", [True, False])
-def test_weights_are_those_of_constrained_least_squares(helpful: bool) -> None:
-    """Without "no change" if the others are better than it."""
-    rng = np.random.default_rng(0)
-    truths = rng.normal(size=(3, 50))
-    others = [0.5 * truths, truths + rng.normal(size=(3, 50)), 2 * rng.normal(size=(3, 50))]
-    made = np.stack([0 * truths, *(others if helpful else [-other for other in others])], 1)
-    made[..., -N_SIZES:], truths[:, -N_SIZES:] = 0, 0  # library sizes stay as they are
-    left_out = [(dict(zip(NAMES, one, strict=True)), truth) for one, truth in zip(made, truths, strict=True)]
-    found = stacked(left_out[0][0], left_out, "measured")
-    size, equal = (made**2).sum() / 3, np.array([0, 1, 1, 1]) / 3
+def named(changes: np.ndarray) -> dict[str, np.ndarray]:
+    return dict(zip(NAMES, changes, strict=False))
+
+
+def prediction(change: np.ndarray) -> Prediction:
+    return stack({"a": change}, [], "measured")
+
+
+def constrained(made: np.ndarray, truths: np.ndarray) -> np.ndarray:
+    """Least squares on the simplex, shrunk towards equal weights, by sequential quadratic programming."""
+    n_units, n_predictors, _ = made.shape
+    equal, size = np.full(n_predictors, 1 / n_predictors), (made**2).sum() / n_predictors
 
     def loss(weights: np.ndarray) -> float:
-        errors = sum(((y - weights @ p) ** 2).sum() for y, p in zip(truths, made, strict=True))
-        return errors + PRIOR_UNITS / 3 * size * ((weights - equal) ** 2).sum()
+        errors = sum(((truth - weights @ each) ** 2).sum() for each, truth in zip(made, truths, strict=True))
+        return float(errors + PRIOR_UNITS / n_units * size * ((weights - equal) ** 2).sum())
 
-    options = {"bounds": [(0, 0 if helpful else 1), *[(0, 1)] * 3], "tol": 1e-12, "method": "SLSQP"}
-    best = minimize(loss, equal, constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1}, **options).x
-    assert (best[0] > 0.2) != helpful
-    np.testing.assert_allclose(list(found.weights.values()), best, atol=2e-3)
-    np.testing.assert_allclose(found.change, best @ made[0], atol=1e-2)
+    options = {"bounds": [(0, 1)] * n_predictors, "tol": 1e-12, "method": "SLSQP"}
+    return minimize(loss, equal, constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1}, **options).x
 
 
-def test_shrinking_lies_between_what_was_measured_and_what_is_predicted() -> None:
+@pytest.mark.parametrize("seed", range(6))
+def test_weights_are_those_of_constrained_least_squares(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    truths = rng.normal(size=(rng.integers(1, 6), 50))
+    noise = rng.uniform(0.2, 2, 3)
+    made = np.stack([truths * rng.uniform(0.7, 1.2) + sd * rng.normal(size=truths.shape) for sd in noise], 1)
+    found = stack(named(made[0]), [(named(each), truth) for each, truth in zip(made, truths, strict=True)], "parts")
+    best = constrained(made, truths)
+    kept = 1 - found.weights.get(NO_CHANGE, 0.0)
+    np.testing.assert_allclose([found.weights[name] / kept for name in NAMES], best, atol=2e-3)
+    np.testing.assert_allclose(found.change, kept * best @ made[0], atol=1e-2)
+    assert sum(found.weights.values()) == pytest.approx(1) and found.source == "parts"
+
+
+def test_predictors_weigh_the_same_if_nothing_was_left_out() -> None:
+    changes = np.random.default_rng(0).normal(size=(3, 40))
+    found = stack(named(changes), [], "measured")
+    np.testing.assert_allclose(found.change, changes.mean(0))
+    assert found.weights == pytest.approx(dict.fromkeys(NAMES, 1 / 3))
+    assert np.isnan(found.half_width).all() and np.isnan(found.gain) and not len(found.pearson)
+
+
+def test_no_change_is_predicted_as_far_as_predictors_fail() -> None:
     rng = np.random.default_rng(1)
-    measured, predicted = rng.normal(size=(2, 200))
-    towards = stacked({"other": predicted}, [], "measured")
-    np.testing.assert_allclose(shrunk(measured, np.full(200, 1e-12), towards).change, measured, atol=1e-6)
-    np.testing.assert_allclose(shrunk(measured, np.full(200, 1e6), towards).change, predicted)
-    half = shrunk(measured, np.full(200, 0.5), towards)
-    assert 0 < half.weights["own cells"] < 1 and sum(half.weights.values()) == 1
+    made, truths = rng.normal(size=(2, 30, 1, 60))
+    left_out = [(named(each), truth[0]) for each, truth in zip(made, truths, strict=True)]
+    failing = stack(named(made[0]), left_out, "features")
+    assert failing.weights[NO_CHANGE] > 0.9 and (failing.change**2).sum() < 0.01 * (made[0] ** 2).sum()
+    for slope in (0.3, 0.7):
+        scaled = [(each, slope * each["a"]) for each, _ in left_out]
+        found = stack(named(made[0]), scaled, "features", shrinks=slope > 0.5)
+        np.testing.assert_allclose(found.change, slope * made[0, 0])
+        assert found.weights == pytest.approx({"a": slope, NO_CHANGE: 1 - slope})
+        np.testing.assert_allclose(found.half_width, 0, atol=1e-6)
 
 
-@pytest.mark.parametrize(("chance", "kept"), [(0.0, 1.0), (2.5, 0.9), (12.5, 0.5), (25.0, 0.0), (60.0, 0.0)])
-def test_a_prediction_loses_what_chance_makes_of_its_length(chance: float, kept: float) -> None:
-    predicted = stacked({"a": np.array([3.0, -4.0])}, [], "measured")
-    found = less_noise(predicted, chance)
-    np.testing.assert_allclose(found.change, kept * predicted.change, atol=1e-12)
-    assert found.weights == pytest.approx({"a": kept, "no change": 1 - kept})
-
-
-def test_library_sizes_are_changed_by_as_much_as_predicts_those_left_out() -> None:
-    rng = np.random.default_rng(3)
-    truths = np.column_stack([rng.normal(size=(8, 30)), np.tile([0.3, -0.3], 4), 0.2 + 0.01 * rng.normal(size=8)])
-    left_out = []
-    for row, truth in enumerate(truths):
-        others = np.delete(truths, row, axis=0)
-        left_out.append(({"no change": 0 * truth, "mean": np.append(truth[:30], others.mean(0)[30:])}, truth))
-    composition, depth = stacked(
-        {"no change": 0 * truths[0], "mean": truths[::2].mean(0)}, left_out, "measured"
-    ).change[-2:]
-    assert composition == pytest.approx(0, abs=1e-9) and depth == pytest.approx(0.2, rel=0.05)
-
-
-def test_curves_say_what_cells_that_are_moved_have_on_average() -> None:
-    """One gene after the other is moved by the package's own coupling, hundreds of times; a large gene balances."""
+def test_left_out_responses_give_correlations_and_gain() -> None:
     rng = np.random.default_rng(2)
-    share = np.append(np.geomspace(2e-4, 0.02, 5), 0.0)
-    share[-1] = 1 - share.sum()
-    n_cells, library = 300, 2000
-    counts = torch.from_numpy(rng.multinomial(library, rng.dirichlet(100 * share, n_cells))).float()
-    expected = (counts + 500 * torch.from_numpy(share).float()) / (library + 500)
-    module = SimpleNamespace(device=torch.device("cpu"), expression=lambda there, given: expected[: len(there)])
-    given = SimpleNamespace(take=lambda rows: None)
-    curves, _ = response_curves(
-        module, [(counts.to_sparse_csr(), given)], np.zeros(n_cells, dtype=int), np.zeros((1, 6))
-    )
-    log_mean = np.log1p(1e4 * counts.numpy() / library).mean(0)
-    np.testing.assert_allclose(curves[0, len(RATIOS)], log_mean, rtol=1e-4)
-    generator = torch.Generator().manual_seed(0)
-    for step in (0, 3, 8, 12):
-        for gene in (0, 2, 4):
-            target, root = expected.clone(), expected[:, gene] ** 0.25
-            moved = root * (1 + STEPS[step]) if STEPS[step] < 0 else root + STEPS[step]
-            target[:, gene] = moved**4
-            target[:, -1] += expected[:, gene] - target[:, gene]
-            draws = [couple_molecules(counts, expected.log(), target.log(), generator)[:, gene] for _ in range(100)]
-            real = torch.stack(draws).mul(1e4 / library).log1p().mean().item()
-            assert abs(curves[0, step, gene] - real) < 0.03 + 0.01 * real, (step, gene)
-    for step in (1, 5, 6, 9, 14):
-        np.testing.assert_allclose(solved(curves[0], curves[0, step] - curves[0, 6])[:5], STEPS[step], atol=0.01)
+    truths, mean = rng.normal(size=(5, 40)), 0.1 * rng.normal(size=(5, 40))
+    good = truths + 0.3 * rng.normal(size=truths.shape)
+    made = np.stack([mean, good], 1)
+    left_out = [(named(each), truth) for each, truth in zip(made, truths, strict=True)]
+    found = stack(named(made[0]), left_out, "measured")
+    weights = np.array([found.weights["a"], found.weights["b"]])
+    expected = [np.corrcoef(weights @ each, truth)[0, 1] for each, truth in zip(made, truths, strict=True)]
+    np.testing.assert_allclose(found.pearson, expected)
+    errors = sum(((truth - weights @ each) ** 2).sum() for each, truth in zip(made, truths, strict=True))
+    assert found.gain == pytest.approx(1 - errors / ((truths - mean) ** 2).sum()) and found.gain > 0.7
 
 
-def test_no_change_moves_nothing_and_too_large_ones_go_to_the_end() -> None:
-    curve = np.linspace(0, 2, len(STEPS))[:, None] * np.ones(3)
-    np.testing.assert_allclose(solved(curve, np.array([0.0, 9.0, -9.0])), [0, STEPS[-1], STEPS[0]])
+def test_the_james_stein_factor_is_that_of_the_formula() -> None:
+    squares = np.array([0.0, 1.0, 4.0, 100.0])
+    np.testing.assert_allclose(james_stein(2.0, squares), [0, 0, 0.5, 0.98])
+    np.testing.assert_allclose(james_stein(np.zeros(4), squares), 1)
+
+
+@pytest.mark.parametrize("signal", [0.0, 0.5, 1.0, 3.0])
+def test_shrinkage_lowers_the_risk(signal: float) -> None:
+    """Of 200 normal means, at any distance from 0, and most of all at small ones."""
+    rng = np.random.default_rng(3)
+    truth, risks = signal * rng.normal(size=200), []
+    for _ in range(50):
+        raw = truth + rng.normal(size=200)
+        found = shrink_towards(raw, np.ones(200), None)
+        risks.append([((each - truth) ** 2).sum() for each in (raw, found.change)])
+        assert found.weights[OWN] + found.weights[NO_CHANGE] == pytest.approx(1)
+    of_raw, of_shrunk = np.mean(risks, axis=0)
+    best = signal**2 / (1 + signal**2)  # the factor of the Bayes estimator, whose risk this is too
+    assert of_shrunk < of_raw and of_shrunk / of_raw == pytest.approx(best, abs=0.08)
+
+
+def test_a_measured_change_lies_between_itself_and_the_prediction() -> None:
+    rng = np.random.default_rng(4)
+    own, others = rng.normal(size=(2, 200))
+    exact = shrink_towards(own, np.full(200, 1e-12), prediction(others))
+    np.testing.assert_allclose(exact.change, own, atol=1e-6)
+    assert exact.weights[OWN] == pytest.approx(1) and exact.half_width.max() < 1e-4 and exact.source == "measured"
+    noise = shrink_towards(own, np.full(200, 1e6), prediction(others))
+    np.testing.assert_allclose(noise.change, others)
+    assert noise.weights == pytest.approx({OWN: 0.0, "a": 1.0})
+    between = shrink_towards(own, np.full(200, 0.5), prediction(others))
+    assert ((between.change - own) * (between.change - others) <= 1e-12).all()
+    assert 0 < between.weights[OWN] < 1 and sum(between.weights.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(("variance", "kept"), [(0.0, 1.0), (2.5, 0.9), (12.5, 0.5), (25.0, 0.0), (60.0, 0.0)])
+def test_a_prediction_loses_the_sampling_variance_of_its_length(variance: float, kept: float) -> None:
+    found = shrink_noise(prediction(np.array([3.0, -4.0])), variance)
+    np.testing.assert_allclose(found.change, kept * np.array([3.0, -4.0]), atol=1e-12)
+    assert found.weights == pytest.approx({"a": kept, NO_CHANGE: 1 - kept})
+
+
+@pytest.mark.parametrize("n_units", [3, 5, 10, 30])
+@pytest.mark.parametrize("heavy", [False, True])
+def test_an_interval_holds_four_fifths_of_exchangeable_residuals(n_units: int, heavy: bool) -> None:
+    """The residual that is held or not has not been seen; genes differ by a factor of 20."""
+    rng = np.random.default_rng(n_units)
+    scale, inside = np.geomspace(0.05, 1, 200), []
+    for _ in range(40):
+        drawn = rng.standard_t(4, (n_units + 1, 200)) if heavy else rng.normal(size=(n_units + 1, 200))
+        inside.append(np.abs(scale * drawn[-1]) <= interval(scale * drawn[:-1]))
+    assert 0.75 < np.mean(inside) < 0.85
+    if n_units >= 5:  # also in genes that hardly vary and in those that vary most
+        by_gene = np.mean(inside, axis=0)
+        assert 0.65 < by_gene[:50].mean() < 0.95 and 0.65 < by_gene[-50:].mean() < 0.95
+
+
+def test_fewer_than_two_residuals_have_no_interval() -> None:
+    assert np.isnan(interval(np.ones((1, 4)))).all() and np.isnan(interval(np.ones((0, 4)))).all()
+    np.testing.assert_allclose(interval(np.zeros((3, 4))), 0, atol=1e-12)

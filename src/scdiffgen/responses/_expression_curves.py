@@ -12,7 +12,7 @@ from scipy import sparse
 
 from scdiffgen._log_normalise import TARGET_SUM
 
-KEPT = np.array([0.0, 0.02, 0.1, 0.25, 0.5, 0.75])  # shares that stay
+KEPT = np.array([0.0, 0.01, 0.025, 0.06, 0.13, 0.25, 0.45, 0.7])  # shares that stay
 GAINED = np.geomspace(1e-6, 0.2, 16)  # shares that are added
 STEPS = np.concatenate([KEPT - 1, [0.0], GAINED])
 N_TERMS = 6  # of count distributions; the tail stands at its mean

@@ -72,38 +72,48 @@ class _Responses(NamedTuple):
         return self._with_losses(weights, raised)
 
     def by_ratios(self, weights: np.ndarray) -> np.ndarray:
-        """Transfer log-fold changes of expression levels."""
+        """Transfer log-fold changes of expression levels as far as that of the contexts reaches that of the target."""
         levels, after, level = (
             np.expm1(each.clip(min=0)) + OFFSET for each in (self.before, self.before + self.changes, self.target)
         )
-        return np.log1p((level * np.exp((weights * np.log(after / levels)).sum(0)) - OFFSET).clip(min=0)) - self.target
+        ratios = _reach((weights * self.before).sum(0), self.target) * (weights * np.log(after / levels)).sum(0)
+        return np.log1p((level * np.exp(ratios) - OFFSET).clip(min=0)) - self.target
 
     def _with_losses(self, weights: np.ndarray, gains: np.ndarray) -> np.ndarray:
-        """Transfer down-regulation as a ratio as far as the expression of the contexts reaches that of the target."""
-        change, before = (weights * self.changes).sum(0), (weights * self.before).sum(0)
-        reach = np.divide(before, self.target, out=np.ones_like(before), where=self.target > 0).clip(max=1)
-        ratio = np.divide(change, before, out=np.zeros_like(change), where=before > 0).clip(min=-1)
-        losses = reach * ratio * self.target + (1 - reach) * change
-        return np.where(change < 0, np.maximum(losses, -self.target), gains)
+        before, change = (weights * self.before).sum(0), (weights * self.changes).sum(0)
+        return _with_losses(before, change, self.target, gains)
+
+
+def _with_losses(before: np.ndarray, change: np.ndarray, target: np.ndarray, gains: np.ndarray) -> np.ndarray:
+    """Transfer down-regulation as a ratio as far as the expression ``before`` it reaches that of the target."""
+    reach, ratio = _reach(before, target), np.divide(change, before, out=np.zeros_like(change), where=before > 0)
+    losses = reach * ratio.clip(min=-1) * target + (1 - reach) * change
+    return np.where(change < 0, np.maximum(losses, -target), gains)
+
+
+def _reach(before: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Mean log expression ``(genes,)`` relative to that of the target, at most 1."""
+    return np.divide(before, target, out=np.ones_like(before), where=target > 0).clip(0, 1)
 
 
 def state_prediction(
     treated: StateMoments, untreated: StateMoments, target: np.ndarray, state: np.ndarray
 ) -> np.ndarray:
-    """Predict a response by latent arithmetic: regressions on cell states, of treated and untreated cells."""
-    after, before = treated.regress(state), untreated.regress(state)
-    change = after - before
-    ratio = np.divide(change, before, out=np.zeros_like(change), where=before > 0).clip(-1, 0)
-    return np.where(change < 0, ratio * target, change)
+    """Predict a response by latent arithmetic: regressions on cell states, of treated and untreated cells.
+
+    A gene is extrapolated as far as its expression in the contexts reaches that in the target.
+    """
+    reach = _reach(untreated.expression, target)
+    after, before = (arm.expression + reach * (arm.regress(state) - arm.expression) for arm in (treated, untreated))
+    return _with_losses(before, after - before, target, after - before)
 
 
 def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
     """Weights ``(contexts,)`` of an exponential kernel of 1 - correlation, relative to that of the nearest context."""
     centred, own = before - before.mean(1, keepdims=True), target - target.mean()
     sizes = np.sqrt((centred**2).sum(1) * (own**2).sum())
-    distances = 1 - centred @ own / np.maximum(sizes, np.finfo(float).tiny)
-    nearest = max(distances.min(), np.finfo(float).tiny)
-    weights = np.exp(-(distances / nearest - 1) / BANDWIDTH)
+    distances = (1 - centred @ own / np.maximum(sizes, np.finfo(float).tiny)).clip(min=np.finfo(np.float32).eps)
+    weights = np.exp(-(distances / distances.min() - 1) / BANDWIDTH)
     return weights / weights.sum()
 
 
@@ -139,7 +149,7 @@ def feature_predictions(changes: np.ndarray, features: np.ndarray, target: np.nd
 
     The penalty of the ridge regression minimises the leave-one-out error.
     """
-    lengths = max(((features - features.mean(0)) ** 2).sum(1).mean(), np.finfo(float).tiny)
+    lengths = max(((features - features.mean(0)) ** 2).sum(1).mean(), np.finfo(float).eps)
     return {
         "mean of perturbations": changes.mean(0),
         "ridge on features": RidgeCV(lengths * PENALTIES).fit(features, changes).predict(target[None])[0],
