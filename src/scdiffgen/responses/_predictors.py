@@ -11,6 +11,7 @@ from sklearn.linear_model import RidgeCV
 BANDWIDTH = 1.0  # of kernels: of distances relative to the nearest context, and of log expression levels
 OFFSET = 0.1  # counts per 10,000, added to expression levels before their logarithm
 PENALTIES = np.array([0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 1e6])  # of features, relative to their mean squared length
+TINY = np.finfo(np.float32).tiny
 STATE_PENALTY = 1.0  # relative to the mean variance of a cell state
 
 Predictions = Mapping[str, np.ndarray]
@@ -72,23 +73,23 @@ class _Responses(NamedTuple):
         return self._with_losses(weights, raised)
 
     def by_ratios(self, weights: np.ndarray) -> np.ndarray:
-        """Transfer log-fold changes of expression levels as far as that of the contexts reaches that of the target."""
+        """Transfer log-fold changes, losses as far as the expression of the contexts reaches that of the target."""
         levels, after, level = (
             np.expm1(each.clip(min=0)) + OFFSET for each in (self.before, self.before + self.changes, self.target)
         )
-        ratios = _reach((weights * self.before).sum(0), self.target) * (weights * np.log(after / levels)).sum(0)
+        ratios = (weights * np.log(after / levels)).sum(0)
+        ratios *= np.where(ratios < 0, _reach((weights * self.before).sum(0), self.target), 1)
         return np.log1p((level * np.exp(ratios) - OFFSET).clip(min=0)) - self.target
 
     def _with_losses(self, weights: np.ndarray, gains: np.ndarray) -> np.ndarray:
         before, change = (weights * self.before).sum(0), (weights * self.changes).sum(0)
-        return _with_losses(before, change, self.target, gains)
+        return np.where(change < 0, _losses(before, change, self.target, change / np.maximum(before, TINY)), gains)
 
 
-def _with_losses(before: np.ndarray, change: np.ndarray, target: np.ndarray, gains: np.ndarray) -> np.ndarray:
-    """Transfer down-regulation as a ratio as far as the expression ``before`` it reaches that of the target."""
-    reach, ratio = _reach(before, target), np.divide(change, before, out=np.zeros_like(change), where=before > 0)
-    losses = reach * ratio.clip(min=-1) * target + (1 - reach) * change
-    return np.where(change < 0, np.maximum(losses, -target), gains)
+def _losses(before: np.ndarray, change: np.ndarray, target: np.ndarray, ratio: np.ndarray) -> np.ndarray:
+    """Transfer losses as a ratio as far as the expression ``before`` reaches that of the target, else as they are."""
+    reach = _reach(before, target)
+    return np.maximum(reach * ratio.clip(min=-1) * target + (1 - reach) * change, -target)
 
 
 def _reach(before: np.ndarray, target: np.ndarray) -> np.ndarray:
@@ -99,13 +100,11 @@ def _reach(before: np.ndarray, target: np.ndarray) -> np.ndarray:
 def state_prediction(
     treated: StateMoments, untreated: StateMoments, target: np.ndarray, state: np.ndarray
 ) -> np.ndarray:
-    """Predict a response by latent arithmetic: regressions on cell states, of treated and untreated cells.
-
-    A gene is extrapolated as far as its expression in the contexts reaches that in the target.
-    """
-    reach = _reach(untreated.expression, target)
-    after, before = (arm.expression + reach * (arm.regress(state) - arm.expression) for arm in (treated, untreated))
-    return _with_losses(before, after - before, target, after - before)
+    """Predict a response by latent arithmetic: regressions on cell states, of treated and untreated cells."""
+    after, before = treated.regress(state), untreated.regress(state)
+    mean_change = treated.expression - untreated.expression
+    losses = _losses(untreated.expression, mean_change.clip(max=0), target, (after - before) / np.maximum(before, TINY))
+    return np.where(after < before, losses, after - before)
 
 
 def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
