@@ -51,10 +51,12 @@ class MeasuredContexts(NamedTuple):
         """
         n_contexts = len(self.change)
         plain, left_out = n_contexts < FEW, []
-        for row in spread(n_contexts) if n_contexts > 1 else ():
+        rows = spread(n_contexts) if n_contexts > 1 else np.zeros(0, dtype=int)
+        for row in rows:
             made = self.without(row)._predictions(self.before[row], self.states[row][1].state, plain=plain)
             left_out.append((made, self.at_depth[row]))
-        found = stack(self._predictions(before, state, plain=plain), left_out, "measured")
+        of_depth = (self.change - self.at_depth)[rows] if left_out else 0.0
+        found = stack(self._predictions(before, state, plain=plain), left_out, "measured", nuisance=of_depth)
         noise = similarity_weights(self.before, before) ** 2 @ self.variance
         few = f"measured in {n_contexts} other context{'s' * (n_contexts > 1)} alone, whose plain mean is predicted"
         return shrink_noise(found, float(noise.sum())).with_cautions(*self.cautions, *([few] if plain else []))

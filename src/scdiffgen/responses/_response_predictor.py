@@ -153,7 +153,7 @@ class ResponsePredictor:
             changes = np.stack([each.change for each in predicted])
             measured = [change if known is None else known for known, change in zip(own, changes, strict=True)]
             made = part_predictions(changes, np.stack(measured), np.mean(singles or changes, axis=0))
-            sizes = np.sqrt(np.sum([each.half_width**2 for each in predicted], axis=0))
+            sizes = np.sqrt(np.mean([each.half_width**2 for each in predicted], axis=0))
             return made, sizes, sum(each.log_ratio for each in predicted)
 
         asked = predict(treatment)

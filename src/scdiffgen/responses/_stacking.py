@@ -79,8 +79,12 @@ def stack(
     source: Source,
     *,
     shrinks: bool = False,
+    nuisance: np.ndarray | float = 0.0,
 ) -> Prediction:
-    """Stack predictors by pairs of predictions and truth; ``shrinks`` by the slope even if it is above one half."""
+    """Stack predictors by pairs of predictions and truth.
+
+    ``shrinks`` by the slope even if it is above one half; a ``nuisance`` ``(left out, genes)`` widens intervals.
+    """
     names, changes = list(predictions), np.stack(list(predictions.values()))
     units = [(np.stack([made[name] for name in names]), truth) for made, truth in left_out]
     weights = _weights(units, len(names))
@@ -93,7 +97,7 @@ def stack(
     error, of_mean = (residuals**2).sum(), sum(((truth - made[0]) ** 2).sum() for made, truth in units)
     return Prediction(
         kept * weights @ changes,
-        interval(residuals),
+        interval(residuals + nuisance),
         source,
         by_name,
         np.array([_correlation(weights @ made, truth) for made, truth in units]),
@@ -132,7 +136,7 @@ def shrink_noise(predicted: Prediction, variance: float) -> Prediction:
 def shrink_towards(change: np.ndarray, variance: np.ndarray, towards: Prediction | None) -> Prediction:
     """Shrink a measured change towards a prediction, or none, by James-Stein factors of all genes and of each.
 
-    The interval holds the change in as many other cells: sampling variance, the posterior's, and squared shrinkage.
+    The interval holds the change in as many other cells: sampling variance, that of the posterior, and squared shrinkage.
     """
     prior = Prediction.of_no_change(len(change)) if towards is None else towards
     apart = change - prior.change
@@ -141,7 +145,7 @@ def shrink_towards(change: np.ndarray, variance: np.ndarray, towards: Prediction
         kept = (kept + james_stein(variance, apart**2)) / 2
     own = float((kept * apart**2).sum() / max((apart**2).sum(), np.finfo(float).tiny))
     weights = {OWN: own, **{name: (1 - own) * weight for name, weight in prior.weights.items()}}
-    spread = (1 + kept) * variance + ((1 - kept) * apart) ** 2
+    spread = (1 + kept) * variance + (1 - kept) ** 2 * (apart**2 - variance).clip(min=0)
     half_width = norm.ppf((1 + COVERAGE) / 2) * np.sqrt(spread)
     measured = prior.change + kept * apart
     return Prediction(measured, half_width, "measured", weights, np.zeros(0))
