@@ -15,12 +15,14 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from benchmarks._dose_truth import true_mean
+from benchmarks._perturbation_models import untrained_model
 from benchmarks._perturbation_settings import Settings
 from scdiffgen.datasets import simulate, true_expression
 from scdiffgen.metrics import pearson_delta
 from scdiffgen.metrics.baselines import dose_shift
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
+TRANSFERRED_DOSE = "sinusoidal"  # the network beside whose rows transferred responses stand
 NUMBER_KINDS = ("sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet")
 _IN_SEQUENCE = {"conditioning": "cross_attention", "intervention": "embedding"}  # attention sees no dose of an effect
 NETWORKS = {kind: NetworkOptions(number_embedding=kind) for kind in NUMBER_KINDS} | {
@@ -89,9 +91,9 @@ def dose_scores(
         truth = {dose: true_mean(adata, controls, perturbation, dose) for dose in (0.0, *DOSES)}
         responding = np.abs(truth[max(DOSES)] - truth[0.0]) > RESPONDING
         curves = baseline_curves(adata, controls, perturbation, seed)
-        curves |= {kind: _predicted(model, perturbation, chosen, seed, False) for kind, model in models.items()}
+        curves |= {kind: _predicted(model, perturbation, chosen, seed, "network") for kind, model in models.items()}
         first, model = next(iter(models.items()))
-        curves[f"{first}: transferred"] = _predicted(model, perturbation, chosen, seed, True)
+        curves[f"{first}: transferred"] = _predicted(model, perturbation, chosen, seed, "auto")
         for name, curve in curves.items():
             rows += [
                 {"perturbation": perturbation, "dose": dose, "span": span, "prediction": name}
@@ -99,6 +101,12 @@ def dose_scores(
                 for dose, span in DOSES.items()
             ]
     return pd.DataFrame(rows)
+
+
+def untrained_dose_model(adata: AnnData, *_: object) -> TokenDiffusion:
+    """A model that transfers responses and is not trained."""
+    setup = {"layer": "counts", "labels_key": "cell_type", "perturbation_key": "perturbation", "dose_key": "dose"}
+    return untrained_model(adata, setup)
 
 
 def baseline_curves(adata: AnnData, controls: AnnData, perturbation: str, seed: int) -> dict[str, Curves]:
@@ -117,11 +125,9 @@ def baseline_curves(adata: AnnData, controls: AnnData, perturbation: str, seed: 
     }
 
 
-def _predicted(
-    model: TokenDiffusion, perturbation: str, controls: NDArray[np.intp], seed: int, measured: bool
-) -> Curves:
+def _predicted(model: TokenDiffusion, perturbation: str, controls: NDArray[np.intp], seed: int, source: str) -> Curves:
     frame = model.dose_response(
-        None, perturbation, list(DOSES), indices=controls, measured=measured, seed=seed, silent=True
+        None, perturbation, list(DOSES), indices=controls, source=source, seed=seed, silent=True
     )
     return {dose: curve["mean"].to_numpy() for dose, curve in frame.groupby("dose", sort=False)}
 

@@ -15,7 +15,9 @@ from benchmarks._external import LOGGED
 from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Target, predicted_cells
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.model import TokenDiffusion
+from scdiffgen.model._training_summary import remember_training
 
+TINY = {"n_tokens": 2, "token_dim": 16, "n_layers": 1}
 KEEP = (None, 0.0, 0.05, 0.1, 0.2, 0.4)
 
 
@@ -25,6 +27,16 @@ def trained_model(fold: Fold, seed: int, max_epochs: int | None, **options: Any)
     TokenDiffusion.setup_anndata(fold.train, **fold.setup)
     model = TokenDiffusion(fold.train, **options)
     model.train(max_epochs=max_epochs, enable_progress_bar=False, enable_model_summary=False)
+    return model
+
+
+def untrained_model(adata: AnnData, setup: dict[str, Any]) -> TokenDiffusion:
+    """A model that is not trained, with everything that it keeps of its training cells."""
+    TokenDiffusion.setup_anndata(adata, **setup)
+    model = TokenDiffusion(adata, **TINY)
+    model.train_indices_, model.validation_indices_ = np.arange(adata.n_obs), np.zeros(0, dtype=int)
+    remember_training(model)
+    model.is_trained_ = True
     return model
 
 
@@ -78,7 +90,7 @@ def response_predictions(
         cells = predictions_of(model, fold, controls if share is None else starts, options, keep=share)
         counts["coupled" if share is None else f"keep {share:g}"] = [predicted.X for predicted in cells]
         if share is None and any((predicted.obs["response"] != "network").any() for predicted in cells):
-            of_network = predictions_of(model, fold, controls, options, keep=None, measured=False)
+            of_network = predictions_of(model, fold, controls, options, keep=None, source="network")
             counts["coupled, network only"] = [predicted.X for predicted in of_network]
     return {name: predicted_cells(fold, cells) for name, cells in counts.items()}
 
@@ -103,11 +115,11 @@ def predictions_of(
     options: Mapping[str, Any],
     *,
     keep: float | None,
-    measured: bool = True,
+    source: str = "auto",
 ) -> list[AnnData]:
     """Given controls of each target as it asks for them."""
     return [
-        model.predict_perturbation(None, target.conditions, indices=start, keep=keep, measured=measured, **options)
+        model.predict_perturbation(None, target.conditions, indices=start, keep=keep, source=source, **options)
         for target, start in zip(fold.targets, starts, strict=True)
     ]
 

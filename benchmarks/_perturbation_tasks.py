@@ -30,9 +30,19 @@ from benchmarks._perturbation_data import (
     norman,
     papalexi,
     papalexi_guides,
+    predicted_cells,
     zhao,
 )
-from benchmarks._perturbation_models import KEEP, mean_response_cells, response_predictions, seen_cells, trained_model
+from benchmarks._perturbation_models import (
+    KEEP,
+    mean_response_cells,
+    predictions_of,
+    response_predictions,
+    seen_cells,
+    start_cells,
+    trained_model,
+    untrained_model,
+)
 from benchmarks._perturbation_scvi import scvi_prediction
 from benchmarks._perturbation_settings import Settings
 from benchmarks._perturbation_time import PACKER, packer, time_predictions
@@ -41,7 +51,8 @@ from scdiffgen.metrics import perturbation_report
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 AS_COUNTS = ("train_mean", "other_contexts", "nearest_context", "similar_contexts", "additive")
-INTERVENTIONS = {"effect": {}, "embedding": {"network": NetworkOptions(intervention="embedding")}}
+EFFECT = "effect"
+INTERVENTIONS = {EFFECT: {}, "embedding": {"network": NetworkOptions(intervention="embedding")}}
 FEWER_KEEP = {"embedding": (0.0,)}  # shares that control cells keep, for variants of which not all are of interest
 
 
@@ -144,6 +155,26 @@ def scvi_predictions(fold: Fold, settings: Settings, seed: int) -> dict[str, Ann
     """Latent arithmetic in scVI by its name, empty where nothing that it needs was measured."""
     cells = scvi_prediction(fold, seed, settings.max_epochs, settings.max_cells)
     return {} if cells is None else {"latent_scvi": cells}
+
+
+def transferred_predictions(fold: Fold, seed: int) -> dict[str, AnnData]:
+    """Transferred responses by the names that they have beside networks; no network is trained."""
+    model = untrained_model(fold.train, dict(fold.setup))
+    starts = [start_cells(fold, target, None, seed) for target in fold.targets]
+    cells = predictions_of(model, fold, starts, {"seed": seed, "silent": True}, keep=None)
+    found = {f"{EFFECT}: coupled": predicted_cells(fold, [each.X for each in cells])}
+    means = mean_response_cells(model, fold)
+    return found if means is None else found | {f"{EFFECT}: mean alone": means}
+
+
+def transferred_scores(fold: Fold, settings: Settings, seed: int, *, alone: bool) -> pd.DataFrame:
+    """Scores of transferred responses, unless ``alone`` beside those of all baselines."""
+    predictions: dict[str, AnnData | None] = {**transferred_predictions(fold, seed)}
+    if not alone and (others := seen_cells(fold, settings.max_cells, seed)) is not None:
+        predictions["other_guides"] = others
+    defined = {name: cells for name, cells in predictions.items() if cells is not None}
+    scores = score(fold, defined, () if alone else None, settings, seed)
+    return scores.merge(transferred_shares(fold, predictions, settings.max_cells, seed), how="left")
 
 
 def all_predictions(

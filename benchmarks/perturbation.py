@@ -38,12 +38,12 @@ import pandas as pd
 from anndata import AnnData
 
 from benchmarks._data import FOLDER
-from benchmarks._dose_task import NETWORKS, dose_scores, simulated_cells
+from benchmarks._dose_task import NETWORKS, TRANSFERRED_DOSE, dose_scores, simulated_cells, untrained_dose_model
 from benchmarks._external import add_external_argument, external_files, read_external
 from benchmarks._perturbation_data import CONTEXT, RESPONSE, Fold
 from benchmarks._perturbation_settings import QUICK, Settings
 from benchmarks._perturbation_table import markdown, summary_of
-from benchmarks._perturbation_tasks import TASKS, run_fold, score, scvi_predictions, shrunk
+from benchmarks._perturbation_tasks import TASKS, run_fold, score, scvi_predictions, shrunk, transferred_scores
 from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
 
 DOSE_SIZE, QUICK_DOSE_SIZE = (4000, 200), (300, 30)  # cells, genes
@@ -61,6 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = output_folder(options.output, quick=options.quick)
     result = new_result(options)
     path = folder / f"perturbation-{options.task}.json"
+    if options.only_transferred:
+        add_transferred(options, path)
+        return
     if options.only_external or options.only_scvi:
         add_others(options, path)
         return
@@ -99,6 +102,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     add_external_argument(parser)
     parser.add_argument("--only-external", action="store_true", help="add the rows of --external to the result")
     parser.add_argument("--only-scvi", action="store_true", help="add the rows of latent arithmetic in scVI")
+    parser.add_argument("--only-transferred", action="store_true", help="score transferred responses again, untrained")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
     parser.add_argument("--keep-added", action="store_true", help="keep rows that were added, or of other models")
     add_common_arguments(parser)
@@ -237,6 +241,35 @@ def add_others(options: argparse.Namespace, path: Path) -> None:
             )
             write_result(path.parent, path.stem, result)
     print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
+
+
+def add_transferred(options: argparse.Namespace, path: Path) -> None:
+    """Score transferred responses again, which need no network; seeds without other rows get those of baselines."""
+    result, settings = read_result(path), settings_of(options)
+    result["added"] = [*result.get("added", []), environment(options.threads, options.seeds)]
+    for seed in options.seeds:
+        for fold, scores in transferred_folds(options, settings, seed, result["rows"]):
+            rows = [{"seed": seed, "fold": fold, **row} for row in scores.to_dict("records")]
+            replaced = {(row["seed"], row["fold"], row["prediction"]) for row in rows}
+            kept = [row for row in result["rows"] if (row["seed"], row["fold"], row["prediction"]) not in replaced]
+            result["rows"] = [*kept, *rows]
+            write_result(path.parent, path.stem, result)
+    print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
+
+
+def transferred_folds(
+    options: argparse.Namespace, settings: Settings, seed: int, rows: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Scores of transferred responses by fold."""
+    if options.task == "dose":
+        size = QUICK_DOSE_SIZE if options.quick else DOSE_SIZE
+        found = dose_scores(simulated_cells(*size, seed), [TRANSFERRED_DOSE], settings, seed, untrained_dose_model)
+        known = {row["fold"] for row in rows}
+        yield next(iter(known)), found[found["prediction"] == f"{TRANSFERRED_DOSE}: transferred"]
+        return
+    for fold in TASKS[options.task].folds(FOLDER, options.types):
+        alone = any((row["seed"], row["fold"]) == (seed, fold.name) for row in rows)
+        yield fold.name, transferred_scores(shrunk(fold, settings, seed), settings, seed, alone=alone)
 
 
 def available_tasks() -> list[str]:

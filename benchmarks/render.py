@@ -122,7 +122,7 @@ controls. Our place in a published benchmark comes first.
 | --- | --- |
 | effect: coupled | `predict_perturbation` by default: control cells, moved by the transferred response |
 | effect: mean alone | the mean response of `get_mean_response`, added to control cells as simple predictions are |
-| effect: coupled, network only | the same with `measured=False` |
+| effect: coupled, network only | the same with `source="network"` |
 | effect: keep .05 | control cells thinned to this share of their molecules, the others sampled (`keep=`) |
 | effect: generate | cells from their conditions alone, by `generate` |
 | embedding: ... | the same of a model with `intervention="embedding"`, whose treatments are conditions as all others |

@@ -1,77 +1,43 @@
-"""Are predicted responses as good as the best simple baseline? All tasks in minutes, without training a network.
+"""Are predicted responses as good as the best simple baseline? All tasks in minutes, without a network.
 
 ``python -m benchmarks.studies.responses --tasks kang zhao norman papalexi papalexi-guides dose --seeds 0 1 2``
 
-What the network expects of a cell is replaced by its own molecules and 500 more of its identity, ``(x + 500 p) / (L +
-500)``; everything else is as in the package. ``--inner`` leaves out the response of one more context, or half of the
-cells of each treatment where there is one context alone, and scores that: for choices, which must not be made on the
-responses that are reported. ``transferred, mean alone`` adds to each control the mean response that cells are drawn for
-(``get_mean_response``), as simple baselines add theirs: without chance of drawing. ``--draws 4`` also scores the cells
-of four draws together: how much of the error is chance of drawing as many cells as there are controls. ``--known``
-also predicts with the held-out cells among those that are known: what is left then is in how cells vary.
+Transferred responses need no network, so none is trained. ``--inner`` leaves out the response of one more context, or
+half of the cells of each treatment where there is one context alone, and scores that: for choices, which must not be
+made on the responses that are reported. ``transferred, mean alone`` adds to each control the mean response that cells
+are drawn for (``get_mean_response``), as simple baselines add theirs: without sampling noise. ``--draws 4`` also scores
+the cells of four draws together. ``--known`` also predicts with the held-out cells among those that are known: what is
+left then is in how cells vary.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import anndata
-import numpy as np
 import pandas as pd
-import torch
 from anndata import AnnData
 from scipy import sparse
-from torch import Tensor
 
 from benchmarks._data import FOLDER
-from benchmarks._dose_task import dose_scores, simulated_cells
+from benchmarks._dose_task import dose_scores, simulated_cells, untrained_dose_model
 from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Target, predicted_cells, split
-from benchmarks._perturbation_models import mean_response_cells, predictions_of, seen_cells, start_cells
+from benchmarks._perturbation_models import (
+    mean_response_cells,
+    predictions_of,
+    seen_cells,
+    start_cells,
+    untrained_model,
+)
 from benchmarks._perturbation_settings import Settings
 from benchmarks._perturbation_table import markdown, summary_of
 from benchmarks._perturbation_tasks import TASKS, score
 from benchmarks._record import start
 from benchmarks.perturbation import DOSE_SIZE
-from scdiffgen.conditions import Conditions
-from scdiffgen.model import TokenDiffusion
-from scdiffgen.model._cells import Cells
-from scdiffgen.model._training_summary import remember_training
-from scdiffgen.responses import TreatedGroups
 
-PRIOR = 500.0  # molecules of the identity that are added to those of a cell
-TINY = {"n_tokens": 2, "token_dim": 16, "n_layers": 1}
 METRICS = "pearson_delta weighted_mse de_overlap fold_change_slope energy_distance wasserstein c2st_auc".split()
 REAL_TASKS = ("kang", "kang-donors", "mcfaline", "zhao", "norman", "papalexi", "papalexi-guides")
-
-
-def untrained_model(adata: AnnData, setup: dict[str, Any]) -> TokenDiffusion:
-    """A model whose network is replaced, with everything that it keeps of its training cells."""
-    TokenDiffusion.setup_anndata(adata, **setup)
-    model = TokenDiffusion(adata, **TINY)
-    specs, shares = model.module.specs, {}
-    for counts, given in Cells(model):
-        groups = TreatedGroups.of_cells(given.numpy(), specs)
-        for identity, treated, cell in zip(
-            groups.identity, (groups.interventions >= 0).any(1), counts.to_dense().numpy(), strict=True
-        ):
-            if not treated:
-                shares[tuple(identity)] = shares.get(tuple(identity), 0.5) + cell.astype(float)
-    tables = {identity: torch.from_numpy(total / total.sum()).float() for identity, total in shares.items()}
-    everywhere = torch.stack(list(tables.values())).mean(0)
-
-    def expression(counts: Tensor, given: Conditions[Tensor]) -> Tensor:
-        identity = TreatedGroups.of_cells(given.numpy(), specs).identity
-        prior = torch.stack([tables.get(tuple(row), everywhere) for row in identity])
-        there = counts.to_dense()
-        return (there + PRIOR * prior) / (there.sum(1, keepdim=True) + PRIOR)
-
-    model.module.expression = expression
-    model.train_indices_, model.validation_indices_ = np.arange(adata.n_obs), np.zeros(0, dtype=int)
-    remember_training(model)
-    model.is_trained_ = True
-    return model
 
 
 def inner_folds(folds: Iterator[Fold]) -> Iterator[Fold]:
@@ -137,15 +103,10 @@ def task_scores(
 ) -> pd.DataFrame:
     """Scores of a task; of doses, nothing is drawn again or ``known``."""
     if task == "dose":
-        setup = {"layer": "counts", "labels_key": "cell_type", "perturbation_key": "perturbation", "dose_key": "dose"}
         found = [
-            dose_scores(
-                simulated_cells(*DOSE_SIZE, seed),
-                ["replaced"],
-                Settings(),
-                seed,
-                lambda adata, *_: untrained_model(adata, setup),
-            ).assign(seed=seed)
+            dose_scores(simulated_cells(*DOSE_SIZE, seed), ["replaced"], Settings(), seed, untrained_dose_model).assign(
+                seed=seed
+            )
             for seed in seeds
         ]
         rows = pd.concat(found)
