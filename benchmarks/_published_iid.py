@@ -17,12 +17,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import scvi
-from anndata import AnnData
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from benchmarks._perturbation_settings import Settings
+from benchmarks._perturbation_models import untrained_model
 from benchmarks._published_cells import CONDITION, CONTEXT, CONTROL, DATASETS, STIMULATED, Prepared, data_path
 from benchmarks._published_predictions import CONTROLS, HALF, SETUPS
 from benchmarks._published_scores import Cells, ranked_genes, scores_of_genes
@@ -60,12 +58,10 @@ def split_in_half(obs: pd.DataFrame, seed: int) -> NDArray[np.bool_]:
     return train
 
 
-def run_iid(
-    options: argparse.Namespace, prepared: Prepared, theirs: pd.DataFrame, path: Path, settings: Settings
-) -> dict[str, Any]:
-    """Score every prediction of every group, and write the result after each group; models are trained once a split."""
+def run_iid(options: argparse.Namespace, prepared: Prepared, theirs: pd.DataFrame, path: Path) -> dict[str, Any]:
+    """Score every prediction of every group, and write the result after each group; models are made once a split."""
     contexts = options.left_out or prepared.contexts
-    result = new_iid_result(options, prepared, settings, theirs)
+    result = new_iid_result(options, prepared, theirs)
     if options.resume and path.exists():
         result["rows"] = resumed(path, result["settings"])
     done = {(row["seed"], row["left_out"]) for row in result["rows"]}
@@ -74,7 +70,12 @@ def run_iid(
             continue
         train = split_in_half(prepared.counts.obs, seed)
         setups = SETUPS[IID[options.task]].items()
-        models = {name: trained(prepared.counts[train].copy(), setup, settings, seed) for name, setup in setups}
+        models = {
+            name: untrained_model(
+                prepared.counts[train].copy(), {"perturbation_key": CONDITION, "control": CONTROL, **setup}
+            )
+            for name, setup in setups
+        }
         for context in missing:
             began = process_time()
             for name, *cells, ranked in iid_predictions(prepared, context, train, models, seed):
@@ -114,15 +115,6 @@ def iid_predictions(
         yield name, prepared.expression(cells), after, before, ranked
 
 
-def trained(cells: AnnData, setup: Mapping[str, str], settings: Settings, seed: int) -> TokenDiffusion:
-    """Train a model on the training cells of a split."""
-    scvi.settings.seed = seed
-    TokenDiffusion.setup_anndata(cells, perturbation_key=CONDITION, control=CONTROL, **setup)
-    model = TokenDiffusion(cells, **settings.size)
-    model.train(max_epochs=settings.max_epochs, enable_progress_bar=False, enable_model_summary=False)
-    return model
-
-
 def iid_scores(predicted: Cells, real: Cells, control: Cells, ranked: NDArray[np.intp]) -> dict[str, float]:
     """Pearson of changes, energy distance and MSE of all scored genes and of the 100 that respond most."""
     scores = {}
@@ -132,9 +124,7 @@ def iid_scores(predicted: Cells, real: Cells, control: Cells, ranked: NDArray[np
     return scores
 
 
-def new_iid_result(
-    options: argparse.Namespace, prepared: Prepared, settings: Settings, theirs: pd.DataFrame
-) -> dict[str, Any]:
+def new_iid_result(options: argparse.Namespace, prepared: Prepared, theirs: pd.DataFrame) -> dict[str, Any]:
     """Describe data, settings and published values."""
     groups = {str(name): of.droplevel("left_out").to_dict("index") for name, of in theirs.groupby(level="left_out")}
     data = {"name": DATASETS[IID[options.task]], "n_cells": prepared.counts.n_obs, "n_genes": prepared.counts.n_vars}
@@ -142,7 +132,7 @@ def new_iid_result(
         "benchmark": "published-iid",
         "task": options.task,
         "data": data,
-        "settings": {"max_epochs": settings.max_epochs, "size": dict(settings.size)},
+        "settings": {"network": "none"},
         "environment": environment(options.threads, options.seeds),
         "published": {context: groups[context] for context in options.left_out or prepared.contexts},
         "rows": [],

@@ -28,11 +28,9 @@ that respond most which are also predicted to, the benchmark publishes no code: 
 the 5,000 genes with the left-out cells among the others, and the genes of the shorter lists by the true response. Its
 scores were known before our defaults were chosen: a place here is no blind test."""
 PREDICTION = """\
-`scdiffgen` is `predict_perturbation` by default, from a model trained on all cells but the stimulated ones of the
-{one}: one cell for each of its control cells, as counts of all {n_genes:,} genes, normalised over all of them. It is,
-in the main, the change between pseudobulks of the other {one}s, more or less of it by the state of a cell, transferred
-to the counts of each control cell; the network has a small part in it. Published methods were trained on the 5,000
-genes alone."""
+`scdiffgen` is `predict_perturbation` by default, from all cells but the stimulated ones of the {one}: one cell for each
+of its control cells, as counts of all {n_genes:,} genes, normalised over all of them. Transferred responses need no
+network, so none was trained. Published methods were trained on the 5,000 genes alone."""
 OF_DONORS = """\
 `scdiffgen` was given the donors and no cell types, as the published methods were. With cell types given, which the
 benchmark gives to none, a donor is predicted type by type."""

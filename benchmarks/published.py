@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -47,7 +46,7 @@ from benchmarks._published_predictions import CONTROLS, OURS, cells_of, predicti
 from benchmarks._published_scores import all_scores
 from benchmarks._published_table import HIGHER, rank_table
 from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
-from benchmarks.perturbation import resumed, settings_of
+from benchmarks.perturbation import resumed
 
 UNTREATED = "baseControl"
 COMPARED = {"mse": 0.0, "edistance": 0.0, "sym_kldiv": 0.0, "wasserstein": 5e-4}  # relative deviations allowed
@@ -63,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     contexts = options.left_out or prepared.contexts
     if options.task in IID:
         theirs = published_iid(FOLDER, options.task)
-        print(iid_tables(run_iid(options, prepared, theirs, folder / f"{name}.json", settings_of(options))))
+        print(iid_tables(run_iid(options, prepared, theirs, folder / f"{name}.json")))
         return
     if options.export is not None:
         export(prepared, options.task, contexts, options.export)
@@ -83,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for context in [context for context in contexts if context not in done]:
             began, (control, _) = process_time(), cells_of(prepared, context)
             rows = [{"prediction": CONTROLS, **untreated[context]}]
-            for prediction, cells, real in predictions(prepared, options.task, context, settings_of(options), seed):
+            for prediction, cells, real in predictions(prepared, options.task, context, seed):
                 rows.append({"prediction": prediction, **all_scores(cells, real, control)})
             result["rows"] += [{"seed": seed, "left_out": context, **row} for row in rows]
             write_result(folder, name, result)
@@ -100,7 +99,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--task", choices=[*PREPARE, *IID], required=True)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--left-out", nargs="+", help="cell types or donors to leave out (all)")
-    parser.add_argument("--max-epochs", type=int, help="epochs of the model (its default)")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write what may be trained on, and run nothing")
     add_external_argument(parser)
@@ -172,13 +170,12 @@ def add_external(options: argparse.Namespace, prepared: Prepared, contexts: Sequ
 
 def new_result(options: argparse.Namespace, prepared: Prepared, theirs: pd.DataFrame) -> dict[str, Any]:
     """What is written besides the rows; of the published scores, what the page needs."""
-    settings = asdict(settings_of(options))
     counts = prepared.counts
     return {
         "benchmark": "published",
         "task": options.task,
         "data": {"name": DATASETS[options.task], "n_cells": counts.n_obs, "n_genes": counts.n_vars},
-        "settings": {name: settings[name] for name in ("max_epochs", "size")},
+        "settings": {"network": "none"},
         "environment": environment(options.threads, options.seeds),
         "published": {
             "means": theirs.groupby(level="method").mean().to_dict("index"),

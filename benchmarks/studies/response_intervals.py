@@ -1,4 +1,4 @@
-"""Do 80 % intervals of predicted responses hold 80 % of the changes that are measured, and do left-out scores tell?
+"""Coverage of the 80 % intervals of predicted responses, and whether scores of left-out responses tell the score.
 
 ``python -m benchmarks.studies.response_intervals --threads 1``
 
