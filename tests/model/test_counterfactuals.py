@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 import scvi
+import torch
 from anndata import AnnData
 from scipy import sparse
 from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen._log_normalise import log_normalise
+from scdiffgen.io import plain_data
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 
@@ -261,6 +265,21 @@ def test_a_grown_model_knows_responses_of_its_reference(treated: TokenDiffusion,
     if not more_genes:
         assert twins.X[:, 0].sum() > 1.5 * cells.X[:60, 0].sum() and twins.X[:, 1].sum() < 0.1 * cells.X[:60, 1].sum()
     assert set(predict(query, None, {"stim": "X+Y"}, indices=np.arange(60)).obs["response"]) == {"measured"}
+
+
+def test_responses_of_earlier_versions_are_left_to_the_network(treated: TokenDiffusion, tmp_path: Path) -> None:
+    """Their pseudobulks held other moments."""
+    treated.save(tmp_path / "model")
+    saved = torch.load(tmp_path / "model/model.pt", weights_only=False)
+    bulks = saved["attr_dict"]["training_summary_"]["pseudobulks"]
+    bulks["counts"] = bulks.pop("share")
+    torch.save(saved, tmp_path / "model/model.pt", pickle_module=plain_data)
+    untreated = np.flatnonzero(treated.adata.obs["cell_type"] == "c")[:20]
+    with pytest.warns(UserWarning, match="train it again to transfer responses"):
+        again = TokenDiffusion.load(tmp_path / "model", treated.adata.copy())
+        twins = predict(again, None, {"stim": "IFN"}, indices=untreated)
+        weights = again.get_response_weights({"cell_type": "c", "stim": "IFN"})
+    assert set(twins.obs["response"]) == {"network"} == set(weights["response"])
 
 
 def test_a_treated_cell_can_be_sent_back(treated: TokenDiffusion) -> None:
