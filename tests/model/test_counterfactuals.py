@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 import scvi
+import torch
 from anndata import AnnData
 from scipy import sparse
 from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen._log_normalise import log_normalise
+from scdiffgen.io import plain_data
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 
@@ -144,9 +148,11 @@ def test_a_treated_cell_keeps_what_the_treatment_does_not_concern(dosed: TokenDi
     coupled = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls).X.toarray()
     grown = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls, keep=0.0).X.toarray()
     assert coupled[:, 0].mean() > 2 * own[:, 0].mean() and coupled[:, 0].mean() > 0.8 * grown[:, 0].mean()
-    network = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls, measured=False)
+    network = predict(dosed, None, {"drug": "drug", "dose": 10.0}, indices=controls, source="network")
     np.testing.assert_array_equal(library(network), own.sum(1))
-    assert coupled[:, 1:].sum() == pytest.approx(own[:, 1:].sum(), rel=0.08)
+    others, before = (each[:, 1:].sum(0) for each in (coupled, own))
+    assert 0.75 < others.sum() / before.sum() < 1.05  # library sizes of this type were not measured
+    assert np.corrcoef(others, before)[0, 1] > 0.95
     same = predict(dosed, None, {"drug": "drug", "dose": 10.0, "cell_type": "b"}, indices=controls).X.toarray()
     np.testing.assert_array_equal(coupled, same)  # a condition that the cells have already is no change
     shares = [np.minimum(made, own)[:, 1:].sum() / made[:, 1:].sum() for made in (coupled, grown)]
@@ -201,7 +207,7 @@ def test_a_response_is_transferred_from_where_it_was_measured(treated: TokenDiff
     assert set(twins.obs["response"]) == {"measured"}
     there = adata.X[untreated]
     truth = np.log((there.sum() + 60 * len(there) - there[:, 1].sum()) / there.sum())
-    assert np.log(library(twins) / there.sum(1)).mean() == pytest.approx(truth, abs=0.05)
+    assert 0 < np.log(library(twins) / there.sum(1)).mean() < truth  # library sizes of this type were not measured
     shares = {name: cells.sum(0) / cells.sum() for name, cells in (("own", adata.X[untreated]), ("twins", twins.X))}
     own, made = np.asarray(shares["own"]).ravel(), np.asarray(shares["twins"]).ravel()
     seen = {
@@ -222,12 +228,24 @@ def test_a_response_is_transferred_from_where_it_was_measured(treated: TokenDiff
 
 def test_the_network_alone_can_be_asked(treated: TokenDiffusion, dosed: TokenDiffusion) -> None:
     untreated = np.flatnonzero(treated.adata.obs["cell_type"] == "c")
-    alone = predict(treated, None, {"stim": "IFN"}, indices=untreated, measured=False)
+    alone = predict(treated, None, {"stim": "IFN"}, indices=untreated, source="network")
     assert set(alone.obs["response"]) == {"network"}
     assert "response" not in predict(treated, None, {"stim": "IFN"}, indices=untreated, keep=0.1).obs
-    for measured, said in ((True, "measured"), (False, "network")):
-        at_dose = predict(dosed, None, {"drug": "drug", "dose": 3.0}, indices=np.arange(10), measured=measured)
+    for source, said in (("auto", "measured"), ("network", "network")):
+        at_dose = predict(dosed, None, {"drug": "drug", "dose": 3.0}, indices=np.arange(10), source=source)
         assert set(at_dose.obs["response"]) == {said}
+    with pytest.raises(ValueError, match=r"`source` is 'cells': pass one of \['auto', 'network'\]"):
+        predict(dosed, None, {"drug": "drug", "dose": 3.0}, source="cells")
+
+
+def test_predictions_from_few_contexts_or_beyond_the_largest_dose_warn(
+    treated: TokenDiffusion, dosed: TokenDiffusion
+) -> None:
+    untreated = np.flatnonzero(treated.adata.obs["cell_type"] == "c")
+    with pytest.warns(UserWarning, match="response to 'IFN': measured in 2 other contexts alone"):
+        predict(treated, None, {"stim": "IFN"}, indices=untreated)
+    with pytest.warns(UserWarning, match="dose 30 is beyond the largest measured dose, 10"):
+        predict(dosed, None, {"drug": "drug", "dose": 30.0}, indices=np.arange(5))
 
 
 @pytest.mark.parametrize("more_genes", [0, 1])
@@ -247,6 +265,21 @@ def test_a_grown_model_knows_responses_of_its_reference(treated: TokenDiffusion,
     if not more_genes:
         assert twins.X[:, 0].sum() > 1.5 * cells.X[:60, 0].sum() and twins.X[:, 1].sum() < 0.1 * cells.X[:60, 1].sum()
     assert set(predict(query, None, {"stim": "X+Y"}, indices=np.arange(60)).obs["response"]) == {"measured"}
+
+
+def test_responses_of_earlier_versions_are_left_to_the_network(treated: TokenDiffusion, tmp_path: Path) -> None:
+    """Their pseudobulks held other moments."""
+    treated.save(tmp_path / "model")
+    saved = torch.load(tmp_path / "model/model.pt", weights_only=False)
+    bulks = saved["attr_dict"]["training_summary_"]["pseudobulks"]
+    bulks["counts"] = bulks.pop("share")
+    torch.save(saved, tmp_path / "model/model.pt", pickle_module=plain_data)
+    untreated = np.flatnonzero(treated.adata.obs["cell_type"] == "c")[:20]
+    with pytest.warns(UserWarning, match="train it again to transfer responses"):
+        again = TokenDiffusion.load(tmp_path / "model", treated.adata.copy())
+        twins = predict(again, None, {"stim": "IFN"}, indices=untreated)
+        weights = again.get_response_weights({"cell_type": "c", "stim": "IFN"})
+    assert set(twins.obs["response"]) == {"network"} == set(weights["response"])
 
 
 def test_a_treated_cell_can_be_sent_back(treated: TokenDiffusion) -> None:
@@ -296,7 +329,9 @@ def test_weights_say_what_a_response_is_made_of(treated: TokenDiffusion) -> None
     asked = pd.DataFrame({"cell_type": ["c", "a", "c"], "stim": ["IFN", "IFN", "control"]})
     weights = treated.get_response_weights(asked)
     assert weights["response"].tolist() == ["measured"] * 3 and weights["cell_type"].tolist() == ["c", "a", "c"]
-    numbers = weights.drop(columns=["cell_type", "stim", "response"])
+    assert "measured in 2 other contexts alone" in weights["cautions"].iloc[0] and not weights["cautions"].iloc[2]
+    assert weights["left_out_pearson"].iloc[0] > 0.8
+    numbers = weights.iloc[:, weights.columns.get_loc("cautions") + 1 :]
     np.testing.assert_allclose(numbers.sum(axis=1), 1)
     assert numbers["own cells"].iloc[0] == 0 < numbers["own cells"].iloc[1]
     assert numbers["no change"].iloc[2] == 1

@@ -14,6 +14,7 @@ from anndata import AnnData
 from condition_rows import fitted
 from small_cells import QUIET, SMALL, simulated_cells
 
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._training_runs import continued
 from scdiffgen.model._training_summary import TrainingSummary, check_summary, training_summary
@@ -54,8 +55,8 @@ def test_the_summary_of_a_training_is_sound(name: str) -> None:
 @pytest.mark.parametrize(
     ("part", "value"),
     [
-        ("counts", -1.0),
-        ("expected", np.nan),
+        ("share", -1.0),
+        ("log_library", np.nan),
         ("log_mean", np.inf),
         ("curves", np.nan),
         ("n_cells", 0),
@@ -116,6 +117,10 @@ def arrays_in(saved: object) -> Iterator[np.ndarray]:
         yield np.asarray(saved)
 
 
+def shares(counts: np.ndarray) -> np.ndarray:
+    return np.asarray(counts) / np.asarray(counts).sum(1, keepdims=True)
+
+
 def test_a_file_holds_no_sum_of_few_cells_and_predicts_their_responses(tmp_path: Path) -> None:
     treated = [
         (kind, guide)
@@ -133,13 +138,18 @@ def test_a_file_holds_no_sum_of_few_cells_and_predicts_their_responses(tmp_path:
     saved = torch.load(tmp_path / "model/model.pt", weights_only=False)
     bulks = saved["attr_dict"]["training_summary_"]["pseudobulks"]
     assert sorted(bulks["n_cells"]) == [20, 25, 30, 30, 30, 30, 40]  # b, c and d as treated are together 25
-    rows = np.concatenate([a.reshape(-1, 12) for a in arrays_in(saved) if a.ndim and a.shape[-1] == 12])
-    seen = np.concatenate([rows, (bulks["counts"][:, None] - bulks["counts"][None]).reshape(-1, 12)])
-    sums = pd.DataFrame(np.asarray(adata.X)).groupby([adata.obs[key].to_numpy() for key in ("cell_type", "guide")])
-    for group, total in sums.sum().iterrows():
-        n_cells = SIZES[group[0]][int(group[1] == "A")]
-        assert (seen == total.to_numpy()).all(1).any() == (n_cells >= 20), group
-    assert not (seen[:, None] == np.asarray(adata.X)[None]).all(2).any()
+    rows = np.concatenate(
+        [a.reshape(-1, 12) for a in arrays_in(saved) if a.ndim and a.shape[-1] == 12 and a.dtype.kind in "fiu"]
+    )
+    for name, cells_of in (("log_mean", log_normalise), ("share", shares)):
+        of_cells, totals = cells_of(adata.X), bulks[name] * bulks["n_cells"][:, None]
+        seen = np.concatenate([rows, totals, (totals[:, None] - totals[None]).reshape(-1, 12)])
+        sums = pd.DataFrame(of_cells).groupby([adata.obs[key].to_numpy() for key in ("cell_type", "guide")])
+        for group, total in sums.sum().iterrows():
+            n_cells = SIZES[group[0]][int(group[1] == "A")]
+            assert np.isclose(seen, total.to_numpy(), rtol=1e-4).all(1).any() == (n_cells >= 20), group
+        assert not np.isclose(seen[:, None], of_cells[None], rtol=1e-4).all(2).any()
+    assert not (rows[:, None] == np.asarray(adata.X)[None]).all(2).any()
     start = adata[adata.obs["guide"] == "ctrl"].copy()
     predicted = model.predict_perturbation(start, {"guide": "A"}, seed=0, silent=True)
     responses = predicted.obs["response"].astype(str).groupby(start.obs["cell_type"].to_numpy()).unique()

@@ -81,7 +81,7 @@ def mean_change(adata: AnnData, context: str) -> np.ndarray:
 def test_predicted_cells_do_not_change_batch(design: str, n_contexts: int) -> None:
     truth, adata = screen(DESIGNS[design], n_contexts)
     with warnings.catch_warnings():
-        warnings.filterwarnings("error", message="Predicted responses")
+        warnings.filterwarnings("error", message="The response to")
         change = mean_change(adata, adata.obs["type"].max())
     assert_right(change, truth, len(DESIGNS[design]))
 
