@@ -100,16 +100,21 @@ def test_latent_arithmetic_adds_what_treated_cells_have_more_at_the_same_state()
     states, shift = 3 * rng.normal(size=(800, 2)), np.linspace(0, 1, N_GENES)
     expression = 5 + states @ rng.normal(size=(2, N_GENES))
     found = state_prediction(
-        moments(states, expression + shift), moments(states, expression), np.full(N_GENES, 5.0), np.array([2.0, -1.0])
+        moments(states, expression + shift),
+        moments(states, expression),
+        np.full((1, N_GENES), 5.0),
+        np.full(N_GENES, 5.0),
+        np.array([2.0, -1.0]),
     )
     np.testing.assert_allclose(found, shift, atol=1e-6)
     down = state_prediction(
         moments(states, np.full((800, N_GENES), 1.0)),
         moments(states, np.full((800, N_GENES), 2.0)),
+        np.full((1, N_GENES), 2.0),
         np.linspace(0, 2, N_GENES),
         np.zeros(2),
     )
-    np.testing.assert_allclose(down, -0.5 * np.linspace(0, 2, N_GENES))  # what falls does so in the same ratio
+    np.testing.assert_allclose(down, -0.5 * np.linspace(0, 2, N_GENES))
 
 
 @pytest.mark.parametrize("dose", [0.0, 0.05, 0.1, 0.4, 1.0, 3.0, 10.0, 1e4])

@@ -67,7 +67,7 @@ class MeasuredContexts(NamedTuple):
             return {"mean response": made["mean response"]}
         if state.size:
             treated, untreated = (StateMoments.mean_of(list(arm)) for arm in zip(*self.states, strict=True))
-            made["latent arithmetic"] = state_prediction(treated, untreated, before, state)
+            made["latent arithmetic"] = state_prediction(treated, untreated, self.before, before, state)
         return made
 
     @property

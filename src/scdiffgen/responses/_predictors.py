@@ -78,33 +78,33 @@ class _Responses(NamedTuple):
             np.expm1(each.clip(min=0)) + OFFSET for each in (self.before, self.before + self.changes, self.target)
         )
         ratios = (weights * np.log(after / levels)).sum(0)
-        ratios *= np.where(ratios < 0, _reach((weights * self.before).sum(0), self.target), 1)
+        ratios *= np.where(ratios < 0, _reach(self.before, self.target), 1)
         return np.log1p((level * np.exp(ratios) - OFFSET).clip(min=0)) - self.target
 
     def _with_losses(self, weights: np.ndarray, gains: np.ndarray) -> np.ndarray:
         before, change = (weights * self.before).sum(0), (weights * self.changes).sum(0)
-        return np.where(change < 0, _losses(before, change, self.target, change / np.maximum(before, TINY)), gains)
+        return np.where(change < 0, _losses(self.before, change, self.target, change / np.maximum(before, TINY)), gains)
 
 
 def _losses(before: np.ndarray, change: np.ndarray, target: np.ndarray, ratio: np.ndarray) -> np.ndarray:
-    """Transfer losses as a ratio as far as the expression ``before`` reaches that of the target, else as they are."""
+    """Transfer losses as a ratio as far as a context expresses the gene as the target does, else as they are."""
     reach = _reach(before, target)
     return np.maximum(reach * ratio.clip(min=-1) * target + (1 - reach) * change, -target)
 
 
 def _reach(before: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Mean log expression ``(genes,)`` relative to that of the target, at most 1."""
-    return np.divide(before, target, out=np.ones_like(before), where=target > 0).clip(0, 1)
+    """Highest mean log expression among contexts ``(contexts, genes)``, relative to that of the target, at most 1."""
+    return np.divide(before.max(0), target, out=np.ones_like(target), where=target > 0).clip(0, 1)
 
 
 def state_prediction(
-    treated: StateMoments, untreated: StateMoments, target: np.ndarray, state: np.ndarray
+    treated: StateMoments, untreated: StateMoments, before: np.ndarray, target: np.ndarray, state: np.ndarray
 ) -> np.ndarray:
     """Predict a response by latent arithmetic: regressions on cell states, of treated and untreated cells."""
-    after, before = treated.regress(state), untreated.regress(state)
-    mean_change = treated.expression - untreated.expression
-    losses = _losses(untreated.expression, mean_change.clip(max=0), target, (after - before) / np.maximum(before, TINY))
-    return np.where(after < before, losses, after - before)
+    expected, mean_change = untreated.regress(state), treated.expression - untreated.expression
+    change = treated.regress(state) - expected
+    losses = _losses(before, mean_change.clip(max=0), target, change / np.maximum(expected, TINY))
+    return np.where(change < 0, losses, change)
 
 
 def similarity_weights(before: np.ndarray, target: np.ndarray) -> np.ndarray:
