@@ -20,7 +20,7 @@ DESIGNS = {  # untreated and treated cells of each batch, in each context
     "partly crossed": [(150, 150), (150, 150), (0, 300)],
     "lanes": [(380, 20), (20, 380)],
     "small batches": [(15, 6), (6, 15)] * 20,
-    "small batches beside a plate an arm": [(12, 12)] * 15 + [(200, 0), (0, 200)],
+    "small batches, some of one arm": [(12, 12)] * 8 + [(18, 0), (0, 18)] * 3,
 }
 PLATE_AN_ARM = [(300, 0), (0, 300)]
 CONFOUNDED = "treatment and batch are confounded"

@@ -266,15 +266,15 @@ def test_treated_cells_that_were_sequenced_less_deeply_respond_alike_elsewhere()
     """Half the molecules in treated cells of all contexts lower means; other contexts do not get that as a response."""
     rng, counts, labels = np.random.default_rng(9), [], []
     for name, levels in base(rng, "abcd").items():
-        for arm, library in (("control", 1500), ("x", 750)):
+        for arm, library in (("control", 400), ("x", 200)):
             if (name, arm) != ("d", "x"):
                 counts.append(draw(rng, levels * np.where(np.arange(N_GENES) < 5, [1, 2][arm == "x"], 1), 300, library))
                 labels += [(name, arm)] * 300
     context, treatment = zip(*labels, strict=True)
     found = ResponseEstimator.fit(np.vstack(counts), context, None, treatment).predict("x", "d")
     raw = log_mean(counts[1]) - log_mean(counts[0])
-    assert found.change[:5].min() > 0.3 and np.abs(raw[5:]).mean() > 0.1
-    assert np.abs(found.change[5:] - np.median(found.change[5:])).mean() < 0.06
+    assert found.change[:5].min() > 0.2 and np.abs(raw[5:]).mean() > 0.2
+    assert np.abs(found.change[5:]).mean() < 0.5 * np.abs(raw[5:]).mean()
 
 
 def test_nothing_is_predicted_where_too_few_cells_were_measured() -> None:
