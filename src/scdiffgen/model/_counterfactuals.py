@@ -120,7 +120,7 @@ def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) 
         row: dict[str, Any] = {"response": "network", "check": check_of(each)}
         if each is not None:
             made = each.prediction
-            expected = float(np.median(made.pearson)) if np.isfinite(made.pearson).any() else np.nan
+            expected = float(np.nanmedian(made.pearson)) if np.isfinite(made.pearson).any() else np.nan
             row |= {"response": made.source, "left_out_pearson": expected, "left_out_gain": made.gain}
             row["cautions"] = "; ".join(made.cautions)
         described.append(row)

@@ -142,12 +142,15 @@ class Comparisons:
         return MeasuredContexts(codes, before, change, variance, at_depth, log_ratio, of_contexts, not crossed)
 
     def _match(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[list[np.ndarray], bool]:
-        """Weights ``(groups,)`` of both arms, of those batches that have both; and whether there is such a batch."""
+        """Overlap weights ``(groups,)`` of both arms (Li, Morgan & Zaslavsky 2018), and whether a batch has both arms.
+
+        Each batch counts as much in one arm as in the other, and not at all without one of them.
+        """
         n_cells, identity = self.bulks.n_cells, self.bulks.identity[:, list(self.batches)]
         batch_of = np.unique(identity, axis=0, return_inverse=True)[1].ravel() if len(self.batches) else 0 * n_cells
         totals = [np.bincount(batch_of, n_cells * arm) for arm in (treated, untreated)]
         both = np.minimum(*totals) > 0
         if not both.any():
             return [n_cells * treated, n_cells * untreated], False
-        per_cell = np.divide(totals[0], totals[1], out=np.zeros(len(both)), where=both)
-        return [n_cells * treated * both[batch_of], n_cells * untreated * per_cell[batch_of]], True
+        treated_share, untreated_share = (total / np.maximum(sum(totals), 1) for total in totals)
+        return [n_cells * treated * untreated_share[batch_of], n_cells * untreated * treated_share[batch_of]], True

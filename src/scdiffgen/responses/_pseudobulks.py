@@ -177,6 +177,7 @@ class PseudobulkSums:
         n_groups = len(self.groups.doses)
         self.untreated = have_exactly(self.groups.interventions, [])
         self.fits = (3 * n_groups + 2 * len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
+        self.weights = self._overlap_weights(cells)
         self.log_library = np.zeros(n_groups)
         self.sums = np.zeros((3, n_groups if self.fits else 0, n_genes))
         at_most = max(MOST_CELLS // max(n_groups, 40), MIN_CELLS)
@@ -193,7 +194,7 @@ class PseudobulkSums:
         rows = np.arange(self.n_seen, self.n_seen + counts.shape[0])
         self.n_seen += len(rows)
         known, of_cell = np.unique(self.group_of[rows], return_inverse=True)
-        belongs = sparse.csr_matrix((np.ones(len(rows)), (of_cell.ravel(), rows - rows[0])))[known >= 0]
+        belongs = sparse.csr_matrix((self.weights[rows], (of_cell.ravel(), rows - rows[0])))[known >= 0]
         expression, squares = log_normalise(counts), log_normalise(counts)
         squares.data **= 2
         library = np.maximum(np.asarray(counts.sum(1)).ravel(), 1)
@@ -205,17 +206,29 @@ class PseudobulkSums:
         if held.any():
             self.held.append(sparse.csr_matrix(counts)[held])
 
+    def _overlap_weights(self, cells: ConditionGroups) -> np.ndarray:
+        """Weights of cells with which each batch that is pooled counts as much in one arm as in the other."""
+        pooled = (self.groups.identity[self.group_of][:, self.batches] == Code.MISSING).any(1) & (self.group_of >= 0)
+        treated = ~have_exactly(cells.interventions, [])
+        batch_of = np.unique(cells.identity, axis=0, return_inverse=True)[1].ravel()
+        n_treated, n_untreated = (np.bincount(batch_of, pooled & arm)[batch_of] for arm in (treated, ~treated))
+        overlap = np.where(treated, n_untreated, n_treated) / np.maximum(n_treated + n_untreated, 1)
+        weights = np.where(pooled, overlap, 1.0)
+        total = np.bincount(self.group_of + 1, weights, len(self.groups.doses) + 1)[self.group_of + 1]
+        return np.where(total > 0, weights, 1.0)
+
     def finish(self, reference: Pseudobulks | None = None) -> Pseudobulks:
         """Compute moments, curves and cell states, after those of a ``reference``."""
         group_of_held = self.group_of[self.held_rows]
         n_cells = np.bincount(self.group_of[self.group_of >= 0], minlength=len(self.groups.doses))
-        log_mean, squares, share = self.sums / n_cells[:, None]
+        total = np.bincount(self.group_of + 1, self.weights, len(n_cells) + 1)[1:]
+        log_mean, squares, share = self.sums / total[:, None]
         log_variance = (squares - log_mean**2).clip(min=0)
         cells = sparse.vstack(self.held, format="csr")
         curves = [expression_curves(cells[group_of_held == group]) for group in np.flatnonzero(self.untreated)]
         curve = np.stack(curves) if curves else np.zeros((0, 2, len(STEPS), cells.shape[1]))
         no_states = (np.zeros((len(n_cells), *shape)) for shape in ((0,), (0, 0), (0, cells.shape[1])))
-        arrays = (*self.groups, n_cells, log_mean, log_variance, share, self.log_library / n_cells, curve)
+        arrays = (*self.groups, n_cells, log_mean, log_variance, share, self.log_library / total, curve)
         bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states)
         same = reference is not None and reference.n_genes == bulks.n_genes
         loadings = (
@@ -245,7 +258,7 @@ class PseudobulkSums:
         if n_states < 1:
             return none
         loadings = np.zeros((bulks.n_genes, n_states))
-        with suppress(ArpackError), np.errstate(invalid="ignore"):  # of cells that are all alike
+        with suppress(ArpackError), np.errstate(invalid="ignore", divide="ignore"):  # of cells that are all alike
             pca = PCA(n_states, svd_solver="arpack", random_state=0).fit(expression[:, stable])
             loadings[stable] = pca.components_.T
         return loadings if loadings.any() and np.isfinite(loadings).all() else none
