@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,7 @@ from scdiffgen._codes import Code, backoff_levels
 from ._expression_curves import depth_effect
 from ._predictors import Predictions, StateMoments, context_predictions, similarity_weights, state_prediction
 from ._pseudobulks import MIN_CELLS, Pseudobulks
-from ._stacking import FEW, Prediction, shrink_noise, spread, stack
+from ._stacking import FEW, Prediction, james_stein, shrink_noise, spread, stack
 
 Treatment = Mapping[int, float]
 """Dose of each intervention, by its id; empty for untreated cells."""
@@ -59,6 +59,9 @@ class MeasuredContexts(NamedTuple):
         found = stack(self._predictions(before, state, plain=plain), left_out, "measured", nuisance=of_depth)
         noise = similarity_weights(self.before, before) ** 2 @ self.variance
         few = f"measured in {n_contexts} other context{'s' * (n_contexts > 1)} alone, whose plain mean is predicted"
+        sizes = self.log_ratio
+        size = sizes.mean() * james_stein(sizes.var() / max(n_contexts - 1, 1), sizes.mean() ** 2) * (n_contexts > 1)
+        found = replace(found, log_ratio=float(size))
         return shrink_noise(found, float(noise.sum())).with_cautions(*self.cautions, *([few] if plain else []))
 
     def _predictions(self, before: np.ndarray, state: np.ndarray, *, plain: bool) -> Predictions:

@@ -136,7 +136,8 @@ def shrink_noise(predicted: Prediction, variance: float) -> Prediction:
 def shrink_towards(change: np.ndarray, variance: np.ndarray, towards: Prediction | None) -> Prediction:
     """Shrink a measured change towards a prediction, or none, by James-Stein factors of all genes and of each.
 
-    The interval holds the change in as many other cells: sampling variance, that of the posterior, and squared shrinkage.
+    The interval holds the change in as many other cells: the sampling variance, the variance of the posterior, and the
+    squared shrinkage.
     """
     prior = Prediction.of_no_change(len(change)) if towards is None else towards
     apart = change - prior.change
