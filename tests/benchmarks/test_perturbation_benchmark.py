@@ -393,6 +393,7 @@ def test_a_run_that_leaves_a_context_out_says_what_is_transferred(tmp_path: Path
     assert np.isnan(rows.loc[["real_half"], TRANSFERRED].astype(float)).all()
 
 
+@pytest.mark.filterwarnings("ignore:.*beyond the largest measured dose")
 @pytest.mark.usefixtures("_tiny")
 def test_runs_on_times_and_on_simulated_doses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ["--quick", "--threads", "1", "--output", str(tmp_path), "--seeds", "0", "--models", "direct"]
@@ -438,7 +439,7 @@ def test_known_responses_show_what_their_mean_costs(folder: Path, few_trees: Cal
     fold = next(TASKS["kang"].folds(folder, ["T"]))
     rows = fold_scores(fold, [0], 1, known=True).set_index("prediction")
     transferred, known = rows.loc["transferred"], rows.loc["transferred, response known"]
-    assert known["pearson_delta"] > 0.9 > transferred["pearson_delta"]
+    assert known["pearson_delta"] > 0.9 > np.nan_to_num(transferred["pearson_delta"])  # NaN if no change is predicted
     assert known["energy_distance"] < 0.1 * transferred["energy_distance"]
     assert known["c2st_auc"] < transferred["c2st_auc"]
 
