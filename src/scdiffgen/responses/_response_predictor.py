@@ -100,8 +100,9 @@ class ResponsePredictor:
             made = [others.predict(*self.comparisons.means(n_cells))] if len(others.change) else []
             if row is None:
                 return made[0]
-            if len(treatment) == 1:
-                of_doses = self._from_doses(identity, *next(iter(treatment.items())))
+            ((part, dose), *combined) = treatment.items()
+            if not combined and dose < max(self._doses(part), default=0):  # others cannot predict the largest dose
+                of_doses = self._from_doses(identity, part, dose)
                 made += [] if of_doses is None else [of_doses]
             if not made:
                 singles = [change for single, change in self._singles(identity, columns) if single != treatment]
