@@ -22,9 +22,15 @@ def backoff_levels(columns: np.ndarray) -> Iterator[np.ndarray]:
 
 def group_by_row(codes: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Distinct rows of ``codes`` ``(cells, columns)``, and the cells of each."""
-    groups, group_of = np.unique(codes, axis=0, return_inverse=True)
+    groups, group_of = distinct_rows(codes)
     for index, group in enumerate(groups):
-        yield group, np.flatnonzero(group_of.ravel() == index)
+        yield group, np.flatnonzero(group_of == index)
+
+
+def distinct_rows(codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct rows of ``codes``, and the position of each row among them."""
+    rows, row_of = np.unique(codes, axis=0, return_inverse=True)
+    return rows, row_of.ravel()
 
 
 def have_exactly(slots: np.ndarray, parts: Sequence[int] | np.ndarray) -> np.ndarray:

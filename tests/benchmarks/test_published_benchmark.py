@@ -475,28 +475,28 @@ def test_predictions_are_compared_with_treated_test_cells_alone(folder: Path) ->
 
 
 @pytest.mark.usefixtures("_made_up")
-def test_models_are_trained_on_training_cells_and_predict_from_control_test_cells(
+def test_models_know_training_cells_and_predict_from_control_test_cells(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made_up_iid_table(of_donors(folder)).to_csv(folder / IID_TABLE, index=False)
     assert published.available_tasks() == ["types", "donors", *IID]
     seen: list[set[str]] = []
     asked: list[set[str]] = []
-    train, predict = _published_iid.trained, TokenDiffusion.predict_perturbation
+    make, predict = _published_iid.untrained_model, TokenDiffusion.predict_perturbation
 
-    def trained(cells: AnnData, *arguments: Any) -> TokenDiffusion:
+    def made(cells: AnnData, *arguments: Any) -> TokenDiffusion:
         seen.append(set(cells.obs_names))
         assert set(zip(cells.obs["context"], cells.obs["condition"], strict=True)) == {
             (context, condition) for context in ("Pat101", "Pat1015") for condition in ("ctrl", "stim")
         }
-        return train(cells, *arguments)
+        return make(cells, *arguments)
 
     def predicted(self: TokenDiffusion, adata: AnnData, *arguments: Any, **options: Any) -> Any:
         asked.append(set(adata.obs_names))
         assert set(adata.obs["condition"]) == {"ctrl"} and adata.obs["context"].nunique() == 1
         return predict(self, adata, *arguments, **options)
 
-    monkeypatch.setattr(_published_iid, "trained", trained)
+    monkeypatch.setattr(_published_iid, "untrained_model", made)
     monkeypatch.setattr(TokenDiffusion, "predict_perturbation", predicted)
     arguments = ["--task", "donors-iid", "--seeds", "0", "--quick", "--threads", "1"]
     published.main([*arguments, "--output", str(tmp_path)])
@@ -512,7 +512,7 @@ def test_models_are_trained_on_training_cells_and_predict_from_control_test_cell
     assert "| **scdiffgen** |" in capsys.readouterr().out
     page = render.render(tmp_path, tmp_path).read_text()
     assert "## A published benchmark of responses: every donor partly known" in page
-    monkeypatch.setattr(_published_iid, "trained", lambda *_: pytest.fail("it was done before"))
+    monkeypatch.setattr(_published_iid, "untrained_model", lambda *_: pytest.fail("it was done before"))
     published.main([*arguments, "--output", str(tmp_path), "--resume"])
     with pytest.raises(SystemExit):
         published.main([*arguments, "--export", str(tmp_path)])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from scdiffgen._codes import Code, backoff_levels
+from scdiffgen._codes import Code, backoff_levels, distinct_rows
 
 from ._expression_curves import depth_effect
 from ._predictors import Predictions, StateMoments, context_predictions, similarity_weights, state_prediction
@@ -120,10 +120,10 @@ class Comparisons:
     def _compare(self, columns: np.ndarray, treatment: Treatment) -> MeasuredContexts | None:
         """Compare the arms of each context; those without a batch that has both only if no context has such a batch."""
         bulks, rows = self.bulks, []
-        contexts, context_of = np.unique(bulks.identity[:, columns], axis=0, return_inverse=True)
+        contexts, context_of = distinct_rows(bulks.identity[:, columns])
         treated, untreated = bulks.have(treatment), bulks.have({})
-        for which in np.unique(context_of.ravel()[treated]):
-            here = context_of.ravel() == which
+        for which in np.unique(context_of[treated]):
+            here = context_of == which
             arms, matched = self._match(here & treated, here & untreated)
             n_cells = [bulks.n_cells[arm > 0].sum() for arm in arms]
             if min(n_cells) < MIN_CELLS or (contexts[which] == Code.MISSING).any():
@@ -150,7 +150,7 @@ class Comparisons:
         Each batch counts as much in one arm as in the other, and not at all without one of them.
         """
         n_cells, identity = self.bulks.n_cells, self.bulks.identity[:, list(self.batches)]
-        batch_of = np.unique(identity, axis=0, return_inverse=True)[1].ravel() if len(self.batches) else 0 * n_cells
+        batch_of = distinct_rows(identity)[1]
         totals = [np.bincount(batch_of, n_cells * arm) for arm in (treated, untreated)]
         both = np.minimum(*totals) > 0
         if not both.any():

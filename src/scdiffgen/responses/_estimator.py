@@ -80,7 +80,7 @@ class ResponseEstimator:
         Raises
         ------
         ValueError
-            If lengths differ, or no cell is untreated.
+            If lengths differ, no cell is untreated, or no 20 cells share their labels.
         """
         cells = sparse.csr_matrix(counts)
         given = {"context": context, "batch": batch, "treatment": treatment, "dose": dose}
@@ -100,6 +100,8 @@ class ResponseEstimator:
         coded = [np.unique(nothing if of is None else np.asarray(of), return_inverse=True) for of in (context, batch)]
         identity = np.column_stack([codes for _, codes in coded])
         sums = PseudobulkSums(ConditionGroups(identity, interventions, doses), [1], cells.shape[1])
+        if not sums.fits:
+            raise ValueError("`counts` has no group of 20 cells that share their labels: pass more cells.")
         sums.add(cells)
         vectors = None if features is None else np.stack([np.asarray(features[name], dtype=float) for name in names])
         return cls(ResponsePredictor(sums.finish(), vectors, [1]), names, coded[0][0].tolist())

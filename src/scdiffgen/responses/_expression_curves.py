@@ -60,24 +60,22 @@ def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_
 def depth_effect(curves: np.ndarray, log_ratio: float) -> np.ndarray:
     """Change of mean log expression ``(genes,)`` if cells had more molecules of all genes, by binomial thinning."""
     log_kept = -min(abs(log_ratio), np.log(LARGEST_RATIO))
-    at = np.interp(np.expm1(log_kept), STEPS, np.arange(len(STEPS)))
-    low, share = int(at), at - int(at)
-    curve = (curves[0] - log_kept * curves[1])[low : low + 2]
-    thinned = curve[0] + share * (curve[-1] - curve[0]) - curves[0, len(KEPT)]
-    return -np.sign(log_ratio) * thinned
+    thinned = _at_steps(curves[0] - log_kept * curves[1], np.full(curves.shape[2], np.expm1(log_kept)))
+    return -np.sign(log_ratio) * (thinned - curves[0, len(KEPT)])
 
 
 def mean_change(curves: np.ndarray, before: np.ndarray, after: np.ndarray) -> np.ndarray:
     """Change of mean log expression ``(genes,)`` of untreated cells whose shares change."""
     steps = np.where(after < before, after / np.maximum(before, np.finfo(float).tiny) - 1, after - before)
     curve = curves[0] - np.log(after.sum() / before.sum()) * curves[1]
+    return _at_steps(curve, steps) - curves[0, len(KEPT)]
+
+
+def _at_steps(curve: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Mean log expression ``(genes,)`` of curves ``(steps, genes)`` at a step of each gene."""
     above = np.searchsorted(STEPS, steps).clip(1, len(STEPS) - 1)
     low, high = (np.take_along_axis(curve, at[None], axis=0)[0] for at in (above - 1, above))
-    return (
-        low
-        + ((steps - STEPS[above - 1]) / (STEPS[above] - STEPS[above - 1])).clip(0, 1) * (high - low)
-        - curves[0, len(KEPT)]
-    )
+    return low + ((steps - STEPS[above - 1]) / (STEPS[above] - STEPS[above - 1])).clip(0, 1) * (high - low)
 
 
 def apply_response(
@@ -135,9 +133,8 @@ def _log_and_slope(counts: np.ndarray, scale: np.ndarray) -> np.ndarray:
 
 def _after_thinning(counts: np.ndarray, kept: float, scale: np.ndarray) -> np.ndarray:
     """Expected log expression, and its derivative, of Binomial(counts, kept)."""
-    odds = kept / (1 - kept)
-    growths = [(counts - k).clip(min=0) * odds for k in range(N_TERMS)]
-    return _expected(np.zeros_like(counts), (1 - kept) ** counts, growths, counts * kept, scale)
+    growths = [(counts - k).clip(min=0) * kept / (1 - kept) for k in range(N_TERMS)]
+    return _expected(0 * counts, (1 - kept) ** counts, growths, counts * kept, scale)
 
 
 def _after_gain(counts: np.ndarray, gained: np.ndarray, scale: np.ndarray) -> np.ndarray:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 from scipy.sparse.linalg import ArpackError
 from sklearn.decomposition import PCA
 
-from scdiffgen._codes import Code, backoff_levels, have_exactly
+from scdiffgen._codes import Code, backoff_levels, distinct_rows, have_exactly
 from scdiffgen._log_normalise import log_normalise
 
 from ._expression_curves import STEPS, expression_curves
@@ -74,15 +75,10 @@ class ConditionGroups(NamedTuple):
     def _arms(self, context: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows whose batch lacks an arm that another batch of the context has, and rows comparable within batches."""
         untreated = have_exactly(self.interventions, [])
-        contexts, batches = (
-            np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-            for rows in (self.identity[:, context], self.identity)
-        )
-        both = np.minimum(
-            *(np.bincount(batches, arm, batches.max(initial=0) + 1) > 0 for arm in (untreated, ~untreated))
-        )
-        crossed = np.bincount(contexts, both[batches], contexts.max(initial=0) + 1)[contexts] > 0
-        return crossed & ~both[batches], crossed | untreated
+        context_of, batch_of = (distinct_rows(codes)[1] for codes in (self.identity[:, context], self.identity))
+        both = np.minimum(*(np.bincount(batch_of, arm) > 0 for arm in (untreated, ~untreated)))
+        crossed = np.bincount(context_of, both[batch_of])[context_of] > 0
+        return crossed & ~both[batch_of], crossed | untreated
 
 
 @dataclass(frozen=True)
@@ -107,11 +103,6 @@ class Pseudobulks:
     def n_genes(self) -> int:
         """Number of genes."""
         return self.log_mean.shape[1]
-
-    @property
-    def groups(self) -> ConditionGroups:
-        """Conditions of the groups."""
-        return ConditionGroups(self.identity, self.interventions, self.doses)
 
     def have(self, treatment: Mapping[int, float]) -> np.ndarray:
         """Select groups with exactly these interventions and doses ``(groups,)``."""
@@ -176,17 +167,14 @@ class PseudobulkSums:
         self.group_of, self.batches = pool_of[group_of], list(batches)
         n_groups = len(self.groups.doses)
         self.untreated = have_exactly(self.groups.interventions, [])
-        self.fits = (3 * n_groups + 2 * len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
-        self.weights = self._overlap_weights(cells)
+        self.fits = 0 < (3 * n_groups + 2 * len(STEPS) * self.untreated.sum()) * n_genes <= LARGEST
+        self.weights = self._overlap_weights(cells) if self.fits else np.ones(len(group_of))
         self.log_library = np.zeros(n_groups)
         self.sums = np.zeros((3, n_groups if self.fits else 0, n_genes))
         at_most = max(MOST_CELLS // max(n_groups, 40), MIN_CELLS)
         self.held: list[sparse.csr_matrix] = []
-        self.held_rows = np.sort(
-            np.concatenate(
-                [np.zeros(0, int), *(np.flatnonzero(self.group_of == group)[:at_most] for group in range(n_groups))]
-            )
-        )
+        rank = pd.Series(self.group_of).groupby(self.group_of).cumcount().to_numpy()
+        self.held_rows = np.flatnonzero((self.group_of >= 0) & (rank < at_most))
         self.n_seen = 0
 
     def add(self, counts: sparse.csr_matrix) -> None:
@@ -210,7 +198,7 @@ class PseudobulkSums:
         """Weights of cells with which each batch that is pooled counts as much in one arm as in the other."""
         pooled = (self.groups.identity[self.group_of][:, self.batches] == Code.MISSING).any(1) & (self.group_of >= 0)
         treated = ~have_exactly(cells.interventions, [])
-        batch_of = np.unique(cells.identity, axis=0, return_inverse=True)[1].ravel()
+        batch_of = distinct_rows(cells.identity)[1]
         n_treated, n_untreated = (np.bincount(batch_of, pooled & arm)[batch_of] for arm in (treated, ~treated))
         overlap = np.where(treated, n_untreated, n_treated) / np.maximum(n_treated + n_untreated, 1)
         weights = np.where(pooled, overlap, 1.0)
@@ -230,10 +218,10 @@ class PseudobulkSums:
         no_states = (np.zeros((len(n_cells), *shape)) for shape in ((0,), (0, 0), (0, cells.shape[1])))
         arrays = (*self.groups, n_cells, log_mean, log_variance, share, self.log_library / total, curve)
         bulks = Pseudobulks(*arrays, np.zeros((cells.shape[1], 0)), *no_states)
-        same = reference is not None and reference.n_genes == bulks.n_genes
-        loadings = (
-            reference.state_loadings if reference is not None and same else self._loadings(bulks, cells, group_of_held)
-        )
+        if reference is not None and reference.n_genes == bulks.n_genes:
+            loadings = reference.state_loadings
+        else:
+            loadings = self._loadings(bulks, cells, group_of_held)
         bulks = replace(bulks, **_state_moments(cells, group_of_held, len(n_cells), loadings))
         single = {name: array.astype(np.float32) for name, array in vars(bulks).items() if array.dtype == np.float64}
         return replace(bulks, **(single | {"doses": bulks.doses})).concatenate(reference)
@@ -241,13 +229,13 @@ class PseudobulkSums:
     def _loadings(self, bulks: Pseudobulks, cells: sparse.csr_matrix, group_of: np.ndarray) -> np.ndarray:
         """Principal components ``(genes, states)`` of untreated cells in genes that hardly respond to anything."""
         context = np.setdiff1d(np.arange(bulks.identity.shape[1]), self.batches)
-        contexts, which = np.unique(bulks.identity[:, context], axis=0, return_inverse=True)
+        contexts, which = distinct_rows(bulks.identity[:, context])
         none, change = np.zeros((bulks.n_genes, 0)), np.zeros(bulks.n_genes)
         n_states = min(N_STATES, MOST_CELLS * 1000 // max(bulks.log_mean.size, 1))
         if len(contexts) < 3 or not n_states:
             return none
         for row in np.flatnonzero(~self.untreated):
-            same = (which.ravel() == which.ravel()[row]) & self.untreated
+            same = (which == which[row]) & self.untreated
             if same.any():
                 change = np.maximum(change, np.abs(bulks.log_mean[row] - bulks.mean(same * bulks.n_cells)[0]))
         expression = log_normalise(cells[self.untreated[group_of]])
@@ -276,9 +264,5 @@ def _state_moments(
         rows = group_of == group
         mean[group], square[group] = states[rows].mean(0), states[rows].T @ states[rows] / rows.sum()
         product[group] = (expression[rows].T @ states[rows]).T / rows.sum()
-    return {
-        "state_loadings": loadings,
-        "state_mean": mean,
-        "state_square": square,
-        "state_product": product,
-    }
+    moments = {"state_mean": mean, "state_square": square, "state_product": product}
+    return {"state_loadings": loadings, **moments}

@@ -86,23 +86,19 @@ def stack(
     ``shrinks`` by the slope even if it is above one half; a ``nuisance`` ``(left out, genes)`` widens intervals.
     """
     names, changes = list(predictions), np.stack(list(predictions.values()))
-    units = [(np.stack([made[name] for name in names]), truth) for made, truth in left_out]
-    weights = _weights(units, len(names))
-    slope = _slope([(weights @ made, truth) for made, truth in units])
-    kept = slope if shrinks or slope < 0.5 else 1.0
-    residuals = np.array([truth - kept * weights @ made for made, truth in units]).reshape(-1, changes.shape[1])
+    made = np.array([[each[name] for name in names] for each, _ in left_out]).reshape(-1, *changes.shape)
+    truth = np.array([truth for _, truth in left_out]).reshape(-1, changes.shape[1])
+    weights = _weights(made, truth)
+    predicted = np.tensordot(made, weights, (1, 0))
+    slope = (predicted * truth).sum() / max((predicted**2).sum(), np.finfo(float).tiny) if len(truth) else 1.0
+    kept = float(np.clip(slope, 0, 1)) if shrinks or slope < 0.5 else 1.0
+    residuals, of_mean = truth - kept * predicted, ((truth - made[:, 0]) ** 2).sum()
     by_name = {name: kept * weight for name, weight in zip(names, weights.tolist(), strict=True)}
-    if kept < 1:
-        by_name[NO_CHANGE] = 1 - kept
-    error, of_mean = (residuals**2).sum(), sum(((truth - made[0]) ** 2).sum() for made, truth in units)
-    return Prediction(
-        kept * weights @ changes,
-        interval(residuals + nuisance),
-        source,
-        by_name,
-        np.array([_correlation(weights @ made, truth) for made, truth in units]),
-        float(1 - error / of_mean) if of_mean > 0 else np.nan,
-    )
+    by_name |= {NO_CHANGE: 1 - kept} if kept < 1 else {}
+    pairs = zip(predicted, truth, strict=True)
+    pearson = np.array([np.corrcoef(*pair)[0, 1] if all(map(np.ptp, pair)) else np.nan for pair in pairs])
+    gain = float(1 - (residuals**2).sum() / of_mean) if of_mean > 0 else np.nan
+    return Prediction(kept * weights @ changes, interval(residuals + nuisance), source, by_name, pearson, gain)
 
 
 def interval(residuals: np.ndarray) -> np.ndarray:
@@ -161,28 +157,17 @@ def mean_of(predictions: Sequence[Prediction]) -> Prediction | None:
     return replace(predictions[0], change=np.mean([each.change for each in predictions], axis=0), weights=weights)
 
 
-def _weights(left_out: Sequence[tuple[np.ndarray, np.ndarray]], n_predictors: int) -> np.ndarray:
-    """Weights from pairs of predictions ``(predictors, genes)`` and truth ``(genes,)``; equal ones without any."""
-    if not left_out:
+def _weights(made: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """Weights from predictions ``(left out, predictors, genes)`` and truth; equal ones without any."""
+    n_predictors = made.shape[1]
+    if not len(truth):
         return np.full(n_predictors, 1 / n_predictors)
-    gram = np.sum([made @ made.T for made, _ in left_out], axis=0)
-    products = np.sum([made @ truth for made, truth in left_out], axis=0)
-    ridge = max(PRIOR_UNITS / len(left_out) * np.trace(gram) / n_predictors, np.finfo(float).tiny)
+    gram, products = np.einsum("ukg,ulg->kl", made, made), np.einsum("ukg,ug->k", made, truth)
+    ridge = max(PRIOR_UNITS / len(truth) * np.trace(gram) / n_predictors, np.finfo(float).tiny)
     one = 1e3 * max(np.trace(gram), ridge)  # a penalty that makes weights sum to one
     root = np.linalg.cholesky(gram + ridge * np.eye(n_predictors) + one)
     weights = nnls(root.T, np.linalg.solve(root, products + ridge / n_predictors + one))[0]
     return weights / weights.sum()
-
-
-def _slope(left_out: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
-    """Slope through 0 of left-out responses on their predictions, at most 1; 1 without any."""
-    square = sum(made @ made for made, _ in left_out)
-    product = sum(made @ truth for made, truth in left_out)
-    return float(np.clip(product / square, 0, 1)) if square > 0 else 1.0
-
-
-def _correlation(made: np.ndarray, truth: np.ndarray) -> float:
-    return float(np.corrcoef(made, truth)[0, 1]) if np.ptp(made) and np.ptp(truth) else np.nan
 
 
 def spread(n: int) -> np.ndarray:
