@@ -53,6 +53,7 @@ from scdiffgen.model import NetworkOptions, TokenDiffusion
 AS_COUNTS = ("train_mean", "other_contexts", "nearest_context", "similar_contexts", "additive")
 EFFECT = "effect"
 INTERVENTIONS = {EFFECT: {}, "embedding": {"network": NetworkOptions(intervention="embedding")}}
+TRANSFERRED_NAMES = (f"{EFFECT}: coupled", f"{EFFECT}: mean alone")  # rows that need no network
 FEWER_KEEP = {"embedding": (0.0,)}  # shares that control cells keep, for variants of which not all are of interest
 
 
@@ -158,13 +159,22 @@ def scvi_predictions(fold: Fold, settings: Settings, seed: int) -> dict[str, Ann
 
 
 def transferred_predictions(fold: Fold, seed: int) -> dict[str, AnnData]:
-    """Transferred responses by the names that they have beside networks; no network is trained."""
+    """Transferred responses by the names that they have beside networks; no network is trained.
+
+    Raises
+    ------
+    ValueError
+        If no training cells predict a response, so that a network would have to.
+    """
     model = untrained_model(fold.train, dict(fold.setup))
     starts = [start_cells(fold, target, None, seed) for target in fold.targets]
     cells = predictions_of(model, fold, starts, {"seed": seed, "silent": True}, keep=None)
-    found = {f"{EFFECT}: coupled": predicted_cells(fold, [each.X for each in cells])}
+    for target, predicted in zip(fold.targets, cells, strict=True):
+        if (predicted.obs["response"] == "network").any():
+            raise ValueError(f"No training cells of {fold.name!r} predict {target.response!r}: train a network.")
     means = mean_response_cells(model, fold)
-    return found if means is None else found | {f"{EFFECT}: mean alone": means}
+    found = dict(zip(TRANSFERRED_NAMES, (predicted_cells(fold, [each.X for each in cells]), means), strict=True))
+    return {name: predicted for name, predicted in found.items() if predicted is not None}
 
 
 def transferred_scores(fold: Fold, settings: Settings, seed: int, *, alone: bool) -> pd.DataFrame:

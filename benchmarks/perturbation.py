@@ -24,6 +24,9 @@ To add another program: export what may be trained on with ``--export FOLDER``, 
 add the rows to a result that is there. Predictions start from cells of the context whose ``response`` is ``control``.
 ``--only-scvi`` adds in the same way latent arithmetic in scVI, which is trained for its own default length. A later run
 of some models keeps what was added, and the rows of the others, with ``--keep-added``.
+
+``--only-transferred`` scores transferred responses again in a result that is there, without training a network. A seed
+that has no other rows also gets those of baselines and real cells.
 """
 
 from __future__ import annotations
@@ -43,7 +46,15 @@ from benchmarks._external import add_external_argument, external_files, read_ext
 from benchmarks._perturbation_data import CONTEXT, RESPONSE, Fold
 from benchmarks._perturbation_settings import QUICK, Settings
 from benchmarks._perturbation_table import markdown, summary_of
-from benchmarks._perturbation_tasks import TASKS, run_fold, score, scvi_predictions, shrunk, transferred_scores
+from benchmarks._perturbation_tasks import (
+    TASKS,
+    TRANSFERRED_NAMES,
+    run_fold,
+    score,
+    scvi_predictions,
+    shrunk,
+    transferred_scores,
+)
 from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
 
 DOSE_SIZE, QUICK_DOSE_SIZE = (4000, 200), (300, 30)  # cells, genes
@@ -111,6 +122,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.models = known if options.models is None else options.models
     if options.only_external or options.only_scvi:
         options.models = []
+    if options.only_transferred and options.task != "dose" and TASKS[options.task].of_time:
+        parser.error(f"--only-transferred is for perturbations, not for {options.task}")
     if options.only_external:
         if not options.external:
             parser.error("--only-external needs --external NAME=FOLDER")
@@ -216,8 +229,7 @@ def add_others(options: argparse.Namespace, path: Path) -> None:
     """
     result = read_result(path) if path.exists() else new_result(options)
     settings = settings_of(options)
-    if changed := [name for name in SCORED_BY if result["settings"][name] != getattr(settings, name)]:
-        raise ValueError(f"{path} was scored with other {', '.join(changed)}: choose another --output.")
+    check_scored_alike(path, result, settings)
     known = result["settings"].get("external", [])
     result["settings"]["external"] = sorted({*known, *dict(options.external)})
     result["added"] = [*result.get("added", []), environment(options.threads, options.seeds)]
@@ -243,14 +255,28 @@ def add_others(options: argparse.Namespace, path: Path) -> None:
     print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
 
 
+def check_scored_alike(path: Path, result: Mapping[str, Any], settings: Settings) -> None:
+    """Raise if the rows of a result were scored with other settings."""
+    if changed := [name for name in SCORED_BY if result["settings"][name] != getattr(settings, name)]:
+        raise ValueError(f"{path} was scored with other {', '.join(changed)}: choose another --output.")
+
+
 def add_transferred(options: argparse.Namespace, path: Path) -> None:
-    """Score transferred responses again, which need no network; seeds without other rows get those of baselines."""
+    """Score transferred responses again, which need no network; seeds without other rows get those of baselines.
+
+    Raises
+    ------
+    ValueError
+        If the rows of the result were scored otherwise.
+    """
     result, settings = read_result(path), settings_of(options)
+    check_scored_alike(path, result, settings)
     result["added"] = [*result.get("added", []), environment(options.threads, options.seeds)]
     for seed in options.seeds:
         for fold, scores in transferred_folds(options, settings, seed, result["rows"]):
             rows = [{"seed": seed, "fold": fold, **row} for row in scores.to_dict("records")]
-            replaced = {(row["seed"], row["fold"], row["prediction"]) for row in rows}
+            names = {*TRANSFERRED_NAMES, *scores["prediction"]}
+            replaced = {(seed, fold, name) for name in names}
             kept = [row for row in result["rows"] if (row["seed"], row["fold"], row["prediction"]) not in replaced]
             result["rows"] = [*kept, *rows]
             write_result(path.parent, path.stem, result)
@@ -264,8 +290,11 @@ def transferred_folds(
     if options.task == "dose":
         size = QUICK_DOSE_SIZE if options.quick else DOSE_SIZE
         found = dose_scores(simulated_cells(*size, seed), [TRANSFERRED_DOSE], settings, seed, untrained_dose_model)
-        known = {row["fold"] for row in rows}
-        yield next(iter(known)), found[found["prediction"] == f"{TRANSFERRED_DOSE}: transferred"]
+        alone = any(row["seed"] == seed for row in rows)
+        of_network, transferred = (
+            found["prediction"] == name for name in (TRANSFERRED_DOSE, f"{TRANSFERRED_DOSE}: transferred")
+        )
+        yield "dose", found[transferred if alone else ~of_network]
         return
     for fold in TASKS[options.task].folds(FOLDER, options.types):
         alone = any((row["seed"], row["fold"]) == (seed, fold.name) for row in rows)

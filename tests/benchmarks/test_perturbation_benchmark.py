@@ -30,14 +30,16 @@ from benchmarks._perturbation_data import (
 from benchmarks._perturbation_models import seen_cells, start_cells
 from benchmarks._perturbation_settings import QUICK, Settings
 from benchmarks._perturbation_table import summary_of
-from benchmarks._perturbation_tasks import TASKS
+from benchmarks._perturbation_tasks import TASKS, TRANSFERRED_NAMES, transferred_predictions, transferred_scores
 from benchmarks._perturbation_time import PACKER, cells_of_both_sides, nearest_cells, time_predictions
 from benchmarks._perturbation_transfer import TRANSFERRED, transferred_sentence, transferred_shares
 from benchmarks._perturbation_verdicts import kinds_of
-from benchmarks.studies import responses
+from benchmarks.studies import response_time, responses
 from benchmarks.studies.responses import fold_scores, inner_folds
 from scipy import sparse, stats
 from verdicts import numbers
+
+from scdiffgen.model import TokenDiffusion
 
 N_GENES, CELLS_A_GROUP = 30, 30
 GENES = [f"G{i}" for i in range(N_GENES)]
@@ -393,15 +395,85 @@ def test_a_run_that_leaves_a_context_out_says_what_is_transferred(tmp_path: Path
     assert np.isnan(rows.loc[["real_half"], TRANSFERRED].astype(float)).all()
 
 
-@pytest.mark.filterwarnings("ignore:.*beyond the largest measured dose")
 @pytest.mark.usefixtures("_tiny")
-def test_runs_on_times_and_on_simulated_doses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.filterwarnings("ignore:The response to.*beyond the largest measured dose:UserWarning")
+def test_runs_on_times_and_on_simulated_doses(tmp_path: Path) -> None:
     arguments = ["--quick", "--threads", "1", "--output", str(tmp_path), "--seeds", "0", "--models", "direct"]
     perturbation.main(["--task", "packer", "--types", "390-450", *arguments])
     perturbation.main(["--task", "dose", *arguments])
     for task, name in (("packer", "direct: generate"), ("dose", "direct")):
         rows = json.loads((tmp_path / f"perturbation-{task}.json").read_text())["rows"]
         assert name in {row["prediction"] for row in rows}
+
+    again = ["--quick", "--threads", "1", "--output", str(tmp_path), "--seeds", "0", "1", "--only-transferred"]
+    perturbation.main(["--task", "dose", *again])
+    after = pd.DataFrame(json.loads((tmp_path / "perturbation-dose.json").read_text())["rows"])
+    names = after.groupby("seed")["prediction"].agg(set)
+    baselines = {"real cells", "no change", "nearest dose", "dose interpolation"}
+    assert names[1] == {"sinusoidal: transferred", *baselines}
+    assert names[0] == {"direct", "direct: transferred", *names[1]}
+    kept = after[(after["seed"] == 0) & (after["prediction"] != "sinusoidal: transferred")]
+    assert kept.to_dict("records") == pd.DataFrame(rows).to_dict("records"), "other rows stay as they were"
+
+
+@pytest.mark.usefixtures("_tiny")
+def test_transferred_responses_are_scored_again_without_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 0 has rows of networks and baselines, which stay; seed 1 has none, so baselines are scored for it."""
+    monkeypatch.setattr(TokenDiffusion, "train", lambda *_, **__: pytest.fail("a network was trained"))
+    old = [
+        {"seed": 0, "fold": "B", "prediction": name, "weighted_mse": 99.0}
+        for name in ("effect: generate", "effect: coupled", "no_change")
+    ]
+    settings = dataclasses.asdict(perturbation.QUICK) | {"models": ["effect"]}
+    path = tmp_path / "perturbation-kang.json"
+    path.write_text(json.dumps({"settings": settings, "rows": old, "environment": {"command": "before"}}))
+    arguments = ["--task", "kang", "--types", "B", "--threads", "1", "--output", str(tmp_path), "--only-transferred"]
+    perturbation.main([*arguments, "--quick", "--seeds", "0", "1"])
+    result = json.loads(path.read_text())
+    rows = pd.DataFrame(result["rows"]).set_index(["seed", "prediction"])
+    assert sorted(rows.loc[0].index) == ["effect: coupled", "effect: generate", "effect: mean alone", "no_change"]
+    assert {"effect: coupled", "effect: mean alone", "no_change", "nearest_context", "real_half"} < {*rows.loc[1].index}
+    assert (rows.loc[0].loc[["effect: generate", "no_change"], "weighted_mse"] == 99).all()
+    assert rows.loc[[(0, "effect: coupled"), (1, "no_change")], "weighted_mse"].lt(99).all()
+    assert [run["seeds"] for run in result["added"]] == [[0, 1]] and result["environment"] == {"command": "before"}
+
+    with pytest.raises(ValueError, match="was scored with other max_cells"):
+        perturbation.main([*arguments, "--seeds", "0"])
+    assert json.loads(path.read_text()) == result
+
+
+def test_transferred_rows_do_not_depend_on_baselines_beside_them(folder: Path) -> None:
+    fold, settings = next(_perturbation_data.zhao(folder, ["1"])), dataclasses.replace(QUICK, n_trees=5, max_cells=20)
+    alone, beside = (
+        transferred_scores(fold, settings, 0, alone=alone).set_index("prediction").loc[list(TRANSFERRED_NAMES)]
+        for alone in (True, False)
+    )
+    pd.testing.assert_frame_equal(alone, beside[alone.columns])
+
+
+def test_an_untrained_network_predicts_no_row(folder: Path) -> None:
+    """Too few cells of a part of the pair are left to predict it from its parts."""
+    fold = next(_perturbation_data.norman(folder, ["G1+G2"]))
+    few = fold.train.obs[RESPONSE].ne("G2") | (fold.train.obs.groupby(RESPONSE).cumcount() < 5)
+    with pytest.raises(ValueError, match=r"No training cells of 'doubles' predict 'G1\+G2': train a network"):
+        transferred_predictions(dataclasses.replace(fold, train=fold.train[few.to_numpy()].copy()), 0)
+
+
+def test_times_have_no_transferred_responses(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        perturbation.parse(["--task", "packer", "--only-transferred"])
+    assert "--only-transferred is for perturbations, not for packer" in capsys.readouterr().err
+
+
+def test_the_time_of_responses_is_reported(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(response_time, "FOLDER", folder)
+    monkeypatch.setattr(response_time, "CELL_TYPE", "T")
+    response_time.main(["--threads", "1"])
+    assert f"predicting {CELLS_A_GROUP} cells" in capsys.readouterr().out
 
 
 def test_tasks_without_data_are_not_available(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -439,7 +511,7 @@ def test_known_responses_show_what_their_mean_costs(folder: Path, few_trees: Cal
     fold = next(TASKS["kang"].folds(folder, ["T"]))
     rows = fold_scores(fold, [0], 1, known=True).set_index("prediction")
     transferred, known = rows.loc["transferred"], rows.loc["transferred, response known"]
-    assert known["pearson_delta"] > 0.9 > np.nan_to_num(transferred["pearson_delta"])  # NaN if no change is predicted
+    assert known["pearson_delta"] > 0.9 > np.nan_to_num(transferred["pearson_delta"])  # NaN: no change is predicted
     assert known["energy_distance"] < 0.1 * transferred["energy_distance"]
     assert known["c2st_auc"] < transferred["c2st_auc"]
 
