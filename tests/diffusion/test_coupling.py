@@ -52,19 +52,6 @@ def test_no_more_molecules_change_than_must(generator: torch.Generator) -> None:
     assert changed == pytest.approx(total_variation, abs=4 * np.sqrt(0.25 / float(cells.sum())))
 
 
-@pytest.mark.parametrize("ratio", [0.4, 1.7])
-def test_cells_are_resized_with_as_few_changes_as_can_be(ratio: float, generator: torch.Generator) -> None:
-    own, asked = two_distributions()
-    cells = cells_of(own)
-    moved = couple_molecules(cells, log(own), log(asked), generator, np.log(ratio))
-    np.testing.assert_array_equal(moved.sum(1), round(ratio * N_MOLECULES))
-    there = asked > 0
-    assert not moved[:, ~there].any()
-    assert stats.chisquare(moved.sum(0)[there], asked[there] * float(moved.sum())).pvalue > 1e-3
-    lost = float((cells - moved).clamp(min=0).sum() / cells.sum())
-    assert lost == pytest.approx(np.maximum(own - ratio * asked, 0).sum(), abs=0.01)
-
-
 def test_the_same_distribution_up_to_a_constant_changes_nothing(generator: torch.Generator) -> None:
     own, _ = two_distributions()
     cells = cells_of(own)
