@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -148,8 +147,7 @@ def test_models_name_them_once_also_of_a_mudata() -> None:
     with pytest.warns(UserWarning, match=START) as caught:
         TokenDiffusion.setup_anndata(cells, **KEYS)
     assert len(caught) == 1 and caught[0].filename == __file__
-    with mudata.set_options(pull_on_update=False):
-        both = mudata.MuData({"rna": plated(("p1", "ctrl"), ("p2", "A"))})
+    both = mudata.MuData({"rna": plated(("p1", "ctrl"), ("p2", "A"))})
     both.obs = cells.obs[["plate", "drug"]].copy()
     with pytest.warns(UserWarning, match=START) as caught:
         TokenDiffusion.setup_mudata(both, **KEYS)
@@ -165,7 +163,5 @@ def test_a_large_screen_is_compared_at_once(register: Register) -> None:
     options = {**KEYS, "control": "drug000"}
     with pytest.warns(UserWarning, match=r"'drug010', \.\.\. \(299 in all\)\. Treated cells are in 25, 26, "):
         manager = register(cells, **options)
-    start = time.perf_counter()
     with pytest.warns(UserWarning, match=START):
         warn_of_confounded_treatments(manager)
-    assert time.perf_counter() - start < 2  # measured: a tenth of a second
