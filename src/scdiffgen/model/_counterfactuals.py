@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -16,7 +15,7 @@ from scvi.model.base import BaseModelClass
 from torch import Tensor
 
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen._messages import listed
+from scdiffgen._messages import listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions
 from scdiffgen.data import write_conditions
@@ -61,7 +60,7 @@ def counterfactual_cells(
     counts, targets, columns = zip(*sampler.over_cells(cells, draw), strict=True)
     requested = table.drop(columns=N_CELLS)
     for caution in cautions:
-        warnings.warn(f"The response to {listed(requested.iloc[0].tolist())}: {caution}.", UserWarning, stacklevel=3)
+        warn_user(f"The response to {listed(requested.iloc[0].tolist())}: {caution}.")
     in_order = np.argsort(cells.sorted)
     obs = cells.obs()
     for name, column in write_conditions(model.registry, requested).items():

@@ -49,9 +49,9 @@ class CellResponses:
     def columns(self) -> pd.DataFrame:
         """Source and check of the response of each cell."""
         sources = ["network" if each is None else each.prediction.source for each in self.responses]
-        both = {"response": (sources, SOURCES), "response_check": (list(map(check_of, self.responses)), CHECKS)}
-        of_cells = {name: np.array(values)[self.group_of] for name, (values, _) in both.items()}
-        return pd.DataFrame({name: pd.Categorical(of_cells[name], list(both[name][1])) for name in both})
+        both = ("response", sources, SOURCES), ("response_check", [*map(check_of, self.responses)], CHECKS)
+        of_cells = {name: pd.Categorical(np.array(values)[self.group_of], list(known)) for name, values, known in both}
+        return pd.DataFrame(of_cells)
 
     def cautions(self) -> Iterable[str]:
         """What to be careful about, once each."""
@@ -66,9 +66,8 @@ class CellResponses:
             rows = np.flatnonzero(self.group_of == group)
             if response is not None:
                 rng = np.random.default_rng([seed, group])
-                moved[rows] = apply_response(
-                    cells[rows], response.before, response.after, rng, keep_library=keep_library
-                ).toarray()
+                after = apply_response(cells[rows], response.before, response.after, rng, keep_library=keep_library)
+                moved[rows] = after.toarray()
         return torch.from_numpy(moved).to(counts.device)
 
 

@@ -15,6 +15,7 @@ from ._predictors import Predictions, StateMoments, context_predictions, similar
 from ._pseudobulks import MIN_CELLS, Pseudobulks
 from ._stacking import FEW, Prediction, james_stein, shrink_noise, spread, stack
 
+MOST_KEPT = 300  # comparisons, and responses, that are kept once they are computed
 Treatment = Mapping[int, float]
 """Dose of each intervention, by its id; empty for untreated cells."""
 
@@ -61,8 +62,8 @@ class MeasuredContexts(NamedTuple):
         few = f"measured in {n_contexts} other context{'s' * (n_contexts > 1)} alone, whose plain mean is predicted"
         sizes = self.log_ratio
         size = sizes.mean() * james_stein(sizes.var() / max(n_contexts - 1, 1), sizes.mean() ** 2) * (n_contexts > 1)
-        found = replace(found, log_ratio=float(size))
-        return shrink_noise(found, float(noise.sum())).with_cautions(*self.cautions, *([few] if plain else []))
+        found = shrink_noise(replace(found, log_ratio=float(size)), float(noise.sum()))
+        return found.with_cautions(*self.cautions, *([few] if plain else []))
 
     def _predictions(self, before: np.ndarray, state: np.ndarray, *, plain: bool) -> Predictions:
         made = context_predictions(self.before, self.at_depth, before)
@@ -102,6 +103,8 @@ class Comparisons:
         """Contexts that were measured with a treatment and without, if any was."""
         key = (tuple(columns), frozenset(treatment.items()))
         if key not in self._known:
+            if len(self._known) >= MOST_KEPT:
+                self._known.clear()
             self._known[key] = self._compare(columns, treatment)
         return self._known[key]
 

@@ -94,8 +94,9 @@ class ResponseEstimator:
         parts = [[] if label == control else label.split("+") for label in labels]
         names = sorted({*(features or {}), *(part for each in parts for part in each)})
         interventions = np.full((len(parts), max(1, *map(len, parts))), int(Code.ABSENT))
+        code_of = {name: code for code, name in enumerate(names)}
         for row, each in enumerate(parts):
-            interventions[row, : len(each)] = [names.index(part) for part in each]
+            interventions[row, : len(each)] = [code_of[part] for part in each]
         doses = np.where(interventions >= 0, 1.0 if dose is None else np.asarray(dose, dtype=float)[:, None], 0.0)
         coded = [np.unique(nothing if of is None else np.asarray(of), return_inverse=True) for of in (context, batch)]
         identity = np.column_stack([codes for _, codes in coded])

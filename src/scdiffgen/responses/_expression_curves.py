@@ -26,8 +26,7 @@ def expression_curves(counts: sparse.csr_matrix) -> np.ndarray:
     row, scale = np.repeat(np.arange(len(library)), np.diff(cells.indptr)), TARGET_SUM / library
 
     def mean(values: np.ndarray) -> np.ndarray:
-        summed = [np.bincount(cells.indices, each, cells.shape[1]) for each in values]
-        return np.stack(summed) / len(library)
+        return np.stack([np.bincount(cells.indices, each, cells.shape[1]) for each in values]) / len(library)
 
     values, of_value = cells.data, scale[row]
     curves = [mean(_after_thinning(values, kept, of_value)) for kept in KEPT]
@@ -49,7 +48,6 @@ def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_
         return share
     untreated = curves[0, len(KEPT)]
     low, high = -np.log(LARGEST_RATIO), np.log(LARGEST_RATIO)
-    after = share
     while high - low > 1 / TARGET_SUM:
         ratio = (low + high) / 2
         after = _moved(share, _invert(curves[0] - ratio * curves[1], untreated + change))

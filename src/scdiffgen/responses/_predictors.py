@@ -35,9 +35,8 @@ class StateMoments(NamedTuple):
         """Predict log expression ``(genes,)`` at a state by ridge regression."""
         covariance = self.square - np.outer(self.state, self.state)
         penalty = STATE_PENALTY * max(np.trace(covariance) / len(state), np.finfo(float).tiny)
-        slopes = np.linalg.solve(
-            covariance + penalty * np.eye(len(state)), self.product - np.outer(self.state, self.expression)
-        )
+        shared = self.product - np.outer(self.state, self.expression)
+        slopes = np.linalg.solve(covariance + penalty * np.eye(len(state)), shared)
         return self.expression + (state - self.state) @ slopes
 
 

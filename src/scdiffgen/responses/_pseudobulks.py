@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
@@ -16,6 +15,7 @@ from sklearn.decomposition import PCA
 
 from scdiffgen._codes import Code, backoff_levels, distinct_rows, have_exactly
 from scdiffgen._log_normalise import log_normalise
+from scdiffgen._messages import warn_user
 
 from ._expression_curves import STEPS, expression_curves
 from ._predictors import StateMoments
@@ -140,7 +140,7 @@ class Pseudobulks:
         """Undo :meth:`to_plain`; none, with a warning, of files of earlier versions."""
         if {*plain} != {part.name for part in fields(cls)}:
             message = "The model was saved by a version with other pseudobulks: train it again to transfer responses."
-            warnings.warn(message, UserWarning, stacklevel=2)
+            warn_user(message)
             return None
         return cls(**plain)
 
@@ -183,16 +183,13 @@ class PseudobulkSums:
         self.n_seen += len(rows)
         known, of_cell = np.unique(self.group_of[rows], return_inverse=True)
         belongs = sparse.csr_matrix((self.weights[rows], (of_cell.ravel(), rows - rows[0])))[known >= 0]
-        expression, squares = log_normalise(counts), log_normalise(counts)
-        squares.data **= 2
+        expression = log_normalise(counts)
         library = np.maximum(np.asarray(counts.sum(1)).ravel(), 1)
         self.log_library[known[known >= 0]] += belongs @ np.log(library)
-        parts = expression, squares, sparse.diags(1 / library) @ counts
+        parts = expression, expression.power(2), sparse.diags(1 / library) @ counts
         for total, part in zip(self.sums, parts, strict=True):
             total[known[known >= 0]] += (belongs @ part).toarray()
-        held = np.isin(rows, self.held_rows)
-        if held.any():
-            self.held.append(sparse.csr_matrix(counts)[held])
+        self.held.append(sparse.csr_matrix(counts)[np.isin(rows, self.held_rows)])
 
     def _overlap_weights(self, cells: ConditionGroups) -> np.ndarray:
         """Weights of cells with which each batch that is pooled counts as much in one arm as in the other."""

@@ -18,7 +18,7 @@ import numpy as np
 
 from scdiffgen._codes import Code
 
-from ._comparisons import Comparisons, Treatment
+from ._comparisons import MOST_KEPT, Comparisons, Treatment
 from ._expression_curves import mean_change, shares_after
 from ._predictors import Predictions, dose_predictions, feature_predictions, part_predictions
 from ._pseudobulks import MIN_CELLS, Pseudobulks
@@ -42,6 +42,7 @@ class ResponsePredictor:
     features: np.ndarray | None = None  # of all interventions (interventions, features)
     batches: Sequence[int] = ()
     comparisons: Comparisons = field(init=False, repr=False, compare=False)
+    _known: dict[object, Response | None] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "comparisons", Comparisons(self.bulks, self.batches))
@@ -60,7 +61,7 @@ class ResponsePredictor:
         if doses and max(doses) < dose < np.inf:
             found = self.change(identity, {part: max(doses)})
             caution = f"dose {dose:g} is beyond the largest measured dose, {max(doses):g}, whose response is predicted"
-            return None if found is None else found.with_cautions(caution)
+            return found and found.with_cautions(caution)
         found = self._from_contexts(identity, treatment)
         return found or self._from_doses(identity, part, dose) or self._from_others(identity, part, dose)
 
@@ -68,6 +69,14 @@ class ResponsePredictor:
         self, identity: np.ndarray, source: Treatment, target: Treatment, scale: float = 1.0
     ) -> Response | None:
         """Response of a context between two treatments, ``scale`` times; none if only the network can predict it."""
+        key = (*identity.tolist(), frozenset(source.items()), frozenset(target.items()), scale)
+        if key not in self._known:  # minibatches ask for the same responses
+            if len(self._known) >= MOST_KEPT:
+                self._known.clear()
+            self._known[key] = self._respond(identity, source, target, scale)
+        return self._known[key]
+
+    def _respond(self, identity: np.ndarray, source: Treatment, target: Treatment, scale: float) -> Response | None:
         levels = (self.comparisons.untreated(identity, columns) for columns in self.comparisons.levels(identity))
         n_cells = next((found for found in levels if found is not None), None)
         had, requested = self.change(identity, source), self.change(identity, target)
@@ -89,10 +98,8 @@ class ResponsePredictor:
     def _from_contexts(self, identity: np.ndarray, treatment: Treatment) -> Prediction | None:
         """Predict from measured contexts, by back-off over the columns of the identity."""
         for columns in self.comparisons.levels(identity):
-            n_cells, measured = (
-                self.comparisons.untreated(identity, columns),
-                self.comparisons.measured(columns, treatment),
-            )
+            n_cells = self.comparisons.untreated(identity, columns)
+            measured = self.comparisons.measured(columns, treatment)
             if n_cells is None or measured is None:
                 continue
             row = measured.row(identity[columns])
@@ -139,10 +146,10 @@ class ResponsePredictor:
     def _from_parts(self, identity: np.ndarray, treatment: Treatment) -> Prediction | None:
         """Predict a combination that was not measured from its parts; measured combinations are left out in turn."""
         table = self.comparisons
-        levels = (columns for columns in table.levels(identity) if table.untreated(identity, columns) is not None)
-        columns = next(levels, None)
-        if columns is None:
+        levels = [columns for columns in table.levels(identity) if table.untreated(identity, columns) is not None]
+        if not levels:
             return None
+        columns = levels[0]
         singles = [change for _, change in self._singles(identity, columns)]
 
         def predict(whole: Treatment) -> tuple[Predictions, np.ndarray, float] | None:
@@ -173,15 +180,14 @@ class ResponsePredictor:
         """Predict one perturbation from others at the same dose, by feature vectors; each is left out in turn."""
         if self.features is None:
             return None
-        changes: dict[int, np.ndarray] = {}
-        for other in np.unique(self.bulks.interventions[self.bulks.interventions >= 0]).tolist():
-            at = (
-                self.comparisons.change(identity, level, {other: dose}) for level in self.comparisons.levels(identity)
-            )
+        changes, table = dict[int, np.ndarray](), self.comparisons
+        ids = np.unique(self.bulks.interventions)
+        for other in ids[(ids >= 0) & (ids != part)].tolist():
+            at = (table.change(identity, level, {other: dose}) for level in table.levels(identity))
             found = next((change for change in at if change is not None), None)
             if found is None and (between := self._from_doses(identity, other, dose)) is not None:
                 found = between.change
-            if found is not None and other != part:
+            if found is not None:
                 changes[other] = found
         if len(changes) < FEW:
             return None

@@ -68,9 +68,9 @@ class Prediction:
         return replace(self, cautions=tuple(dict.fromkeys([*self.cautions, *cautions])))
 
     @classmethod
-    def of_no_change(cls, n_genes: int, source: Source = "measured") -> Prediction:
+    def of_no_change(cls, n_genes: int) -> Prediction:
         """Predict no change, with certainty."""
-        return cls(np.zeros(n_genes), np.zeros(n_genes), source, {NO_CHANGE: 1.0}, np.zeros(0))
+        return cls(np.zeros(n_genes), np.zeros(n_genes), "measured", {NO_CHANGE: 1.0}, np.zeros(0))
 
 
 def stack(
@@ -142,10 +142,9 @@ def shrink_towards(change: np.ndarray, variance: np.ndarray, towards: Prediction
         kept = (kept + james_stein(variance, apart**2)) / 2
     own = float((kept * apart**2).sum() / max((apart**2).sum(), np.finfo(float).tiny))
     weights = {OWN: own, **{name: (1 - own) * weight for name, weight in prior.weights.items()}}
-    spread = (1 + kept) * variance + (1 - kept) ** 2 * (apart**2 - variance).clip(min=0)
-    half_width = norm.ppf((1 + COVERAGE) / 2) * np.sqrt(spread)
-    measured = prior.change + kept * apart
-    return Prediction(measured, half_width, "measured", weights, np.zeros(0))
+    squares = (1 + kept) * variance + (1 - kept) ** 2 * (apart**2 - variance).clip(min=0)
+    half_width = norm.ppf((1 + COVERAGE) / 2) * np.sqrt(squares)
+    return Prediction(prior.change + kept * apart, half_width, "measured", weights, np.zeros(0))
 
 
 def mean_of(predictions: Sequence[Prediction]) -> Prediction | None:
