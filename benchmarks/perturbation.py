@@ -278,7 +278,7 @@ def add_transferred(options: argparse.Namespace, path: Path) -> None:
             names = {*TRANSFERRED_NAMES, *scores["prediction"]}
             replaced = {(seed, fold, name) for name in names}
             kept = [row for row in result["rows"] if (row["seed"], row["fold"], row["prediction"]) not in replaced]
-            result["rows"] = [*kept, *rows]
+            result["rows"] = [*rows, *kept]
             write_result(path.parent, path.stem, result)
     print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
 
