@@ -1,18 +1,15 @@
-"""Arguments: numbers that are checked, and what a constructor answers to one that it does not have."""
+"""Checks of arguments: numbers, choices, and names that a function does not have."""
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from ._messages import did_you_mean
 
-Constructor = TypeVar("Constructor", bound=Callable)
 NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -48,19 +45,3 @@ def check_names(of: str, given: Iterable[str], known: Iterable[str], elsewhere: 
             if not way_out and "conditions" in known:
                 way_out = f" Conditions are passed as one mapping, `{of}({{{name!r}: ...}})`."
             raise TypeError(f"`{of}` has no argument {name!r}.{way_out or did_you_mean(name, elsewhere)}")
-
-
-def explain_unknown_arguments(elsewhere: Mapping[str, str]) -> Callable[[Constructor], Constructor]:
-    """Let a constructor name the nearest of its arguments, or where an argument belongs, in place of Python's error."""
-
-    def decorate(init: Constructor) -> Constructor:
-        known = inspect.signature(init).parameters
-
-        @functools.wraps(init)
-        def explained(self: Any, *args: Any, **kwargs: Any) -> None:
-            check_names(type(self).__name__, kwargs, known, elsewhere)
-            init(self, *args, **kwargs)
-
-        return cast("Constructor", explained)
-
-    return decorate

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from numbers import Integral
 from typing import Any, Literal
 
@@ -14,7 +13,7 @@ from lightning.pytorch import LightningDataModule
 from mudata import MuData
 from scvi.utils import setup_anndata_dsp
 
-from scdiffgen._arguments import check_share, check_whole_number, explain_unknown_arguments
+from scdiffgen._arguments import check_share, check_whole_number
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, read_registry, required_state
@@ -35,8 +34,6 @@ from ._responding import Responding
 from ._token_reading import TokenReading
 from ._training_data import StreamedData
 from ._training_runs import check_training, run_training, settled_epochs, settled_plan, settled_stopping
-
-OF_NETWORK = {field.name: f"Pass it in `network=NetworkOptions({field.name}=...)`." for field in fields(NetworkOptions)}
 
 
 class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenReading, Persisting):
@@ -98,7 +95,6 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     _data_splitter_cls = SparseDataSplitter
     _data_loader_cls = staticmethod(cell_loader)
 
-    @explain_unknown_arguments(OF_NETWORK)
     def __init__(
         self,
         adata: AnnData | MuData | None = None,

@@ -22,7 +22,6 @@ from scdiffgen.responses import (
     PseudobulkSums,
     Response,
     ResponsePredictor,
-    apply_response,
 )
 
 CHECKS = ("not assessed", "ahead of the plain mean", "no better than the plain mean")
@@ -66,8 +65,7 @@ class CellResponses:
             rows = np.flatnonzero(self.group_of == group)
             if response is not None:
                 rng = np.random.default_rng([seed, group])
-                after = apply_response(cells[rows], response.before, response.after, rng, keep_library=keep_library)
-                moved[rows] = after.toarray()
+                moved[rows] = response.apply(cells[rows], rng, keep_library=keep_library).toarray()
         return torch.from_numpy(moved).to(counts.device)
 
 

@@ -11,7 +11,6 @@ from scipy import sparse
 
 from scdiffgen._codes import Code
 
-from ._expression_curves import apply_response
 from ._pseudobulks import ConditionGroups, PseudobulkSums
 from ._response_predictor import ResponsePredictor
 from ._stacking import Prediction
@@ -159,8 +158,7 @@ class ResponseEstimator:
         found = self.predictor.respond(identity, {}, asked)
         if found is None:
             raise ValueError(f"`treatment` {treatment!r}: no cells predict its response in context {context!r}.")
-        cells = sparse.csr_matrix(counts)
-        return apply_response(cells, found.before, found.after, np.random.default_rng(seed))
+        return found.apply(sparse.csr_matrix(counts), np.random.default_rng(seed), keep_library=False)
 
     def _codes(self, treatment: str, context: object, dose: float) -> tuple[np.ndarray, dict[int, float]]:
         """Codes of a context and a treatment; raise if a label is not known."""

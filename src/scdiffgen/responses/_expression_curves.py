@@ -50,7 +50,7 @@ def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_
     low, high = -np.log(LARGEST_RATIO), np.log(LARGEST_RATIO)
     while high - low > 1 / TARGET_SUM:
         ratio = (low + high) / 2
-        after = _moved(share, _invert(curves[0] - ratio * curves[1], untreated + change))
+        after = shares_at(share, _invert(curves[0] - ratio * curves[1], untreated + change))
         low, high = (ratio, high) if np.log(after.sum()) > 2 * ratio - log_ratio else (low, ratio)
     return after
 
@@ -84,18 +84,19 @@ def apply_response(
     *,
     keep_library: bool = False,
 ) -> sparse.csr_matrix:
-    """Move the molecules of cells ``(cells, genes)`` from shares ``before`` to shares ``after``.
+    """Move the molecules of cells ``(cells, genes)`` from shares ``before`` to shares ``after``, of all or of each.
 
     Library sizes change by the ratio of the sums, unless they are kept.
     """
     if keep_library:
-        after = after * (before.sum() / after.sum())
+        after = after * (before.sum() / after.sum(-1, keepdims=True))
     kept = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(max=1)
     gained = (after - before).clip(min=0)
     cells = sparse.csr_matrix(counts, dtype=np.int64, copy=True)
     library = np.asarray(cells.sum(1)).ravel()
-    cells.data = rng.binomial(cells.data, kept[cells.indices])
-    added = rng.poisson(library * gained.sum() / before.sum())
+    rows = np.repeat(np.arange(len(library)), np.diff(cells.indptr))
+    cells.data = rng.binomial(cells.data, np.broadcast_to(kept, cells.shape)[rows, cells.indices])
+    added = rng.poisson(library * gained.sum(-1) / before.sum())
     if keep_library:
         missing = library - np.asarray(cells.sum(1)).ravel()
         for row in np.flatnonzero(missing < 0):
@@ -103,15 +104,14 @@ def apply_response(
             values[:] = rng.multivariate_hypergeometric(values, library[row])
         added = missing.clip(min=0)
     if added.any():
-        chances = gained / gained.sum() if gained.any() else after / after.sum()
-        genes = rng.choice(len(after), size=added.sum(), p=chances)
-        rows = np.repeat(np.arange(len(added)), added)
-        cells = cells + sparse.csr_matrix((np.ones_like(genes), (rows, genes)), shape=cells.shape)
+        chances = np.where(gained.any(-1, keepdims=True), gained, after)
+        cells = cells + sparse.csr_matrix(rng.multinomial(added, chances / chances.sum(-1, keepdims=True)))
     cells.eliminate_zeros()
     return cells
 
 
-def _moved(share: np.ndarray, steps: np.ndarray) -> np.ndarray:
+def shares_at(share: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Shares after steps."""
     return np.where(steps < 0, share * (1 + steps), share + steps)
 
 

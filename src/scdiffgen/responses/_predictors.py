@@ -33,11 +33,15 @@ class StateMoments(NamedTuple):
 
     def regress(self, state: np.ndarray) -> np.ndarray:
         """Predict log expression ``(genes,)`` at a state by ridge regression."""
+        return self.expression + (state - self.state) @ self.slopes
+
+    @property
+    def slopes(self) -> np.ndarray:
+        """Slopes of the ridge regression ``(states, genes)``."""
         covariance = self.square - np.outer(self.state, self.state)
-        penalty = STATE_PENALTY * max(np.trace(covariance) / len(state), np.finfo(float).tiny)
+        penalty = STATE_PENALTY * max(np.trace(covariance) / len(covariance), np.finfo(float).tiny)
         shared = self.product - np.outer(self.state, self.expression)
-        slopes = np.linalg.solve(covariance + penalty * np.eye(len(state)), shared)
-        return self.expression + (state - self.state) @ slopes
+        return np.linalg.solve(covariance + penalty * np.eye(len(covariance)), shared)
 
 
 def context_predictions(before: np.ndarray, changes: np.ndarray, target: np.ndarray) -> dict[str, np.ndarray]:
@@ -49,51 +53,23 @@ def context_predictions(before: np.ndarray, changes: np.ndarray, target: np.ndar
     levels, level = np.log(np.expm1(before) + OFFSET), np.log(np.expm1(target) + OFFSET)
     comparable = np.exp(-np.abs(levels - level) / BANDWIDTH)
     kernel = similarity_weights(before, target)[:, None] * comparable
-    responses = _Responses(before, changes, target)
     mean, similar = (each / each.sum(0) for each in (comparable + 1e-12, kernel + 1e-12))
-    return {
-        "mean response": responses.by_roots(mean),
-        "similar contexts, roots": responses.by_roots(similar),
-        "similar contexts, ratios": responses.by_ratios(similar),
-    }
+    names = {"mean response": mean, "similar contexts": similar}
+    return {name: _transfer(before, changes, target, weights) for name, weights in names.items()}
 
 
-class _Responses(NamedTuple):
-    """Means of responses of contexts, transferred to a target; weights are ``(contexts, genes)``."""
-
-    before: np.ndarray
-    changes: np.ndarray
-    target: np.ndarray
-
-    def by_roots(self, weights: np.ndarray) -> np.ndarray:
-        """Transfer differences of the fourth roots of expression levels."""
-        risen = _roots(self.before + self.changes) - _roots(self.before)
-        raised = np.log1p((_roots(self.target) + (weights * risen).sum(0)).clip(min=0) ** 4) - self.target
-        return self._with_losses(weights, raised)
-
-    def by_ratios(self, weights: np.ndarray) -> np.ndarray:
-        """Transfer log-fold changes, losses as far as the expression of the contexts reaches that of the target."""
-        levels, after, level = (
-            np.expm1(each.clip(min=0)) + OFFSET for each in (self.before, self.before + self.changes, self.target)
-        )
-        ratios = (weights * np.log(after / levels)).sum(0)
-        ratios *= np.where(ratios < 0, _reach(self.before, self.target), 1)
-        return np.log1p((level * np.exp(ratios) - OFFSET).clip(min=0)) - self.target
-
-    def _with_losses(self, weights: np.ndarray, gains: np.ndarray) -> np.ndarray:
-        before, change = (weights * self.before).sum(0), (weights * self.changes).sum(0)
-        return np.where(change < 0, _losses(self.before, change, self.target, change / np.maximum(before, TINY)), gains)
+def _transfer(before: np.ndarray, changes: np.ndarray, target: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Transfer gains as differences of the fourth roots of expression, by weights ``(contexts, genes)``."""
+    risen = (weights * (_roots(before + changes) - _roots(before))).sum(0)
+    gains = np.log1p((_roots(target) + risen).clip(min=0) ** 4) - target
+    level, change = (weights * before).sum(0), (weights * changes).sum(0)
+    return np.where(change < 0, _losses(before, change, target, change / np.maximum(level, TINY)), gains)
 
 
 def _losses(before: np.ndarray, change: np.ndarray, target: np.ndarray, ratio: np.ndarray) -> np.ndarray:
     """Transfer losses as a ratio as far as a context expresses the gene as the target does, else as they are."""
-    reach = _reach(before, target)
+    reach = np.divide(before.max(0), target, out=np.ones_like(target), where=target > 0).clip(0, 1)
     return np.maximum(reach * ratio.clip(min=-1) * target + (1 - reach) * change, -target)
-
-
-def _reach(before: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Highest mean log expression among contexts ``(contexts, genes)``, relative to that of the target, at most 1."""
-    return np.divide(before.max(0), target, out=np.ones_like(target), where=target > 0).clip(0, 1)
 
 
 def state_prediction(

@@ -15,14 +15,28 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
 
 from scdiffgen._codes import Code
+from scdiffgen._log_normalise import log_normalise
 
 from ._comparisons import MOST_KEPT, Comparisons, Treatment
-from ._expression_curves import mean_change, shares_after
+from ._expression_curves import KEPT, STEPS, apply_response, mean_change, shares_after, shares_at
 from ._predictors import Predictions, dose_predictions, feature_predictions, part_predictions
 from ._pseudobulks import MIN_CELLS, Pseudobulks
-from ._stacking import FEW, MOST_LEFT_OUT, Prediction, mean_of, shrink_towards, spread, stack
+from ._stacking import FEW, MOST_LEFT_OUT, NO_CHANGE, Prediction, mean_of, shrink_towards, spread, stack
+
+CHUNK = 1_000  # cells whose molecules are moved at once
+
+
+class CellStates(NamedTuple):
+    """How mean log expression after a response depends on the states of the cells before it."""
+
+    loadings: np.ndarray  # (genes, states)
+    mean: np.ndarray  # state (states,)
+    expression: np.ndarray  # after the response, at this state (genes,)
+    slopes: np.ndarray  # (states, genes)
+    curves: np.ndarray  # mean log expression after each step, at the library size after the response (steps, genes)
 
 
 class Response(NamedTuple):
@@ -32,6 +46,22 @@ class Response(NamedTuple):
     after: np.ndarray  # shares after the response; their sums have the ratio of the library sizes (genes,)
     mean_change: np.ndarray  # of log expression (genes,)
     prediction: Prediction
+    states: CellStates | None = None  # none if all cells change alike
+
+    def apply(self, counts: sparse.csr_matrix, rng: np.random.Generator, *, keep_library: bool) -> sparse.csr_matrix:
+        """Predict counts ``(cells, genes)`` after the response."""
+        chunks = (counts[first : first + CHUNK] for first in range(0, max(counts.shape[0], 1), CHUNK))
+        moved = [apply_response(x, self.before, self.shares(x), rng, keep_library=keep_library) for x in chunks]
+        return sparse.vstack(moved, format="csr")
+
+    def shares(self, counts: sparse.csr_matrix) -> np.ndarray:
+        """Shares after the response, of each cell ``(cells, genes)`` or of all ``(genes,)``."""
+        if self.states is None:
+            return self.after
+        loadings, mean, expression, slopes, curves = self.states
+        wanted = (expression + (log_normalise(counts) @ loadings - mean) @ slopes).clip(min=0)
+        steps = [np.interp(of_gene, curve, STEPS) for of_gene, curve in zip(wanted.T, curves.T, strict=True)]
+        return shares_at(self.before, np.column_stack(steps))
 
 
 @dataclass(frozen=True)
@@ -88,7 +118,28 @@ class ResponsePredictor:
             shares_after(curves, share, scale * each.change, scale * each.log_ratio) for each in (had, requested)
         )
         change = mean_change(curves, share, after) - mean_change(curves, share, before)
-        return Response(before, after, change, requested)
+        slopes = None if source else self._slopes(identity, target)
+        if slopes is None:
+            return Response(before, after, change, requested)
+        log_mean, own = curves[0, len(KEPT)], self.bulks.moments(n_cells)
+        wanted = log_mean + scale * requested.change
+        lost = np.divide((log_mean - wanted).clip(min=0), log_mean, out=np.zeros_like(wanted), where=log_mean > 0)
+        slopes = scale * (1 - requested.weights.get(NO_CHANGE, 0.0)) * slopes + lost.clip(max=1) * own.slopes
+        moved = np.maximum.accumulate(curves[0] - np.log(after.sum() / before.sum()) * curves[1])
+        states = CellStates(self.bulks.state_loadings, own.state, wanted, slopes, moved)
+        return Response(before, after, change, requested, states)
+
+    def _slopes(self, identity: np.ndarray, treatment: Treatment) -> np.ndarray | None:
+        """Slopes of the change on cell states ``(states, genes)``, if the context itself or enough others show them."""
+        for columns in self.comparisons.levels(identity):
+            measured = self.comparisons.measured(columns, treatment)
+            if measured is None or self.comparisons.untreated(identity, columns) is None:
+                continue
+            few = len(measured.states) < FEW and measured.row(identity[columns]) is None
+            if few or not self.bulks.state_loadings.size:
+                return None
+            return np.mean([treated.slopes - untreated.slopes for treated, untreated in measured.states], axis=0)
+        return None
 
     def has_measured(self, identity: np.ndarray, treatment: Treatment) -> bool:
         """Whether enough cells of a context were measured with exactly these interventions."""
