@@ -26,8 +26,6 @@ from ._predictors import Predictions, dose_predictions, feature_predictions, par
 from ._pseudobulks import MIN_CELLS, Pseudobulks
 from ._stacking import FEW, MOST_LEFT_OUT, NO_CHANGE, Prediction, mean_of, shrink_towards, spread, stack
 
-CHUNK = 1_000  # cells whose molecules are moved at once
-
 
 class CellStates(NamedTuple):
     """How mean log expression after a response depends on the states of the cells before it."""
@@ -49,8 +47,8 @@ class Response(NamedTuple):
     states: CellStates | None = None  # none if all cells change alike
 
     def apply(self, counts: sparse.csr_matrix, rng: np.random.Generator, *, keep_library: bool) -> sparse.csr_matrix:
-        """Predict counts ``(cells, genes)`` after the response."""
-        chunks = (counts[first : first + CHUNK] for first in range(0, max(counts.shape[0], 1), CHUNK))
+        """Predict counts ``(cells, genes)`` after the response, in chunks, as the shares of cells are dense."""
+        chunks = (counts[first : first + 1_000] for first in range(0, max(counts.shape[0], 1), 1_000))
         moved = [apply_response(x, self.before, self.shares(x), rng, keep_library=keep_library) for x in chunks]
         return sparse.vstack(moved, format="csr")
 
@@ -126,7 +124,8 @@ class ResponsePredictor:
         lost = np.divide((log_mean - wanted).clip(min=0), log_mean, out=np.zeros_like(wanted), where=log_mean > 0)
         slopes = scale * (1 - requested.weights.get(NO_CHANGE, 0.0)) * slopes + lost.clip(max=1) * own.slopes
         moved = np.maximum.accumulate(curves[0] - np.log(after.sum() / before.sum()) * curves[1])
-        states = CellStates(self.bulks.state_loadings, own.state, wanted, slopes, moved)
+        kept = (array.astype(np.float32) for array in (own.state, wanted, slopes, moved))  # many responses are kept
+        states = CellStates(self.bulks.state_loadings, *kept)
         return Response(before, after, change, requested, states)
 
     def _slopes(self, identity: np.ndarray, treatment: Treatment) -> np.ndarray | None:
