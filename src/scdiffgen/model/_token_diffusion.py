@@ -19,7 +19,7 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, read_registry, required_state
 from scdiffgen.module import DiffusionModule, GaussianOptions, ThinningModule, process_module
 from scdiffgen.nn import NetworkOptions
-from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
+from scdiffgen.train import DiffusionTrainingPlan, cell_loader
 
 from ._checks import check_torch, external_split
 from ._display import model_as_html
@@ -92,7 +92,6 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     _known_is_frozen = False
     _module_cls = DiffusionModule
     _training_plan_cls = DiffusionTrainingPlan
-    _data_splitter_cls = SparseDataSplitter
     _data_loader_cls = staticmethod(cell_loader)
 
     def __init__(
@@ -136,8 +135,6 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         columns = n_vars if len(n_vars) > 1 else n_vars["X"]
         process_options = None if isinstance(process, str) else process
         self.module = make(columns, specs, size, withhold_rate, features, process_options)
-        if len(self.module.stages()) > 1:
-            self._data_splitter_cls = StagedDataSplitter
         conditions = ", ".join(spec.name for spec in specs) or "none"
         several = [f"{len(names)} columns of {name!r}" for name, names in feature_names(self.registry).items()]
         self._model_summary_string = (

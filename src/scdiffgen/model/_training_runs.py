@@ -23,7 +23,15 @@ from scvi.train._config import merge_kwargs
 
 from scdiffgen._arguments import check_choice, check_names, check_whole_number
 from scdiffgen.data import check_counts_again
-from scdiffgen.train import NO_STEP, GracefulTrainer, SparseDataSplitter, TrainingPlanConfig, logged_history, stage_ends
+from scdiffgen.train import (
+    NO_STEP,
+    GracefulTrainer,
+    SparseDataSplitter,
+    StagedDataSplitter,
+    TrainingPlanConfig,
+    logged_history,
+    stage_ends,
+)
 
 from ._cells import SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
@@ -209,7 +217,8 @@ def run_training(
 def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[str, Any]) -> SparseDataSplitter:
     """Minibatches of the AnnData beside a model, which starts from its training cells if it is not trained yet."""
     check_counts_again(model.adata_manager)
-    splitter = model._data_splitter_cls(
+    has_stages = len(model.module.stages()) > 1
+    splitter = (StagedDataSplitter if has_stages else SparseDataSplitter)(
         model.adata_manager,
         load_sparse_tensor=True,
         distributed_sampler=use_distributed_sampler(trainer.get("strategy")),
