@@ -38,6 +38,7 @@ def test_a_summary_comes_back_from_plain_data(small: TokenDiffusion) -> None:
     assert_equal(TrainingSummary.from_plain(plain).to_plain(), plain)
     summary = training_summary(small)
     assert len(summary.library) == summary.conditions.n_cells == 120
+    assert training_summary(small) is summary  # until there are other training cells
 
 
 def test_epochs_of_a_second_training_follow_those_of_the_first() -> None:
