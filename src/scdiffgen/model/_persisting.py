@@ -13,7 +13,6 @@ import pandas as pd
 import pyro
 from anndata import AnnData
 from mudata import MuData
-from numpy.typing import ArrayLike
 from scvi.data import AnnDataManager
 from scvi.data._download import _download
 from scvi.model.base import BaseModelClass
@@ -196,7 +195,6 @@ class Persisting(BaseModelClass):
         adata: AnnData,
         reference_model: str | os.PathLike[str] | Self,
         *,
-        perturbation_features: Mapping[str, ArrayLike] | pd.DataFrame | None = None,
         inplace_subset_query_vars: bool = False,
         accelerator: str = "auto",
         device: int | str = "auto",
@@ -205,8 +203,8 @@ class Persisting(BaseModelClass):
         """Make a model of new cells from a trained one: with new batches, labels, perturbations and genes.
 
         What is known keeps its weights; only those of what is new are trained, so that predictions of known conditions
-        stay (as in scArches). New categories start as the mean of the known ones, new genes as frequent as in the new
-        cells, new perturbations from the feature vectors that were registered, or that are given here.
+        stay (as in scArches). New categories start as the mean of the known ones, or from their feature vectors where
+        these are registered; new genes start as frequent as in the new cells.
 
         Parameters
         ----------
@@ -215,10 +213,6 @@ class Persisting(BaseModelClass):
             in the same order (:meth:`prepare_query_anndata`); others may follow.
         reference_model
             A trained model, or the folder of one. It is not changed.
-        perturbation_features
-            A feature vector for each known and each new perturbation, a mapping or a data frame with names as index;
-            for references that were registered without. A new perturbation starts as the sum of at most five known ones
-            (orthogonal matching pursuit), and as their mean if it has no vector, or one that no known one resembles.
         inplace_subset_query_vars
             Whether ``adata`` is first reduced to the genes of the reference, in their order.
         unfrozen
@@ -233,8 +227,7 @@ class Persisting(BaseModelClass):
         Raises
         ------
         ValueError
-            If genes of the reference are missing or in another order, it cannot be extended by what is new, or it has
-            no use for the vectors.
+            If genes of the reference are missing or in another order, or it cannot be extended by what is new.
         {raises_untrained}
 
         Examples
@@ -253,7 +246,7 @@ class Persisting(BaseModelClass):
         require_training(reference)
         if inplace_subset_query_vars:
             subset_genes(adata, gene_names(reference))
-        return query_model(adata, reference, perturbation_features, unfrozen=unfrozen)
+        return query_model(adata, reference, unfrozen=unfrozen)
 
     @classmethod
     def prepare_query_anndata(
