@@ -8,13 +8,13 @@ from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.request import urlretrieve
 
 import pandas as pd
 import pyro
 from anndata import AnnData
 from mudata import MuData
 from scvi.data import AnnDataManager
-from scvi.data._download import _download
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._shared_docs import shared_docs
@@ -56,9 +56,7 @@ class Persisting(BaseModelClass):
         save_kwargs: Mapping[str, Any] | None = None,
         **others: Any,
     ) -> None:
-        """Save the model as plain data: a file that can be loaded without running code.
-
-        The file appears when all of it is on the disk; until then what was there before is there still.
+        """Save the model as plain data, without code; the file appears when all of it is on the disk.
 
         Parameters
         ----------
@@ -143,7 +141,8 @@ class Persisting(BaseModelClass):
         file = check_path("dir_path", dir_path) / f"{prefix or ''}{MODEL_FILE}"
         allowed = allowed_classes_names_list
         if backup_url is not None and not file.exists():
-            _download(backup_url, str(dir_path), file.name)
+            with all_or_nothing(file.parent) as partial:
+                urlretrieve(backup_url, partial / file.name)
         if safe:
             attributes = check_contents(read_plainly(file, OPTIONS), file, cls, allowed or [])
             if isinstance(adata, AnnData) and modality_names(attributes["registry_"]):
@@ -154,7 +153,7 @@ class Persisting(BaseModelClass):
             check_file(file)
         with only_plain_data(OPTIONS) if safe else nullcontext(), less_chatter("scvi.data._download"):
             try:
-                return super().load(str(dir_path), adata, accelerator, device, prefix, backup_url, datamodule, allowed)
+                return super().load(str(dir_path), adata, accelerator, device, prefix, None, datamodule, allowed)
             except OSError as error:
                 if adata is not None:
                     raise
@@ -179,13 +178,7 @@ class Persisting(BaseModelClass):
 
     @staticmethod
     def view_setup_args(dir_path: str, prefix: str | None = None) -> None:
-        """Print what a saved model was registered with; nothing in the file is run.
-
-        Parameters
-        ----------
-        dir_path, prefix
-            Folder of the model, and start of the name of its file.
-        """
+        """Print what a saved model was registered with; ``dir_path`` and ``prefix`` as for :meth:`load`."""
         AnnDataManager.view_setup_method_args(Persisting.load_registry(dir_path, prefix))
 
     @classmethod
@@ -220,9 +213,8 @@ class Persisting(BaseModelClass):
 
         Returns
         -------
-        The query model. It generates at once, and learns by :meth:`train`. Library sizes are those of the reference's
-        cells until then, and those of the new cells after it; measured responses those of both, unless there are new
-        genes. What is frozen is not saved: a model that is loaded trains all of its weights.
+        The query model. It generates at once, and learns by :meth:`train`; until then library sizes are those of the
+        reference's cells. What is frozen is not saved: a model that is loaded trains all of its weights.
 
         Raises
         ------
@@ -256,9 +248,7 @@ class Persisting(BaseModelClass):
         return_reference_var_names: bool = False,
         inplace: bool = True,
     ) -> AnnData | pd.Index | None:
-        """Bring cells to the genes of a model: others are left out, and those that are missing are zero.
-
-        A gene that was not measured is then read as one that is off. To learn new genes, see :meth:`load_query_data`.
+        """Bring cells to the genes of a model: others are left out, and missing ones are zero, read as genes that are off.
 
         Parameters
         ----------
@@ -269,11 +259,7 @@ class Persisting(BaseModelClass):
         return_reference_var_names
             Whether the names of its genes are returned, and nothing is done.
         inplace
-            Whether ``adata`` itself is changed; or else a new one is returned.
-
-        Returns
-        -------
-        The new cells, the names, or nothing.
+            Whether ``adata`` itself is changed, and nothing returned.
 
         Raises
         ------

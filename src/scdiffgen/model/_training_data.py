@@ -11,7 +11,6 @@ import numpy as np
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from scipy import sparse
-from scvi.data._utils import scipy_to_torch_sparse
 from scvi.model.base import BaseModelClass
 from torch import Tensor
 
@@ -20,6 +19,7 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.data import are_counts
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import DiffusionModule
+from scdiffgen.train import csr_tensor
 
 from ._cells import BATCH_SIZE, SMALL_BATCH, Cells, evenly_spread
 
@@ -121,7 +121,7 @@ class KeptCells:
         _, counts, conditions = self._joined()
         for start in range(0, counts.shape[0], self.batch_size):
             rows = np.arange(start, min(start + self.batch_size, counts.shape[0]))
-            there = scipy_to_torch_sparse(counts[rows]).to(self.module.device)
+            there = csr_tensor(counts[rows]).to(self.module.device)
             yield there, conditions.take(rows).to(there.device)
 
 

@@ -16,10 +16,8 @@ import lightning.pytorch as pl
 import numpy as np
 import pandas as pd
 from lightning.pytorch import LightningDataModule
-from scvi.model._utils import use_distributed_sampler
 from scvi.model.base import BaseModelClass
-from scvi.train import Trainer, TrainRunner
-from scvi.train._config import merge_kwargs
+from scvi.train import Trainer, TrainRunner, merge_kwargs
 
 from scdiffgen._arguments import check_choice, check_names, check_whole_number
 from scdiffgen.data import check_counts_again
@@ -221,7 +219,7 @@ def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[
     splitter = (StagedDataSplitter if has_stages else SparseDataSplitter)(
         model.adata_manager,
         load_sparse_tensor=True,
-        distributed_sampler=use_distributed_sampler(trainer.get("strategy")),
+        distributed_sampler="ddp" in str(trainer.get("strategy")),
         **split,
     )
     splitter.setup()  # the same as Lightning's own, which may be that of another process
