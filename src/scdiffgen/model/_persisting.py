@@ -178,7 +178,13 @@ class Persisting(BaseModelClass):
 
     @staticmethod
     def view_setup_args(dir_path: str, prefix: str | None = None) -> None:
-        """Print what a saved model was registered with; ``dir_path`` and ``prefix`` as for :meth:`load`."""
+        """Print what a saved model was registered with; nothing in the file is run.
+
+        Parameters
+        ----------
+        dir_path, prefix
+            Folder of the model, and start of the name of its file.
+        """
         AnnDataManager.view_setup_method_args(Persisting.load_registry(dir_path, prefix))
 
     @classmethod
@@ -248,7 +254,7 @@ class Persisting(BaseModelClass):
         return_reference_var_names: bool = False,
         inplace: bool = True,
     ) -> AnnData | pd.Index | None:
-        """Bring cells to the genes of a model: others are left out, and missing ones are zero, read as genes that are off.
+        """Bring cells to the genes of a model: others are left out, missing ones are zero, read as genes that are off.
 
         Parameters
         ----------
