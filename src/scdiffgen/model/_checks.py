@@ -18,7 +18,6 @@ from scdiffgen._arguments import check_share, check_whole_number, is_finite_numb
 
 LARGEST_LIBRARY = 2**24
 LARGEST_SEED = 2**63 - 1
-LARGEST_SCALE = 1_000_000
 
 
 def check_seed(seed: int | None) -> None:
@@ -147,10 +146,9 @@ def check_guidance(scale: float | Mapping[str, float], given: Sequence[str]) -> 
     for name, value in scales.items():
         if name and name not in given:
             raise ValueError(f"`guidance_scale` names {name!r}, but the conditions given are {list(given)}.")
-        if not (is_finite_number(value) and 0 <= value <= LARGEST_SCALE):
+        if not (is_finite_number(value) and 0 <= value <= 1_000_000):
             raise ValueError(
-                f"`guidance_scale` is {value!r}: pass a number of at least 0 and at most {LARGEST_SCALE:,}; 1 is no "
-                "guidance."
+                f"`guidance_scale` is {value!r}: pass a number of at least 0 and at most 1,000,000; 1 is no guidance."
             )
 
 

@@ -21,11 +21,9 @@ from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import DiffusionModule
 from scdiffgen.train import csr_tensor
 
-from ._cells import BATCH_SIZE, SMALL_BATCH, Cells, evenly_spread
+from ._cells import BATCH_SIZE, MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
 
 logger = logging.getLogger(__name__)
-
-KEPT_CELLS = 20_000  # of a data module, for all that needs counts before and after training
 
 Batch = tuple[Tensor, Conditions[Tensor]]
 
@@ -132,7 +130,7 @@ class StreamedData(LightningDataModule):
         super().__init__()
         self.source, self.module = source, model.module
         self.train_idx = self.val_idx = self.test_idx = None  # where scvi-tools looks for positions of cells
-        self.kept = KeptCells(self.module, KEPT_CELLS)
+        self.kept = KeptCells(self.module, MOST_CELLS)
         self.n_batches = 0
         self._library: list[np.ndarray] = []
         self._conditions: list[Conditions[np.ndarray]] = []
@@ -140,7 +138,7 @@ class StreamedData(LightningDataModule):
         source.setup("fit")
         if initialise:
             self.module.initialise(self._looked_at())
-            self.module.start_linearly(self.some(KEPT_CELLS, SMALL_BATCH))
+            self.module.start_linearly(self.some(MOST_CELLS, SMALL_BATCH))
         else:
             deque(self._looked_at(), maxlen=0)
         self.n_train = self.kept.n_seen

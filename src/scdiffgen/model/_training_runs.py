@@ -31,16 +31,13 @@ from scdiffgen.train import (
     stage_ends,
 )
 
-from ._cells import SMALL_BATCH, Cells, evenly_spread
+from ._cells import MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
 from ._model_access import in_training
 from ._quiet import LIGHTNING, less_chatter
 from ._training_data import StreamedData
 from ._training_summary import remember_training
 
-STEPS_PER_VALIDATION = 100
-LEAST_VALIDATIONS = 20  # of a training of as many epochs or more
-LINEAR_CELLS = 20_000  # of which a linear model is fitted
 LOSSES = ("validation_loss", "train_loss")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16", 32, 16, None)  # weights stay in float32
 WHOLE_NUMBERS = {"max_steps": -1, "early_stopping_patience": 0, "early_stopping_warmup_epochs": 0}
@@ -125,8 +122,8 @@ def settled_epochs(
     if max_epochs < n_stages:
         raise ValueError(f"`max_epochs` is {max_epochs}, but training has {n_stages} stages: pass at least that.")
     if check_val_every_n_epoch is None:
-        about = 1 if early_stopping else round(STEPS_PER_VALIDATION / math.ceil(n_train / batch_size))
-        check_val_every_n_epoch = max(min(about, max_epochs // LEAST_VALIDATIONS), 1)
+        about = 1 if early_stopping else round(100 / math.ceil(n_train / batch_size))
+        check_val_every_n_epoch = max(min(about, max_epochs // 20), 1)
     every = check_whole_number("check_val_every_n_epoch", check_val_every_n_epoch)
     return {"max_epochs": max_epochs, "check_val_every_n_epoch": every}
 
@@ -226,7 +223,7 @@ def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[
     if not model.is_trained_:
         train = np.sort(splitter.train_idx)
         model.module.initialise(Cells(model, None, train))
-        sample = evenly_spread(train, LINEAR_CELLS)
+        sample = evenly_spread(train, MOST_CELLS)
         model.module.start_linearly(Cells(model, None, sample, SMALL_BATCH))
     return splitter
 

@@ -20,7 +20,7 @@ from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeM
 from scdiffgen.module import HiddenMoments, ThinningModule, TokenBasis, TokenGenes, token_basis, token_genes
 from scdiffgen.responses import Pseudobulks
 
-from ._cells import SMALL_BATCH, Cells
+from ._cells import MOST_CELLS, SMALL_BATCH, Cells
 from ._checks import LARGEST_LIBRARY, library_sizes
 from ._deep_draws import DeepRegressions
 from ._modality_regressions import LibraryRegressions, ShareCalibrations, modality_regressions
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 
     LibrarySize = float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike] | None
 
-BASIS_CELLS = 20_000
-REGRESSION_CELLS, LEFT_OUT_CELLS, LEFT_OUT_VALUES = 5_000, 500, 10_000_000
+REGRESSION_CELLS = 5_000
 
 TrainingData = RegisteredData | StreamedData
 
@@ -141,8 +140,8 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     is_one = isinstance(module, ThinningModule) and not modality_names(model.registry)
     if is_one and len(module.denoiser.effect_names) == 1 and not any(spec.is_number for spec in module.specs):
         bulks = pseudobulks(*data.again(conditions), module.specs, module.n_vars, reference)
-    left_out = data.left_out(min(LEFT_OUT_CELLS, LEFT_OUT_VALUES // module.n_vars))
-    regressions = modality_regressions(model, data.some(BASIS_CELLS, SMALL_BATCH), left_out)
+    left_out = data.left_out(min(500, 10_000_000 // module.n_vars))
+    regressions = modality_regressions(model, data.some(MOST_CELLS, SMALL_BATCH), left_out)
     basis, genes = (None, None) if basis is None else genes_in_training(data, basis)
     summary = TrainingSummary(
         library, conditions, bulks, basis, genes, learned, reference_pseudobulks=reference, **regressions._asdict()
@@ -166,7 +165,7 @@ def _sort_tokens(module: Any, data: TrainingData) -> tuple[np.ndarray, TokenBasi
 
 def moments_in_training(data: TrainingData) -> HiddenMoments:
     """Moments of the read-out's hidden vectors over (at most 20,000 of) the training cells."""
-    return hidden_moments(data.some(BASIS_CELLS))
+    return hidden_moments(data.some(MOST_CELLS))
 
 
 def genes_in_training(data: TrainingData, basis: TokenBasis) -> tuple[TokenBasis, TokenGenes]:
