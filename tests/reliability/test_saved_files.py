@@ -196,11 +196,6 @@ def test_options_that_are_gone_are_read_at_their_default_and_refused_otherwise(
             read_options(tmp_path, type(now), vars(now) | gone | {name: "other"})
 
 
-def test_options_of_later_versions_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="unexpected keyword argument 'momentum'"):
-        read_options(tmp_path, GaussianOptions, {"momentum": 1.0})
-
-
 def _plain(value: Any) -> Any:
     """Mappings of any kind as dict, and without the identifier of the data."""
     if isinstance(value, dict):

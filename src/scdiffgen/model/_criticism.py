@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FEW_CELLS = 50  # of a label
 ENOUGH_CELLS = 100  # of all: half of them against half of the generated leaves the AUC uncertain by .06
 SEPARABLE, NOT_NEW = 0.7, 0.8  # AUC; novelty
-LEAST_SHARE, CLEAR, MOST_ROWS = 0.01, 0.2, 5  # of the variance of all genes; further off than real cells; remarks
+BY_CHANCE = 0.05  # share of the variance, or of the rows, that may be marked in a table
 N_BOOTSTRAP = 200  # resamples behind the intervals
 SOURCES = ("generated", "other_real")  # negative controls, there to compare models by, would double the time
 
@@ -161,7 +161,11 @@ def remarks_on(
         if row["auc"] > SEPARABLE or is_narrow:
             n = n_cells.get(str(label), n_all)
             remarks.append(sentence + (f". Only {n} real cells." if n < FEW_CELLS else "."))
-    remarks += clear_differences(scores.dispersion, programs)
+    for name, table in {"dispersion": scores.dispersion, "programs": programs}.items():
+        rows = pd.DataFrame() if table is None else table[table["n"] >= FEW_CELLS]
+        weights = rows.get("share", pd.Series(1.0, rows.index))
+        if len(rows) and weights[rows["apart"]].sum() > BY_CHANCE * weights.sum():
+            remarks.append(f"{rows['apart'].sum()} of {len(rows)} rows of `{name}` are `apart` from other real cells.")
     ratio = scores.frame.loc[("overall", "generated"), "novelty"]
     if ratio < NOT_NEW:
         remarks.append(
@@ -173,28 +177,6 @@ def remarks_on(
     if unjudged:
         remarks.append(f"Too few cells were held out to judge these by themselves: {', '.join(unjudged)}.")
     return remarks
-
-
-def clear_differences(dispersion: pd.DataFrame, programs: pd.DataFrame | None = None) -> list[str]:
-    """Say in which rows of the tables generated cells are clearly further off than other real cells."""
-    axes = _furthest(dispersion[dispersion["share"] >= LEAST_SHARE], "ratio", "other_real")
-    scored = pd.DataFrame() if programs is None else _furthest(programs, "off", "other_off")
-    return [
-        f"{row.Index[0]}: variance along {row.genes} is {row.ratio:.2f} times that of real cells (other real cells "
-        f"{row.other_real:.2f})."
-        for row in axes.itertuples()
-    ] + [
-        f"{row.Index[0]}: {row.Index[1]} of {row.Index[2]} is {row.generated:.2f}, in real cells {row.real:.2f} (other "
-        f"real cells {row.other_real:.2f})."
-        for row in scored.itertuples()
-    ]
-
-
-def _furthest(table: pd.DataFrame, off: str, other: str) -> pd.DataFrame:
-    """At most five rows that are clearly further off than other real cells, worst first."""
-    further = (table[off] - table[other]).abs()
-    clear = further[table["apart"] & (table["n"] >= FEW_CELLS) & (further > CLEAR)]
-    return table.loc[clear.sort_values(ascending=False, kind="stable").index[:MOST_ROWS]]
 
 
 def _labelled(model: BaseModelClass, adata: AnnData | None, indices: np.ndarray) -> AnnData:
