@@ -26,6 +26,7 @@ from ._cells import BATCH_SIZE, MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
 logger = logging.getLogger(__name__)
 
 Batch = tuple[Tensor, Conditions[Tensor]]
+Kept = tuple[np.ndarray, sparse.csr_matrix, Conditions[np.ndarray]]  # positions in the stream, counts, conditions
 
 
 def training_indices(model: BaseModelClass) -> np.ndarray:
@@ -74,7 +75,7 @@ class KeptCells:
     def __init__(self, module: DiffusionModule, at_most: int, batch_size: int = BATCH_SIZE) -> None:
         self.module, self.at_most, self.batch_size = module, at_most, batch_size
         self.n_seen, self.step = 0, 1  # every so many cells one is kept
-        self._parts: list[tuple[np.ndarray, sparse.csr_matrix, Conditions[np.ndarray]]] = []
+        self._parts: list[Kept] = []
 
     def __len__(self) -> int:
         """Number of cells that are kept."""
@@ -84,22 +85,20 @@ class KeptCells:
         """See further cells; where there are too many then, every second one of those that were kept goes."""
         positions = np.arange(self.n_seen, self.n_seen + conditions.n_cells)
         self.n_seen += len(positions)
-        self._keep(positions, counts, conditions)
+        self._parts.append(self._kept((positions, counts, conditions)))
         while len(self) > self.at_most:
             self.step *= 2
-            joined = self._joined()
-            self._parts = []
-            self._keep(*joined)
+            self._parts = [self._kept(part) for part in self._parts]
 
-    def _keep(self, positions: np.ndarray, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray]) -> None:
-        rows = np.flatnonzero(positions % self.step == 0)
-        self._parts.append((positions[rows], counts[rows], conditions.take(rows)))
+    def _kept(self, part: Kept) -> Kept:
+        rows = np.flatnonzero(part[0] % self.step == 0)
+        return part[0][rows], part[1][rows], part[2].take(rows)
 
-    def _joined(self) -> tuple[np.ndarray, sparse.csr_matrix, Conditions[np.ndarray]]:
+    def _joined(self) -> Kept:
         if len(self._parts) > 1:  # once for all passes over them
             positions, counts, conditions = zip(*self._parts, strict=True)
-            whole = sparse.vstack(counts, format="csr")
-            self._parts = [(np.concatenate(positions), whole, Conditions.concatenate(conditions))]
+            whole = np.concatenate(positions), sparse.vstack(counts, format="csr"), Conditions.concatenate(conditions)
+            self._parts = [whole]
         return self._parts[0]
 
     @property
@@ -119,8 +118,8 @@ class KeptCells:
         _, counts, conditions = self._joined()
         for start in range(0, counts.shape[0], self.batch_size):
             rows = np.arange(start, min(start + self.batch_size, counts.shape[0]))
-            there = csr_tensor(counts[rows]).to(self.module.device)
-            yield there, conditions.take(rows).to(there.device)
+            device = self.module.device
+            yield csr_tensor(counts[rows]).to(device), conditions.take(rows).to(device)
 
 
 class StreamedData(LightningDataModule):

@@ -139,7 +139,8 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     bulks, reference = None, None if before is None else before.reference_pseudobulks
     is_one = isinstance(module, ThinningModule) and not modality_names(model.registry)
     if is_one and len(module.denoiser.effect_names) == 1 and not any(spec.is_number for spec in module.specs):
-        bulks = pseudobulks(*data.again(conditions), module.specs, module.n_vars, reference)
+        cells, own = data.again(conditions)
+        bulks = pseudobulks(cells, own, module.specs, module.n_vars, reference)
     left_out = data.left_out(min(500, 10_000_000 // module.n_vars))
     regressions = modality_regressions(model, data.some(MOST_CELLS, SMALL_BATCH), left_out)
     basis, genes = (None, None) if basis is None else genes_in_training(data, basis)

@@ -49,8 +49,8 @@ def counts_on_disk(manager: AnnDataManager) -> bool:
 
 def csr_tensor(counts: sparse.csr_matrix) -> Tensor:
     """The same counts as a tensor, which shares their memory."""
-    parts = (torch.from_numpy(part) for part in (counts.indptr, counts.indices, counts.data))
-    return torch.sparse_csr_tensor(*parts, size=counts.shape)
+    pointers, columns, values = (torch.from_numpy(part) for part in (counts.indptr, counts.indices, counts.data))
+    return torch.sparse_csr_tensor(pointers, columns, values, counts.shape)
 
 
 class BlockLoader:
