@@ -1,4 +1,4 @@
-"""Checks of what users pass, before any work is done."""
+"""Checks of arguments, before any work is done."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check_path(name: str, path: Any) -> Path:
     """A path of a file or folder that can be made; raise if it is none."""
     if not isinstance(path, str | os.PathLike) or not str(path) or "\0" in str(path):
         raise ValueError(f"`{name}` is {path!r}: pass the path of a file or folder.")
-    above = next((each for each in Path(path).parents if each.exists()), Path())
+    above = next((parent for parent in Path(path).parents if parent.exists()), Path())
     if not above.is_dir():
         raise ValueError(f"`{name}`: {path} lies below {above}, which is a file. Pass another path.")
     return Path(path)

@@ -1,4 +1,4 @@
-"""Judging a trained model by the cells that it was not trained on, in numbers and in words."""
+"""Criticism of a trained model by held-out cells: likelihood, scores, and remarks on what stands out."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def criticised(
     generated = AnnData(sampler.matched(cells, generator, library), obs=real.obs.copy(), var=real.var.copy())
     nll = model.get_nll(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"].to_numpy()
     sums = pd.DataFrame({"model": nll, "molecules": np.asarray(real.X.sum(1)).ravel()})
-    for opponent in (multinomial_nll, dirichlet_multinomial_nll):
-        name = opponent.__name__.removesuffix("_nll")
-        sums[name] = opponent(real.X, real.obs["label"], train.X, train.obs["label"]).cells
+    for baseline in (multinomial_nll, dirichlet_multinomial_nll):
+        name = baseline.__name__.removesuffix("_nll")
+        sums[name] = baseline(real.X, real.obs["label"], train.X, train.obs["label"]).cells
     sums["label"] = real.obs["label"].astype(str).to_numpy()
     grouped = pd.concat([sums.assign(label="overall"), sums]).groupby("label", sort=False).sum()
     likelihood = grouped.div(grouped.pop("molecules"), axis=0)
@@ -149,11 +149,11 @@ def remarks_on(
             "`validation_size`."
         )
     nats = likelihood.loc["overall"]
-    opponent = nats.drop("model").idxmin()
-    if nats["model"] > nats[opponent]:
+    baseline = nats.drop("model").idxmin()
+    if nats["model"] > nats[baseline]:
         remarks.append(
             f"Held-out cells are less likely under the model ({nats['model']:.3f} nats per molecule) than under a "
-            f"{opponent.replace('_', '-')} at the mean of their label ({nats[opponent]:.3f}): train longer, or with "
+            f"{baseline.replace('_', '-')} at the mean of their label ({nats[baseline]:.3f}): train longer, or with "
             "more cells."
         )
     for sentence, (label, row) in zip(scores.sentences(), scores.verdict.iterrows(), strict=True):

@@ -1,4 +1,4 @@
-"""What a file must hold to be a saved model that this version can make."""
+"""Checks that a file holds a saved model which this version can build."""
 
 from __future__ import annotations
 

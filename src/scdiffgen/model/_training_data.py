@@ -1,4 +1,4 @@
-"""Training cells, wherever they are: registered, and read as often as needed, or of a data module, and read once."""
+"""Training cells of an AnnData, read as often as needed, or of a data module, read once."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class KeptCells:
         return sum(len(positions) for positions, *_ in self._parts)
 
     def add(self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray]) -> None:
-        """See further cells; where there are too many then, every second one of those that were kept goes."""
+        """Add cells of the stream; above ``at_most``, every second kept cell is dropped."""
         positions = np.arange(self.n_seen, self.n_seen + conditions.n_cells)
         self.n_seen += len(positions)
         self._parts.append(self._kept((positions, counts, conditions)))
@@ -180,7 +180,7 @@ class StreamedData(LightningDataModule):
         return np.concatenate(self._library), Conditions.concatenate(self._conditions)
 
     def again(self, conditions: Conditions[np.ndarray]) -> tuple[KeptCells, Conditions[np.ndarray]]:
-        """The cells that are kept, in the same order in every pass, and their conditions."""
+        """The kept cells, in the same order in every pass, and their conditions."""
         if self.kept.step > 1:
             logger.info("Responses are those of %d of the %d training cells.", len(self.kept), self.n_train)
         return self.kept, self.kept.conditions
@@ -215,7 +215,7 @@ class StreamedData(LightningDataModule):
         return [] if loader is None else loader
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> dict[str, Tensor]:
-        """Those tensors of a minibatch that were registered; raise if one is not there, or of another width."""
+        """Registered tensors of a minibatch; raise if one is missing or has another number of genes."""
         batch = self.source.on_before_batch_transfer(batch, dataloader_idx)
         if not isinstance(batch, Mapping):
             raise TypeError(
@@ -240,5 +240,5 @@ class StreamedData(LightningDataModule):
         return {key: each if each.ndim > 1 else each[:, None] for key, each in tensors.items()}
 
     def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:
-        """What the user's data module does on the device."""
+        """Hand the minibatch on to the user's data module."""
         return self.source.on_after_batch_transfer(batch, dataloader_idx)

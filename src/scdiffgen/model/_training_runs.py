@@ -1,4 +1,4 @@
-"""One training of a model: for how long, how cells are split, and the history of all trainings in a row.
+"""One training run: its length, the split of the cells, and the history joined to that of earlier runs.
 
 Splitter, plan and runner are put together as scvi-tools' ``UnsupervisedTrainingMixin`` does.
 """

@@ -1,4 +1,4 @@
-"""What a model keeps of its training cells, saved with it as plain arrays, and what requests are completed from."""
+"""Summary of the training cells, saved with the model as plain arrays, from which requests are completed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TrainingData = RegisteredData | StreamedData
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """What generating, responding and reading need of the cells that a model was trained on."""
+    """Library sizes, conditions, pseudobulks and token statistics of the training cells."""
 
     library: np.ndarray  # (cells,), or (cells, modalities)
     conditions: Conditions[np.ndarray]
@@ -210,7 +210,7 @@ class TrainingCells:
         Cells given a number, such as a time, have only treatments drawn: the network infers their cell context.
         """
         paths = [spec.name for spec in self.specs if spec.is_path and spec.name in conditions]
-        if all(each.given.all() and (name not in paths or each.mask.all()) for name, each in conditions.items()):
+        if all(one.given.all() and (name not in paths or one.mask.all()) for name, one in conditions.items()):
             return conditions
         rng = np.random.default_rng([generator.initial_seed(), 1])
         codes = conditions.codes(self.specs, open_ended=True)
@@ -221,9 +221,9 @@ class TrainingCells:
             if spec.is_number:
                 by_category &= ~conditions[spec.name].given
         for name in paths:
-            here, there = conditions[name], self.summary.conditions[name].take(rows)
-            goes_on = (~here.mask | (there.mask & (here.ids == there.ids))).all(1)
-            conditions = conditions.replace({name: here._replace(given=here.given & ~(goes_on & by_category))})
+            asked, training = conditions[name], self.summary.conditions[name].take(rows)
+            goes_on = (~asked.mask | (training.mask & (asked.ids == training.ids))).all(1)
+            conditions = conditions.replace({name: asked._replace(given=asked.given & ~(goes_on & by_category))})
         which = {name: everywhere if name in self.effect_names else by_category for name in conditions}
         return conditions.complete_from(self.summary.conditions, rows, which)
 
