@@ -15,7 +15,6 @@ from sklearn.decomposition import PCA
 from scdiffgen import metrics
 from scdiffgen.metrics._label_contrasts import contrast_slope, label_contrasts
 from scdiffgen.metrics._spread import log_variance_ratios, variances
-from scdiffgen.model._missed_axes import missed_axes
 
 N_GENES = 60
 CYCLE = [f"cycle{i}" for i in range(8)]
@@ -83,17 +82,11 @@ def test_an_axis_that_was_taken_away_is_found_and_named(train, real) -> None:
     assert set(cycle.index.unique("group")) == {"overall", "within", "a", "b", "c"}
     assert (cycle["ratio"] < 0.5).all() and cycle["apart"].all()
     assert table.drop(cycle.index)["apart"].sum() <= 2
-    (remark,) = (said for said in missed_axes(table.loc[["within"]]) if "cycle" in said)
-    row = cycle.loc["within"].iloc[0]
-    assert remark == (
-        f"Generated cells vary {row['ratio']:.2f} times as much as real ones within labels along an axis of "
-        f"{row['genes']} (other real cells {row['other_real']:.2f})."
-    )
 
 
 def test_one_population_has_no_axis_apart(train, real, other) -> None:
     table = metrics.dispersion(real, other, train, "kind", n_pcs=20)
-    assert table["apart"].mean() < 0.03 and missed_axes(table) == []
+    assert table["apart"].mean() < 0.03
     alike = (table["low"] < 1) & (table["high"] > 1)
     assert 0.8 < alike.mean() <= 1
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
@@ -16,25 +16,10 @@ from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._criticism import Criticism
 
 
-class Tags(HTMLParser):
-    """Counts tags, and raises where they do not close in order."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.text, self.n_folded = "", 0
-        self.feed(html)
-        assert not self.open
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self.open.append(tag)
-        self.n_folded += tag == "details"
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+def shown(html: str) -> tuple[str, int]:
+    """The text, and the number of folded tables, of HTML whose tags close in order."""
+    root = ElementTree.fromstring(f"<div>{html}</div>")
+    return "".join(root.itertext()), len(root.findall(".//details"))
 
 
 def test_a_model_shows_its_summary_as_text_and_as_html(
@@ -43,17 +28,17 @@ def test_a_model_shows_its_summary_as_text_and_as_html(
     text = repr(small)
     assert capsys.readouterr().out == ""
     assert "2 tokens of 8" in text and "Training status: Trained" in text
-    shown = Tags(small._repr_html_())
-    assert all(line in shown.text for line in text.split("\n"))
-    assert shown.n_folded == 2 and "labels_key" in shown.text and "'cell_type'" in shown.text
+    html, n_folded = shown(small._repr_html_())
+    assert all(line in html for line in text.split("\n"))
+    assert n_folded == 2 and "labels_key" in html and "'cell_type'" in html
 
 
 def test_a_criticism_shows_its_remarks_and_folds_its_tables() -> None:
     table = pd.DataFrame({"model": [1.0, 2.0]}, index=["<a>", "b"])
     criticism = Criticism(table, Evaluation(table), table, ["Cells < 100.", "Nothing else."])
     assert repr(criticism).split("\n")[1:] == ["- Cells < 100.", "- Nothing else."]
-    shown = Tags(criticism._repr_html_())
-    assert "Cells < 100." in shown.text and "<a>" in shown.text and shown.n_folded == 3
+    html, n_folded = shown(criticism._repr_html_())
+    assert "Cells < 100." in html and "<a>" in html and n_folded == 3
     assert criticism.likelihood is table and len(criticism.remarks) == 2 and criticism.programs is None
 
 

@@ -82,8 +82,3 @@ def test_a_readout_with_units_is_trained_for_fewer_steps() -> None:
         model.train(batch_size=270, max_steps=1, enable_progress_bar=False)
         lengths.append(model.trainer.max_epochs)
     assert lengths == [500, 1000]
-
-
-def test_what_was_chosen_is_stored() -> None:
-    """So a file is read alike with other cells."""
-    assert TokenDiffusion(cells(25_000)).init_params_["non_kwargs"]["preset"] == "medium"

@@ -19,6 +19,8 @@ from treated_cells import treated_cells
 
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
+TREATED = {"labels_key": "cell_type", "perturbation_key": "guide", "dose_key": "dose", "control": "ctrl"}
+
 
 @pytest.fixture(scope="module")
 def reference() -> TokenDiffusion:
@@ -96,10 +98,8 @@ def test_new_genes_start_as_frequent_as_they_are(reference: TokenDiffusion) -> N
 @pytest.mark.parametrize("intervention", ["effect", "embedding"])
 @pytest.mark.parametrize("vectors", [False, True])
 def test_new_perturbations_are_learned(intervention: str, vectors: bool) -> None:
-    setup = {"labels_key": "cell_type", "perturbation_key": "guide", "dose_key": "dose", "control": "ctrl"}
+    setup = {**TREATED, **({"perturbation_features_key": "vectors"} if vectors else {})}
     cells, more = treated_cells(), treated_cells()
-    if vectors:
-        setup["perturbation_features_key"] = "vectors"
     TokenDiffusion.setup_anndata(cells, **setup)
     model = TokenDiffusion(cells, network=NetworkOptions(intervention=intervention), **SMALL)
     model.train(max_epochs=1, batch_size=32, **QUIET)
@@ -118,17 +118,12 @@ def test_new_perturbations_are_learned(intervention: str, vectors: bool) -> None
     np.testing.assert_array_equal(said(query, known), said(model, known))
 
 
-TREATED = {"labels_key": "cell_type", "perturbation_key": "guide", "dose_key": "dose", "control": "ctrl"}
-VECTORS = {"A": [1.0, 0.0, 2.0], "B": [0.0, 3.0, 1.0], "twin": [1.0, 0.0, 2.0], "sum": [2.0, 3.0, 5.0]}
-
-
-def treated_reference(intervention: str, vectors: bool = False) -> TokenDiffusion:
+def treated_reference() -> TokenDiffusion:
     """Perturbations A and B, with doses; shaken, so that they differ."""
     cells = treated_cells()
-    cells.uns["vectors"] = {name: VECTORS[name] for name in "AB"}
-    TokenDiffusion.setup_anndata(cells, **TREATED, **({"perturbation_features_key": "vectors"} if vectors else {}))
+    TokenDiffusion.setup_anndata(cells, **TREATED)
     scvi.settings.seed = 0
-    model = TokenDiffusion(cells, network=NetworkOptions(intervention=intervention), **SMALL)
+    model = TokenDiffusion(cells, **SMALL)
     model.train(max_epochs=1, batch_size=32, **QUIET)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -137,53 +132,9 @@ def treated_reference(intervention: str, vectors: bool = False) -> TokenDiffusio
     return model
 
 
-def newly_treated() -> AnnData:
-    cells = treated_cells()
-    cells.obs["guide"] = np.resize(["ctrl", "twin", "sum", "stranger", "orphan"], cells.n_obs)
-    cells.obs.loc[cells.obs["guide"] == "ctrl", "dose"] = 0.0
-    cells.uns["vectors"] = {**VECTORS, "stranger": [6.0, 1.0, -3.0], "orphan": [0.0, 0.0, 0.0]}
-    return cells
-
-
-@pytest.mark.parametrize("intervention", ["effect", "embedding"])
-def test_new_perturbations_start_as_sparse_combinations_of_known_ones(intervention: str) -> None:
-    model, cells = treated_reference(intervention), newly_treated()
-    vectors = {name: vector for name, vector in cells.uns["vectors"].items() if name != "orphan"}
-    query = TokenDiffusion.load_query_data(cells, model, perturbation_features=vectors)
-    for dose in (0.5, 2.0):
-        known = log_odds(model, {"guide": "A", "dose": dose})
-        np.testing.assert_allclose(log_odds(query, {"guide": "twin", "dose": dose}), known, rtol=1e-4, atol=1e-5)
-        assert np.abs(log_odds(query, {"guide": "sum", "dose": dose}) - known).max() > 1e-3
-    known, new = table_of(model), table_of(query)
-    order = query.registry["field_registries"]["perturbation"]["state_registry"]["names"].tolist()
-    a, b = known[0], known[1]
-    torch.testing.assert_close(new[:2], known)
-    torch.testing.assert_close(new[order.index("sum")], 2 * a + b)
-    for name in ("stranger", "orphan"):  # at right angles to both, without a vector
-        torch.testing.assert_close(new[order.index(name)], (a + b) / 2)
-
-
-def table_of(model: TokenDiffusion) -> torch.Tensor:
-    """The averaged table of perturbations."""
-    weights = dict(model.module.ema_denoiser.named_parameters())
-    return [weight for name, weight in weights.items() if name.endswith("categories.weight")][-1].detach()
-
-
-def test_with_registered_vectors_a_twin_starts_as_its_twin() -> None:
-    """Half-maximal dose included; vectors of their own then take no second argument."""
-    model, cells = treated_reference("effect", vectors=True), newly_treated()
-    query = TokenDiffusion.load_query_data(cells, model)
-    for dose in (0.5, 2.0):
-        known = log_odds(model, {"guide": "B+A", "dose": f"{dose}+1"})
-        twin = log_odds(query, {"guide": "B+twin", "dose": f"{dose}+1"})
-        np.testing.assert_allclose(twin, known, rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match=r"put the vectors of the new ones into `adata.uns\['vectors'\]`"):
-        TokenDiffusion.load_query_data(cells, model, perturbation_features=VECTORS)
-
-
 def test_what_the_reference_knows_of_doses_stays_when_new_cells_lack_it() -> None:
     """Also over two generations."""
-    model = treated_reference("effect")
+    model = treated_reference()
     asked = {"guide": "B", "dose": 0.5, "cell_type": "a"}
     known = log_odds(model, asked)
     for unseen in ("C", "D"):
@@ -195,7 +146,7 @@ def test_what_the_reference_knows_of_doses_stays_when_new_cells_lack_it() -> Non
 
 
 def test_combinations_are_new_to_a_reference_without() -> None:
-    model, cells = treated_reference("effect"), treated_cells()
+    model, cells = treated_reference(), treated_cells()
     cells.obs["guide"] = cells.obs["guide"].replace({"B": "A+B"})
     cells.obs["dose"] = np.where(cells.obs["guide"] == "A+B", "1+1", cells.obs["dose"].astype(str))
     query = TokenDiffusion.load_query_data(cells, model)
@@ -209,20 +160,6 @@ def test_combinations_are_new_to_a_reference_without() -> None:
     np.testing.assert_array_equal(said(query, known), said(model, known))
     assert np.abs(log_odds(query, {"guide": "A+B", "dose": "1+2"}) - both).max() > 1e-4
     assert query.generate({"guide": "A+B", "dose": "1+1"}, 3, n_steps=2, seed=0).n_obs == 3
-
-
-def test_vectors_that_are_of_no_use_are_refused(reference: TokenDiffusion) -> None:
-    with pytest.raises(ValueError, match="registered without `perturbation_key`"):
-        TokenDiffusion.load_query_data(new_cells(), reference, perturbation_features=VECTORS)
-    model = treated_reference("effect")
-    with pytest.raises(ValueError, match=r"a vector of none of the perturbations of the reference \('A', 'B'\)"):
-        TokenDiffusion.load_query_data(newly_treated(), model, perturbation_features={"twin": [1.0]})
-    cells = treated_cells()
-    TokenDiffusion.setup_anndata(cells, **TREATED)
-    coded = TokenDiffusion(cells, network=NetworkOptions(category_embedding="code"), **SMALL)
-    coded.train(max_epochs=1, batch_size=32, **QUIET)
-    with pytest.raises(ValueError, match="`category_embedding='code'`"):
-        TokenDiffusion.load_query_data(newly_treated(), coded, perturbation_features=VECTORS)
 
 
 def test_what_cannot_be_extended_is_named(reference: TokenDiffusion) -> None:

@@ -10,8 +10,6 @@ import anndata
 import mudata
 import numpy as np
 import pytest
-import scvi
-import torch
 from anndata import AnnData
 from scipy import sparse
 from small_cells import QUIET, SMALL, simulated_cells
@@ -60,17 +58,6 @@ def test_training_again_continues_the_history_and_its_split(own: TokenDiffusion)
 def test_arguments_of_training(own: TokenDiffusion, arguments: dict) -> None:
     own.train(max_epochs=2, **arguments, **QUIET)
     assert own.is_trained and np.isfinite(own.get_latent_representation(silent=True)).all()
-
-
-def test_early_stopping_with_a_learning_rate_of_zero(own: TokenDiffusion) -> None:
-    stop = {"early_stopping": True, "early_stopping_patience": 2, "early_stopping_monitor": "validation_loss"}
-    own.train(50, plan_kwargs={"lr": 0.0}, **stop, **QUIET)
-    assert len(own.history["train_loss"]) == 3
-
-
-def test_there_is_nothing_to_stop_by_without_validation_cells(own: TokenDiffusion) -> None:
-    with pytest.raises(ValueError, match="early_stopping"):
-        own.train(1, train_size=1.0, early_stopping=True, **QUIET)
 
 
 @pytest.mark.parametrize("arguments", [{}, {"indices": [1, 2, 3]}, {"batch_size": 7}])
@@ -156,20 +143,6 @@ def test_other_cells_may_take_the_place_of_the_models(
     own.deregister_manager()
 
 
-@pytest.mark.parametrize("prefix", [None, "mine_"])
-def test_saving_and_loading(model: TokenDiffusion, tmp_path: Path, prefix: str | None) -> None:
-    folder = str(tmp_path / "model")
-    model.save(folder, prefix=prefix, overwrite=True, save_anndata=True)
-    loaded = TokenDiffusion.load(folder, prefix=prefix)
-    assert TokenDiffusion.load_registry(folder, prefix)["model_name"] == "TokenDiffusion"
-    assert loaded.is_trained
-    np.testing.assert_array_equal(loaded.validation_indices, model.validation_indices)
-    reads = [each.get_latent_representation(silent=True) for each in (model, loaded)]
-    np.testing.assert_array_equal(*reads)
-    with pytest.raises(ValueError, match="overwrite"):
-        model.save(folder, prefix=prefix)
-
-
 def test_cells_in_a_file(tmp_path: Path) -> None:
     adata = simulated_cells(60)
     adata.X = sparse.csr_matrix(adata.X)
@@ -232,16 +205,6 @@ def test_arguments_that_we_lack_are_named(model: TokenDiffusion, method: str, ar
     with pytest.raises(TypeError, match=f"`{method}` has no argument") as raised:
         getattr(model, method)(*([cells[method]] if method in cells else []), **arguments)
     assert hint in str(raised.value)
-
-
-def test_same_settings_same_weights(own: TokenDiffusion) -> None:
-    weights = []
-    for _ in range(2):
-        scvi.settings.seed = 3
-        again = TokenDiffusion(own.adata, **SMALL)
-        again.train(1, **QUIET)
-        weights.append(torch.cat([weight.ravel() for weight in again.module.parameters()]))
-    assert torch.equal(*weights)
 
 
 def test_nothing_is_logged_of_cells_that_are_registered_already(

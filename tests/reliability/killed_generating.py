@@ -1,6 +1,6 @@
 """Generates into files in children that are killed on the way; `test_killed_generating.py` runs this.
 
-Prints a line of JSON for each death: the file, chunks that were there afterwards, and those that were grown when the
+Prints a line of JSON for each death: the file, chunks that were there afterwards, and those generated when the
 same was asked for again.
 """
 
@@ -73,7 +73,9 @@ def go_on(model: TokenDiffusion, path: Path, whole: bool) -> None:
     assert survived(in_child(lambda: generate(model, path, counted)))
     left = path.with_name(f"{path.name}.partial").exists()
     print(
-        json.dumps({"path": str(path), "whole": whole, "there": there, "grown": int(counted.read_text()), "left": left})
+        json.dumps(
+            {"path": str(path), "whole": whole, "there": there, "generated": int(counted.read_text()), "left": left}
+        )
     )
 
 

@@ -38,7 +38,7 @@ def flipped_at(share: float) -> Callable[[Path], None]:
     return spoil
 
 
-def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], TokenDiffusion]:
     """As another version, or another program, would have written it."""
 
     def spoil(path: Path) -> None:
@@ -46,10 +46,10 @@ def changed(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
         change(whole)
         torch.save(whole, path, pickle_module=_plain_data)
 
-    return spoil
+    return file(spoil)
 
 
-def set_in(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
+def put(place: str, value: Any) -> Callable[[Path], TokenDiffusion]:
     *above, last = place.split("/")
 
     def change(whole: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ def set_in(place: str, value: Any) -> Callable[[dict[str, Any]], None]:
             whole = whole[name]
         whole[last] = value
 
-    return change
+    return changed(change)
 
 
 def at_path(act: str, path: Any) -> Callable[[Path], Any]:
@@ -70,72 +70,38 @@ def at_path(act: str, path: Any) -> Callable[[Path], Any]:
     return go
 
 
-AGAIN, VERSION = "Copy it again", "load it with that version"
+def bad(name: str, act: Any, value: str, way_out: str, error: type[Exception] = ValueError) -> Bad:
+    return Bad(name, act, "`dir_path`", value, way_out, error)
+
+
+def load(folder: Path, **options: Any) -> TokenDiffusion:
+    return TokenDiffusion.load(folder, adata=False, **options)
+
+
+AGAIN, VERSION, ABSENT, WHERE = "Copy it again", "load it with that version", FileNotFoundError, "model.pt"
+REGISTRY, OPTIONS = "attr_dict/registry_", "attr_dict/init_params_/non_kwargs"
+BIAS = "denoiser.network.readout.bias"
 FILES = [
-    Bad(
-        "no folder",
-        lambda f: TokenDiffusion.load(f / "no", adata=False),
-        "`dir_path`",
-        "model.pt",
-        "there is no",
-        FileNotFoundError,
-    ),
-    Bad(
-        "the file, not the folder",
-        lambda f: TokenDiffusion.load(f / "model.pt"),
-        "`dir_path`",
-        "model.pt",
-        "Pass the folder",
-        FileNotFoundError,
-    ),
-    Bad("another prefix", file(nothing, prefix="my_"), "`dir_path`", "my_model.pt", "`prefix`", FileNotFoundError),
-    Bad("an empty file", file(lambda p: p.write_bytes(b"")), "`dir_path`", "model.pt", AGAIN),
-    Bad("a file of text", file(lambda p: p.write_text("hello")), "`dir_path`", "model.pt", AGAIN),
-    Bad("a file cut in half", file(cut_at(0.5)), "`dir_path`", "cut short", AGAIN),
-    Bad("a file without its end", file(cut_at(0.999)), "`dir_path`", "cut short", AGAIN),
-    Bad("a damaged beginning", file(flipped_at(0.001)), "`dir_path`", "damaged", AGAIN),
-    Bad("a damaged weight", file(flipped_at(0.5)), "`dir_path`", "damaged", AGAIN),
-    Bad("another file of PyTorch", file(lambda p: torch.save([1.0], p)), "`dir_path`", "no saved model", "model.save"),
-    Bad(
-        "a model of another class",
-        file(changed(lambda w: w["attr_dict"]["registry_"].update(model_name="SCVI"))),
-        "`dir_path`",
-        "SCVI",
-        "SCVI.load",
-    ),
-    Bad(
-        "an option of a later version",
-        file(changed(lambda w: w["attr_dict"]["init_params_"]["non_kwargs"].update(n_heads=3))),
-        "`dir_path`",
-        "'n_heads'",
-        VERSION,
-    ),
-    Bad(
-        "a registration of a later version",
-        file(changed(lambda w: w["attr_dict"]["registry_"]["setup_args"].update(species_key=None))),
-        "`dir_path`",
-        "'species_key'",
-        VERSION,
-    ),
-    Bad(
-        "weights of an earlier version",
-        file(changed(lambda w: w["model_state_dict"].pop("denoiser.network.readout.bias"))),
-        "`dir_path`",
-        "weights",
-        VERSION,
-    ),
-    Bad(
-        "weights of another size",
-        file(changed(lambda w: w["attr_dict"]["init_params_"]["non_kwargs"].update(n_tokens=5))),
-        "`dir_path`",
-        "weights",
-        VERSION,
-    ),
+    bad("no folder", lambda f: load(f / "no"), WHERE, "there is no", ABSENT),
+    bad("the file, not the folder", lambda f: TokenDiffusion.load(f / WHERE), WHERE, "Pass the folder", ABSENT),
+    bad("another prefix", file(nothing, prefix="my_"), "my_model.pt", "`prefix`", ABSENT),
+    bad("an empty file", file(lambda p: p.write_bytes(b"")), WHERE, AGAIN),
+    bad("a file of text", file(lambda p: p.write_text("hello")), WHERE, AGAIN),
+    bad("a file cut in half", file(cut_at(0.5)), "cut short", AGAIN),
+    bad("a file without its end", file(cut_at(0.999)), "cut short", AGAIN),
+    bad("a damaged beginning", file(flipped_at(0.001)), "damaged", AGAIN),
+    bad("a damaged weight", file(flipped_at(0.5)), "damaged", AGAIN),
+    bad("another file of PyTorch", file(lambda p: torch.save([1.0], p)), "no saved model", "model.save"),
+    bad("a model of another class", put(f"{REGISTRY}/model_name", "SCVI"), "SCVI", "SCVI.load"),
+    bad("an option of a later version", put(f"{OPTIONS}/n_heads", 3), "'n_heads'", VERSION),
+    bad("a registration of a later version", put(f"{REGISTRY}/setup_args/species_key", None), "'species_key'", VERSION),
+    bad("weights of an earlier version", changed(lambda w: w["model_state_dict"].pop(BIAS)), "weights", VERSION),
+    bad("weights of another size", put(f"{OPTIONS}/n_tokens", 5), "weights", VERSION),
     Bad(
         "cells of another model beside it",
         file(lambda p: (p.parent / "adata.h5ad").write_bytes(b"?"), adata=None),
         "`adata`",
-        "model.pt",
+        WHERE,
         "adata=False",
     ),
     Bad("a path for the cells", file(nothing, adata="cells.h5ad"), "`adata`", "str", "read_h5ad(path)", TypeError),
@@ -147,10 +113,10 @@ FILES = [
         "prepare_query_anndata",
     ),
     *(
-        Bad(f"{place} {value!r}", file(changed(set_in(place, value))), "`dir_path`", "model.pt", way_out)
+        bad(f"{place} {value!r}", put(place, value), WHERE, way_out)
         for way_out, place, values in [
             ("model", "attr_dict", (None, 3, {})),
-            ("model", "attr_dict/registry_", (None, 3, {}, "x")),
+            ("model", REGISTRY, (None, 3, {}, "x")),
             ("model", "attr_dict/init_params_", (None, 3, {}, "x")),
             (VERSION, "attr_dict/training_summary_", (None, 3, {}, "x")),
             (VERSION, "model_state_dict", (None, 3, {})),
@@ -159,43 +125,19 @@ FILES = [
     ),
     Bad("cells that are none", file(nothing, adata=treated_cells()[:0].copy()), "`adata`", "no cells", "adata=False"),
     *(
-        Bad(f"{act} {path!r}", at_path(act, path), "`dir_path`", repr(path), "the path of a file or folder")
+        bad(f"{act} {path!r}", at_path(act, path), repr(path), "the path of a file or folder")
         for act in ("save", "load", "load_registry")
         for path in (None, "", "a\0b", 3)
     ),
     *(
-        Bad(
-            f"{act} below a file",
-            at_path(act, f"model.pt/{below}"),
-            "`dir_path`",
-            "model.pt, which is a file",
-            "another",
-        )
+        bad(f"{act} below a file", at_path(act, f"model.pt/{below}"), "model.pt, which is a file", "another")
         for act in ("save", "load")
         for below in ("x", "x/y")
     ),
     Bad("no GPU to load on", file(nothing, accelerator="cuda"), "`accelerator`", "'cuda'", "pass 'cpu'"),
-    Bad(
-        "a place that is taken",
-        lambda f: TokenDiffusion.load(f, adata=False).save(f),
-        "`dir_path`",
-        "already exists",
-        "overwrite=True",
-    ),
-    Bad(
-        "a file in the way",
-        lambda f: TokenDiffusion.load(f, adata=False).save(f / "model.pt", overwrite=True),
-        "`dir_path`",
-        "model.pt",
-        "another folder",
-    ),
-    Bad(
-        "a folder as prefix",
-        lambda f: TokenDiffusion.load(f, adata=False).save(f / "a", prefix="a/b"),
-        "`prefix`",
-        "'a/b'",
-        "`dir_path`",
-    ),
+    bad("a place that is taken", lambda f: load(f).save(f), "already exists", "overwrite=True"),
+    bad("a file in the way", lambda f: load(f).save(f / WHERE, overwrite=True), WHERE, "another folder"),
+    Bad("a folder as prefix", lambda f: load(f).save(f / "a", prefix="a/b"), "`prefix`", "'a/b'", "`dir_path`"),
 ]
 
 

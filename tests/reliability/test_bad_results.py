@@ -67,14 +67,6 @@ JUDGING = [
     ),
     Bad("components that are none", judge(n_pcs=0), "`n_pcs`", "0", "whole number of at least 1"),
     Bad("a single variable gene", judge(n_top_genes=1), "`n_top_genes`", "1", "at least 2"),
-    Bad(
-        "points in words",
-        lambda c: metrics.energy_distance(c.X.astype(str), c.X),
-        "`real`",
-        "<U32",
-        "pass an array (cells, dimensions)",
-        TypeError,
-    ),
     *[
         Bad(f"cells as points of {name}", act, "`real` is", "AnnData", "`metrics.evaluate`", TypeError)
         for name, act in {
@@ -84,45 +76,20 @@ JUDGING = [
             "classifier_auc": lambda c: metrics.classifier_auc(c, c),
         }.items()
     ],
-    Bad(
-        "cells as expression",
-        lambda c: metrics.gene_correlation_error(c, c),
-        "`real`",
-        "AnnData",
-        "(cells, genes)",
-        TypeError,
-    ),
-    Bad("cells as a change", lambda c: metrics.pearson_delta(c, c), "`real`", "AnnData", "(genes,)", TypeError),
-    Bad("a table of words", lambda c: metrics.mmd(c.to_df().astype(str), c.X), "`real`", "type ", "X_pca", TypeError),
-    Bad(
-        "labels as features", lambda c: metrics.classifier_auc(c.obs, c.X), "`real`", "object", "(cells, fea", TypeError
-    ),
-    Bad(
-        "cells of two modalities",
-        lambda c: metrics.library_size_ks(MuData({"rna": c.copy()}), c.X),
-        "`real`",
-        "MuData",
-        "AnnData, or",
-        TypeError,
-    ),
+    *[
+        Bad(name, act, "`real`", value, way_out, TypeError)
+        for name, act, value, way_out in [
+            ("points in words", lambda c: metrics.energy_distance(c.X.astype(str), c.X), "<U32", "(cells, dimensions)"),
+            ("cells as expression", lambda c: metrics.gene_correlation_error(c, c), "AnnData", "(cells, genes)"),
+            ("cells as a change", lambda c: metrics.pearson_delta(c, c), "AnnData", "(genes,)"),
+            ("a table of words", lambda c: metrics.mmd(c.to_df().astype(str), c.X), "type ", "X_pca"),
+            ("labels as features", lambda c: metrics.classifier_auc(c.obs, c.X), "object", "(cells, fea"),
+            ("two modalities", lambda c: metrics.library_size_ks(MuData({"rna": c}), c.X), "MuData", "AnnData, or"),
+        ]
+    ],
+    Bad("labels", lambda c: metrics.evaluate(c, c, None, c.obs["batch"]), "`groupby`", "Series", ONE_COLUMN, TypeError),
     Bad("groups by two columns", judge(groupby=["cell_type", "batch"]), "`groupby`", "'batch'", ONE_COLUMN, TypeError),
     Bad("groups by a list of one", judge(groupby=["cell_type"]), "`groupby`", "['cell_type']", ONE_COLUMN, TypeError),
-    Bad(
-        "groups as labels",
-        lambda c: metrics.evaluate(c, c, None, c.obs["batch"]),
-        "`groupby`",
-        "Series",
-        ONE_COLUMN,
-        TypeError,
-    ),
-    Bad(
-        "an embedding by a list",
-        lambda c: pl.evaluation_embedding(c, c, ["batch"], basis="pca"),
-        "`groupby`",
-        "['batch']",
-        ONE_COLUMN,
-        TypeError,
-    ),
     *[
         Bad(f"a report by a list as {key}", report(**{key: ["batch"]}), f"`{key}`", "['batch']", ONE_COLUMN, TypeError)
         for key in ("perturbation_key", "context_key", "dose_key")
@@ -130,6 +97,7 @@ JUDGING = [
     *[
         Bad(f"{name} by a list", act, "`groupby`", "['batch']", ONE_COLUMN, TypeError)
         for name, act in {
+            "an embedding": lambda c: pl.evaluation_embedding(c, c, ["batch"], basis="pca"),
             "a heat map": lambda c: pl.token_heatmap(with_tokens(c), ["batch"]),
             "dots": lambda c: pl.token_dotplot(with_tokens(c), ["batch"]),
             "a path": lambda c: pl.generation_path(c, c, groupby=["batch"]),
@@ -164,14 +132,7 @@ JUDGING = [
         "'programme'",
         "['token_1', 'token_2']",
     ),
-    Bad(
-        "a model as history",
-        lambda c: pl.training_history(c),
-        "`history`",
-        "AnnData",
-        "pass `model.history`",
-        TypeError,
-    ),
+    Bad("a model as history", lambda c: pl.training_history(c), "`history`", "AnnData", "model.history", TypeError),
     Bad("points of a line", lambda c: metrics.mmd(c.X[0], c.X[1]), "`real`", "(12,)", "(cells, dimensions)"),
     Bad(
         "points of two spaces",

@@ -48,13 +48,7 @@ def split(*parts: list[int]) -> dict[str, Any]:
 WHOLE = "whole number of at least 1"
 STOP, WITH = "early_stopping=True", {"early_stopping": True}
 MAKING = [
-    Bad(
-        "an unknown preset",
-        make(preset="tiny"),
-        "`preset`",
-        "'tiny'",
-        "choose one of ['small', 'medium', 'base', 'large']",
-    ),
+    Bad("an unknown preset", make(preset="tiny"), "`preset`", "'tiny'", "one of ['small', 'medium', 'base', 'large']"),
     Bad("half a token", make(n_tokens=2.5), "`n_tokens`", "2.5", WHOLE),
     Bad("a number as text", make(n_tokens="2"), "`n_tokens`", "'2'", WHOLE),
     Bad("no tokens", make(n_tokens=0), "`n_tokens`", "0", WHOLE),
@@ -69,13 +63,9 @@ MAKING = [
     Bad("an unknown process", make(process="langevin"), "`process`", "'langevin'", "'thinning'"),
     Bad("half a head", network(n_heads=1.5), "`n_heads`", "1.5", WHOLE),
     Bad("a network by name", make(network="mlp"), "`network`", "'mlp'", "NetworkOptions", TypeError),
-    Bad("a form beside the sizes", make(encoder="mlp"), "TokenDiffusion", "'encoder'", "NetworkOptions(enc", TypeError),
-    Bad("a misspelt argument", make(n_token=3), "TokenDiffusion", "'n_token'", "'n_tokens'", TypeError),
     Bad("cells never registered", lambda c: TokenDiffusion(c), "AnnData", "set up", "TokenDiffusion.setup_anndata"),
     Bad("patience alone", train(early_stopping_patience=3), "`early_stopping_patience`", "no effect", STOP, TypeError),
-    Bad(
-        "an unknown loss", train(early_stopping_monitor="elbo", **WITH), "`early_stopping_monitor`", "'elbo'", "'valid"
-    ),
+    Bad("an unknown loss", train(early_stopping_monitor="elbo", **WITH), "`early_stopping_mon", "'elbo'", "'valid"),
     Bad("no validation", train(train_size=1.0, **WITH), "`early_stopping=True`", "there are none", "train_size=0.9"),
     Bad("misspelt epochs", train(epochs=3), "`train`", "'epochs'", "'max_epochs'", TypeError),
     Bad("a setting of the plan", train(plan_kwargs={"lrs": 1}), "`plan_kwargs`", "'lrs'", "'lr'", TypeError),
@@ -89,19 +79,9 @@ MAKING = [
     Bad("nothing held out", train(validation_size=1.0), "`validation_size`", "1.0", "[0, 1)"),
     Bad("a single cell", train(n_cells=1), "`adata`", "1 cell,", "train_size=1.0"),
     Bad("two cells", train(n_cells=2), "`adata`", "2 cells,", "train_size=1.0"),
-    *(
-        Bad(f"no step: {name}", train(**options), "no step", "drop_last", "max_steps")
-        for name, options in {
-            "too few cells": {"batch_size": 512, "datasplitter_kwargs": {"drop_last": True}},
-            "max_steps": {"max_steps": 0},
-            "limit_train_batches": {"limit_train_batches": 0},
-        }.items()
-    ),
     Bad("no number of epochs between validations", train(check_val_every_n_epoch=0), "`check_val_", "0", WHOLE),
     Bad("steps as text", train(max_steps="3"), "`max_steps`", "'3'", "whole number of at least -1"),
-    Bad(
-        "half a patience", train(early_stopping_patience=2.5, **WITH), "`early_stopping_patience`", "2.5", "at least 0"
-    ),
+    Bad("half a patience", train(early_stopping_patience=2.5, **WITH), "`early_stopping_pat", "2.5", "at least 0"),
     *(
         Bad(f"precision {value}", train(precision=value), "`precision`", repr(value), "'32-true', 'bf16-mixed', '16-m")
         for value in ("fp8", "64-true", "bf16-true", 8)
@@ -117,13 +97,7 @@ MAKING = [
             ("of four parts", ([0], [1], [2], [3]), "list", "up to three arrays"),
         ]
     ),
-    Bad(
-        "a split of names",
-        train(datasplitter_kwargs={"external_indexing": ["a"]}),
-        "external_indexing",
-        "no pos",
-        "Pass",
-    ),
+    Bad("names", train(datasplitter_kwargs={"external_indexing": ["a"]}), "external_indexing", "no pos", "Pass"),
     Bad("a GPU that is not there", train(accelerator="gpu"), "`accelerator`", "'gpu'", "pass 'cpu'"),
     Bad("the GPU of a Mac", train(accelerator="mps"), "`accelerator`", "double precision", "pass 'cpu'"),
     Bad("an unknown device", train(accelerator="quantum"), "accelerator", "quantum", "cpu"),

@@ -1,4 +1,4 @@
-"""Whatever the moment at which generation is killed, asking again gives the very file, and grows nothing twice."""
+"""Whatever the moment at which generation is killed, asking again gives the very file, and generates nothing twice."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def test_deaths_came_before_the_first_chunk_between_chunks_and_after_the_last(de
     assert {death["there"] for death in deaths if not death["whole"]} == set(range(N_CHUNKS + 1))
 
 
-def test_what_was_there_is_not_grown_again(deaths: list[dict[str, Any]]) -> None:
-    assert all(death["there"] + death["grown"] == N_CHUNKS for death in deaths)
+def test_what_was_there_is_not_generated_again(deaths: list[dict[str, Any]]) -> None:
+    assert all(death["there"] + death["generated"] == N_CHUNKS for death in deaths)
     assert not any(death["left"] for death in deaths)
 
 

@@ -64,9 +64,9 @@ def test_cells_without_layers_are_read_from_x(cells: AnnData) -> None:
         model.get_latent_representation(cells.copy())
 
 
-def test_what_is_not_told_is_drawn_as_in_the_data(tiny: TokenDiffusion) -> None:
-    told = [None, {}, {"cell_type": None}, {"cell_type": np.nan, "age": None}]
-    first, *others = (tiny.generate(conditions, 5, n_steps=3, seed=0).X.toarray() for conditions in told)
+def test_missing_conditions_are_drawn_as_in_the_data(tiny: TokenDiffusion) -> None:
+    requests = [None, {}, {"cell_type": None}, {"cell_type": np.nan, "age": None}]
+    first, *others = (tiny.generate(conditions, 5, n_steps=3, seed=0).X.toarray() for conditions in requests)
     for other in others:
         np.testing.assert_array_equal(other, first)
 

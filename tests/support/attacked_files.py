@@ -38,6 +38,14 @@ def attack(act: Attack) -> Attack:
     return act
 
 
+def named(name: str) -> Callable[[Attack], Attack]:
+    def add(act: Attack) -> Attack:
+        act.__name__ = name
+        return attack(act)
+
+    return add
+
+
 class Call:
     """When it is unpickled, a call of a function."""
 
@@ -63,118 +71,70 @@ COUNTS = "attr_dict/registry_/field_registries/X/state_registry"
 ANYWHERE = "attr_dict/registry_/setup_args/control"
 
 
-# Options and registries of networks that the file has no weights for.
+BIAS = "model_state_dict/denoiser.network.readout.bias"
+LONG, SHORT, MANY = "x" * 1_000_000, ["x"] * 100_000, (100_001,)
 
 
-@attack
-def a_million_layers(file: Path) -> None:
-    changed(file, f"{OPTIONS}/n_layers", 1_000_000)
+def texts(entries: Any, shape: tuple[int, ...], dtype: str) -> Call:
+    return Call(plain_data.as_object_array, entries, shape, dtype)
 
 
-@attack
-def two_billion_tokens(file: Path) -> None:
-    changed(file, f"{OPTIONS}/n_tokens", HUGE)
-
-
-@attack
-def tokens_of_two_billion_numbers(file: Path) -> None:
-    changed(file, f"{OPTIONS}/token_dim", HUGE)
-
-
-@attack
-def a_number_of_tokens_with_six_hundred_digits(file: Path) -> None:
-    changed(file, f"{OPTIONS}/n_tokens", 10**600)
-
-
-@attack
-def a_hidden_layer_of_two_billion_units(file: Path) -> None:
-    changed(file, f"{OPTIONS}/network", NetworkOptions(n_hidden=HUGE))
-
-
-@attack
-def latent_tokens_of_two_billion_numbers(file: Path) -> None:
-    changed(file, f"{OPTIONS}/process", LatentOptions(latent_dim=HUGE))
-
-
-@attack
-def two_billion_genes(file: Path) -> None:
-    changed(file, f"{COUNTS}/n_vars", HUGE)
-
-
-@attack
-def weights_that_repeat_one_value(file: Path) -> None:
-    """They would pay for a network of any size."""
-    changed(file, "model_state_dict/denoiser.network.readout.bias", torch.zeros(1).expand(HUGE))
-
-
-# Arrays and tables.
-
-
-@attack
-def text_of_two_gigabytes_an_entry(file: Path) -> None:
-    changed(file, ANYWHERE, Call(plain_data.as_object_array, ["x"] * 1000, (1000,), "<U500000000"))
-
-
-@attack
-def one_long_text_among_many_short_ones(file: Path) -> None:
-    changed(
-        file, ANYWHERE, Call(plain_data.as_object_array, ["x" * 1_000_000, *["x"] * 100_000], (100_001,), "<U1000000")
-    )
-
-
-@attack
-def text_as_wide_as_its_longest_entry(file: Path) -> None:
-    entries = ["x" * 1_000_000, *["x"] * 100_000]
-    changed(file, ANYWHERE, Call(plain_data.as_object_array, entries, (100_001,), "<U0"))
-
-
-@attack
-def numbers_written_as_wide_text(file: Path) -> None:
-    """The entries are themselves an array, whose length the pickle does not show."""
-    entries = np.zeros(300_000, np.uint8)
-    changed(file, ANYWHERE, Call(plain_data.as_object_array, entries, (300_000,), "<U100000"))
-
-
-@attack
-def an_array_of_two_billion_entries(file: Path) -> None:
-    changed(file, ANYWHERE, Call(plain_data.as_object_array, ["x"], (HUGE,), "|O"))
-
-
-@attack
-def one_list_as_ten_thousand_arrays(file: Path) -> None:
-    entries = ["x"] * 100_000
-    changed(file, ANYWHERE, [Call(plain_data.as_object_array, entries, (100_000,), "|O") for _ in range(10_000)])
-
-
-@attack
-def a_scalar_of_two_gigabytes(file: Path) -> None:
-    changed(file, ANYWHERE, Call(plain_data.as_scalar, HUGE, "|V8"))
-
-
-@attack
-def bytes_of_two_gigabytes(file: Path) -> None:
-    """PyTorch lets any file call this."""
-    changed(file, ANYWHERE, Call(bytearray, HUGE))
-
-
-@attack
-def a_table_of_numbers_without_rows(file: Path) -> None:
+def table_of_numbers() -> dict[str, Call]:
     """pandas would repeat each down the index."""
     columns, index = (np.array([f"c{i}" for i in range(n)], dtype=object) for n in (30_000, 60_000))
-    changed(
-        file, "attr_dict/history_", {"train_loss": Call(plain_data.as_frame, columns, [0.5] * 30_000, index, "epoch")}
-    )
+    return {"train_loss": Call(plain_data.as_frame, columns, [0.5] * 30_000, index, "epoch")}
 
 
-@attack
-def library_sizes_of_two_billion_cells(file: Path) -> None:
-    changed(file, f"{SUMMARY}/library", Call(plain_data.as_array, torch.ones(1).expand(HUGE)))
+def doubled(times: int) -> list[Any]:
+    return ["x"] if times == 0 else [inner := doubled(times - 1), inner]
 
 
-@attack
-def overlapping_rows(file: Path) -> None:
-    tensor = torch.arange(100_000.0).as_strided((50_000, 50_000), (1, 1))
-    changed(file, f"{SUMMARY}/library", Call(plain_data.as_array, tensor))
+class Enlarged:
+    """A tensor that is larger than its storage."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        made, arguments, *_ = torch.zeros(1).__reduce_ex__(2)
+        return made, arguments, (arguments[0], 0, (HUGE,), (0,))
+
+
+# Another value at a place of the file, made when the attack is.
+PLACES: dict[str, tuple[str, Callable[[], Any]]] = {
+    # options and registries of networks that the file has no weights for
+    "a_million_layers": (f"{OPTIONS}/n_layers", lambda: 1_000_000),
+    "two_billion_tokens": (f"{OPTIONS}/n_tokens", lambda: HUGE),
+    "tokens_of_two_billion_numbers": (f"{OPTIONS}/token_dim", lambda: HUGE),
+    "a_number_of_tokens_with_six_hundred_digits": (f"{OPTIONS}/n_tokens", lambda: 10**600),
+    "a_hidden_layer_of_two_billion_units": (f"{OPTIONS}/network", lambda: NetworkOptions(n_hidden=HUGE)),
+    "latent_tokens_of_two_billion_numbers": (f"{OPTIONS}/process", lambda: LatentOptions(latent_dim=HUGE)),
+    "two_billion_genes": (f"{COUNTS}/n_vars", lambda: HUGE),
+    "weights_that_repeat_one_value": (BIAS, lambda: torch.zeros(1).expand(HUGE)),
+    # arrays and tables
+    "text_of_two_gigabytes_an_entry": (ANYWHERE, lambda: texts(["x"] * 1000, (1000,), "<U500000000")),
+    "one_long_text_among_many_short_ones": (ANYWHERE, lambda: texts([LONG, *SHORT], MANY, "<U1000000")),
+    "text_as_wide_as_its_longest_entry": (ANYWHERE, lambda: texts([LONG, *SHORT], MANY, "<U0")),
+    # the entries are themselves an array, whose length the pickle does not show
+    "numbers_written_as_wide_text": (ANYWHERE, lambda: texts(np.zeros(300_000, np.uint8), (300_000,), "<U100000")),
+    "an_array_of_two_billion_entries": (ANYWHERE, lambda: texts(["x"], (HUGE,), "|O")),
+    "one_list_as_ten_thousand_arrays": (ANYWHERE, lambda: [texts(SHORT, (100_000,), "|O") for _ in range(10_000)]),
+    "a_scalar_of_two_gigabytes": (ANYWHERE, lambda: Call(plain_data.as_scalar, HUGE, "|V8")),
+    "bytes_of_two_gigabytes": (ANYWHERE, lambda: Call(bytearray, HUGE)),  # PyTorch lets any file call this
+    "a_table_of_numbers_without_rows": ("attr_dict/history_", table_of_numbers),
+    "library_sizes_of_two_billion_cells": (
+        f"{SUMMARY}/library",
+        lambda: Call(plain_data.as_array, torch.ones(1).expand(HUGE)),
+    ),
+    "overlapping_rows": (
+        f"{SUMMARY}/library",
+        lambda: Call(plain_data.as_array, torch.arange(100_000.0).as_strided((50_000, 50_000), (1, 1))),
+    ),
+    "a_tensor_that_is_enlarged_after_it_was_made": (ANYWHERE, Enlarged),
+    "lists_that_double_sixty_times": (ANYWHERE, lambda: doubled(60)),
+    # what a model is given besides its weights
+    "a_method_that_is_replaced": ("attr_dict/generate", lambda: "nothing"),
+    "a_class_that_is_replaced": ("attr_dict/__class__", lambda: "nothing"),
+}
+for name, (place, make) in PLACES.items():
+    named(name)(lambda file, place=place, make=make: changed(file, place, make()))
 
 
 @attack
@@ -182,17 +142,6 @@ def one_storage_as_twenty_thousand_weights(file: Path) -> None:
     whole, values = torch.load(GENUINE, weights_only=False), torch.zeros(100_000)
     whole["model_state_dict"] |= {f"w{i}": values.view(100_000) for i in range(20_000)}
     torch.save(whole, file, pickle_module=plain_data)
-
-
-@attack
-def a_tensor_that_is_enlarged_after_it_was_made(file: Path) -> None:
-    class Enlarged:
-        def __reduce__(self) -> tuple[Any, ...]:
-            small = torch.zeros(1)
-            made, arguments, *_ = small.__reduce_ex__(2)
-            return made, arguments, (arguments[0], 0, (HUGE,), (0,))
-
-    changed(file, ANYWHERE, Enlarged())
 
 
 # Pickles.
@@ -225,14 +174,6 @@ def a_storage_that_says_it_is_larger_than_it_is(file: Path) -> None:
 @attack
 def a_million_containers_in_each_other(file: Path) -> None:
     written(file, b"\x80\x02)" + b"\x85" * 1_000_000 + b".")
-
-
-@attack
-def lists_that_double_sixty_times(file: Path) -> None:
-    doubled: list[Any] = ["x"]
-    for _ in range(60):
-        doubled = [doubled, doubled]
-    changed(file, ANYWHERE, doubled)
 
 
 @attack
@@ -280,7 +221,7 @@ def a_compressed_pickle(file: Path) -> None:
 
 @attack
 def compressed_weights(file: Path) -> None:
-    changed(file, "model_state_dict/denoiser.network.readout.bias", torch.zeros(2**24))
+    changed(file, BIAS, torch.zeros(2**24))
     repacked(file, zipfile.ZIP_DEFLATED)
 
 
@@ -323,71 +264,42 @@ def another_format_in_front_of_the_archive(file: Path) -> None:
     file.write_bytes(pickle.dumps("x", protocol=2) + file.read_bytes())
 
 
-# What a model is given besides its weights.
+# Training cells that no cells are like.
 
 
-@attack
-def a_method_that_is_replaced(file: Path) -> None:
-    changed(file, "attr_dict/generate", "nothing")
-
-
-@attack
-def a_class_that_is_replaced(file: Path) -> None:
-    changed(file, "attr_dict/__class__", "nothing")
-
-
-def with_library(change: Callable[[np.ndarray], np.ndarray]) -> Attack:
+def summarised(name: str, change: Callable[[Any], Any]) -> Attack:
     def act(file: Path) -> None:
-        library = torch.load(GENUINE, weights_only=False)["attr_dict"]["training_summary_"]["library"]
-        changed(file, f"{SUMMARY}/library", change(library))
+        part = torch.load(GENUINE, weights_only=False)["attr_dict"]["training_summary_"][name]
+        changed(file, f"{SUMMARY}/{name}", change(part))
 
     return act
 
 
-VALUES = {
-    "not_a_number": np.nan,
-    "negative": -5.0,
-    "a_number_that_no_cell_has": 1e30,
-}
-for name, value in VALUES.items():
-    act = with_library(lambda library, value=value: np.where(np.arange(len(library)) == 1, value, library))
-    act.__name__ = f"a_library_size_that_is_{name}"
-    attack(act)
-
-
-@attack
-def no_library_sizes(file: Path) -> None:
-    with_library(lambda library: library[:0])(file)
-
-
-@attack
-def library_sizes_that_are_all_zero(file: Path) -> None:
-    with_library(np.zeros_like)(file)
-
-
-@attack
-def library_sizes_of_other_cells(file: Path) -> None:
-    with_library(lambda library: library[:-1])(file)
-
-
-def in_conditions(part: int, value: float) -> Attack:
-    def act(file: Path) -> None:
-        conditions = torch.load(GENUINE, weights_only=False)["attr_dict"]["training_summary_"]["conditions"]
+def filled(part: int, value: float) -> Callable[[Any], Any]:
+    def change(conditions: Any) -> Any:
         for arrays in conditions.values():
             arrays[part][:] = value
-        changed(file, f"{SUMMARY}/conditions", conditions)
+        return conditions
 
-    return act
-
-
-@attack
-def categories_that_are_not_registered(file: Path) -> None:
-    in_conditions(0, 1_000_000)(file)
+    return change
 
 
-@attack
-def doses_without_end(file: Path) -> None:
-    in_conditions(1, np.inf)(file)
+def second(value: float) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda library: np.where(np.arange(len(library)) == 1, value, library)
+
+
+CELLS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "a_library_size_that_is_not_a_number": ("library", second(np.nan)),
+    "a_library_size_that_is_negative": ("library", second(-5.0)),
+    "a_library_size_that_no_cell_has": ("library", second(1e30)),
+    "no_library_sizes": ("library", lambda library: library[:0]),
+    "library_sizes_that_are_all_zero": ("library", np.zeros_like),
+    "library_sizes_of_other_cells": ("library", lambda library: library[:-1]),
+    "categories_that_are_not_registered": ("conditions", filled(0, 1_000_000)),
+    "doses_without_end": ("conditions", filled(1, np.inf)),
+}
+for name, (part, change) in CELLS.items():
+    named(name)(summarised(part, change))
 
 
 def load(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Trains in as many processes as told; `test_distributed_training.py` runs this. Each process writes what it did."""
+"""Trains in a given number of processes, each of which writes what it did; `test_distributed_training.py` runs this."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ N_CELLS = 200
 
 @pytest.fixture(scope="module", params=["csr.h5ad", "dense.h5ad", "csr.zarr", "dense.zarr"])
 def manager(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Registered cells on disk, of which each can be told by its counts."""
+    """Registered cells on disk, each identified by its counts."""
     return registered(request.param, tmp_path_factory.mktemp("cells"))
 
 
@@ -129,7 +129,7 @@ def test_sizes_that_cannot_be_are_named(name: str, rows: Any) -> None:
 def test_memory_does_not_grow_with_the_number_of_cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Registering and training never hold the whole matrix: what more cells take is much less than they are."""
     monkeypatch.setattr("scdiffgen.data._count_checks.BLOCK_VALUES", 200 * 400)
-    monkeypatch.setattr("scdiffgen.model._training_runs.LINEAR_CELLS", 500)
+    monkeypatch.setattr("scdiffgen.model._training_runs.MOST_CELLS", 500)
     monkeypatch.setattr("scdiffgen.model._training_summary.REGRESSION_CELLS", 500)
     small_model().train(1, accelerator="cpu", enable_progress_bar=False)  # imports what training needs
     sizes, peaks = [], []
@@ -147,8 +147,8 @@ def test_memory_does_not_grow_with_the_number_of_cells(tmp_path: Path, monkeypat
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert len(model.training_summary_["library"]) == n_cells
-    grown = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0])
-    assert grown < 0.5, f"peaks {peaks} for matrices of {sizes} bytes"
+    growth = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0])
+    assert growth < 0.5, f"peaks {peaks} for matrices of {sizes} bytes"
 
 
 def test_training_from_disk_is_as_good_as_from_memory(tmp_path: Path) -> None:

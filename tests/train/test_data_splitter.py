@@ -35,13 +35,3 @@ def test_minibatches_hold_the_same_numbers_as_scvi_tools_dense_ones(layout: Call
         assert batch["X"].layout == (torch.strided if layout is np.asarray else torch.sparse_csr)
         torch.testing.assert_close(batch["X"].to_dense(), dense["X"])
         torch.testing.assert_close(batch["labels"], dense["labels"])
-
-
-def test_without_held_out_cells_there_is_nothing_to_validate() -> None:
-    manager = small_model().adata_manager
-    everything = SparseDataSplitter(manager, train_size=1.0, batch_size=32)
-    everything.setup()
-    assert everything.val_dataloader() == []
-    some = SparseDataSplitter(manager, train_size=0.7, batch_size=32)
-    some.setup()
-    assert len(some.val_dataloader()) == 1

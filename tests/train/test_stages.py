@@ -60,49 +60,36 @@ def test_what_is_cached_is_handed_out_whole_in_a_new_order() -> None:
         torch.testing.assert_close(order.sort().values, torch.arange(10) / 2)
 
 
-def test_one_run_trains_both_stages_and_a_further_one_the_second_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    rates: list[float] = []
-    seen: list[bool] = []
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, bool]]:
+    """Learning rate of every step that is made, and whether it saw counts."""
+    made: list[tuple[float, bool]] = []
     step = DiffusionTrainingPlan.training_step
 
     def training_step(plan: DiffusionTrainingPlan, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        rates.append(plan.trainer.optimizers[0].param_groups[0]["lr"])
-        seen.append("X" in batch)
+        made.append((plan.trainer.optimizers[0].param_groups[0]["lr"], "X" in batch))
         return step(plan, batch, batch_idx)
 
     monkeypatch.setattr(DiffusionTrainingPlan, "training_step", training_step)
+    return made
+
+
+def test_one_run_trains_both_stages_and_further_ones_the_second_alone(steps: list, tmp_path: Path) -> None:
     model = latent_model()
     model.train(max_epochs=6, batch_size=30, check_val_every_n_epoch=1, **QUIET)
-    assert seen == [True] * 9 + [False] * 9
+    rates, saw_counts = zip(*steps, strict=True)
+    assert saw_counts == (True,) * 9 + (False,) * 9
     np.testing.assert_allclose(rates[:9], rates[9:])  # each stage warms up and decays
     assert len(model.history["train_loss"]) == len(model.history["validation_loss"]) == 6
-    before = weights(model, "autoencoder"), weights(model, "denoiser.network")
-
-    seen.clear()
-    model.train(max_epochs=3, batch_size=30, **QUIET)
-    assert seen[3:] == [False] * 6
-    assert len(model.history["train_loss"]) == 9
-    assert same(before[0], weights(model, "autoencoder"))
-    assert not same(before[1], weights(model, "denoiser.network"))
-
-
-def test_a_saved_model_goes_on_where_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = latent_model()
-    model.train(max_epochs=4, batch_size=30, check_val_every_n_epoch=1, **QUIET)
     model.save(tmp_path / "model")
-    loaded = TokenDiffusion.load(tmp_path / "model", adata=model.adata, accelerator="cpu")
-    before = weights(loaded, "autoencoder")
-    seen: list[bool] = []
-    step = DiffusionTrainingPlan.training_step
-
-    def training_step(plan: DiffusionTrainingPlan, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        seen.append("X" in batch)
-        return step(plan, batch, batch_idx)
-
-    monkeypatch.setattr(DiffusionTrainingPlan, "training_step", training_step)
-    loaded.train(max_epochs=2, batch_size=30, check_val_every_n_epoch=1, **QUIET)
-    assert not any(seen) and same(before, weights(loaded, "autoencoder"))
-    assert len(loaded.history["train_loss"]) == len(loaded.history["validation_loss"]) == 6
+    for again in (model, TokenDiffusion.load(tmp_path / "model", adata=model.adata, accelerator="cpu")):
+        before = weights(again, "autoencoder"), weights(again, "denoiser.network")
+        steps.clear()
+        again.train(max_epochs=3, batch_size=30, check_val_every_n_epoch=1, **QUIET)
+        assert not any(saw for _, saw in steps[3 if again is model else 0 :])
+        assert len(again.history["train_loss"]) == len(again.history["validation_loss"]) == 9
+        assert same(before[0], weights(again, "autoencoder"))
+        assert not same(before[1], weights(again, "denoiser.network"))
 
 
 def test_two_stages_need_two_epochs() -> None:

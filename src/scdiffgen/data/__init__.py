@@ -4,7 +4,7 @@ from scdiffgen.data._count_checks import are_counts
 from scdiffgen.data._counts import CountsField, check_counts_again, modality_fields
 from scdiffgen.data._decode import decode_conditions
 from scdiffgen.data._open_cells import open_cells
-from scdiffgen.data._perturbation_input import feature_table, sparse_combinations
+from scdiffgen.data._perturbation_input import feature_table
 from scdiffgen.data._read_registry import read_registry
 from scdiffgen.data._registered import (
     Registry,

@@ -6,7 +6,6 @@ By feature vectors (gene embeddings, drug fingerprints) also unseen perturbation
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,16 +14,13 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from mudata import MuData
-from sklearn.linear_model import orthogonal_mp
 
 from scdiffgen._messages import LONGEST_LIST, and_others, did_you_mean, listed, unknown_name
 from scdiffgen.conditions import Code, PerturbationSyntax, Treatment, dose_number
 from scdiffgen.data._columns_field import State, entries_of, obs_column, raise_if_missing
 
 DOSE = "dose"  # also understood in a request where the registered column has another name
-N_ATOMS = 5  # known perturbations that a new one is made of, at most
 LARGEST_FEATURE = 1e15  # of which the square, summed over any number of features, is finite in single precision
-NEGLIGIBLE = 1e-6  # cosine, or coefficient of a vector of length 1, that is rounding: feature vectors are float32
 
 
 class Treatments(NamedTuple):
@@ -295,28 +291,6 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
                 f"{LARGEST_FEATURE:g}: scale them."
             )
     return pd.DataFrame(np.stack(list(vectors.values())), index=list(vectors))
-
-
-def sparse_combinations(new: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Approximate vectors by few known ones: orthogonal matching pursuit, coefficients ``(new, known)``."""
-    new, known = np.asarray(new, dtype=np.float64), np.asarray(known, dtype=np.float64)
-    lengths = np.linalg.norm(known, axis=1)
-    usable = np.flatnonzero(lengths)
-    coefficients = np.zeros((len(new), len(known)))
-    if not len(usable):
-        return coefficients
-    atoms = (known[usable] / lengths[usable, None]).T
-    for row, vector in enumerate(new):
-        length = np.linalg.norm(vector)
-        if not np.abs(atoms.T @ vector).max() > NEGLIGIBLE * length:
-            continue
-        with warnings.catch_warnings():  # of which one is given as soon as the sum is exact
-            warnings.filterwarnings("ignore", "Orthogonal matching pursuit ended prematurely", RuntimeWarning)
-            # Pati, Rezaiifar & Krishnaprasad 1993, Asilomar Conference on Signals
-            found = orthogonal_mp(atoms, vector / length, n_nonzero_coefs=min(N_ATOMS, *atoms.shape))
-        found[np.abs(found) < NEGLIGIBLE] = 0.0
-        coefficients[row, usable] = found * length / lengths[usable]
-    return coefficients
 
 
 def _vector(given: Any, whose: str) -> np.ndarray:

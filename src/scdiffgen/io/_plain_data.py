@@ -1,6 +1,6 @@
 """Files of models: whole, and pickles of plain data alone, so that reading them runs no code that they name.
 
-PyTorch reads tensors, numbers, text and containers of them when told ``weights_only=True``, and calls nothing but the
+PyTorch reads tensors, numbers, text and containers of them with ``weights_only=True``, and calls nothing but the
 functions that it is given. Here the rest of what a model keeps is written through the functions below, which build
 arrays and tables. Files name these functions, so their names and arguments stay as they are.
 """

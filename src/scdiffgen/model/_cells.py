@@ -24,6 +24,7 @@ from ._checks import cell_positions, check_seed
 
 BATCH_SIZE = 512
 SMALL_BATCH = 64  # cells that are far apart on disk, where all between them are read
+MOST_CELLS = 20_000  # training cells of which linear models are fitted, and which are kept of a data module
 
 COUNT_SUMMARIES = (
     r"(log1p_)?(total_counts|n_genes_by_counts)(_\w+)?|(pct_counts|nCount|nFeature)_\w+|n_(counts|genes|umis)"

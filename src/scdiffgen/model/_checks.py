@@ -1,4 +1,4 @@
-"""Checks of what users pass, before any work is done."""
+"""Checks of arguments, before any work is done."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from scdiffgen._arguments import check_share, check_whole_number, is_finite_numb
 
 LARGEST_LIBRARY = 2**24
 LARGEST_SEED = 2**63 - 1
-LARGEST_SCALE = 1_000_000
 
 
 def check_seed(seed: int | None) -> None:
@@ -34,7 +33,7 @@ def check_path(name: str, path: Any) -> Path:
     """A path of a file or folder that can be made; raise if it is none."""
     if not isinstance(path, str | os.PathLike) or not str(path) or "\0" in str(path):
         raise ValueError(f"`{name}` is {path!r}: pass the path of a file or folder.")
-    above = next((each for each in Path(path).parents if each.exists()), Path())
+    above = next((parent for parent in Path(path).parents if parent.exists()), Path())
     if not above.is_dir():
         raise ValueError(f"`{name}`: {path} lies below {above}, which is a file. Pass another path.")
     return Path(path)
@@ -147,10 +146,9 @@ def check_guidance(scale: float | Mapping[str, float], given: Sequence[str]) -> 
     for name, value in scales.items():
         if name and name not in given:
             raise ValueError(f"`guidance_scale` names {name!r}, but the conditions given are {list(given)}.")
-        if not (is_finite_number(value) and 0 <= value <= LARGEST_SCALE):
+        if not (is_finite_number(value) and 0 <= value <= 1_000_000):
             raise ValueError(
-                f"`guidance_scale` is {value!r}: pass a number of at least 0 and at most {LARGEST_SCALE:,}; 1 is no "
-                "guidance."
+                f"`guidance_scale` is {value!r}: pass a number of at least 0 and at most 1,000,000; 1 is no guidance."
             )
 
 

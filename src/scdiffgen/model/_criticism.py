@@ -1,4 +1,4 @@
-"""Judging a trained model by the cells that it was not trained on, in numbers and in words."""
+"""Criticism of a trained model by held-out cells: likelihood, scores, and remarks on what stands out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from scdiffgen.data import categories_of_condition, registered_conditions
 
 from ._cells import Cells
 from ._display import folded
-from ._missed_axes import missed_axes, missed_programs
 from ._model_access import gene_names, registered
 from ._sampler import Sampler
 from ._training_data import training_indices
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
 
 FEW_CELLS = 50  # of a label
 ENOUGH_CELLS = 100  # of all: half of them against half of the generated leaves the AUC uncertain by .06
-SEPARABLE = 0.7
-NOT_NEW = 0.8
-OPPONENTS = {"multinomial": "multinomial", "dirichlet_multinomial": "Dirichlet-multinomial"}  # in words
+SEPARABLE, NOT_NEW = 0.7, 0.8  # AUC; novelty
+BY_CHANCE = 0.05  # share of the variance, or of the rows, that may be marked in a table
 N_BOOTSTRAP = 200  # resamples behind the intervals
 SOURCES = ("generated", "other_real")  # negative controls, there to compare models by, would double the time
 
@@ -96,9 +94,9 @@ def criticised(
     generated = AnnData(sampler.matched(cells, generator, library), obs=real.obs.copy(), var=real.var.copy())
     nll = model.get_nll(adata, indices, batch_size=sampler.batch_size, seed=seed, silent=silent)["nll"].to_numpy()
     sums = pd.DataFrame({"model": nll, "molecules": np.asarray(real.X.sum(1)).ravel()})
-    for opponent in (multinomial_nll, dirichlet_multinomial_nll):
-        name = opponent.__name__.removesuffix("_nll")
-        sums[name] = opponent(real.X, real.obs["label"], train.X, train.obs["label"]).cells
+    for baseline in (multinomial_nll, dirichlet_multinomial_nll):
+        name = baseline.__name__.removesuffix("_nll")
+        sums[name] = baseline(real.X, real.obs["label"], train.X, train.obs["label"]).cells
     sums["label"] = real.obs["label"].astype(str).to_numpy()
     grouped = pd.concat([sums.assign(label="overall"), sums]).groupby("label", sort=False).sum()
     likelihood = grouped.div(grouped.pop("molecules"), axis=0)
@@ -141,48 +139,44 @@ def remarks_on(
     n_cells: Mapping[str, int],
     programs: pd.DataFrame | None = None,
 ) -> list[str]:
-    """Say what stands out, of ``n_cells`` held-out cells of each label."""
+    """Say what stands out, of ``n_cells`` held-out cells of each label; the tables hold the rest."""
     from scdiffgen.metrics._evaluation import FEW_NARROW
 
-    found = []
-    n_all = sum(n_cells.values())
+    remarks, n_all = [], sum(n_cells.values())
     if n_all < ENOUGH_CELLS:
-        found.append(
+        remarks.append(
             f"Only {n_all} cells were held out, so much may go unseen: pass more as `adata`, or train with a larger "
             "`validation_size`."
         )
     nats = likelihood.loc["overall"]
-    opponent = nats.drop("model").idxmin()
-    if nats["model"] > nats[opponent]:
-        found.append(
+    baseline = nats.drop("model").idxmin()
+    if nats["model"] > nats[baseline]:
+        remarks.append(
             f"Held-out cells are less likely under the model ({nats['model']:.3f} nats per molecule) than under a "
-            f"{OPPONENTS[opponent]} at the mean of their label ({nats[opponent]:.3f}), which knows labels alone: train "
-            "longer, or with more cells."
+            f"{baseline.replace('_', '-')} at the mean of their label ({nats[baseline]:.3f}): train longer, or with "
+            "more cells."
         )
-    for label, row in scores.verdict.iterrows():
-        n = n_cells.get(str(label), n_all)
-        few = f"; only {n} real cells in this group, so take this with care" if n < FEW_CELLS else ""
-        if row["auc"] > SEPARABLE:
-            who = "Generated cells" if label == "overall" else f"Generated {label} cells"
-            found.append(
-                f"{who} are distinguished from real ones by the classifier {row['classifier']!r} at AUC "
-                f"{row['auc']:.2f}, other real cells at {row['auc_other_real']:.2f}{few}."
-            )
-    narrow, of = (scores.verdict.loc["overall", name] for name in ("n_narrow", "n_components"))
-    if narrow > FEW_NARROW * of:
-        found.append(f"Generated cells vary too little along {narrow} of {of} principal components.")
-    found += missed_axes(scores.dispersion) + ([] if programs is None else missed_programs(programs))
+    for sentence, (label, row) in zip(scores.sentences(), scores.verdict.iterrows(), strict=True):
+        is_narrow = label == "overall" and row["n_narrow"] > FEW_NARROW * row["n_components"]
+        if row["auc"] > SEPARABLE or is_narrow:
+            n = n_cells.get(str(label), n_all)
+            remarks.append(sentence + (f". Only {n} real cells." if n < FEW_CELLS else "."))
+    for name, table in {"dispersion": scores.dispersion, "programs": programs}.items():
+        rows = pd.DataFrame() if table is None else table[table["n"] >= FEW_CELLS]
+        weights = rows.get("share", pd.Series(1.0, rows.index))
+        if len(rows) and weights[rows["apart"]].sum() > BY_CHANCE * weights.sum():
+            remarks.append(f"{rows['apart'].sum()} of {len(rows)} rows of `{name}` are `apart` from other real cells.")
     ratio = scores.frame.loc[("overall", "generated"), "novelty"]
     if ratio < NOT_NEW:
-        found.append(
+        remarks.append(
             f"Generated cells lie closer to training cells than held-out cells do (ratio {ratio:.2f}): the model "
             "copies. Train fewer epochs, or a smaller network."
         )
-    found = found or ["Nothing stands out."]
+    remarks = remarks or ["Nothing stands out."]
     unjudged = [str(label) for label, auc in scores.verdict["auc"].items() if np.isnan(auc)]
     if unjudged:
-        found.append(f"Too few cells were held out to judge these by themselves: {', '.join(unjudged)}.")
-    return found
+        remarks.append(f"Too few cells were held out to judge these by themselves: {', '.join(unjudged)}.")
+    return remarks
 
 
 def _labelled(model: BaseModelClass, adata: AnnData | None, indices: np.ndarray) -> AnnData:

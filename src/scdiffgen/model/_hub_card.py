@@ -57,13 +57,9 @@ def save_with_card(
 
     require_training(model)
     model.save(path, **saved)
-    metadata = HubMetadata(
-        scvi_version=version("scvi-tools"),
-        anndata_version=version("anndata"),
-        model_cls_name=type(model).__name__,
-        model_parent_module="scdiffgen.model",
-    )
-    tags = ["biology", "genomics", "single-cell", f"model_cls_name:{metadata.model_cls_name}"]
+    versions, name = (version("scvi-tools"), version("anndata")), type(model).__name__
+    metadata = HubMetadata(*versions, model_cls_name=name, model_parent_module="scdiffgen.model")
+    tags = ["biology", "genomics", "single-cell", f"model_cls_name:{name}"]
     header = ModelCardData(license=license_info, library_name="scvi-tools", tags=tags)
     card = ModelCard(f"---\n{header.to_yaml()}\n---\n\n{card_text(model, title, description)}")
     hub = HubModel(os.fspath(Path(path)), metadata=metadata, model_card=card)
@@ -74,8 +70,7 @@ def save_with_card(
 def card_text(model: BaseModelClass, title: str, description: str) -> str:
     """What the card says under its header."""
     specs, registry = model.module.specs, model.registry
-    first = next((spec for spec in specs if spec.kind == "category"), None)
-    example = "" if first is None else f"{first.name!r}: {categories_of_condition(registry, first)[0]!r}"
+    labels = [f"{s.name!r}: {categories_of_condition(registry, s)[0]!r}" for s in specs if s.kind == "category"]
     return CARD.format(
         title=title,
         description=description,
@@ -83,7 +78,7 @@ def card_text(model: BaseModelClass, title: str, description: str) -> str:
         version=version("scdiffgen"),
         n_cells=len(training_summary(model).library),
         conditions="\n".join(f"- `{spec.name}`: {_values_of(registry, spec)}" for spec in specs) or "None.",
-        example=f"{{{example}}}",
+        example=f"{{{''.join(labels[:1])}}}",
     )
 
 

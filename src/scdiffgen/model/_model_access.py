@@ -1,4 +1,4 @@
-"""What all chapters ask of a model: what it must be, its genes and modalities, and what draws its cells."""
+"""Shared requirements of all methods: a trained model, its genes and modalities, and the sampler of its cells."""
 
 from __future__ import annotations
 

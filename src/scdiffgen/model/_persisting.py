@@ -8,14 +8,13 @@ from contextlib import nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from urllib.request import urlretrieve
 
 import pandas as pd
 import pyro
 from anndata import AnnData
 from mudata import MuData
-from numpy.typing import ArrayLike
 from scvi.data import AnnDataManager
-from scvi.data._download import _download
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._shared_docs import shared_docs
@@ -57,9 +56,7 @@ class Persisting(BaseModelClass):
         save_kwargs: Mapping[str, Any] | None = None,
         **others: Any,
     ) -> None:
-        """Save the model as plain data: a file that can be loaded without running code.
-
-        The file appears when all of it is on the disk; until then what was there before is there still.
+        """Save the model as plain data, without code; the file appears when all of it is on the disk.
 
         Parameters
         ----------
@@ -144,7 +141,8 @@ class Persisting(BaseModelClass):
         file = check_path("dir_path", dir_path) / f"{prefix or ''}{MODEL_FILE}"
         allowed = allowed_classes_names_list
         if backup_url is not None and not file.exists():
-            _download(backup_url, str(dir_path), file.name)
+            with all_or_nothing(file.parent) as partial:
+                urlretrieve(backup_url, partial / file.name)
         if safe:
             attributes = check_contents(read_plainly(file, OPTIONS), file, cls, allowed or [])
             if isinstance(adata, AnnData) and modality_names(attributes["registry_"]):
@@ -155,7 +153,7 @@ class Persisting(BaseModelClass):
             check_file(file)
         with only_plain_data(OPTIONS) if safe else nullcontext(), less_chatter("scvi.data._download"):
             try:
-                return super().load(str(dir_path), adata, accelerator, device, prefix, backup_url, datamodule, allowed)
+                return super().load(str(dir_path), adata, accelerator, device, prefix, None, datamodule, allowed)
             except OSError as error:
                 if adata is not None:
                     raise
@@ -196,7 +194,6 @@ class Persisting(BaseModelClass):
         adata: AnnData,
         reference_model: str | os.PathLike[str] | Self,
         *,
-        perturbation_features: Mapping[str, ArrayLike] | pd.DataFrame | None = None,
         inplace_subset_query_vars: bool = False,
         accelerator: str = "auto",
         device: int | str = "auto",
@@ -205,8 +202,8 @@ class Persisting(BaseModelClass):
         """Make a model of new cells from a trained one: with new batches, labels, perturbations and genes.
 
         What is known keeps its weights; only those of what is new are trained, so that predictions of known conditions
-        stay (as in scArches). New categories start as the mean of the known ones, new genes as frequent as in the new
-        cells, new perturbations from the feature vectors that were registered, or that are given here.
+        stay (as in scArches). New categories start as the mean of the known ones, or from their feature vectors where
+        these are registered; new genes start as frequent as in the new cells.
 
         Parameters
         ----------
@@ -215,10 +212,6 @@ class Persisting(BaseModelClass):
             in the same order (:meth:`prepare_query_anndata`); others may follow.
         reference_model
             A trained model, or the folder of one. It is not changed.
-        perturbation_features
-            A feature vector for each known and each new perturbation, a mapping or a data frame with names as index;
-            for references that were registered without. A new perturbation starts as the sum of at most five known ones
-            (orthogonal matching pursuit), and as their mean if it has no vector, or one that no known one resembles.
         inplace_subset_query_vars
             Whether ``adata`` is first reduced to the genes of the reference, in their order.
         unfrozen
@@ -226,15 +219,13 @@ class Persisting(BaseModelClass):
 
         Returns
         -------
-        The query model. It generates at once, and learns by :meth:`train`. Library sizes are those of the reference's
-        cells until then, and those of the new cells after it; measured responses those of both, unless there are new
-        genes. What is frozen is not saved: a model that is loaded trains all of its weights.
+        The query model. It generates at once, and learns by :meth:`train`; until then library sizes are those of the
+        reference's cells. What is frozen is not saved: a model that is loaded trains all of its weights.
 
         Raises
         ------
         ValueError
-            If genes of the reference are missing or in another order, it cannot be extended by what is new, or it has
-            no use for the vectors.
+            If genes of the reference are missing or in another order, or it cannot be extended by what is new.
         {raises_untrained}
 
         Examples
@@ -253,7 +244,7 @@ class Persisting(BaseModelClass):
         require_training(reference)
         if inplace_subset_query_vars:
             subset_genes(adata, gene_names(reference))
-        return query_model(adata, reference, perturbation_features, unfrozen=unfrozen)
+        return query_model(adata, reference, unfrozen=unfrozen)
 
     @classmethod
     def prepare_query_anndata(
@@ -263,9 +254,7 @@ class Persisting(BaseModelClass):
         return_reference_var_names: bool = False,
         inplace: bool = True,
     ) -> AnnData | pd.Index | None:
-        """Bring cells to the genes of a model: others are left out, and those that are missing are zero.
-
-        A gene that was not measured is then read as one that is off. To learn new genes, see :meth:`load_query_data`.
+        """Bring cells to the genes of a model: others are left out, missing ones are zero, read as genes that are off.
 
         Parameters
         ----------
@@ -276,11 +265,7 @@ class Persisting(BaseModelClass):
         return_reference_var_names
             Whether the names of its genes are returned, and nothing is done.
         inplace
-            Whether ``adata`` itself is changed; or else a new one is returned.
-
-        Returns
-        -------
-        The new cells, the names, or nothing.
+            Whether ``adata`` itself is changed, and nothing returned.
 
         Raises
         ------

@@ -17,12 +17,6 @@ PRESETS: dict[str, NetworkSize] = {
     "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
 }
 
-READOUT_UNITS = 8
-"""Hidden units of each token in the read-out, where they were measured."""
-
-ORTHOGONALITY = 0.3
-"""Weight of the penalty that draws tokens to different genes, where it was measured."""
-
 MANY_CELLS = 25_000  # from which the default is "medium", for what it was measured for
 
 
@@ -38,7 +32,7 @@ def network_size(
     check_choice("preset", preset, PRESETS)
     known = {field.name for field in fields(NetworkSize)}
     given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}
-    given = {"readout_units": READOUT_UNITS if is_measured else 0, **given}
+    given = {"readout_units": 8 if is_measured else 0, **given}
     if is_measured and options.readout.orthogonality is None:
-        options = replace(options, readout=replace(options.readout, orthogonality=ORTHOGONALITY))
+        options = replace(options, readout=replace(options.readout, orthogonality=0.3))
     return replace(PRESETS[preset], nested_tokens=nested_tokens, options=options, **given)

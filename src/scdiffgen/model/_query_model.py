@@ -1,14 +1,10 @@
-"""Query models: new batches, labels, perturbations and genes, learned beside what a trained model knows.
-
-New perturbations start as sparse combinations of those that the model knows.
-"""
+"""Query models: new batches, labels, perturbations and genes, learned beside what a trained model knows."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 import pandas as pd
@@ -18,11 +14,8 @@ from torch import Tensor, nn
 
 from scdiffgen._messages import listed
 from scdiffgen._registry_keys import REGISTRY_KEYS
-from scdiffgen.conditions import PerturbationSyntax
-from scdiffgen.data import Registry, feature_table, field_state, sparse_combinations
 from scdiffgen.diffusion import column_sums
 from scdiffgen.module import DiffusionModule
-from scdiffgen.nn import PartEmbedding, TableEmbedding
 
 from ._cells import Cells
 from ._model_access import gene_names, require_thinning
@@ -30,28 +23,19 @@ from ._training_summary import training_summary
 
 if TYPE_CHECKING:
     from anndata import AnnData
-    from numpy.typing import ArrayLike
 
 Model = TypeVar("Model", bound=BaseModelClass)
 
-ARGUMENT = "`perturbation_features`"
 SPLIT = ("train_indices_", "validation_indices_", "test_indices_")
 NOT_REMEMBERED = ("registry_", "init_params_", "saved_with_", "training_summary_", *SPLIT)
 
 
-def query_model(
-    adata: AnnData,
-    reference: Model,
-    perturbation_features: Mapping[str, ArrayLike] | pd.DataFrame | None,
-    *,
-    unfrozen: bool,
-) -> Model:
+def query_model(adata: AnnData, reference: Model, *, unfrozen: bool) -> Model:
     """Make a model of new cells that starts as the reference."""
     registry, cls = deepcopy(reference.registry), type(reference)
     if registry.get("setup_method_name", "setup_anndata") != "setup_anndata":
         raise ValueError("`reference_model` was registered with MuData and cannot be extended: pass one of AnnData.")
     options = deepcopy(reference.init_params_["non_kwargs"])
-    _check_new_features(registry, perturbation_features, reference.module.size.options.category_embedding)
     _check_genes(gene_names(reference), pd.Index(adata.var_names))
     counts = registry["field_registries"][REGISTRY_KEYS.X]["state_registry"]
     counts["column_names"], counts["n_vars"] = np.asarray(adata.var_names), adata.n_vars
@@ -68,15 +52,10 @@ def query_model(
             "new ones: make and train it with 'table' or 'code'."
         )
     extended.load_state_dict(extended_weights(known, extended))
-    for spec in known.specs:
-        if spec.role == "intervention":
-            combinations = _combinations_of_known(model.registry, spec.n_categories, perturbation_features)
-            if combinations is not None:
-                _start_as_combinations(extended, spec.name, combinations)
     for name, value in vars(reference).items():
         if name.endswith("_") and name not in NOT_REMEMBERED:
             setattr(model, name, deepcopy(value))
-    summary = deepcopy(training_summary(reference))
+    summary = training_summary(reference)
     model.training_summary_ = replace(summary, reference_pseudobulks=summary.pseudobulks).to_plain()
     if extended.n_vars > known.n_vars:
         _start_new_genes(model, known.n_vars)
@@ -183,64 +162,3 @@ def _check_genes(known: pd.Index, genes: pd.Index) -> None:
             "`adata = adata[:, [*known, *adata.var_names.difference(known)]].copy()`, with "
             "`known = reference.get_var_names()`."
         )
-
-
-def _check_new_features(registry: Registry, given: Any, category_embedding: str) -> None:
-    """Raise if a model of this registry has no use for vectors that a user gives of new perturbations."""
-    if given is None:
-        return
-    state = field_state(registry, REGISTRY_KEYS.PERTURBATION)
-    if state is None:
-        raise ValueError(f"{ARGUMENT}: the reference was registered without `perturbation_key`. Leave it out.")
-    if state["features"] is not None:
-        key = registry["setup_args"]["perturbation_features_key"]
-        raise ValueError(
-            f"{ARGUMENT}: the reference was registered with feature vectors and knows perturbations by them alone. "
-            f"Leave it out, and put the vectors of the new ones into `adata.uns[{key!r}]`."
-        )
-    if category_embedding != "table":
-        raise ValueError(
-            f"{ARGUMENT}: the reference has `category_embedding={category_embedding!r}`, in which no perturbation has "
-            "an embedding of its own to start from. Leave it out."
-        )
-
-
-def _combinations_of_known(
-    registry: Registry, n_known: int, given: Mapping[str, Any] | pd.DataFrame | None
-) -> np.ndarray | None:
-    """Compute coefficients ``(new, known)`` of known perturbations in new ones; None without vectors."""
-    state = field_state(registry, REGISTRY_KEYS.PERTURBATION)
-    if state is None or len(state["names"]) == n_known:
-        return None
-    names, vectors = [str(name) for name in state["names"]], state["features"]
-    if given is not None:
-        table = feature_table(given, ARGUMENT, PerturbationSyntax(tuple(state["control"]), state["separator"]))
-        if not set(names[:n_known]) & set(table.index):
-            raise ValueError(
-                f"{ARGUMENT} has a vector of none of the perturbations of the reference ({listed(names[:n_known])}), "
-                "of which the new ones are to be made. Pass theirs as well."
-            )
-        vectors = table.reindex(names, fill_value=0.0).to_numpy(dtype=np.float64)
-    return None if vectors is None else sparse_combinations(vectors[n_known:], vectors[:n_known])
-
-
-def _start_as_combinations(module: DiffusionModule, name: str, combinations: np.ndarray) -> None:
-    """Start the last perturbations of a condition as combinations ``(new, known)`` of the first ones."""
-    for denoiser in (module.denoiser, module.ema_denoiser):
-        is_effect = name in denoiser.effect_names
-        part = denoiser.effect_of(name) if is_effect else denoiser.embed.embedders[denoiser.embed.names.index(name)]
-        embedding = next(inner for inner in part.modules() if isinstance(inner, PartEmbedding)).categories
-        coefficients = torch.from_numpy(combinations).to(denoiser.missing)
-        if isinstance(embedding, TableEmbedding):
-            _combine(embedding.weight, coefficients)
-        half_dose = getattr(part, "half_dose", None)
-        if half_dose is not None:
-            _combine(half_dose, nn.functional.normalize(coefficients.abs(), p=1.0))
-
-
-@torch.no_grad()
-def _combine(rows: Tensor, coefficients: Tensor) -> None:
-    known = rows[: coefficients.shape[1]]
-    resembling = coefficients.any(dim=1)
-    new = rows[coefficients.shape[1] :]  # a view
-    new[resembling] = coefficients[resembling] @ known

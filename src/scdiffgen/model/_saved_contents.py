@@ -1,4 +1,4 @@
-"""What a file must hold to be a saved model that this version can make."""
+"""Checks that a file holds a saved model which this version can build."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils._device import _device_constructors
 
 from scdiffgen._messages import did_you_mean
 from scdiffgen.data import modality_names
 from scdiffgen.io import MODEL_FILE, TIMES_FILE, UNREADABLE
 
 from ._training_summary import TrainingSummary, check_summary
+
+CONSTRUCTORS = (
+    *(torch.empty, torch.zeros, torch.ones, torch.full, torch.eye, torch.arange, torch.linspace, torch.logspace),
+    *(torch.empty_strided, torch.rand, torch.randn, torch.randint, torch.randperm, torch.tril_indices),
+)
+"""Functions of PyTorch that make tensors of a given size."""
 
 
 def saved_attributes(contents: Any, file: Path) -> Mapping[str, Any]:
@@ -71,7 +76,7 @@ class _Allocations(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in _device_constructors():
+        if func in CONSTRUCTORS:
             self.left -= func(*args, **{**kwargs, "device": "meta"}).numel()
             if self.left < 0:
                 raise ValueError("a network of more weights than it holds")

@@ -19,7 +19,7 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.data import condition_specs, counts_keys, feature_names, read_registry, required_state
 from scdiffgen.module import DiffusionModule, GaussianOptions, ThinningModule, process_module
 from scdiffgen.nn import NetworkOptions
-from scdiffgen.train import DiffusionTrainingPlan, SparseDataSplitter, StagedDataSplitter, cell_loader
+from scdiffgen.train import DiffusionTrainingPlan, cell_loader
 
 from ._checks import check_torch, external_split
 from ._display import model_as_html
@@ -92,7 +92,6 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     _known_is_frozen = False
     _module_cls = DiffusionModule
     _training_plan_cls = DiffusionTrainingPlan
-    _data_splitter_cls = SparseDataSplitter
     _data_loader_cls = staticmethod(cell_loader)
 
     def __init__(
@@ -118,8 +117,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         if not isinstance(network, NetworkOptions):
             raise TypeError(f"`network` is {network!r}: pass `scdiffgen.model.NetworkOptions(...)`.")
         sizes = {"n_tokens": n_tokens, "token_dim": token_dim, "n_layers": n_layers}
-        specs = condition_specs(self.registry)
-        n_vars = counts_keys(self.registry)
+        specs, n_vars = condition_specs(self.registry), counts_keys(self.registry)
         has_effects = network.intervention == "effect" and any(spec.is_intervention for spec in specs)
         is_unmeasured = has_effects or len(n_vars) > 1
         default = default_preset(self.summary_stats.get("n_cells", 0), is_unmeasured)
@@ -134,15 +132,13 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
             if spec.n_features
         }
         columns = n_vars if len(n_vars) > 1 else n_vars["X"]
-        process_options = None if isinstance(process, str) else process
-        self.module = make(columns, specs, size, withhold_rate, features, process_options)
-        if len(self.module.stages()) > 1:
-            self._data_splitter_cls = StagedDataSplitter
-        conditions = ", ".join(spec.name for spec in specs) or "none"
+        options = None if isinstance(process, str) else process
+        self.module = make(columns, specs, size, withhold_rate, features, options)
         several = [f"{len(names)} columns of {name!r}" for name, names in feature_names(self.registry).items()]
         self._model_summary_string = (
             f"TokenDiffusion on {' + '.join(several) or f'{columns} genes'}: {size.n_tokens} tokens of "
-            f"{size.token_dim}, {size.n_layers} layers{chosen}, process {make.process_name!r}, conditions: {conditions}"
+            f"{size.token_dim}, {size.n_layers} layers{chosen}, process {make.process_name!r}, conditions: "
+            f"{', '.join(spec.name for spec in specs) or 'none'}"
         )
         self.init_params_ = self._get_init_params(locals())
 
@@ -269,10 +265,9 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         shuffle_set_split, batch_size
             Whether cells are shuffled before they are split; cells a step.
         early_stopping
-            ``None`` stops when the validation loss has risen by 1 % over its best, or by another
-            ``plan_kwargs={"max_validation_rise": ...}``. ``True`` stops as scvi-tools does, with
-            ``early_stopping_patience`` (45 epochs), ``early_stopping_min_delta`` and the like. Both restore the
-            weights of the best if the last is higher by more than a quarter of that share; ``False`` does neither.
+            ``None`` stops when the validation loss has risen by 1 % (``max_validation_rise`` of the plan) over its
+            best; ``True`` as scvi-tools does, by ``early_stopping_patience`` and the like. Both restore the weights of
+            the best if the last is higher by more than a quarter of that share; ``False`` does neither.
         check_val_every_n_epoch
             Epochs between validations; by default about 100 steps, at most a twentieth of the epochs, and 1 with
             ``early_stopping=True``.
@@ -288,12 +283,10 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         Raises
         ------
         ValueError
-            If there are too few cells or epochs, none to validate early stopping, the accelerator is not there, a
-            number is out of range, minibatches do not fit the registry, or a query model has nothing new to learn.
+            If there are too few cells or epochs, none to validate early stopping, a number is out of range, minibatches
+            do not fit the registry, or a query model has nothing new to learn.
         TypeError
             If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name, or ``datamodule`` is none.
-        KeyboardInterrupt
-            If Control-C is pressed before the first step (of the last stage), or twice.
         RuntimeError
             If the gradients of ten steps in a row are not finite, or far larger than before.
 

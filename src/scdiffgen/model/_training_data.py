@@ -1,4 +1,4 @@
-"""Training cells, wherever they are: registered, and read as often as needed, or of a data module, and read once."""
+"""Training cells of an AnnData, read as often as needed, or of a data module, read once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import numpy as np
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities.model_helpers import is_overridden
 from scipy import sparse
-from scvi.data._utils import scipy_to_torch_sparse
 from scvi.model.base import BaseModelClass
 from torch import Tensor
 
@@ -20,14 +19,14 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.data import are_counts
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import DiffusionModule
+from scdiffgen.train import csr_tensor
 
-from ._cells import BATCH_SIZE, SMALL_BATCH, Cells, evenly_spread
+from ._cells import BATCH_SIZE, MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
 
 logger = logging.getLogger(__name__)
 
-KEPT_CELLS = 20_000  # of a data module, for all that needs counts before and after training
-
 Batch = tuple[Tensor, Conditions[Tensor]]
+Kept = tuple[np.ndarray, sparse.csr_matrix, Conditions[np.ndarray]]  # positions in the stream, counts, conditions
 
 
 def training_indices(model: BaseModelClass) -> np.ndarray:
@@ -76,32 +75,30 @@ class KeptCells:
     def __init__(self, module: DiffusionModule, at_most: int, batch_size: int = BATCH_SIZE) -> None:
         self.module, self.at_most, self.batch_size = module, at_most, batch_size
         self.n_seen, self.step = 0, 1  # every so many cells one is kept
-        self._parts: list[tuple[np.ndarray, sparse.csr_matrix, Conditions[np.ndarray]]] = []
+        self._parts: list[Kept] = []
 
     def __len__(self) -> int:
         """Number of cells that are kept."""
         return sum(len(positions) for positions, *_ in self._parts)
 
     def add(self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray]) -> None:
-        """See further cells; where there are too many then, every second one of those that were kept goes."""
+        """Add cells of the stream; above ``at_most``, every second kept cell is dropped."""
         positions = np.arange(self.n_seen, self.n_seen + conditions.n_cells)
         self.n_seen += len(positions)
-        self._keep(positions, counts, conditions)
+        self._parts.append(self._kept((positions, counts, conditions)))
         while len(self) > self.at_most:
             self.step *= 2
-            joined = self._joined()
-            self._parts = []
-            self._keep(*joined)
+            self._parts = [self._kept(part) for part in self._parts]
 
-    def _keep(self, positions: np.ndarray, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray]) -> None:
-        rows = np.flatnonzero(positions % self.step == 0)
-        self._parts.append((positions[rows], counts[rows], conditions.take(rows)))
+    def _kept(self, part: Kept) -> Kept:
+        rows = np.flatnonzero(part[0] % self.step == 0)
+        return part[0][rows], part[1][rows], part[2].take(rows)
 
-    def _joined(self) -> tuple[np.ndarray, sparse.csr_matrix, Conditions[np.ndarray]]:
+    def _joined(self) -> Kept:
         if len(self._parts) > 1:  # once for all passes over them
             positions, counts, conditions = zip(*self._parts, strict=True)
-            whole = sparse.vstack(counts, format="csr")
-            self._parts = [(np.concatenate(positions), whole, Conditions.concatenate(conditions))]
+            whole = np.concatenate(positions), sparse.vstack(counts, format="csr"), Conditions.concatenate(conditions)
+            self._parts = [whole]
         return self._parts[0]
 
     @property
@@ -121,8 +118,8 @@ class KeptCells:
         _, counts, conditions = self._joined()
         for start in range(0, counts.shape[0], self.batch_size):
             rows = np.arange(start, min(start + self.batch_size, counts.shape[0]))
-            there = scipy_to_torch_sparse(counts[rows]).to(self.module.device)
-            yield there, conditions.take(rows).to(there.device)
+            device = self.module.device
+            yield csr_tensor(counts[rows]).to(device), conditions.take(rows).to(device)
 
 
 class StreamedData(LightningDataModule):
@@ -132,7 +129,7 @@ class StreamedData(LightningDataModule):
         super().__init__()
         self.source, self.module = source, model.module
         self.train_idx = self.val_idx = self.test_idx = None  # where scvi-tools looks for positions of cells
-        self.kept = KeptCells(self.module, KEPT_CELLS)
+        self.kept = KeptCells(self.module, MOST_CELLS)
         self.n_batches = 0
         self._library: list[np.ndarray] = []
         self._conditions: list[Conditions[np.ndarray]] = []
@@ -140,7 +137,7 @@ class StreamedData(LightningDataModule):
         source.setup("fit")
         if initialise:
             self.module.initialise(self._looked_at())
-            self.module.start_linearly(self.some(KEPT_CELLS, SMALL_BATCH))
+            self.module.start_linearly(self.some(MOST_CELLS, SMALL_BATCH))
         else:
             deque(self._looked_at(), maxlen=0)
         self.n_train = self.kept.n_seen
@@ -183,7 +180,7 @@ class StreamedData(LightningDataModule):
         return np.concatenate(self._library), Conditions.concatenate(self._conditions)
 
     def again(self, conditions: Conditions[np.ndarray]) -> tuple[KeptCells, Conditions[np.ndarray]]:
-        """The cells that are kept, in the same order in every pass, and their conditions."""
+        """The kept cells, in the same order in every pass, and their conditions."""
         if self.kept.step > 1:
             logger.info("Responses are those of %d of the %d training cells.", len(self.kept), self.n_train)
         return self.kept, self.kept.conditions
@@ -218,7 +215,7 @@ class StreamedData(LightningDataModule):
         return [] if loader is None else loader
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> dict[str, Tensor]:
-        """Those tensors of a minibatch that were registered; raise if one is not there, or of another width."""
+        """Registered tensors of a minibatch; raise if one is missing or has another number of genes."""
         batch = self.source.on_before_batch_transfer(batch, dataloader_idx)
         if not isinstance(batch, Mapping):
             raise TypeError(
@@ -243,5 +240,5 @@ class StreamedData(LightningDataModule):
         return {key: each if each.ndim > 1 else each[:, None] for key, each in tensors.items()}
 
     def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:
-        """What the user's data module does on the device."""
+        """Hand the minibatch on to the user's data module."""
         return self.source.on_after_batch_transfer(batch, dataloader_idx)

@@ -1,4 +1,4 @@
-"""One training of a model: for how long, how cells are split, and the history of all trainings in a row.
+"""One training run: its length, the split of the cells, and the history joined to that of earlier runs.
 
 Splitter, plan and runner are put together as scvi-tools' ``UnsupervisedTrainingMixin`` does.
 """
@@ -16,25 +16,28 @@ import lightning.pytorch as pl
 import numpy as np
 import pandas as pd
 from lightning.pytorch import LightningDataModule
-from scvi.model._utils import use_distributed_sampler
 from scvi.model.base import BaseModelClass
-from scvi.train import Trainer, TrainRunner
-from scvi.train._config import merge_kwargs
+from scvi.train import Trainer, TrainRunner, merge_kwargs
 
 from scdiffgen._arguments import check_choice, check_names, check_whole_number
 from scdiffgen.data import check_counts_again
-from scdiffgen.train import NO_STEP, GracefulTrainer, SparseDataSplitter, TrainingPlanConfig, logged_history, stage_ends
+from scdiffgen.train import (
+    NO_STEP,
+    GracefulTrainer,
+    SparseDataSplitter,
+    StagedDataSplitter,
+    TrainingPlanConfig,
+    logged_history,
+    stage_ends,
+)
 
-from ._cells import SMALL_BATCH, Cells, evenly_spread
+from ._cells import MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
 from ._model_access import in_training
 from ._quiet import LIGHTNING, less_chatter
 from ._training_data import StreamedData
 from ._training_summary import remember_training
 
-STEPS_PER_VALIDATION = 100
-LEAST_VALIDATIONS = 20  # of a training of as many epochs or more
-LINEAR_CELLS = 20_000  # of which a linear model is fitted
 LOSSES = ("validation_loss", "train_loss")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16", 32, 16, None)  # weights stay in float32
 WHOLE_NUMBERS = {"max_steps": -1, "early_stopping_patience": 0, "early_stopping_warmup_epochs": 0}
@@ -119,8 +122,8 @@ def settled_epochs(
     if max_epochs < n_stages:
         raise ValueError(f"`max_epochs` is {max_epochs}, but training has {n_stages} stages: pass at least that.")
     if check_val_every_n_epoch is None:
-        about = 1 if early_stopping else round(STEPS_PER_VALIDATION / math.ceil(n_train / batch_size))
-        check_val_every_n_epoch = max(min(about, max_epochs // LEAST_VALIDATIONS), 1)
+        about = 1 if early_stopping else round(100 / math.ceil(n_train / batch_size))
+        check_val_every_n_epoch = max(min(about, max_epochs // 20), 1)
     every = check_whole_number("check_val_every_n_epoch", check_val_every_n_epoch)
     return {"max_epochs": max_epochs, "check_val_every_n_epoch": every}
 
@@ -209,17 +212,18 @@ def run_training(
 def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[str, Any]) -> SparseDataSplitter:
     """Minibatches of the AnnData beside a model, which starts from its training cells if it is not trained yet."""
     check_counts_again(model.adata_manager)
-    splitter = model._data_splitter_cls(
+    has_stages = len(model.module.stages()) > 1
+    splitter = (StagedDataSplitter if has_stages else SparseDataSplitter)(
         model.adata_manager,
         load_sparse_tensor=True,
-        distributed_sampler=use_distributed_sampler(trainer.get("strategy")),
+        distributed_sampler="ddp" in str(trainer.get("strategy")),
         **split,
     )
     splitter.setup()  # the same as Lightning's own, which may be that of another process
     if not model.is_trained_:
         train = np.sort(splitter.train_idx)
         model.module.initialise(Cells(model, None, train))
-        sample = evenly_spread(train, LINEAR_CELLS)
+        sample = evenly_spread(train, MOST_CELLS)
         model.module.start_linearly(Cells(model, None, sample, SMALL_BATCH))
     return splitter
 

@@ -1,4 +1,4 @@
-"""What a model keeps of its training cells, saved with it as plain arrays, and what requests are completed from."""
+"""Summary of the training cells, saved with the model as plain arrays, from which requests are completed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeM
 from scdiffgen.module import HiddenMoments, ThinningModule, TokenBasis, TokenGenes, token_basis, token_genes
 from scdiffgen.responses import Pseudobulks
 
-from ._cells import SMALL_BATCH, Cells
+from ._cells import MOST_CELLS, SMALL_BATCH, Cells
 from ._checks import LARGEST_LIBRARY, library_sizes
 from ._deep_draws import DeepRegressions
 from ._modality_regressions import LibraryRegressions, ShareCalibrations, modality_regressions
@@ -32,15 +32,14 @@ if TYPE_CHECKING:
 
     LibrarySize = float | ArrayLike | Callable[[pd.DataFrame, np.random.Generator], ArrayLike] | None
 
-BASIS_CELLS = 20_000
-REGRESSION_CELLS, LEFT_OUT_CELLS, LEFT_OUT_VALUES = 5_000, 500, 10_000_000
+REGRESSION_CELLS = 5_000
 
 TrainingData = RegisteredData | StreamedData
 
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """What generating, responding and reading need of the cells that a model was trained on."""
+    """Library sizes, conditions, pseudobulks and token statistics of the training cells."""
 
     library: np.ndarray  # (cells,), or (cells, modalities)
     conditions: Conditions[np.ndarray]
@@ -60,18 +59,24 @@ class TrainingSummary:
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> TrainingSummary:
         """Undo :meth:`to_plain`."""
-        bulks, reference, basis = (plain[name] for name in ("pseudobulks", "reference_pseudobulks", "token_basis"))
+
+        def part(name: str, read: Callable[[Any], Any]) -> Any:
+            return None if plain[name] is None else read(plain[name])
+
+        def fits(name: str, kind: type) -> dict[tuple[str, ...], Any]:  # the file of version 0.1.0 lacks two
+            return {given: {of: kind(*fit) for of, fit in by.items()} for given, by in plain.get(name, {}).items()}
+
         return cls(
             library=plain["library"],
             conditions=Conditions.from_plain(plain["conditions"], len(plain["library"])),
-            pseudobulks=None if bulks is None else Pseudobulks.from_plain(bulks),
-            token_basis=None if basis is None else TokenBasis(*basis),
-            token_genes=None if plain["token_genes"] is None else TokenGenes(*plain["token_genes"]),
+            pseudobulks=part("pseudobulks", Pseudobulks.from_plain),
+            token_basis=part("token_basis", TokenBasis._make),
+            token_genes=part("token_genes", TokenGenes._make),
             learned_interventions=plain["learned_interventions"],
-            library_from_tokens=_from_tuples(LibraryFromTokens, plain["library_from_tokens"]),
-            reference_pseudobulks=None if reference is None else Pseudobulks.from_plain(reference),
-            deep_columns=_from_tuples(DeepColumns, plain.get("deep_columns", {})),  # files of earlier versions lack it
-            shares=_from_tuples(ShareCalibration, plain.get("shares", {})),
+            library_from_tokens=fits("library_from_tokens", LibraryFromTokens),
+            reference_pseudobulks=part("reference_pseudobulks", Pseudobulks.from_plain),
+            deep_columns=fits("deep_columns", DeepColumns),
+            shares=fits("shares", ShareCalibration),
         )
 
 
@@ -112,13 +117,13 @@ def _plain(part: Any) -> Any:
     return tuple(part) if isinstance(part, tuple) else part
 
 
-def _from_tuples(kind: type, plain: Mapping[tuple[str, ...], Mapping[str, tuple]]) -> dict[tuple[str, ...], Any]:
-    return {given: {name: kind(*fit) for name, fit in fits.items()} for given, fits in plain.items()}
-
-
 def training_summary(model: BaseModelClass) -> TrainingSummary:
-    """What a trained model keeps of its training cells."""
-    return TrainingSummary.from_plain(model.training_summary_)
+    """What a trained model keeps of its training cells; read once from the plain arrays that are saved."""
+    read_from, summary = getattr(model, "_summary", (None, None))
+    if summary is None or read_from is not model.training_summary_:
+        summary = TrainingSummary.from_plain(model.training_summary_)
+        model._summary = model.training_summary_, summary
+    return summary
 
 
 def remember_training(model: BaseModelClass, data: TrainingData | None = None) -> np.ndarray:
@@ -127,57 +132,41 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     order, basis = _sort_tokens(module, data)
     before = None if model.training_summary_ is None else training_summary(model)
     library, conditions = data.known()
-    reference = None if before is None else before.reference_pseudobulks
     learned = {} if before is None else dict(before.learned_interventions)
     for name in module.denoiser.effect_names:
         treatment = conditions[name]
         learned[name] = np.union1d(learned.get(name, np.zeros(0, dtype=np.int64)), treatment.ids[treatment.mask])
-    bulks = None
-    if _is_transferable(model):
+    bulks, reference = None, None if before is None else before.reference_pseudobulks
+    is_one = isinstance(module, ThinningModule) and not modality_names(model.registry)
+    if is_one and len(module.denoiser.effect_names) == 1 and not any(spec.is_number for spec in module.specs):
         cells, own = data.again(conditions)
         bulks = pseudobulks(cells, own, module.specs, module.n_vars, reference)
-    left_out = data.left_out(min(LEFT_OUT_CELLS, LEFT_OUT_VALUES // module.n_vars))
-    regressions = modality_regressions(model, data.some(BASIS_CELLS, SMALL_BATCH), left_out)
+    left_out = data.left_out(min(500, 10_000_000 // module.n_vars))
+    regressions = modality_regressions(model, data.some(MOST_CELLS, SMALL_BATCH), left_out)
     basis, genes = (None, None) if basis is None else genes_in_training(data, basis)
     summary = TrainingSummary(
-        library=library,
-        conditions=conditions,
-        pseudobulks=bulks,
-        token_basis=basis,
-        token_genes=genes,
-        learned_interventions=learned,
-        reference_pseudobulks=reference,
-        **regressions._asdict(),
+        library, conditions, bulks, basis, genes, learned, reference_pseudobulks=reference, **regressions._asdict()
     )
     model.training_summary_ = summary.to_plain()
     module.share_half_doses({name: torch.from_numpy(ids) for name, ids in learned.items()})
     return order
 
 
-def _is_transferable(model: BaseModelClass) -> bool:
-    """Whether treatments are perturbations, which are effects, beside categories alone, of one thinned modality."""
-    module = model.module
-    numbers = any(spec.is_number for spec in module.specs)
-    one = isinstance(module, ThinningModule) and not modality_names(model.registry)
-    return one and len(module.denoiser.effect_names) == 1 and not numbers
-
-
 def _sort_tokens(module: Any, data: TrainingData) -> tuple[np.ndarray, TokenBasis | None]:
     """Sort the tokens by the variance that they explain; the order, and their basis over the training cells."""
-    weights = module.gene_weights()
-    order = np.arange(module.size.n_tokens)
+    weights, order = module.gene_weights(), np.arange(module.size.n_tokens)
     if weights is None:
         return order, None
-    weights, moments = weights.cpu().numpy(), moments_in_training(data)
+    moments = moments_in_training(data)
     if not module.size.nested_tokens:
-        order = np.argsort(-moments.explained(weights), kind="stable")
+        order = np.argsort(-moments.explained(weights.cpu().numpy()), kind="stable")
         module.sort_tokens(order)
     return order, token_basis(moments.take(order), module.gene_weights().cpu().numpy())
 
 
 def moments_in_training(data: TrainingData) -> HiddenMoments:
     """Moments of the read-out's hidden vectors over (at most 20,000 of) the training cells."""
-    return hidden_moments(data.some(BASIS_CELLS))
+    return hidden_moments(data.some(MOST_CELLS))
 
 
 def genes_in_training(data: TrainingData, basis: TokenBasis) -> tuple[TokenBasis, TokenGenes]:
@@ -221,7 +210,7 @@ class TrainingCells:
         Cells given a number, such as a time, have only treatments drawn: the network infers their cell context.
         """
         paths = [spec.name for spec in self.specs if spec.is_path and spec.name in conditions]
-        if all(each.given.all() and (name not in paths or each.mask.all()) for name, each in conditions.items()):
+        if all(one.given.all() and (name not in paths or one.mask.all()) for name, one in conditions.items()):
             return conditions
         rng = np.random.default_rng([generator.initial_seed(), 1])
         codes = conditions.codes(self.specs, open_ended=True)
@@ -232,9 +221,9 @@ class TrainingCells:
             if spec.is_number:
                 by_category &= ~conditions[spec.name].given
         for name in paths:
-            here, there = conditions[name], self.summary.conditions[name].take(rows)
-            goes_on = (~here.mask | (there.mask & (here.ids == there.ids))).all(1)
-            conditions = conditions.replace({name: here._replace(given=here.given & ~(goes_on & by_category))})
+            asked, training = conditions[name], self.summary.conditions[name].take(rows)
+            goes_on = (~asked.mask | (training.mask & (asked.ids == training.ids))).all(1)
+            conditions = conditions.replace({name: asked._replace(given=asked.given & ~(goes_on & by_category))})
         which = {name: everywhere if name in self.effect_names else by_category for name in conditions}
         return conditions.complete_from(self.summary.conditions, rows, which)
 
@@ -246,20 +235,16 @@ class TrainingCells:
         rows: pd.DataFrame | None = None,
     ) -> np.ndarray:
         """Library sizes ``(cells,)`` or ``(cells, modalities)`` to draw; functions get ``rows`` of the request."""
-        rng, names = np.random.default_rng(generator.initial_seed()), self.modalities
+        names, rng = self.modalities, np.random.default_rng(generator.initial_seed())
+        by_name = {} if requested is None else sizes_by_name(requested, names) if names else {"": requested}
 
         def resolved(given: Any) -> np.ndarray:
             return library_sizes(given(rows, rng) if callable(given) else given, conditions.n_cells)
 
-        by_name = {} if requested is None or not names else sizes_by_name(requested, names)
-        if len(names) == 1:
-            requested = by_name.get(names[0])
-        if requested is None:
-            codes = conditions.codes(self.specs, open_ended=True)
-            return self.size_model().sample(codes, rng, conditions.numbers(self.specs))
-        if len(names) < 2:
-            return resolved(requested)
-        sizes = self.library_sizes(conditions, generator)
+        if len(names) < 2 and by_name:
+            return resolved(*by_name.values())
+        codes, numbers = conditions.codes(self.specs, open_ended=True), conditions.numbers(self.specs)
+        sizes = self.size_model().sample(codes, np.random.default_rng(generator.initial_seed()), numbers)
         for name, given in by_name.items():
             sizes[:, names.index(name)] = resolved(given)
         return sizes

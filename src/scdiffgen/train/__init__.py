@@ -1,6 +1,6 @@
 """Training: optimiser, averaged weights, validation, sparse minibatches."""
 
-from ._block_loader import BlockLoader, cell_loader
+from ._block_loader import BlockLoader, cell_loader, csr_tensor
 from ._data_splitter import SparseDataSplitter, StagedDataSplitter
 from ._plan import NO_STEP, DiffusionTrainingPlan, TrainingPlanConfig, logged_history, stage_ends
 from ._trainer import GracefulTrainer

@@ -12,8 +12,7 @@ import pandas as pd
 import torch
 from scipy import sparse
 from scvi import settings
-from scvi.data import AnnDataManager
-from scvi.data._utils import registry_key_to_default_dtype, scipy_to_torch_sparse
+from scvi.data import AnnDataManager, AnnTorchDataset
 from scvi.dataloaders import AnnDataLoader
 from torch import Tensor
 
@@ -48,6 +47,12 @@ def counts_on_disk(manager: AnnDataManager) -> bool:
     return not (isinstance(counts, np.ndarray) or sparse.issparse(counts))
 
 
+def csr_tensor(counts: sparse.csr_matrix) -> Tensor:
+    """The same counts as a tensor, which shares their memory."""
+    pointers, columns, values = (torch.from_numpy(part) for part in (counts.indptr, counts.indices, counts.data))
+    return torch.sparse_csr_tensor(pointers, columns, values, counts.shape)
+
+
 class BlockLoader:
     """Load minibatches of cells whose counts lie on disk, in constant memory: two pools of ``n_blocks`` blocks.
 
@@ -77,8 +82,8 @@ class BlockLoader:
         self.distributed, self.generator = distributed_sampler, generator
         self._counts = manager.get_from_registry(REGISTRY_KEYS.X)
         self._columns = {
-            key: (manager.get_from_registry(key), registry_key_to_default_dtype(key))
-            for key in manager.data_registry
+            key: (manager.get_from_registry(key), dtype)
+            for key, dtype in AnnTorchDataset(manager).keys_and_dtypes.items()
             if key != REGISTRY_KEYS.X
         }
         self._epoch = 0
@@ -147,7 +152,7 @@ class BlockLoader:
         return sparse.vstack(runs, format="csr")
 
     def _minibatch(self, counts: sparse.csr_matrix, rows: np.ndarray) -> dict[str, Tensor]:
-        minibatch = {REGISTRY_KEYS.X: scipy_to_torch_sparse(counts)}
+        minibatch = {REGISTRY_KEYS.X: csr_tensor(counts)}
         for key, (column, dtype) in self._columns.items():
             values = column.iloc[rows].to_numpy() if isinstance(column, pd.DataFrame) else column[rows]
             minibatch[key] = torch.from_numpy(values.astype(dtype))

@@ -20,6 +20,7 @@ import torch
 from lightning.pytorch.utilities.types import OptimizerLRSchedulerConfig
 from scvi.module.base import LossOutput
 from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from scdiffgen.module import DiffusionModule
 
@@ -240,9 +241,7 @@ def logged_history(trainer: pl.Trainer) -> dict[str, pd.DataFrame]:
 @torch.no_grad()
 def update_ema(average: nn.Module, network: nn.Module, decay: float) -> None:
     """Move every weight of ``average`` to ``decay * average + (1 - decay) * network``."""
-    slow: list[Tensor] = list(average.parameters())
-    fast: list[Tensor] = list(network.parameters())
-    torch._foreach_lerp_(slow, fast, 1 - decay)
+    get_ema_multi_avg_fn(decay)(list(average.parameters()), list(network.parameters()), None)
     for mine, other in zip(average.buffers(), network.buffers(), strict=True):
         mine.copy_(other)
 
