@@ -11,7 +11,8 @@ from scipy import sparse
 
 from scdiffgen import metrics
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.metrics._programs import covariances, program_weights
+from scdiffgen.metrics._programs import program_weights
+from scdiffgen.metrics._spread import covariances
 from scdiffgen.model._missed_axes import missed_programs
 
 N_GENES = 150

@@ -22,12 +22,11 @@ from scdiffgen.metrics._input import CountsLike, FewCellsWarning, Matrix
 from scdiffgen.metrics._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
 from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
 from scdiffgen.metrics._space import ExpressionSpace
-from scdiffgen.metrics._spread import FEWEST_CELLS
 
 CONFIDENCE = 1.96  # standard errors either way: 95 %
 TRANSPORT = "wasserstein"  # the metric that needs POT
 BALLS = points.N_NEIGHBOURS + 1  # cells that nearest-neighbour balls need
-OF_TRAIN = {"novelty", "too_close"}  # metrics that need training cells
+OF_TRAIN = {"novelty"}  # metrics that need training cells
 OF_LABELS = {"label_accuracy", "label_fold_change_slope"}  # and groups
 EMPTY = np.empty(0)
 BLOCK = 5000  # cells whose expression is in memory at a time
@@ -125,12 +124,6 @@ class Pair:
         return points.overlap_resampled(*self.pcs)
 
     @cached_property
-    def gene_errors(self) -> dict[str, Rows]:
-        """Errors of mean and dispersion over the genes."""
-        sides = self.real.expression, self.generated.expression, self.real_weights, self.generated_weights
-        return genes.errors_resampled(*sides, float(np.median(genes.library_sizes(self.real.counts))))
-
-    @cached_property
     def labels(self) -> tuple[NDArray, NDArray]:
         """Groups of both sides."""
         return self.real.labels, self.generated.labels
@@ -193,10 +186,6 @@ def _novelty(pair: Pair) -> Rows:
     return np.array(ratios)
 
 
-def _too_close(pair: Pair) -> Rows:
-    return weighted_mean(points.is_too_close(pair.generated.to_train, pair.real.to_train), pair.generated_weights)
-
-
 def _label_accuracy(pair: Pair) -> Rows:
     return weighted_mean(pair.generated.hits, pair.generated_weights)
 
@@ -206,10 +195,6 @@ def _c2st(name: str) -> Metric:
         return auc_resampled(pair.folds(name), pair.real_weights, pair.generated_weights)
 
     return Metric("closest to", 0.5, auc, n_cells=N_FOLDS, highest=1.0)
-
-
-def _of_errors(name: str) -> Metric:
-    return Metric("lower", "other_real", lambda pair: pair.gene_errors[name], n_cells=FEWEST_CELLS)
 
 
 METRICS: dict[str, Metric] = {
@@ -222,11 +207,9 @@ METRICS: dict[str, Metric] = {
     "coverage": Metric("higher", "other_real", lambda pair: pair.in_balls["coverage"], BALLS, highest=1.0),
     "library_size_ks": Metric("lower", "other_real", _library_size_ks, n_cells=1, highest=1.0),
     "gene_correlation": Metric("lower", "other_real", _gene_correlation, n_cells=3, highest=2.0),
-    **{name: _of_errors(name) for name in genes.ERRORS},
     "label_fold_change_slope": Metric("closest to", 1.0, _label_fold_change_slope, lowest=-np.inf),
     "label_accuracy": Metric("closest to", "other_real", _label_accuracy, n_cells=1, highest=1.0),
     "novelty": Metric("closest to", 1.0, _novelty, n_cells=1),
-    "too_close": Metric("closest to", 0.01, _too_close, n_cells=1, highest=1.0),
 }
 EVALUATION_METRICS = tuple(METRICS)
 HEADLINES = (*CLASSIFIERS, "mmd", "recall", "gene_correlation", "novelty")  # of `evaluate`, by default

@@ -107,7 +107,6 @@ def wasserstein(real: Points, generated: Points, *, max_cells: int = 2000, seed:
     Parameters
     ----------
     {points}
-    {max_cells}
     {draws}
 
     Returns
@@ -238,7 +237,7 @@ def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
     """Compare nearest-neighbour distances of generated cells with those of held-out cells; warns of copies."""
     median = float(np.median(expected))
     ratio = float(np.median(found)) / median if median > 0 else float("nan")
-    too_close = float(is_too_close(found, expected).mean())
+    too_close = float((found < np.quantile(expected, CLOSEST)).mean())
     copies, by_chance = (int((side <= 1e-6 * median).sum()) for side in (found, expected))
     crowded = too_close > COPY_LIMIT and len(expected) >= CELLS_FOR_LIMIT
     if crowded or copies / len(found) > by_chance / len(expected):
@@ -249,11 +248,6 @@ def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
             CopyWarning,
         )
     return Novelty(ratio, too_close, copies)
-
-
-def is_too_close(found: NDArray, expected: NDArray) -> NDArray[np.bool_]:
-    """Whether a distance to the nearest training cell is below that of 99 % of the held-out cells, (cells,)."""
-    return found < np.quantile(expected, CLOSEST)
 
 
 def nearest_distances(reference: NDArray, cells: NDArray) -> NDArray[np.float64]:

@@ -70,13 +70,10 @@ def evaluate(
 
     Parameters
     ----------
-    {sides}
-    {train}
     groupby
         Column of ``obs`` of all cells: a row per group, and the label of `label_accuracy`; by default no groups.
     other_real
         Independent real cells of the same composition; the real cells are then not halved for them.
-    {layer}
     metrics
         Metric or metrics to compute, or ``"all"`` of ``EVALUATION_METRICS`` (``"wasserstein"`` only where POT is
         installed). By default those that see what the others miss: three classifiers (``"c2st_auc_..."``), which
@@ -84,8 +81,6 @@ def evaluate(
         ``"gene_correlation"``, relations of genes; and with ``train`` ``"novelty"``, copies, which all others reward.
     sources
         Row or rows to compute.
-    {space}
-    {max_cells}
     n_bootstrap
         Resamples of cells behind the intervals, which hold for the cells and not for the fits: classifiers are not
         fitted again, and transport is linearised. 0 computes none.

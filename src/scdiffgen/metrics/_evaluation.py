@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from scdiffgen.metrics._classifiers import CLASSIFIERS, FoldScores
-from scdiffgen.metrics._dispersion import WITHIN
 from scdiffgen.metrics._samples import OVERALL
 from scdiffgen.metrics._score_verdicts import ALIKE, BETWEEN, CONTROL, OTHER, UNDECIDED
+from scdiffgen.metrics._spread import WITHIN
 
 NARROW = "less varied than real cells"
 WORST = (UNDECIDED, ALIKE, NARROW, BETWEEN, OTHER, CONTROL)  # the later, the less favourable

@@ -10,13 +10,10 @@ from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
-from scdiffgen._log_normalise import TARGET_SUM
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._input import CountsLike, Matrix, Points, as_count_pair, as_feature_pair, label_codes, label_sums
 from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
 
-ERRORS = ("mean_expression_error", "gene_dispersion_error")
-DETECTED = 0.05  # share of the real cells with a gene that errors are averaged over
 SMOOTHING = 1.0  # molecules added to every gene of every label, so that no gene is impossible
 LOG_CONCENTRATIONS = (-5.0, 20.0)  # beyond, cells are of one gene each, or multinomial
 GeneMoments: TypeAlias = dict[str, NDArray[np.float64]]  # one (rows, genes) array a statistic
@@ -63,11 +60,6 @@ def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike 
 def library_size_ks(real: CountsLike, generated: CountsLike, *, layer: str | None = None) -> float:
     """Kolmogorov-Smirnov distance between the distributions of molecules per cell.
 
-    Parameters
-    ----------
-    {sides}
-    {layer}
-
     Returns
     -------
     The largest difference of the two distribution functions, between 0 and 1; NaN, with a warning, for an empty side.
@@ -97,7 +89,6 @@ def multinomial_nll(
     ----------
     {held_out}
     {fitted}
-    {layer}
 
     Returns
     -------
@@ -135,7 +126,6 @@ def dirichlet_multinomial_nll(
     ----------
     {held_out}
     {fitted}
-    {layer}
 
     Returns
     -------
@@ -224,24 +214,6 @@ def gene_moments(expression: Matrix, weights: Weights) -> GeneMoments:
     return {"mean": mean, "variance": variance, "zero_fraction": zeros}
 
 
-def errors_resampled(
-    real: Matrix, generated: Matrix, wx: Weights, wy: Weights, molecules: float
-) -> dict[str, NDArray[np.float64]]:
-    """Average absolute log2 ratios of mean and dispersion over genes detected in 5 % of real cells, (rows,)."""
-    x, y = (sparse.csr_matrix(matrix).astype(np.float64).expm1() for matrix in (real, generated))
-    kept = np.asarray((x > 0).mean(axis=0)).ravel() >= DETECTED
-    if not kept.any():
-        return {name: np.full(len(wx), np.nan) for name in ERRORS}
-    # a Poisson pseudocount on either side: one more molecule in a cell of the usual number of `molecules`
-    molecule, of_sides = TARGET_SUM / max(molecules, 1.0), []
-    for matrix, weights in ((x, wx), (y, wy)):
-        moments, more = gene_moments(matrix[:, kept], weights), molecule / weights.sum(axis=1, keepdims=True)
-        mean = moments["mean"] + more
-        of_sides.append((mean, (moments["variance"] + more * molecule) / mean))
-    ratios = (np.log2(of_y / of_x) for of_x, of_y in zip(*of_sides, strict=True))
-    return {name: np.abs(ratio).mean(axis=1) for name, ratio in zip(ERRORS, ratios, strict=True)}
-
-
 def correlation_error_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """`gene_correlation_error` under each row of weights, (rows,)."""
     first, second = (sparse.csr_matrix(m).toarray() for m in (x, y))
@@ -262,8 +234,5 @@ def correlation(expression: NDArray, weights: NDArray) -> NDArray[np.float64]:
     centred = expression - weights @ expression / weights.sum()
     covariance = (centred * weights[:, None]).T @ centred
     deviation = np.sqrt(np.diag(covariance))
-    return _ratio(covariance, np.outer(deviation, deviation))
-
-
-def _ratio(numerator: NDArray, denominator: NDArray) -> NDArray[np.float64]:
-    return np.divide(numerator, denominator, out=np.zeros_like(denominator, dtype=float), where=denominator > 1e-12)
+    product = np.outer(deviation, deviation)
+    return np.divide(covariance, product, out=np.zeros_like(product), where=product > 1e-12)

@@ -14,9 +14,8 @@ from scipy import sparse
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._genes import library_sizes
-from scdiffgen.metrics._input import CountsLike, as_count_pair, enough_cells
+from scdiffgen.metrics._input import FEWEST_CELLS, CountsLike, as_count_pair, enough_cells
 from scdiffgen.metrics._response import Called, Vector, mean_expression, rank_genes
-from scdiffgen.metrics._spread import FEWEST_CELLS
 
 UNTREATED = 0.95  # quantile of the scores of untreated cells below which a treated one counts as not responding
 N_SPLITS = 5  # of the molecules of each cell into halves
@@ -62,7 +61,6 @@ def response_heterogeneity(
         Counts of real and of predicted treated cells of one type; genes are aligned by name.
     control
         Counts of untreated cells of that type.
-    {layer}
     {draws}
 
     Returns

@@ -18,6 +18,8 @@ CountsLike: TypeAlias = AnnData | NDArray | sparse.spmatrix | sparse.sparray
 Points: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray
 Matrix: TypeAlias = NDArray | sparse.csr_matrix
 
+FEWEST_CELLS = 10  # of which a score or a variance says something
+
 # what to pass instead
 COUNTS = "pass an AnnData, or an array or sparse matrix (cells, genes)."
 POINTS = 'pass an array (cells, dimensions), such as `adata.obsm["X_pca"]`, or use `metrics.evaluate`.'

@@ -31,9 +31,9 @@ from scdiffgen.metrics._comparison import (
 )
 from scdiffgen.metrics._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
 from scdiffgen.metrics._heterogeneity import UNDEFINED, RealResponse, ResponseHeterogeneity
+from scdiffgen.metrics._input import FEWEST_CELLS
 from scdiffgen.metrics._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
 from scdiffgen.metrics._space import ExpressionSpace
-from scdiffgen.metrics._spread import FEWEST_CELLS
 from scdiffgen.metrics.baselines import shift_counts
 
 BASELINES = (
@@ -171,7 +171,6 @@ def perturbation_report(
         Columns of ``obs`` with the perturbation, the context, if there are several, and the dose, if there are any.
     control_label
         Label, or labels, of control cells; by default the one label of ``control``.
-    {layer}
     log_normalised
         Predictions whose ``.X`` is log(1 + counts per 10,000 of the genes of ``train``), as programs without counts
         write it. It is scored as it is; such cells lack the noise of counts, which distinguishes them from real ones.
@@ -182,8 +181,6 @@ def perturbation_report(
     baselines_as_counts
         Whether baselines that add a change predict counts instead of log expression. Expression with something added
         to every zero is distinguished from real cells at once, and counts are not.
-    {space}
-    {max_cells}
     {forests}
     {draws}
 

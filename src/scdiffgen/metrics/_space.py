@@ -72,9 +72,6 @@ class ExpressionSpace:
 
         Parameters
         ----------
-        {counts}
-        {space}
-        {layer}
         {draws}
 
         Returns

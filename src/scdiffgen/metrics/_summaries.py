@@ -16,13 +16,12 @@ from scdiffgen._log_normalise import log_normalise
 from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
 from scdiffgen.metrics._comparison import CONFIDENCE, Settings
 from scdiffgen.metrics._genes import correlation, gene_moments, library_sizes
-from scdiffgen.metrics._input import CountsLike, as_count_pair, gene_names, labels_of
+from scdiffgen.metrics._input import FEWEST_CELLS, CountsLike, as_count_pair, gene_names, labels_of
 from scdiffgen.metrics._resampling import subsample, unit_weights
 from scdiffgen.metrics._samples import pairs, prepare
 from scdiffgen.metrics._space import ExpressionSpace, most_variable
 
 Basis: TypeAlias = Literal["umap", "pca"]
-FEWEST_CELLS = 10  # in an embedding
 N_QUANTILES = 100
 N_POINTS = 201  # of a curve
 N_PCS, N_NEIGHBOURS = 30, 15  # of the UMAP
