@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -143,9 +144,9 @@ def label_accuracy(
     >>> label_accuracy(x[:2], list("aa"), x[:4], list("aaab"), x, ["a"] * 20 + ["b"] * 20)
     LabelAccuracy(generated=0.75, real=1.0)
     """
-    model = fit_labels(train, train_labels, seed=seed)
-    sides = ((generated, generated_labels, "generated"), (real, real_labels, "real"))
-    return LabelAccuracy(*(float(label_hits(model, *side).mean()) for side in sides))
+    sides = {"generated": (generated, generated_labels), "real": (real, real_labels)}
+    hits = label_hits(train, train_labels, sides, seed=seed)
+    return LabelAccuracy(*(float(hits[name].mean()) for name in sides))
 
 
 def fit_classifier(
@@ -166,20 +167,19 @@ def fit_classifier(
         return model.fit(features, target)
 
 
-def fit_labels(train: Points, labels: ArrayLike, *, seed: int = 0) -> ClassifierMixin:
-    """Fit a logistic classifier of labels to real training cells."""
-    features, names = _labelled(train, labels, "train")
+def label_hits(
+    train: Points, train_labels: ArrayLike, samples: Mapping[str, tuple[Points, ArrayLike]], *, seed: int = 0
+) -> dict[str, NDArray[np.float64]]:
+    """Whether a logistic classifier of training cells classifies each cell as its label, 0 or 1, (cells,) by sample."""
+    features, names = _labelled(train, train_labels, "train")
     if len(np.unique(names)) < 2:
         raise ValueError(f"`train_labels` has one label only ({names[0]!r}); a classifier needs two.")
-    return fit_classifier("logistic", features, names, seed=seed)
-
-
-def label_hits(model: ClassifierMixin, cells: Points, labels: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Whether each cell is classified as its label, 0 or 1, (cells,); NaN without cells."""
-    features, names = _labelled(cells, labels, name)
-    if features.shape[0] == 0:
-        return np.full(1, np.nan)
-    return (model.predict(features) == names).astype(np.float64)
+    model = fit_classifier("logistic", features, names, seed=seed)
+    checked = {name: _labelled(*sample, name) for name, sample in samples.items()}
+    return {
+        name: (model.predict(cells) == labels).astype(float) if len(labels) else np.full(1, np.nan)
+        for name, (cells, labels) in checked.items()
+    }
 
 
 def _labelled(cells: Points, labels: ArrayLike, name: str) -> tuple[Matrix, NDArray]:

@@ -11,7 +11,7 @@ from rich.progress import track
 
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._classifiers import fit_labels, label_hits
+from scdiffgen.metrics._classifiers import label_hits
 from scdiffgen.metrics._comparison import (
     HEADLINES,
     METRICS,
@@ -179,7 +179,6 @@ def _with_hits(cells: Mapping[str, Cells], fitted: Cells, seed: int) -> dict[str
     """Add whether each cell is classified as its label; NaN where there is one label only."""
     hits = {name: np.full(len(side.pcs), np.nan) for name, side in cells.items()}
     if len(np.unique(fitted.labels)) > 1:
-        model = fit_labels(fitted.pcs, fitted.labels, seed=seed)
-        there = {name: side for name, side in cells.items() if len(side.pcs)}
-        hits |= {name: label_hits(model, side.pcs, side.labels, "generated") for name, side in there.items()}
+        samples = {name: (side.pcs, side.labels) for name, side in cells.items() if len(side.pcs)}
+        hits |= label_hits(fitted.pcs, fitted.labels, samples, seed=seed)
     return {name: side._replace(hits=hits[name]) for name, side in cells.items()}

@@ -11,7 +11,16 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._input import CountsLike, Matrix, Points, as_count_pair, as_feature_pair, label_codes, label_sums
+from scdiffgen.metrics._input import (
+    EXPRESSION,
+    CountsLike,
+    Matrix,
+    Points,
+    as_count_pair,
+    as_feature_pair,
+    label_codes,
+    label_sums,
+)
 from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
 
 SMOOTHING = 1.0  # molecules added to every gene of every label, so that no gene is impossible
@@ -51,7 +60,7 @@ def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike 
     >>> round(gene_correlation_error(x, x * [1, -1]), 6)
     2.0
     """
-    x, y = as_feature_pair(real, generated, "genes")
+    x, y = as_feature_pair(real, generated, "genes", EXPRESSION)
     columns = np.arange(x.shape[1]) if genes is None else np.asarray(genes)
     return unresampled("gene_correlation_error", 3, correlation_error_resampled, x[:, columns], y[:, columns])
 
@@ -103,10 +112,7 @@ def multinomial_nll(
     >>> bool(np.isclose(nll.per_molecule, np.log(2))), bool(np.isclose(nll.per_cell, np.log(2)))
     (True, True)
     """
-    cells = _at_label_means(real, real_labels, train, train_labels, layer)
-    rows, genes = cells.held_out.nonzero()
-    surprise = -cells.held_out.data * np.log(cells.shares[cells.which[rows], genes])
-    return _held_out_nll(cells.held_out, np.bincount(rows, surprise, minlength=len(cells.which)))
+    return _nll_at_label_means(real, real_labels, train, train_labels, layer, fit_concentration=False)
 
 
 @shared_docs
@@ -141,48 +147,40 @@ def dirichlet_multinomial_nll(
     >>> nll.per_cell < multinomial_nll(train, list("aaa"), train, list("aaa")).per_cell
     True
     """
-    cells = _at_label_means(real, real_labels, train, train_labels, layer)
-    fits = [
-        _concentration(cells.train[cells.train_which == label], shares) for label, shares in enumerate(cells.shares)
-    ]
-    total = np.array(fits)[cells.which]
-    rows, genes = cells.held_out.nonzero()
-    alpha = total[rows] * cells.shares[cells.which[rows], genes]
-    rising = np.bincount(rows, gammaln(alpha + cells.held_out.data) - gammaln(alpha), minlength=len(total))
-    return _held_out_nll(cells.held_out, gammaln(total + library_sizes(cells.held_out)) - gammaln(total) - rising)
+    return _nll_at_label_means(real, real_labels, train, train_labels, layer, fit_concentration=True)
 
 
-class _AtLabelMeans(NamedTuple):
-    """Counts without stored zeros and labels of held-out and training cells, and the mean of each label."""
-
-    held_out: sparse.csr_matrix
-    which: NDArray[np.intp]  # label of each held-out cell
-    train: sparse.csr_matrix
-    train_which: NDArray[np.intp]
-    shares: NDArray[np.float64]  # (labels, genes)
-
-
-def _at_label_means(
-    real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, layer: str | None
-) -> _AtLabelMeans:
+def _nll_at_label_means(
+    real: CountsLike,
+    real_labels: ArrayLike,
+    train: CountsLike,
+    train_labels: ArrayLike,
+    layer: str | None,
+    *,
+    fit_concentration: bool,
+) -> HeldOutNLL:
+    """Likelihood of a Dirichlet-multinomial with fitted concentrations; of a multinomial without."""
     fitted, held_out = (
         side.astype(np.float64) for side in as_count_pair(train, real, layer=layer, names=("train", "real"))
     )
     for side in (fitted, held_out):
         side.eliminate_zeros()
     known, sums, _ = label_sums(fitted, train_labels, "train_labels")
-    smoothed = sums + SMOOTHING
     _, which = label_codes(real_labels, held_out.shape[0], "real_labels", known)
-    _, train_which = label_codes(train_labels, fitted.shape[0], "train_labels", known)
-    return _AtLabelMeans(held_out, which, fitted, train_which, smoothed / smoothed.sum(axis=1, keepdims=True))
-
-
-def _held_out_nll(counts: sparse.csr_matrix, of_sequences: NDArray) -> HeldOutNLL:
-    """From the negative log-likelihood of the molecules of every cell in some order, (cells,)."""
-    library, log_factorials = library_sizes(counts), counts.copy()
-    log_factorials.data = gammaln(counts.data + 1)
-    cells = of_sequences + library_sizes(log_factorials) - gammaln(library + 1)
-    return HeldOutNLL(float(of_sequences.sum() / library.sum()), float(cells.mean()), cells)
+    shares = (sums + SMOOTHING) / (sums + SMOOTHING).sum(axis=1, keepdims=True)  # (labels, genes)
+    (rows, genes), molecules, library = held_out.nonzero(), held_out.data, library_sizes(held_out)
+    share = shares[which[rows], genes]
+    if not fit_concentration:
+        in_order = np.bincount(rows, -molecules * np.log(share), minlength=len(which))
+    else:
+        _, train_which = label_codes(train_labels, fitted.shape[0], "train_labels", known)
+        total = np.array([_concentration(fitted[train_which == c], mean) for c, mean in enumerate(shares)])[which]
+        alpha = total[rows] * share
+        rising = np.bincount(rows, gammaln(alpha + molecules) - gammaln(alpha), minlength=len(which))
+        in_order = gammaln(total + library) - gammaln(total) - rising
+    held_out.data = gammaln(molecules + 1)  # of the molecules in any order
+    cells = in_order + library_sizes(held_out) - gammaln(library + 1)
+    return HeldOutNLL(float(in_order.sum() / library.sum()), float(cells.mean()), cells)
 
 
 def _concentration(counts: sparse.csr_matrix, shares: NDArray[np.float64]) -> float:
