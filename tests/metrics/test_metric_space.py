@@ -48,11 +48,6 @@ def test_most_variable_genes_are_kept_after_normalising_over_all(adata) -> None:
     assert set(space.columns[space.most_variable_genes(3)]) == set(top[:3])
 
 
-def test_anndata_is_aligned_by_gene_name(adata) -> None:
-    space = metrics.ExpressionSpace.fit(adata, n_pcs=4)
-    np.testing.assert_allclose(space.pcs(adata[:, ::-1].copy()), space.pcs(adata))
-
-
 def test_absent_genes_are_named(adata) -> None:
     space = metrics.ExpressionSpace.fit(adata)
     with pytest.raises(ValueError, match="`generated` lacks 2 of 30 genes: g3, g4"):
@@ -109,11 +104,6 @@ def test_repeated_gene_names_are_refused(adata) -> None:
         space.pcs(adata)
 
 
-def test_entries_given_twice_are_added_up() -> None:
-    twice = sparse.csr_matrix((np.float32([1, 2, 4]), np.array([0, 0, 1]), np.array([0, 3])), shape=(1, 30))
-    np.testing.assert_array_equal(as_counts(twice).data, [3, 4])
-
-
 def test_unsorted_indices_are_read_right_and_left_alone() -> None:
     rng = np.random.default_rng(0)
     dense = rng.poisson(1.0, size=(30, 12)).astype(np.float64)
@@ -126,3 +116,13 @@ def test_unsorted_indices_are_read_right_and_left_alone() -> None:
         assert metric(matrix, other) == metric(dense[:, ::-1], other)
         np.testing.assert_array_equal(matrix.indices, kept.indices)
         np.testing.assert_array_equal(matrix.data, kept.data)
+
+
+def test_anndata_is_aligned_by_gene_name(adata) -> None:
+    space = metrics.ExpressionSpace.fit(adata, n_pcs=4)
+    np.testing.assert_allclose(space.pcs(adata[:, ::-1].copy()), space.pcs(adata))
+
+
+def test_entries_given_twice_are_added_up() -> None:
+    twice = sparse.csr_matrix((np.float32([1, 2, 4]), np.array([0, 0, 1]), np.array([0, 3])), shape=(1, 30))
+    np.testing.assert_array_equal(as_counts(twice).data, [3, 4])

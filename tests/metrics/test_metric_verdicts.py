@@ -66,13 +66,6 @@ def test_without_controls_and_of_novelty_cells_are_like_real_ones_or_unlike(gene
         assert with_verdicts(made_up(given, metric=metric))[HEADERS[metric]].iloc[0] == f"{verdict} other real cells"
 
 
-def test_without_what_to_compare_with_there_are_no_verdicts() -> None:
-    alone = made_up({"generated": (1.0, 2.0)})
-    pd.testing.assert_frame_equal(with_verdicts(alone), alone)
-    points = made_up(dict.fromkeys(SOURCES, (1.0, 2.0))).drop(columns=["wasserstein_low", "wasserstein_high"])
-    pd.testing.assert_frame_equal(with_verdicts(points), points)
-
-
 def simulated(n_cells: int, seed: int) -> np.ndarray:
     """Counts with a programme in half of the genes."""
     rng = np.random.default_rng(seed)

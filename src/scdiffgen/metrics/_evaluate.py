@@ -59,14 +59,12 @@ def evaluate(
     """Score generated cells against held-out real cells, beside what real cells and negative controls score.
 
     All sources are compared with the same half of the real cells, the *reference*, at equal numbers of cells:
-    ``"generated"``, the cells to judge; ``"other_real"``, the other half of the real cells, the real-versus-real
-    ceiling; and the negative controls `baselines.null_poisson` and `baselines.null_shuffled` of the other half, per
-    group, with the groups of the reference.
+    ``"generated"``; ``"other_real"``, the other half of the real cells, the real-versus-real ceiling; and the negative
+    controls `baselines.null_poisson` and `baselines.null_shuffled` of the other half, with the groups of the reference.
 
-    Halves are drawn within groups. Expression, principal components, the most variable genes and the classifier of
-    labels are fitted on ``train``. Without it they are fitted on one half of the real cells, and the rest is halved
-    again; label accuracy is then that of a classifier of real cells, and novelty is not computed. Generate cells for
-    the groups of the real cells: a different composition counts as an error in the overall row.
+    Expression space and classifier of labels are fitted on ``train``. Without it they are fitted on one half of the
+    real cells, the rest is halved again, and novelty is not computed. Generate cells for the groups of the real cells:
+    another composition counts as an error in the overall row.
 
     Parameters
     ----------
@@ -76,9 +74,8 @@ def evaluate(
         Independent real cells of the same composition; the real cells are then not halved for them.
     metrics
         Metric or metrics to compute, or ``"all"`` of ``EVALUATION_METRICS`` (``"wasserstein"`` only where POT is
-        installed). By default those that see what the others miss: three classifiers (``"c2st_auc_..."``), which
-        distinguish the cells; ``"mmd"``, the distance of the two clouds of cells; ``"recall"``, lost states;
-        ``"gene_correlation"``, relations of genes; and with ``train`` ``"novelty"``, copies, which all others reward.
+        installed). By default three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``, ``"gene_correlation"``
+        and with ``train`` ``"novelty"``: the user guide says what each detects.
     sources
         Row or rows to compute.
     n_bootstrap
@@ -90,16 +87,15 @@ def evaluate(
     Returns
     -------
     An `Evaluation`, which shows the scores and the verdict of each group. ``.frame`` has the index ``(group, source)``,
-    the first group being ``"overall"``. Columns: ``n``, cells compared of each side; each metric, and beside it the
-    verdict on the generated cells, in a column that says where the metric is best (``"mmd, lower is better"``); and the
+    the first group being ``"overall"``. Columns: ``n``, cells compared of each side; each metric, followed by the
+    verdict on the generated cells in a column that says where the metric is best (``"mmd, lower is better"``); and the
     95 % intervals ``<metric>_low``, ``<metric>_high``. Its ``.attrs`` hold ``direction`` and ``ideal`` of each metric
     (``"other_real"``: the value in that row), the ``verdict`` column, ``n_cells`` given, and ``settings``.
 
     Verdicts compare intervals: ``"like other real cells"``, if those of generated and other real cells overlap or the
     score is better; ``"like the negative control"``, if it overlaps with the worse control or lies beyond it;
-    ``"between"``; ``"unlike other real cells"``, if there is no control to compare with; or ``"undecided"``, with fewer
-    than ten cells, or a score like that of other real cells and of the control. There are none without intervals or
-    ``"other_real"``.
+    ``"between"``; ``"unlike other real cells"``, without a control to compare with; ``"undecided"``, with fewer than
+    ten cells, or a score like that of other real cells and of the control.
 
     Raises
     ------

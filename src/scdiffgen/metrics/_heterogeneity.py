@@ -49,11 +49,10 @@ def response_heterogeneity(
     `perturbation_report`): :math:`s = (x - \mu) \cdot \Delta / |\Delta|^2`. It is 0 of the mean untreated and 1 of the
     mean real treated cell.
 
-    Scores of single cells vary by chance, and more so in cells of few molecules. So the molecules of each cell are
-    divided at random into two halves, whose scores share nothing but the cell: their covariance over the cells is the
-    variance that is not sampling noise. Of both a parabola in the logarithm of the molecules of the cell is subtracted
-    first. What remains is how differently cells respond, and what they expressed of these genes before. Of cells with
-    a tenth of the molecules of the others it is about 10 % too large, as logarithms of small counts are steeper.
+    The spread of the scores leaves out sampling noise: the molecules of each cell are divided at random into two
+    halves, and the covariance of their scores over the cells is the variance that is not noise. A parabola in the
+    logarithm of the library size is subtracted first. What remains is how differently cells respond, and what they
+    expressed of these genes before. It is about 10 % too large for cells with a tenth of the molecules of the others.
 
     Parameters
     ----------

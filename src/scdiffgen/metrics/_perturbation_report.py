@@ -127,10 +127,10 @@ def perturbation_report(
     """Score predicted responses to perturbations that were held out, beside baselines and ceiling.
 
     A condition is a perturbation (``"A+B"`` and ``"B+A"`` are one), in a context such as a cell type, at a dose.
-    Changes are differences of mean log(1 + counts per 10,000) against the real control cells of the context, and genes
-    are ranked by them. Everything is compared with one half of the real perturbed cells of the condition, the
-    *reference*, which also decides which genes respond: those that scanpy's Wilcoxon test against the controls, with
-    tie correction, calls at an adjusted p-value below 0.05.
+    Changes are differences of mean log(1 + counts per 10,000) against the real control cells of the context.
+    Everything is compared with one half of the real perturbed cells of the condition, the *reference*. Genes respond if
+    scanpy's Wilcoxon test of the reference against the controls, with tie correction, has an adjusted p-value below
+    0.05.
 
     Baselines, where they apply:
 
@@ -150,12 +150,11 @@ def perturbation_report(
 
     Metrics: `pearson_delta`, also against the mean of the training perturbations (``"pearson_delta_perturbed"``);
     ``"weighted_mse"``, by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the fraction of other conditions
-    of the context with a larger cosine; ``"de_overlap"`` of the 100 genes that change most; ``"de_pr_auc"``, average
-    precision of finding the responding genes; of these ``"sign_agreement"``, the fraction predicted in the right
-    direction, and of ten or more ``"fold_change_spearman"`` and ``"fold_change_slope"``, below 1 if attenuated; how
-    differently single cells respond (`response_heterogeneity`): ``"response_spread"``, below 1 if predicted ones are
-    too much alike, and ``"non_responders_error"``, the difference of the fractions of cells without a response; and of
-    the cells, in principal components, `energy_distance`, `wasserstein` and ``"c2st_auc"``, `classifier_auc`.
+    of the context with a larger cosine; ``"de_overlap"`` of the 100 genes that change most; of the responding genes
+    ``"de_pr_auc"`` (average precision of finding them), ``"sign_agreement"`` and, of ten or more,
+    ``"fold_change_spearman"`` and ``"fold_change_slope"``, below 1 if attenuated; `response_heterogeneity`
+    (``"response_spread"``, ``"non_responders_error"``); and in principal components `energy_distance`, `wasserstein`
+    and ``"c2st_auc"``, `classifier_auc`.
 
     Parameters
     ----------
