@@ -169,8 +169,8 @@ def test_absent_and_small_groups_are_nan_with_one_warning(cells) -> None:
         ).frame
     assert len(caught) == 1
     message = str(caught[0].message)
-    assert "mmd, wasserstein, coverage of c (generated: 0 cells)" in message
-    assert "coverage of b (2 cells)" in message
+    assert "mmd, wasserstein, coverage of generated (c, 0 cells)" in message
+    assert "coverage of generated, other_real (b, 2 cells)" in message
     assert scores.loc[("c", "generated"), ["mmd", "coverage"]].isna().all()
     assert np.isfinite(scores.loc[("b", "generated"), "mmd"])
     assert np.isfinite(scores.loc[("c", "other_real"), "mmd"])

@@ -208,7 +208,13 @@ METRICS: dict[str, Metric] = {
     "library_size_ks": Metric("lower", "other_real", _library_size_ks, n_cells=1, highest=1.0),
     "gene_correlation": Metric("lower", "other_real", _gene_correlation, n_cells=3, highest=2.0),
     "label_fold_change_slope": Metric("closest to", 1.0, _label_fold_change_slope, lowest=-np.inf),
-    "label_accuracy": Metric("closest to", "other_real", _label_accuracy, n_cells=1, highest=1.0),
+    "label_accuracy": Metric(
+        "closest to",
+        "other_real",
+        lambda pair: weighted_mean(pair.generated.hits, pair.generated_weights),
+        1,
+        highest=1.0,
+    ),
     "novelty": Metric("closest to", 1.0, _novelty, n_cells=1),
 }
 EVALUATION_METRICS = tuple(METRICS)
@@ -239,20 +245,24 @@ def compare(
     columns: Sequence[str],
     space: ExpressionSpace,
     settings: Settings,
-    in_words: Callable[[list[Key]], str],
+    in_words: Callable[[Key], tuple[str, str]],
 ) -> pd.DataFrame:
-    """Score all pairs, a row each, and describe it in ``.attrs``; warns once of keys that lack cells, ``in_words``."""
+    """Score all pairs, a row each, and describe it in ``.attrs``; warns once of samples that lack cells.
+
+    ``in_words`` gives the name of a sample, and its condition with the numbers of cells, by which samples are grouped.
+    """
     rows: list[Key] = []
-    short: dict[tuple[str, ...], list[Key]] = {}
+    short: dict[tuple[str, str], list[str]] = {}
     for key, pair in pairs:
         n = len(pair.real.pcs)
         defined = {name: metric for name, metric in metrics.items() if n >= metric.n_cells}
         rows.append(key | _scores(pair, defined))
-        lacking = tuple(name for name in metrics if name not in defined)
+        lacking = ", ".join(name for name in metrics if name not in defined)
         if lacking:
-            short.setdefault(lacking, []).append(key)
+            sample, condition = in_words(key)
+            short.setdefault((lacking, condition), []).append(sample)
     if short:
-        listed = "; ".join(f"{', '.join(names)} of {in_words(keys)}" for names, keys in short.items())
+        listed = "; ".join(f"{names} of {', '.join(samples)} ({of})" for (names, of), samples in short.items())
         warn_user(f"NaN for want of cells: {listed}.", FewCellsWarning)
     bounds = [f"{name}_{end}" for name in metrics for end in ("low", "high")] if settings.n_bootstrap > 0 else []
     table = pd.DataFrame(rows, columns=[*columns, *metrics, *bounds])

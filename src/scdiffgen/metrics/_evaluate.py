@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from rich.console import Console
@@ -29,7 +28,7 @@ from scdiffgen.metrics._distances import compare_novelty, nearest_distances
 from scdiffgen.metrics._evaluation import Evaluation
 from scdiffgen.metrics._input import CountsLike
 from scdiffgen.metrics._label_contrasts import label_contrasts
-from scdiffgen.metrics._samples import OVERALL, SOURCES, Prepared, Source, group_names, groups_in_words, pairs, prepare
+from scdiffgen.metrics._samples import OVERALL, SOURCES, Prepared, Source, group_names, pairs, prepare
 from scdiffgen.metrics._score_verdicts import with_verdicts
 
 N_CORRELATED_GENES = 200
@@ -152,7 +151,6 @@ def evaluated(
         settings = settings._replace(contrasts=label_contrasts(fitted.expression, fitted.labels))
     settings = settings._replace(genes=space.most_variable_genes(N_CORRELATED_GENES))
     asked = [source for source in SOURCES if source in sources]
-    in_words = partial(groups_in_words, n_sources=len(asked))
     chosen, folds = {name: METRICS[name] for name in metrics}, {}
 
     def scored() -> Iterator[tuple[Key, Pair]]:
@@ -162,6 +160,9 @@ def evaluated(
             yield key, pair
             if (key["group"], key["source"]) == (OVERALL, "generated"):
                 folds.update(pair.fitted)
+
+    def in_words(key: Key) -> tuple[str, str]:
+        return key["source"], f"{key['group']}, {key['n']} cells"
 
     scores = compare(scored(), chosen, ["group", "source", "n"], space, settings, in_words)
     scores = scores.set_index(["group", "source"])

@@ -225,14 +225,14 @@ def perturbation_report(
     space = settings.space(train)
     held_out = HeldOut.fit(real, control, space, keys, settings)
     training = TrainingResponses.fit(train, space, keys, held_out)
-    named = {name: (cells, f"predictions[{name!r}]") for name, cells in predictions.items()}
     logged = as_names(log_normalised)
     if unknown := sorted(set(logged) - set(predictions)):
         raise ValueError(f"`log_normalised` has {unknown}, of which there are no predictions: {[*predictions]}.")
-    read = {name: Cells.of_log_normalised if name in logged else Cells.of for name in named}
-    answers = {name: (keys.conditions(*pair), read[name](space, *pair)) for name, pair in named.items()}
-    for name, (conditions, _) in answers.items():
-        keys.check_predicted(conditions, named[name][1], {*held_out.references}, training.conditions)
+    answers = {}
+    for name, cells in predictions.items():
+        shown, read = f"predictions[{name!r}]", Cells.of_log_normalised if name in logged else Cells.of
+        answers[name] = keys.conditions(cells, shown), read(space, cells, shown)
+        keys.check_predicted(answers[name][0], shown, {*held_out.references}, training.conditions)
 
     def pairs() -> Iterator[tuple[Key, Pair]]:
         for condition, reference in held_out.references.items():
@@ -315,11 +315,7 @@ def _baselines(
     return predicted
 
 
-def _in_words(keys: list[Key]) -> str:
-    """Predictions that lack cells, those of one condition and size together."""
-    together: dict[str, list[str]] = {}
-    for key in keys:
-        condition = Condition(key["context"], key["perturbation"], key["dose"])
-        of = f"{condition} ({key['n_real']} real, {key['n_predicted']} predicted cells)"
-        together.setdefault(of, []).append(key["prediction"])
-    return "; ".join(f"{', '.join(names)} of {of}" for of, names in together.items())
+def _in_words(key: Key) -> tuple[str, str]:
+    """The name of a prediction, and its condition with the numbers of cells."""
+    condition = Condition(key["context"], key["perturbation"], key["dose"])
+    return key["prediction"], f"{condition}, {key['n_real']} real, {key['n_predicted']} predicted cells"
