@@ -167,8 +167,6 @@ metrics
     Column or columns to compute; by default all, but ``"wasserstein"`` only where POT is installed.
 n_pcs
     Principal components, at most.
-n_top_genes
-    Most variable genes to compare; by default all.
 max_cells
     Cells taken of each side at most; drawn without replacement.
 n_trees
@@ -206,7 +204,6 @@ _TOGETHER = {
     "shown": "show save",
     "sides": "real generated",
     "points": "points_real points_generated",
-    "space": "n_pcs n_top_genes",
     "forests": "n_trees n_jobs",
     "warns": "warns_pot warns_few",
     "null": "counts labels labels_out layer draws",

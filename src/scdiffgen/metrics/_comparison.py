@@ -13,6 +13,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import warn_user
 from scdiffgen._names import as_names
 from scdiffgen.metrics import _distances as points
@@ -40,36 +41,34 @@ class Cells(NamedTuple):
     """A sample of cells in every form that a metric needs; what none needs is empty."""
 
     pcs: NDArray[np.float64]  # (cells, components)
-    normalised: Matrix = EMPTY  # expression (cells, kept genes), where it is not made of the counts when asked for
     counts: Matrix = EMPTY  # (cells, genes)
+    normalised: Matrix = EMPTY  # log-normalised expression (cells, genes) of cells without counts
     labels: NDArray = EMPTY  # groups, (cells,)
     hits: NDArray[np.float64] = EMPTY  # classified as its label, (cells,)
     to_train: NDArray[np.float64] = EMPTY  # distance to the nearest training cell, (cells,)
-    space: ExpressionSpace | None = None  # in which expression is made of the counts
 
     @property
     def expression(self) -> Matrix:
-        """Log-normalised expression (cells, kept genes)."""
-        return self.normalised if self.space is None else self.space.of_counts(self.counts)
+        """Log-normalised expression (cells, genes)."""
+        return self.normalised if self.counts is EMPTY else log_normalise(self.counts, dtype=np.float32)
 
     @classmethod
     def of(cls, space: ExpressionSpace, cells: CountsLike, name: str, labels: NDArray = EMPTY) -> Cells:
         """Check counts, which messages call ``name``; all cells are held in memory as counts and components only."""
         counts = space.counts(cells, name=name)
         starts = range(0, max(counts.shape[0], 1), BLOCK)
-        pcs = [space.project(space.of_counts(counts[start : start + BLOCK])) for start in starts]
-        return cls(np.concatenate(pcs), counts=counts, labels=labels, space=space)
+        blocks = (log_normalise(counts[start : start + BLOCK], dtype=np.float32) for start in starts)
+        return cls(np.concatenate([space.project(block) for block in blocks]), counts, labels=labels)
 
     @classmethod
     def of_log_normalised(cls, space: ExpressionSpace, cells: AnnData, name: str) -> Cells:
         """Map log-normalised expression, which messages call ``name``, into the space."""
         expression = space.of_log_normalised(cells, name=name)
-        return cls(space.project(expression), expression)
+        return cls(space.project(expression), normalised=expression)
 
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Choose cells by position."""
-        forms = {name: form for name, form in self._asdict().items() if form is not EMPTY and name != "space"}
-        return self._replace(**{name: form[rows] for name, form in forms.items()})
+        return Cells(*(form if form is EMPTY else form[rows] for form in self))
 
 
 class Settings(NamedTuple):
@@ -77,7 +76,6 @@ class Settings(NamedTuple):
 
     layer: str | None = None
     n_pcs: int = 30
-    n_top_genes: int | None = None
     max_cells: int = 2000
     n_bootstrap: int = 0
     n_trees: int = 100
@@ -89,9 +87,7 @@ class Settings(NamedTuple):
 
     def space(self, train: CountsLike) -> ExpressionSpace:
         """Fit the space that everything is compared in."""
-        return ExpressionSpace.fit(
-            train, n_pcs=self.n_pcs, n_top_genes=self.n_top_genes, layer=self.layer, seed=self.seed
-        )
+        return ExpressionSpace.fit(train, n_pcs=self.n_pcs, layer=self.layer, seed=self.seed)
 
     def pair(self, real: Cells, generated: Cells, n: int, seeds: tuple[Seed, Seed], response: Any = None) -> Pair:
         """Draw n cells of each side, at most ``max_cells``, and their resamples."""
@@ -266,7 +262,7 @@ def compare(
         warn_user(f"NaN for want of cells: {listed}.", FewCellsWarning)
     bounds = [f"{name}_{end}" for name in metrics for end in ("low", "high")] if settings.n_bootstrap > 0 else []
     table = pd.DataFrame(rows, columns=[*columns, *metrics, *bounds])
-    sizes = {"n_genes": len(space.columns), "n_pcs": len(space.components)}
+    sizes = {"n_genes": space.n_genes, "n_pcs": len(space.components)}
     table.attrs = {
         "direction": {name: metric.direction for name, metric in metrics.items()},
         "ideal": {name: metric.ideal for name, metric in metrics.items()},

@@ -30,7 +30,6 @@ def dispersion(
     layer: str | None = None,
     gene_symbols: str | None = None,
     n_pcs: int = 30,
-    n_top_genes: int | None = None,
     max_cells: int = 2000,
     n_bootstrap: int = 200,
     seed: int = 0,
@@ -80,7 +79,7 @@ def dispersion(
     >>> table["apart"].tolist()
     [True, False]
     """
-    settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_bootstrap, seed=seed, gene_symbols=gene_symbols)
+    settings = Settings(layer, n_pcs, max_cells, n_bootstrap, seed=seed, gene_symbols=gene_symbols)
     table = disperse(prepare(real, generated, train, groupby, settings, other_real=other_real), groupby, settings)
     few = table.index.unique("group")[(table["n"] < FEWEST_CELLS).groupby("group", sort=False).any()]
     if len(few):
@@ -118,4 +117,4 @@ def _leading_genes(prepared: Prepared) -> list[str]:
     space, names = prepared.space, prepared.names
     names = np.arange(space.n_genes) if names is None else np.asarray(names)
     order = np.argsort(-np.abs(space.components), axis=1, kind="stable")[:, :N_NAMED]
-    return [", ".join(str(name) for name in names[space.columns[top]]) for top in order]
+    return [", ".join(str(name) for name in names[top]) for top in order]

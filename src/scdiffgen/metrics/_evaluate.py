@@ -47,7 +47,6 @@ def evaluate(
     metrics: Sequence[str] | str | None = None,
     sources: Sequence[Source] | Source = SOURCES,
     n_pcs: int = 30,
-    n_top_genes: int | None = None,
     max_cells: int = 2000,
     n_bootstrap: int = 100,
     n_trees: int = 100,
@@ -121,9 +120,7 @@ def evaluate(
     sources = as_names(sources)
     chosen = choose(HEADLINES if metrics is None else metrics, METRICS, sources, SOURCES, "sources")
     absent = (set() if train is not None else OF_TRAIN) | (set() if groupby is not None else OF_LABELS)
-    settings = Settings(
-        layer, n_pcs, n_top_genes, max_cells, n_bootstrap, n_trees, n_jobs, seed, gene_symbols=gene_symbols
-    )
+    settings = Settings(layer, n_pcs, max_cells, n_bootstrap, n_trees, n_jobs, seed, gene_symbols=gene_symbols)
     prepared = prepare(real, generated, train, groupby, settings, other_real=other_real, sources=sources)
     return evaluated(
         prepared, groupby, [name for name in chosen if name not in absent], sources, settings, silent=silent

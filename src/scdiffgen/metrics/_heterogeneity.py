@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -91,8 +90,8 @@ def response_heterogeneity(
     n_cells = {"real": first.shape[0], "predicted": second.shape[0], "control": untreated.shape[0]}
     if not enough_cells("response_heterogeneity", FEWEST_CELLS, **n_cells):
         return UNDEFINED
-    responding = rank_genes(log_normalise(first), log_normalise(untreated)).significant
-    return RealResponse(first, untreated, responding, log_normalise, seed).compare(second)
+    responding = rank_genes(_expression(first), _expression(untreated)).significant
+    return RealResponse(first, untreated, responding, seed).compare(second)
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,6 @@ class RealResponse:
     treated: sparse.csr_matrix
     control: sparse.csr_matrix
     responding: Called
-    expression: Callable[[sparse.csr_matrix], sparse.csr_matrix]  # log expression of the genes that are tested
     seed: int
 
     def compare(self, counts: sparse.csr_matrix, shift: Vector | None = None) -> ResponseHeterogeneity:
@@ -117,13 +115,13 @@ class RealResponse:
 
     @cached_property
     def _direction(self) -> Vector:
-        after, before = (mean_expression(self.expression(cells)) for cells in (self.treated, self.control))
+        after, before = (mean_expression(_expression(cells)) for cells in (self.treated, self.control))
         change = np.where(self.responding, after - before, 0.0)
         return change / (change @ change)
 
     @cached_property
     def _origin(self) -> float:
-        return float(mean_expression(self.expression(self.control)) @ self._direction)
+        return float(mean_expression(_expression(self.control)) @ self._direction)
 
     @cached_property
     def _threshold(self) -> float:
@@ -134,7 +132,7 @@ class RealResponse:
         return self.noiseless_variance(self.treated)
 
     def _scores(self, counts: sparse.csr_matrix) -> NDArray[np.float64]:
-        return np.asarray(self.expression(counts) @ self._direction, dtype=np.float64).ravel() - self._origin
+        return np.asarray(_expression(counts) @ self._direction, dtype=np.float64).ravel() - self._origin
 
     def noiseless_variance(self, counts: sparse.csr_matrix) -> float:
         """Covariance of the scores of two halves of the molecules, at a given library size."""
@@ -148,3 +146,7 @@ class RealResponse:
             one, other = (score - curves @ (curves.T @ score) for score in map(self._scores, (first, counts - first)))
             found.append(one @ other / max(len(size) - curves.shape[1], 1))
         return float(np.mean(found))
+
+
+def _expression(counts: sparse.csr_matrix) -> sparse.csr_matrix:
+    return log_normalise(counts, dtype=np.float32)

@@ -118,7 +118,6 @@ def perturbation_report(
     baselines: Sequence[str] | str = SHORT,
     baselines_as_counts: bool = False,
     n_pcs: int = 30,
-    n_top_genes: int | None = None,
     max_cells: int = 2000,
     n_trees: int = 100,
     n_jobs: int = 1,
@@ -221,7 +220,7 @@ def perturbation_report(
         raise ValueError(f"`predictions` has the names of baselines: {taken}. Call them otherwise.")
     labels = () if control_label is None else tuple(as_names(control_label))
     keys = Keys(perturbation_key, context_key, dose_key, labels).controls(control)
-    settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+    settings = Settings(layer, n_pcs, max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
     space = settings.space(train)
     held_out = HeldOut.fit(real, control, space, keys, settings)
     training = TrainingResponses.fit(train, space, keys, held_out)
@@ -247,7 +246,7 @@ def perturbation_report(
                 predicted["real_half"] = _predicted(held_out.others[condition])
             tests = scores.rank_genes(reference.expression, controls.cells.expression)
             sides = reference.counts, controls.cells.counts
-            responses = RealResponse(*sides, tests.significant, space.of_counts, seed)
+            responses = RealResponse(*sides, tests.significant, seed)
             perturbed = controls.mean + shifts.get("train_mean", np.nan)
             real_mean, siblings = held_out.means[condition], held_out.responses(condition)
             for name, cells in predicted.items():
@@ -299,9 +298,7 @@ def _baselines(
     predicted = {}
     for name in (name for name in BASELINES if name in shifts and name in wanted):
         if as_counts:
-            everywhere = np.zeros(space.n_genes)
-            everywhere[space.columns] = shifts[name]
-            counts = shift_counts(controls.start.counts, everywhere, seed=seed)
+            counts = shift_counts(controls.start.counts, shifts[name], seed=seed)
             predicted[name] = _predicted(Cells.of(space, counts, name))
         else:
             shift, start = shifts[name], controls.start
