@@ -10,7 +10,7 @@ from scdiffgen.metrics._classifiers import LabelAccuracy, auc_resampled, cross_v
 
 
 @pytest.mark.parametrize("classifier", ["forest", "logistic"])
-def test_one_population_cannot_be_told_apart(classifier) -> None:
+def test_cells_of_one_population_are_not_distinguished(classifier) -> None:
     rng = np.random.default_rng(0)
     aucs = [
         metrics.classifier_auc(*rng.normal(size=(2, 150, 4)), classifier=classifier, n_trees=30, seed=seed)
@@ -56,7 +56,7 @@ def test_folds_share_out_the_labels_of_both_sides() -> None:
             assert np.ptp([(side[rows] == label).sum() for rows in of_folds]) <= 1
 
 
-def test_cells_in_the_order_of_their_labels_are_no_easier_to_tell() -> None:
+def test_cells_in_the_order_of_their_labels_are_no_easier_to_distinguish() -> None:
     """Training cells against others of the same labels: without shuffling, whole labels are left out of a fit."""
     rng, labels = np.random.default_rng(7), np.repeat(np.arange(10), 30)
     means = 5 * rng.normal(size=(10, 5))
@@ -91,8 +91,8 @@ def test_sparse_and_dense_features_give_the_same_auc() -> None:
     x, y = np.random.default_rng(5).poisson(0.5, size=(2, 60, 20)).astype(np.float32)
     for classifier in ("forest", "logistic"):
         dense, same = (
-            metrics.classifier_auc(kind(x), kind(y), classifier=classifier, n_trees=10)
-            for kind in (np.asarray, sparse.csr_matrix)
+            metrics.classifier_auc(container(x), container(y), classifier=classifier, n_trees=10)
+            for container in (np.asarray, sparse.csr_matrix)
         )
         assert same == pytest.approx(dense, abs=1e-3)
 

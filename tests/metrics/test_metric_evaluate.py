@@ -21,12 +21,12 @@ FAST = {"n_pcs": 5, "n_trees": 10, "n_bootstrap": 5, "silent": True}
 def simulate(n: int, seed: int) -> ad.AnnData:
     """Two kinds of cells in equal numbers, with correlated genes and uneven depth."""
     rng = np.random.default_rng(seed)
-    kind = np.arange(n) % 2
+    types = np.arange(n) % 2
     rates = np.random.default_rng(0).gamma(1.0, size=(2, 40))
     programme = np.exp(rng.normal(size=(n, 1)) * (np.arange(40) < 20))
-    counts = rng.poisson(3 * rates[kind] * programme * rng.gamma(4.0, 0.25, size=(n, 1)))
+    counts = rng.poisson(3 * rates[types] * programme * rng.gamma(4.0, 0.25, size=(n, 1)))
     counts[:, -1] += 1
-    obs = pd.DataFrame({"kind": pd.Categorical.from_codes(kind, ["a", "b"])}, index=[f"{seed}-{i}" for i in range(n)])
+    obs = pd.DataFrame({"type": pd.Categorical.from_codes(types, ["a", "b"])}, index=[f"{seed}-{i}" for i in range(n)])
     return ad.AnnData(sparse.csr_matrix(counts.astype(np.float32)), obs=obs)
 
 
@@ -40,7 +40,7 @@ def evaluation(cells) -> metrics.Evaluation:
     """All metrics, with the genes of the generated cells the other way round: they are aligned by name."""
     turned = cells["generated"][:, ::-1].copy()
     return metrics.evaluate(
-        cells["real"], turned, cells["train"], "kind", other_real=cells["other"], metrics="all", **FAST
+        cells["real"], turned, cells["train"], "type", other_real=cells["other"], metrics="all", **FAST
     )
 
 
@@ -53,7 +53,7 @@ def test_every_column_is_its_metric(cells, scores) -> None:
     space = metrics.ExpressionSpace.fit(cells["train"], n_pcs=5)
     train, x, y = (space.pcs(cells[name]) for name in ("train", "real", "generated"))
     genes_x, genes_y = (space.expression(cells[name]) for name in ("real", "generated"))
-    labels = [cells[name].obs["kind"] for name in ("train", "generated", "real")]
+    labels = [cells[name].obs["type"] for name in ("train", "generated", "real")]
     both = {"real_labels": labels[2], "generated_labels": labels[1]}
     once = np.ones((1, N)), np.ones((1, N))
     expected = {
@@ -83,7 +83,7 @@ def test_rows_are_groups_by_sources_each_scored_on_its_own_cells(cells, scores) 
     assert list(scores.index.unique("source")) == ["generated", "other_real", "null_poisson", "null_shuffled"]
     assert (scores["n"].loc["overall"] == N).all() and (scores["n"].loc[["a", "b"]] == N // 2).all()
     space = metrics.ExpressionSpace.fit(cells["train"], n_pcs=5)
-    x, y = (space.pcs(c[c.obs["kind"] == "b"]) for c in (cells["real"], cells["generated"]))
+    x, y = (space.pcs(c[c.obs["type"] == "b"]) for c in (cells["real"], cells["generated"]))
     assert scores.loc[("b", "generated"), "wasserstein"] == pytest.approx(metrics.wasserstein(x, y))
 
 
@@ -127,7 +127,7 @@ def test_same_seed_same_scores(cells) -> None:
 
 
 def test_sources_do_not_depend_on_which_others_are_asked_for(cells) -> None:
-    options = {"groupby": "kind", "metrics": ["mmd"], "max_cells": 15, **FAST}
+    options = {"groupby": "type", "metrics": ["mmd"], "max_cells": 15, **FAST}
     both = metrics.evaluate(cells["real"], cells["generated"], **options).frame
     one = metrics.evaluate(cells["real"], cells["generated"], sources=["null_poisson"], **options).frame
     pd.testing.assert_frame_equal(both[list(one)].xs("null_poisson", level="source"), one.droplevel("source"))
@@ -154,15 +154,15 @@ def test_copied_training_cells_are_warned_of(cells) -> None:
 
 def test_absent_and_small_groups_are_nan_with_one_warning(cells) -> None:
     generated = cells["generated"][:53].copy()
-    generated.obs["kind"] = ["a"] * 50 + ["b"] * 3
+    generated.obs["type"] = ["a"] * 50 + ["b"] * 3
     real = cells["real"].copy()
-    real.obs["kind"] = real.obs["kind"].astype(str).replace("b", "c").to_numpy()
+    real.obs["type"] = real.obs["type"].astype(str).replace("b", "c").to_numpy()
     real.obs.iloc[:8, 0] = "b"
     with pytest.warns(metrics.FewCellsWarning) as caught:
         scores = metrics.evaluate(
             real,
             generated,
-            groupby="kind",
+            groupby="type",
             metrics=["wasserstein", "mmd", "coverage"],
             sources=["generated", "other_real"],
             **FAST,
@@ -199,7 +199,7 @@ def test_expression_instead_of_counts_is_named(cells) -> None:
     with pytest.raises(ValueError, match="`generated` holds .* not whole numbers"):
         metrics.evaluate(cells["real"], generated, **FAST)
     with pytest.raises(TypeError, match="`generated` is a csr_matrix without labels"):
-        metrics.evaluate(cells["real"], cells["generated"].X, groupby="kind", **FAST)
+        metrics.evaluate(cells["real"], cells["generated"].X, groupby="type", **FAST)
 
 
 def test_without_pot_transport_is_left_out_with_a_warning_unless_it_is_asked_for(cells, monkeypatch) -> None:
@@ -213,7 +213,7 @@ def test_without_pot_transport_is_left_out_with_a_warning_unless_it_is_asked_for
 
 
 def test_a_bar_is_shown_unless_silent_and_does_not_change_the_scores(cells, capsys: pytest.CaptureFixture[str]) -> None:
-    options = {"metrics": "mmd", "groupby": "kind", **FAST}
+    options = {"metrics": "mmd", "groupby": "type", **FAST}
     quiet = metrics.evaluate(cells["real"], cells["generated"], **options)
     assert capsys.readouterr() == ("", "")
     loud = metrics.evaluate(cells["real"], cells["generated"], **options | {"silent": False})
@@ -225,7 +225,7 @@ def test_a_bar_is_shown_unless_silent_and_does_not_change_the_scores(cells, caps
 def test_dispersion_of_an_evaluation_is_that_of_the_function(cells) -> None:
     named = cells["real"].copy()
     named.var["symbol"] = [f"symbol of {name}" for name in named.var_names]
-    options = {"groupby": "kind", "n_pcs": 5, "n_bootstrap": 5, "gene_symbols": "symbol"}
+    options = {"groupby": "type", "n_pcs": 5, "n_bootstrap": 5, "gene_symbols": "symbol"}
     found = metrics.evaluate(named, cells["generated"], metrics="mmd", silent=True, **options)
     pd.testing.assert_frame_equal(found.dispersion, metrics.dispersion(named, cells["generated"], **options))
     assert found.dispersion["genes"].str.startswith("symbol of ").all()

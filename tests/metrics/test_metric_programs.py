@@ -100,10 +100,3 @@ def test_few_cells_are_nan_and_unknown_genes_are_named() -> None:
     assert missed_programs(table) == []
     with pytest.raises(ValueError, match=r"`programs\['S'\]` has no gene that is in the data: 'Gene1'.*'gene1'"):
         metrics.gene_programs(real, real, {"S": ["Gene1"]})
-
-
-def test_a_label_with_the_name_of_the_rows_within_all_is_refused() -> None:
-    counts = np.random.default_rng(0).poisson(2.0, (60, 5))
-    cells = AnnData(counts, pd.DataFrame({"type": np.resize(["within", "b"], 60)}, index=[str(i) for i in range(60)]))
-    with pytest.raises(ValueError, match="has a group 'within'"):
-        metrics.gene_programs(cells[::2], cells[1::2], {"one": ["0", "1"]}, groupby="type", n_bootstrap=2)

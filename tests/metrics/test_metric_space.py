@@ -60,10 +60,10 @@ def test_a_cell_without_molecules_has_no_expression(adata) -> None:
     assert metrics.ExpressionSpace.fit(adata.X).expression(empty).nnz == 0
 
 
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array])
-def test_counts_of_every_kind_are_equal(kind) -> None:
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array])
+def test_counts_of_every_container_are_equal(container) -> None:
     counts = np.arange(12).reshape(4, 3)
-    np.testing.assert_array_equal(as_counts(kind(counts)).toarray(), counts)
+    np.testing.assert_array_equal(as_counts(container(counts)).toarray(), counts)
 
 
 def test_counts_in_a_layer(adata) -> None:

@@ -1,4 +1,4 @@
-"""Classifiers that tell generated cells from real ones, and that find the label cells were generated for."""
+"""Classifiers that distinguish generated from real cells, and that find the label cells were generated for."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._input import Matrix, Points, as_feature_pair, as_features, to_dense
 from scdiffgen.metrics._resampling import Seed, Weights, unresampled, weight_below
 
-ClassifierKind: TypeAlias = Literal["forest", "logistic"]
+ClassifierName: TypeAlias = Literal["forest", "logistic"]
 Features: TypeAlias = Literal["pcs", "expression"]  # of cells, as classifiers see them
-CLASSIFIERS: dict[str, tuple[ClassifierKind, Features, str]] = {  # columns of `evaluate`, and what each is called
+CLASSIFIERS: dict[str, tuple[ClassifierName, Features, str]] = {  # columns of `evaluate`, and what each is called
     "c2st_auc_forest_pcs": ("forest", "pcs", "forest, components"),
     "c2st_auc_forest_genes": ("forest", "expression", "forest, genes"),
     "c2st_auc_logistic_genes": ("logistic", "expression", "logistic, genes"),
@@ -55,18 +55,18 @@ def classifier_auc(
     real: Points,
     generated: Points,
     *,
-    classifier: ClassifierKind = "forest",
+    classifier: ClassifierName = "forest",
     real_labels: ArrayLike | None = None,
     generated_labels: ArrayLike | None = None,
     n_trees: int = N_TREES,
     n_jobs: int = 1,
     seed: int = 0,
 ) -> float:
-    """Classifier two-sample test (C2ST): cross-validated AUC of telling generated cells from real ones.
+    """Classifier two-sample test (C2ST): cross-validated AUC between generated and real cells.
 
     Five shuffled folds, with a fifth of each side, and of its labels; the AUC is computed within each test fold and
-    averaged, so that scores of different fits are never compared. 0.5 is perfect; below 0.5 by chance only. Lopez-Paz &
-    Oquab (2017, ICLR).
+    averaged, so that scores of different fits are never compared. 0.5 is perfect; values below 0.5 are sampling noise.
+    Lopez-Paz & Oquab (2017, ICLR).
 
     Parameters
     ----------
@@ -150,18 +150,18 @@ def label_accuracy(
 
 
 def fit_classifier(
-    kind: ClassifierKind, features: Matrix, target: NDArray, *, n_trees: int = N_TREES, n_jobs: int = 1, seed: int = 0
+    name: ClassifierName, features: Matrix, target: NDArray, *, n_trees: int = N_TREES, n_jobs: int = 1, seed: int = 0
 ) -> ClassifierMixin:
-    """Fit a classifier of the given kind."""
-    if kind == "forest":
+    """Fit a classifier by its name."""
+    if name == "forest":
         from sklearn.ensemble import RandomForestClassifier
 
         model = RandomForestClassifier(n_trees, min_samples_leaf=MIN_LEAF, n_jobs=n_jobs, random_state=seed)
-    elif kind == "logistic":
+    elif name == "logistic":
         logistic = LogisticRegression(C=PENALTY, max_iter=MAX_ITERATIONS, random_state=seed)
         model = make_pipeline(StandardScaler(with_mean=False), logistic)
     else:
-        raise ValueError(f"`classifier`={kind!r} is not known. Pass 'forest' or 'logistic'.")
+        raise ValueError(f"`classifier`={name!r} is not known. Pass 'forest' or 'logistic'.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the iteration limit is part of the definition
         return model.fit(features, target)
@@ -193,7 +193,7 @@ def _labelled(cells: Points, labels: ArrayLike, name: str) -> tuple[Matrix, NDAr
 def cross_validated_scores(
     x: Matrix,
     y: Matrix,
-    kind: ClassifierKind,
+    classifier: ClassifierName,
     labels: tuple[NDArray, NDArray] | None = None,
     *,
     n_trees: int = N_TREES,
@@ -202,7 +202,7 @@ def cross_validated_scores(
 ) -> list[FoldScores]:
     """Scores of every cell by a classifier that was fitted without it; folds share sides and labels out evenly."""
     features = sparse.vstack([x, y], format="csr") if sparse.issparse(x) else np.concatenate([x, y])
-    if sparse.issparse(features) and kind == "forest" and np.prod(features.shape) <= DENSE_ENTRIES:
+    if sparse.issparse(features) and classifier == "forest" and np.prod(features.shape) <= DENSE_ENTRIES:
         features = to_dense(features)
     is_generated = np.repeat([0, 1], [x.shape[0], y.shape[0]])
     folds: list[FoldScores] = []
@@ -211,7 +211,7 @@ def cross_validated_scores(
     for fold in range(N_FOLDS):
         train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
         forest = {"n_trees": n_trees, "n_jobs": n_jobs, "seed": seed}
-        model = fit_classifier(kind, features[train], is_generated[train], **forest)
+        model = fit_classifier(classifier, features[train], is_generated[train], **forest)
         scores = model.predict_proba(features[test])[:, 1]
         side = is_generated[test] == 1
         folds.append(FoldScores(test[~side], test[side] - x.shape[0], scores[~side], scores[side]))

@@ -132,11 +132,11 @@ class Pair:
     def folds(self, name: str) -> list[FoldScores]:
         """Scores of the classifier behind a metric, which is fitted once."""
         if name not in self.fitted:
-            kind, features, _ = CLASSIFIERS[name]
+            classifier, features, _ = CLASSIFIERS[name]
             options = {"n_trees": self.settings.n_trees, "n_jobs": self.settings.n_jobs, "seed": self.settings.seed}
             x, y = (getattr(side, features) for side in (self.real, self.generated))
             labels = self.labels if all(len(of_side) for of_side in self.labels) else None
-            self.fitted[name] = cross_validated_scores(x, y, kind, labels, **options)
+            self.fitted[name] = cross_validated_scores(x, y, classifier, labels, **options)
         return self.fitted[name]
 
 
@@ -219,7 +219,7 @@ ALL = "all"
 
 
 def choose(
-    asked: Sequence[str], metrics: Mapping[str, Metric], others: Sequence[str], known: Sequence[str], kind: str
+    asked: Sequence[str], metrics: Mapping[str, Metric], others: Sequence[str], known: Sequence[str], noun: str
 ) -> dict[str, Metric]:
     """Metrics asked for; ``"all"`` leaves out transport where POT is not installed. ``others`` are sources, or so."""
     everything = isinstance(asked, str) and asked == ALL
@@ -231,7 +231,7 @@ def choose(
         names.remove(TRANSPORT)
     unknown = sorted(set(names) - set(metrics)) + sorted(set(others) - set(known))
     if unknown:
-        raise ValueError(f"Unknown metrics or {kind} {unknown}. Metrics: {[ALL, *metrics]}; {kind}: {[*known]}.")
+        raise ValueError(f"Unknown metrics or {noun} {unknown}. Metrics: {[ALL, *metrics]}; {noun}: {[*known]}.")
     return {name: metric for name, metric in metrics.items() if name in names}
 
 

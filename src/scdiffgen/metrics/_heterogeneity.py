@@ -72,7 +72,7 @@ def response_heterogeneity(
         Fractions of predicted and of real treated cells with a score below that of 95 % of the untreated ones.
         Sampling noise is in these.
 
-    All are NaN if no gene responds, or with a warning for fewer than ten cells of a kind.
+    All are NaN if no gene responds, or with a warning for fewer than ten cells of a sample.
 
     Examples
     --------

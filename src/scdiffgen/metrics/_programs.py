@@ -122,7 +122,8 @@ def program_weights(counts: Matrix, genes: NDArray | None, programs: Programs) -
 def _table(by_source: Mapping[str, Pair], names: list[str], *, within: bool) -> pd.DataFrame:
     """Rows of one group."""
     index = [("spread", name) for name in names] + [("correlation", ", ".join(two)) for two in combinations(names, 2)]
-    values, rows, n_programs = dict.fromkeys(("real", *SOURCES), np.nan), {}, len(names)
+    values: dict[str, float | NDArray[np.float64]] = dict.fromkeys(("real", *SOURCES), np.nan)
+    rows, n_programs = {}, len(names)
     n = min(len(pair.real.pcs) for pair in by_source.values())
     for source, pair in by_source.items() if n >= FEWEST_CELLS else ():
         real, other = (_statistics(pair, side, within=within) for side in ("real", "generated"))

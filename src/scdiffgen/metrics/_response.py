@@ -17,7 +17,7 @@ from scdiffgen.metrics._input import RESPONSE, Matrix, as_numbers, enough_cells
 N_TOP_GENES = 100
 SIGNIFICANT = 0.05
 MIN_CELLS = 2  # of a condition
-MIN_RESPONDING = 10  # genes, for an order or a slope over them: of fewer, chance decides
+MIN_RESPONDING = 10  # genes, for an order or a slope over them: fewer are sampling noise
 ROUNDING = 1e-9  # changes of log expression below are rounding errors
 Vector = NDArray[np.float64]  # (genes,)
 Called = NDArray[np.bool_]  # whether each gene responds, (genes,)
@@ -58,7 +58,7 @@ def weighted_mse(real: Vector, predicted: Vector, statistic: Vector) -> float:
 
 
 def discrimination_score(real: NDArray[np.float64], predicted: Vector, own: int) -> float:
-    """Compute the perturbation discrimination score, by cosine, among all (treatments, genes); 0.5 is chance."""
+    """Compute the perturbation discrimination score, by cosine, among all (treatments, genes); 0.5 is random."""
     if len(real) < 2 or not predicted.any():
         return float("nan")
     norms = np.linalg.norm(real, axis=1)
