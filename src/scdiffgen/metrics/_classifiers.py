@@ -30,7 +30,6 @@ N_FOLDS = 5
 N_TREES = 200
 MIN_LEAF = 5  # cells in a leaf: finds small differences as well as pure leaves do, at less cost
 PENALTY = 0.01  # inverse strength of the L2 penalty on standardised features: many genes, few cells
-MAX_ITERATIONS = 200
 DENSE_ENTRIES = 50_000_000  # a forest is fitted to a dense copy up to this size (200 MB): about twice as fast
 
 
@@ -158,7 +157,7 @@ def fit_classifier(
 
         model = RandomForestClassifier(n_trees, min_samples_leaf=MIN_LEAF, n_jobs=n_jobs, random_state=seed)
     elif name == "logistic":
-        logistic = LogisticRegression(C=PENALTY, max_iter=MAX_ITERATIONS, random_state=seed)
+        logistic = LogisticRegression(C=PENALTY, max_iter=200, random_state=seed)
         model = make_pipeline(StandardScaler(with_mean=False), logistic)
     else:
         raise ValueError(f"`classifier`={name!r} is not known. Pass 'forest' or 'logistic'.")

@@ -15,7 +15,6 @@ from scdiffgen.metrics._resampling import unit_weights
 from scdiffgen.metrics._samples import Prepared, prepare
 from scdiffgen.metrics._spread import WITHIN, grouped_pairs, interval_table, log_variance_ratios, variances
 
-N_NAMED = 3  # genes of a component
 COLUMNS = {"generated": ("ratio", "low", "high"), "other_real": ("other_real", "other_real_low", "other_real_high")}
 
 
@@ -113,8 +112,8 @@ def _table(sides: Mapping[str, Pair], genes: list[str], *, within: bool) -> pd.D
 
 
 def _leading_genes(prepared: Prepared) -> list[str]:
-    """Names of the genes that weigh most on each component; positions where genes have no names."""
+    """Names of the three genes that weigh most on each component; positions where genes have no names."""
     space, names = prepared.space, prepared.names
     names = np.arange(space.n_genes) if names is None else np.asarray(names)
-    order = np.argsort(-np.abs(space.components), axis=1, kind="stable")[:, :N_NAMED]
+    order = np.argsort(-np.abs(space.components), axis=1, kind="stable")[:, :3]
     return [", ".join(str(name) for name in names[top]) for top in order]

@@ -31,8 +31,6 @@ from scdiffgen.metrics._label_contrasts import label_contrasts
 from scdiffgen.metrics._samples import OVERALL, SOURCES, Prepared, Source, group_names, pairs, prepare
 from scdiffgen.metrics._score_verdicts import with_verdicts
 
-N_CORRELATED_GENES = 200
-
 
 @shared_docs
 def evaluate(
@@ -146,7 +144,7 @@ def evaluated(
             compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
     if "label_fold_change_slope" in metrics:
         settings = settings._replace(contrasts=label_contrasts(fitted.expression, fitted.labels))
-    settings = settings._replace(genes=space.most_variable_genes(N_CORRELATED_GENES))
+    settings = settings._replace(genes=space.most_variable_genes(200))
     asked = [source for source in SOURCES if source in sources]
     chosen, folds = {name: METRICS[name] for name in metrics}, {}
 

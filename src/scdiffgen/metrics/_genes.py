@@ -23,7 +23,6 @@ from scdiffgen.metrics._input import (
 )
 from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
 
-SMOOTHING = 1.0  # molecules added to every gene of every label, so that no gene is impossible
 LOG_CONCENTRATIONS = (-5.0, 20.0)  # beyond, cells are of one gene each, or multinomial
 GeneMoments: TypeAlias = dict[str, NDArray[np.float64]]  # one (rows, genes) array a statistic
 
@@ -167,7 +166,8 @@ def _nll_at_label_means(
         side.eliminate_zeros()
     known, sums, _ = label_sums(fitted, train_labels, "train_labels")
     _, which = label_codes(real_labels, held_out.shape[0], "real_labels", known)
-    shares = (sums + SMOOTHING) / (sums + SMOOTHING).sum(axis=1, keepdims=True)  # (labels, genes)
+    sums += 1.0  # a molecule of every gene in every label, so that no gene is impossible
+    shares = sums / sums.sum(axis=1, keepdims=True)  # (labels, genes)
     (rows, genes), molecules, library = held_out.nonzero(), held_out.data, library_sizes(held_out)
     share = shares[which[rows], genes]
     if not fit_concentration:

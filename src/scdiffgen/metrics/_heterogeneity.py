@@ -17,7 +17,6 @@ from scdiffgen.metrics._input import FEWEST_CELLS, CountsLike, as_count_pair, en
 from scdiffgen.metrics._response import Called, Vector, mean_expression, rank_genes
 
 UNTREATED = 0.95  # quantile of the scores of untreated cells below which a treated one counts as not responding
-N_SPLITS = 5  # of the molecules of each cell into halves
 
 
 class ResponseHeterogeneity(NamedTuple):
@@ -135,12 +134,12 @@ class RealResponse:
         return np.asarray(_expression(counts) @ self._direction, dtype=np.float64).ravel() - self._origin
 
     def noiseless_variance(self, counts: sparse.csr_matrix) -> float:
-        """Covariance of the scores of two halves of the molecules, at a given library size."""
+        """Covariance of the scores of two halves of the molecules, at a given library size; mean of five splits."""
         size = np.log(np.maximum(library_sizes(counts), 1))
         of_size = np.linalg.svd(np.vander(size - size.mean(), 3), full_matrices=False)
         curves = of_size.U[:, of_size.S > 1e-8 * of_size.S.max()]
         rng, found = np.random.default_rng(self.seed), []
-        for _ in range(N_SPLITS):
+        for _ in range(5):
             first = counts.copy()
             first.data = rng.binomial(counts.data.astype(np.int64), 0.5).astype(counts.dtype)
             one, other = (score - curves @ (curves.T @ score) for score in map(self._scores, (first, counts - first)))

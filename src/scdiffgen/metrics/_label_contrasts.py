@@ -8,11 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scdiffgen.metrics._input import Matrix, label_sums
+from scdiffgen.metrics._input import FEWEST_CELLS, Matrix, label_sums
 from scdiffgen.metrics._resampling import Weights
 from scdiffgen.metrics._response import SIGNIFICANT, scanpy_tests
-
-LABEL_CELLS = 10  # of a label that is contrasted
 
 
 class LabelContrasts(NamedTuple):
@@ -30,7 +28,7 @@ NO_LABELS = LabelContrasts(np.empty(0, dtype=str), np.empty((0, 0)), np.arange(0
 def label_contrasts(expression: Matrix, labels: NDArray) -> LabelContrasts:
     """Means of the labels that have cells enough, and genes that Welch's t-test calls, by scanpy."""
     names, n_cells = np.unique(labels.astype(str), return_counts=True)
-    kept = np.isin(labels.astype(str), names[n_cells >= LABEL_CELLS])
+    kept = np.isin(labels.astype(str), names[n_cells >= FEWEST_CELLS])
     cells, labels = sparse.csr_matrix(expression[kept]), labels[kept].astype(str)
     if len(np.unique(labels)) < 2:
         return NO_LABELS
@@ -49,7 +47,7 @@ def contrast_slope(
     of x does not attenuate it, as that is independent of z and of the choice of pairs.
     """
     n_cells = [[(side == label).sum() for side in labels] for label in fitted.labels]
-    there = np.array([min(of_label) >= LABEL_CELLS for of_label in n_cells], dtype=bool)
+    there = np.array([min(of_label) >= FEWEST_CELLS for of_label in n_cells], dtype=bool)
     if there.sum() < 2 or not fitted.significant[there].any():
         return np.full(len(wx), np.nan)
     known, share = fitted.labels[there], fitted.n_cells[there]

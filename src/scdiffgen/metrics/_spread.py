@@ -16,7 +16,6 @@ from scdiffgen.metrics._resampling import Weights
 from scdiffgen.metrics._samples import OVERALL, pairs
 
 WITHIN = "within"
-SMALLEST = 1e-12  # variance
 
 
 def variances(points: Matrix, weights: Weights, labels: NDArray | None = None) -> NDArray[np.float64]:
@@ -37,7 +36,7 @@ def log_variance_ratios(
 ) -> NDArray[np.float64]:
     """Natural log of the variance of y over that of x along every dimension, (rows, dimensions)."""
     of_x, of_y = (variances(p, w, c) for p, w, c in ((x, wx, labels[0]), (y, wy, labels[1])))
-    return np.log(np.maximum(of_y, SMALLEST) / np.maximum(of_x, SMALLEST))
+    return np.log(np.maximum(of_y, 1e-12) / np.maximum(of_x, 1e-12))
 
 
 def covariances(scores: NDArray, weights: Weights, labels: NDArray) -> NDArray[np.float64]:
