@@ -102,9 +102,9 @@ class RealResponse:
     responding: Called
     seed: int
 
-    def compare(self, counts: sparse.csr_matrix, shift: Vector | None = None) -> ResponseHeterogeneity:
-        """Of predicted cells, or of cells to whose log expression a ``shift`` is added."""
-        if not self.responding.any():
+    def compare(self, counts: sparse.csr_matrix | None, shift: Vector | None = None) -> ResponseHeterogeneity:
+        """Of predicted cells, or of cells to whose log expression a ``shift`` is added; NaN without counts."""
+        if counts is None or not self.responding.any():
             return UNDEFINED
         scores = self._scores(counts) + (0.0 if shift is None else shift @ self._direction)
         low, real = self._threshold, self._variance

@@ -30,23 +30,15 @@ from scdiffgen.metrics._comparison import (
     compare,
 )
 from scdiffgen.metrics._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
-from scdiffgen.metrics._heterogeneity import UNDEFINED, RealResponse, ResponseHeterogeneity
+from scdiffgen.metrics._heterogeneity import RealResponse, ResponseHeterogeneity
 from scdiffgen.metrics._input import FEWEST_CELLS
 from scdiffgen.metrics._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
 from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics.baselines import shift_counts
 
 BASELINES = (
-    "no_change",
-    "train_mean",
-    "other_contexts",
-    "nearest_context",
-    "similar_contexts",
-    "additive",
-    "linear",
-    "latent_pca",
-    "dose_interpolation",
-    "real_half",
+    *("no_change", "train_mean", "other_contexts", "nearest_context", "similar_contexts"),
+    *("additive", "linear", "latent_pca", "dose_interpolation", "real_half"),
 )
 SHORT = ("no_change", "train_mean", "similar_contexts", "additive", "dose_interpolation", "real_half")
 DISTANCES = ["weighted_mse", "energy_distance", "wasserstein"]  # by which held-out cells are compared with controls
@@ -254,7 +246,7 @@ def perturbation_report(
                 key = dict(zip(COLUMNS, (*condition, name, *n_cells, int(tests.significant.sum())), strict=True))
                 changes = real_mean - controls.mean, cells.mean - controls.mean
                 against = real_mean - perturbed, cells.mean - perturbed
-                heterogeneity = cache(partial(_heterogeneity, responses, cells))
+                heterogeneity = cache(partial(responses.compare, cells.counts, cells.shift))
                 response = Response(*changes, against, tests, *siblings, heterogeneity)
                 yield key, settings.pair(reference, Cells(cells.pcs), min(n_cells), (seed, seed), response)
 
@@ -280,10 +272,6 @@ def _warn_of_undecided(report: pd.DataFrame) -> None:
             f"The held-out cells cannot distinguish predictions of {counted(len(undecided), 'condition')}: "
             f"{listed(undecided)}. Hold out more cells, or stronger responses."
         )
-
-
-def _heterogeneity(real: RealResponse, predicted: Predicted) -> ResponseHeterogeneity:
-    return UNDEFINED if predicted.counts is None else real.compare(predicted.counts, predicted.shift)
 
 
 def _predicted(cells: Cells) -> Predicted:
