@@ -163,6 +163,12 @@ points_generated = generated
     Generated cells, over the same dimensions.
 groups = groupby
     Column of ``obs`` of all cells; by default all are one group.
+within = groupby
+    Column of ``obs`` of all cells: also within its labels, and for each label; by default over all cells only.
+other_real
+    Independent real cells of the same composition; the real cells are then not halved for them.
+n_bootstrap
+    Resamples of the cells of both sides behind the intervals.
 metrics
     Column or columns to compute; by default all, but ``"wasserstein"`` only where POT is installed.
 n_pcs

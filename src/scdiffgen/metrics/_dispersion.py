@@ -42,12 +42,7 @@ def dispersion(
 
     Parameters
     ----------
-    groupby
-        Column of ``obs`` of all cells: also within its labels, and for each label; by default over all cells only.
-    other_real
-        Independent real cells of the same composition; the real cells are then not halved for them.
-    n_bootstrap
-        Resamples of the cells of both sides behind the intervals.
+    {within}
     {draws}
 
     Returns

@@ -66,8 +66,6 @@ def evaluate(
     ----------
     groupby
         Column of ``obs`` of all cells: a row per group, and the label of `label_accuracy`; by default no groups.
-    other_real
-        Independent real cells of the same composition; the real cells are then not halved for them.
     metrics
         Metric or metrics to compute, or ``"all"`` of ``EVALUATION_METRICS`` (``"wasserstein"`` only where POT is
         installed). By default three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``, ``"gene_correlation"``
@@ -91,7 +89,8 @@ def evaluate(
     Verdicts compare intervals: ``"like other real cells"``, if those of generated and other real cells overlap or the
     score is better; ``"like the negative control"``, if it overlaps with the worse control or lies beyond it;
     ``"between"``; ``"unlike other real cells"``, without a control to compare with; ``"undecided"``, with fewer than
-    ten cells, or a score like that of other real cells and of the control.
+    ten cells, or a score like that of other real cells and of the control. No verdicts without intervals or
+    ``"other_real"``.
 
     Raises
     ------
