@@ -163,12 +163,16 @@ points_generated = generated
     Generated cells, over the same dimensions.
 groups = groupby
     Column of ``obs`` of all cells; by default all are one group.
+within = groupby
+    Column of ``obs`` of all cells: also within its labels, and for each label; by default over all cells only.
+other_real
+    Independent real cells of the same composition; the real cells are then not halved for them.
+n_bootstrap
+    Resamples of the cells of both sides behind the intervals.
 metrics
     Column or columns to compute; by default all, but ``"wasserstein"`` only where POT is installed.
 n_pcs
     Principal components, at most.
-n_top_genes
-    Most variable genes to compare; by default all.
 max_cells
     Cells taken of each side at most; drawn without replacement.
 n_trees
@@ -206,7 +210,6 @@ _TOGETHER = {
     "shown": "show save",
     "sides": "real generated",
     "points": "points_real points_generated",
-    "space": "n_pcs n_top_genes",
     "forests": "n_trees n_jobs",
     "warns": "warns_pot warns_few",
     "null": "counts labels labels_out layer draws",

@@ -11,35 +11,20 @@ from scdiffgen.metrics._response import fold_change_slope
 from scdiffgen.metrics.baselines import linear_shift, shift_counts
 
 
-def test_linear_baseline_is_its_closed_form(monkeypatch) -> None:
-    monkeypatch.setattr(baselines, "LINEAR_PCS", 4)
+def test_linear_baseline_is_its_closed_form() -> None:
     rng = np.random.default_rng(0)
     means, control = rng.normal(size=(7, 30)), rng.normal(size=30)
     targets, wanted = [[0], [3], [5], [8], [9], [12], [2, 20]], [4, 25]
     expression = np.vstack([means, control]).T
-    genes = PCA(4, svd_solver="full").fit_transform(expression)
+    genes = PCA(7, svd_solver="full").fit_transform(expression)
     perturbations = np.array([genes[rows].sum(axis=0) for rows in [*targets, []]])
-    changes, penalty = expression - control[:, None], 0.1 * np.eye(4)
+    changes, penalty = expression - control[:, None], 0.1 * np.eye(7)
     offset = changes.mean(axis=1, keepdims=True)
     inverses = [np.linalg.inv(m.T @ m + penalty) for m in (genes, perturbations)]
     kernel = inverses[0] @ genes.T @ (changes - offset) @ perturbations @ inverses[1]
     expected = genes @ kernel @ genes[wanted].sum(axis=0) + offset[:, 0]
     shift = linear_shift(means, control, targets, wanted)
     np.testing.assert_allclose(shift, expected, atol=1e-10)
-
-
-def test_linear_baseline_recovers_a_linear_world(monkeypatch) -> None:
-    monkeypatch.setattr(baselines, "LINEAR_PCS", 3)
-    monkeypatch.setattr(baselines, "LINEAR_RIDGE", 1e-6)
-    # changes that are linear in the embedding of the perturbed gene, with many perturbations and little penalty
-    rng = np.random.default_rng(1)
-    n_genes, n_known = 40, 30
-    factors = rng.normal(size=(n_genes, 3))
-    effect = factors @ rng.normal(size=(3, 3)) @ factors.T  # column p: change when gene p is perturbed
-    control = 10 * factors @ rng.normal(size=3)
-    means = control + 0.1 * effect[:, :n_known].T
-    shift = linear_shift(means, control, [[p] for p in range(n_known)], [35])
-    assert np.corrcoef(shift, effect[:, 35])[0, 1] > 0.9
 
 
 def test_linear_baseline_wants_one_target_a_perturbation() -> None:
@@ -89,7 +74,7 @@ def test_shifted_counts_without_a_shift_are_the_counts() -> None:
 
 
 def test_the_change_of_similar_contexts_is_kernel_regression_with_the_bandwidth_that_leaving_out_prefers() -> None:
-    """Changes of two kinds of contexts: the nearest tell, so that the narrowest kernel does best; else all alike."""
+    """Changes of two types of contexts: the nearest decide, so that the narrowest kernel does best; else all alike."""
     rng = np.random.default_rng(0)
     kinds = np.arange(8) % 2
     controls = 5.0 * kinds[:, None] + rng.normal(size=(8, 30))

@@ -10,19 +10,13 @@ from scdiffgen.metrics._classifiers import LabelAccuracy, auc_resampled, cross_v
 
 
 @pytest.mark.parametrize("classifier", ["forest", "logistic"])
-def test_one_population_cannot_be_told_apart(classifier) -> None:
+def test_cells_of_one_population_are_not_distinguished(classifier) -> None:
     rng = np.random.default_rng(0)
     aucs = [
         metrics.classifier_auc(*rng.normal(size=(2, 150, 4)), classifier=classifier, n_trees=30, seed=seed)
         for seed in range(6)
     ]
     assert np.mean(aucs) == pytest.approx(0.5, abs=3 * np.std(aucs) / np.sqrt(6))
-
-
-@pytest.mark.parametrize("classifier", ["forest", "logistic"])
-def test_separate_populations_are_told_apart(classifier) -> None:
-    x, y = np.random.default_rng(0).normal(size=(2, 60, 4))
-    assert metrics.classifier_auc(x, y + 6, classifier=classifier, n_trees=30) == pytest.approx(1.0)
 
 
 def test_logistic_auc_of_gaussians_is_the_closed_form() -> None:
@@ -62,7 +56,7 @@ def test_folds_share_out_the_labels_of_both_sides() -> None:
             assert np.ptp([(side[rows] == label).sum() for rows in of_folds]) <= 1
 
 
-def test_cells_in_the_order_of_their_labels_are_no_easier_to_tell() -> None:
+def test_cells_in_the_order_of_their_labels_are_no_easier_to_distinguish() -> None:
     """Training cells against others of the same labels: without shuffling, whole labels are left out of a fit."""
     rng, labels = np.random.default_rng(7), np.repeat(np.arange(10), 30)
     means = 5 * rng.normal(size=(10, 5))
@@ -86,14 +80,6 @@ def test_weighted_auc_agrees_with_scikit_learn() -> None:
     np.testing.assert_allclose(weighted_auc(negative, positive, wn, wp), expected)
 
 
-def test_a_fold_without_weight_is_left_out() -> None:
-    x, y = np.random.default_rng(4).normal(size=(2, 10, 2))
-    folds = cross_validated_scores(x, y, "logistic")
-    weights = np.ones((1, 10))
-    weights[:, folds[0].real] = 0
-    assert np.isfinite(auc_resampled(folds, weights, np.ones((1, 10)))).all()
-
-
 def test_without_any_weight_the_auc_is_missing() -> None:
     x, y = np.random.default_rng(4).normal(size=(2, 10, 2))
     folds = cross_validated_scores(x, y, "logistic")
@@ -105,16 +91,10 @@ def test_sparse_and_dense_features_give_the_same_auc() -> None:
     x, y = np.random.default_rng(5).poisson(0.5, size=(2, 60, 20)).astype(np.float32)
     for classifier in ("forest", "logistic"):
         dense, same = (
-            metrics.classifier_auc(kind(x), kind(y), classifier=classifier, n_trees=10)
-            for kind in (np.asarray, sparse.csr_matrix)
+            metrics.classifier_auc(container(x), container(y), classifier=classifier, n_trees=10)
+            for container in (np.asarray, sparse.csr_matrix)
         )
         assert same == pytest.approx(dense, abs=1e-3)
-
-
-def test_auc_depends_on_the_seed_only() -> None:
-    x, y = np.random.default_rng(6).normal(size=(2, 40, 3))
-    first, again, other = (metrics.classifier_auc(x, y, n_trees=10, seed=s) for s in (0, 0, 1))
-    assert first == again != other
 
 
 def test_too_few_cells_are_nan_with_a_warning() -> None:

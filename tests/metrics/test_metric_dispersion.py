@@ -24,13 +24,13 @@ NAMES = [*CYCLE, *(f"gene{i}" for i in range(N_GENES - 8))]
 def simulate(n: int, seed: int, cycle: float = 1.0) -> ad.AnnData:
     """Negative binomial counts of three labels, and eight genes that a programme raises and lowers in all of them."""
     rng = np.random.default_rng(seed)
-    kind = rng.integers(0, 3, n)
+    types = rng.integers(0, 3, n)
     rates = 3 * np.random.default_rng(0).gamma(1.5, size=(3, N_GENES))
     rates[:, :8] = 8.0
     programme = cycle * rng.normal(size=(n, 1)) * (np.arange(N_GENES) < 8)
-    means = rates[kind] * np.exp(programme - 0.5 * cycle**2 * (np.arange(N_GENES) < 8))
+    means = rates[types] * np.exp(programme - 0.5 * cycle**2 * (np.arange(N_GENES) < 8))
     counts = rng.poisson(means * rng.gamma(5.0, 0.2, size=(n, N_GENES)))
-    obs = pd.DataFrame({"kind": np.array([*"abc"])[kind]}, index=[f"{seed}-{i}" for i in range(n)])
+    obs = pd.DataFrame({"type": np.array([*"abc"])[types]}, index=[f"{seed}-{i}" for i in range(n)])
     return ad.AnnData(sparse.csr_matrix(counts.astype(np.float32)), obs=obs, var=pd.DataFrame(index=NAMES))
 
 
@@ -58,7 +58,7 @@ def log_normalised(cells: ad.AnnData) -> np.ndarray:
 
 def test_ratios_are_those_of_numpy_and_scikit_learn(train, real, other) -> None:
     generated = simulate(300, 4, cycle=0.5)
-    table = metrics.dispersion(real, generated, train, "kind", other_real=other, n_pcs=4, n_bootstrap=0)
+    table = metrics.dispersion(real, generated, train, "type", other_real=other, n_pcs=4, n_bootstrap=0)
     pca = PCA(4, svd_solver="full").fit(log_normalised(train))
     x, y, z = (pca.transform(log_normalised(cells)) for cells in (real, generated, other))
     ratios = table["ratio"].unstack("component")
@@ -67,7 +67,7 @@ def test_ratios_are_those_of_numpy_and_scikit_learn(train, real, other) -> None:
     shares = x.var(axis=0) / log_normalised(real).var(axis=0).sum()
     np.testing.assert_allclose(table.loc["overall", "share"], shares, rtol=1e-4)
     within = [
-        (pd.DataFrame(p) - pd.DataFrame(p).groupby(c.obs["kind"].to_numpy()).transform("mean")).pow(2).sum()
+        (pd.DataFrame(p) - pd.DataFrame(p).groupby(c.obs["type"].to_numpy()).transform("mean")).pow(2).sum()
         for p, c in ((x, real), (y, generated))
     ]
     np.testing.assert_allclose(ratios.loc["within"], within[1] / within[0], rtol=1e-4)
@@ -77,7 +77,7 @@ def test_ratios_are_those_of_numpy_and_scikit_learn(train, real, other) -> None:
 
 
 def test_an_axis_that_was_taken_away_is_found_and_named(train, real) -> None:
-    table = metrics.dispersion(real, simulate(300, 5, cycle=0.3), train, "kind", n_pcs=10)
+    table = metrics.dispersion(real, simulate(300, 5, cycle=0.3), train, "type", n_pcs=10)
     cycle = table[[set(genes.split(", ")) <= set(CYCLE) for genes in table["genes"]]]
     assert set(cycle.index.unique("group")) == {"overall", "within", "a", "b", "c"}
     assert (cycle["ratio"] < 0.5).all() and cycle["apart"].all()
@@ -85,7 +85,7 @@ def test_an_axis_that_was_taken_away_is_found_and_named(train, real) -> None:
 
 
 def test_one_population_has_no_axis_apart(train, real, other) -> None:
-    table = metrics.dispersion(real, other, train, "kind", n_pcs=20)
+    table = metrics.dispersion(real, other, train, "type", n_pcs=20)
     assert table["apart"].mean() < 0.03
     alike = (table["low"] < 1) & (table["high"] > 1)
     assert 0.8 < alike.mean() <= 1
@@ -149,14 +149,14 @@ def test_genes_of_labels_are_those_that_scipy_calls() -> None:
 
 
 def test_too_few_cells_are_nan_with_a_warning_and_names_of_groups_are_free(train, real) -> None:
-    rare = real[np.r_[np.flatnonzero(real.obs["kind"] != "c"), np.flatnonzero(real.obs["kind"] == "c")[:8]]].copy()
+    rare = real[np.r_[np.flatnonzero(real.obs["type"] != "c"), np.flatnonzero(real.obs["type"] == "c")[:8]]].copy()
     with pytest.warns(metrics.FewCellsWarning, match="NaN for want of 10 cells: c"):
-        table = metrics.dispersion(rare, rare, train, "kind", n_pcs=3)
+        table = metrics.dispersion(rare, rare, train, "type", n_pcs=3)
     assert table.loc["c", "ratio"].isna().all() and not table.loc["c", "apart"].any()
     assert table.drop(index="c")["ratio"].notna().all()
-    rare.obs["kind"] = "within"
+    rare.obs["type"] = "within"
     with pytest.raises(ValueError, match="has a group 'within'"):
-        metrics.dispersion(rare, rare, groupby="kind", n_pcs=3)
+        metrics.dispersion(rare, rare, groupby="type", n_pcs=3)
 
 
 def test_matrices_have_rows_over_all_cells_and_genes_by_position(real) -> None:

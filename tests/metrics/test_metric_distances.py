@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
-from scipy.stats import energy_distance as scipy_energy_distance
 
 from scdiffgen import metrics
 from scdiffgen.metrics._distances import (
@@ -23,28 +22,11 @@ def gaussian_pair(n: int, shift: float = 0.0, dim: int = 3, seed: int = 0) -> tu
     return rng.normal(size=(n, dim)), rng.normal(size=(n, dim)) + np.r_[shift, np.zeros(dim - 1)]
 
 
-def test_distance_of_a_sample_to_itself_is_zero() -> None:
-    x, _ = gaussian_pair(80)
-    assert metrics.wasserstein(x, x[::-1]) == pytest.approx(0, abs=1e-6)
-
-
 @pytest.mark.parametrize("distance", [metrics.wasserstein, metrics.energy_distance])
 def test_distance_is_symmetric_and_grows_with_the_shift(distance) -> None:
     x, y = gaussian_pair(80, shift=1.0)
     assert distance(x, y) == pytest.approx(distance(y, x))
     assert distance(x, y) < distance(x, y + 1.0) < distance(x, y + 2.0)
-
-
-def test_mmd_is_symmetric_at_one_scale() -> None:
-    x, y = gaussian_pair(80, shift=1.0)
-    assert metrics.mmd(x, y, median=2.0) == pytest.approx(metrics.mmd(y, x, median=2.0))
-
-
-def test_wasserstein_obeys_the_triangle_inequality() -> None:
-    rng = np.random.default_rng(1)
-    for _ in range(10):
-        x, y, z = (rng.normal(rng.normal(size=2), rng.gamma(2.0), size=(30, 2)) for _ in range(3))
-        assert metrics.wasserstein(x, z) <= metrics.wasserstein(x, y) + metrics.wasserstein(y, z) + 1e-9
 
 
 def test_wasserstein_in_one_dimension_sorts() -> None:
@@ -58,41 +40,12 @@ def test_wasserstein_subsamples_by_seed() -> None:
     assert metrics.wasserstein(x, y, max_cells=20, seed=1) == same != other
 
 
-def test_wasserstein_of_gaussians_tends_to_the_bures_distance() -> None:
-    rng = np.random.default_rng(3)
-    x, y = rng.normal(size=(1500, 1)), 2 * rng.normal(size=(1500, 1)) + 3
-    assert metrics.wasserstein(x, y) == pytest.approx(np.sqrt(3**2 + (2 - 1) ** 2), rel=0.03)
-
-
-def test_energy_distance_in_one_dimension_agrees_with_scipy() -> None:
-    x, y = gaussian_pair(300, shift=1.0, dim=1)
-    # scipy has the V-statistic, and the square root of what is 2 E|X-Y| - E|X-X'| - E|Y-Y'|
-    n = len(x)
-    self_pairs = (cdist(x, x).mean() + cdist(y, y).mean()) / (n - 1)
-    assert metrics.energy_distance(x, y) == pytest.approx(scipy_energy_distance(x[:, 0], y[:, 0]) ** 2 - self_pairs)
-
-
-def test_energy_distance_agrees_with_scperteval() -> None:
-    scperteval = pytest.importorskip("scperteval.protocols.metrics")
-    x, y = gaussian_pair(50, shift=1.0)
-    assert metrics.energy_distance(x, y) == pytest.approx(scperteval.energy_distance(x, y, None))
-
-
 def test_energy_distance_sees_a_spread_that_squared_norms_do_not() -> None:
     # In the plane |X-Y| is Rayleigh distributed with mean sqrt(pi / 2) * sd of a coordinate of X - Y
     rng = np.random.default_rng(4)
     expected = np.sqrt(np.pi / 2) * (2 * np.sqrt(1 + 9) - np.sqrt(2) - 3 * np.sqrt(2))
     estimates = [metrics.energy_distance(rng.normal(size=(300, 2)), 3 * rng.normal(size=(300, 2))) for _ in range(20)]
     assert np.mean(estimates) == pytest.approx(expected, abs=3 * np.std(estimates) / np.sqrt(20))
-
-
-def test_mmd_of_two_pairs_of_points_by_hand() -> None:
-    def kernel(distance: float) -> float:  # at median 2
-        return sum(np.exp(-(distance**2) / (scale * 2)) for scale in (1 / 4, 1 / 2, 1, 2, 4)) / 5
-
-    across = (kernel(3) + kernel(4) + kernel(2) + kernel(3)) / 4
-    value = metrics.mmd(np.array([[0.0], [1.0]]), np.array([[3.0], [4.0]]), median=2.0)
-    assert value == pytest.approx(2 * kernel(1) - 2 * across)
 
 
 def test_mmd_of_shifted_gaussians_is_the_integral() -> None:
@@ -111,17 +64,6 @@ def test_mmd_of_shifted_gaussians_is_the_integral() -> None:
         ]
     )
     estimates = [metrics.mmd(*gaussian_pair(300, shift, dim, seed), median=median) for seed in range(20)]
-    assert np.mean(estimates) == pytest.approx(expected, abs=3 * np.std(estimates) / np.sqrt(20))
-
-
-def test_energy_distance_of_shifted_gaussians_is_the_integral() -> None:
-    grid = np.linspace(-20, 20, 20_001)
-
-    def mean_distance(mean: float) -> float:  # E|D|, D ~ N(mean, 2)
-        return float(np.trapezoid(np.abs(grid) * np.exp(-((grid - mean) ** 2) / 4) / np.sqrt(4 * np.pi), grid))
-
-    expected = 2 * mean_distance(1.0) - 2 * mean_distance(0.0)
-    estimates = [metrics.energy_distance(*gaussian_pair(300, 1.0, 1, seed)) for seed in range(20)]
     assert np.mean(estimates) == pytest.approx(expected, abs=3 * np.std(estimates) / np.sqrt(20))
 
 
@@ -185,13 +127,6 @@ def test_bad_points_are_named(distance) -> None:
         distance(x, x[:, :2])
     with pytest.raises(ValueError, match="`generated` holds 1 values that are NaN"):
         distance(x, np.where(np.arange(30).reshape(10, 3) == 4, np.nan, x))
-
-
-def test_wasserstein_without_pot_names_the_extra(monkeypatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "ot", None)
-    x, _ = gaussian_pair(10)
-    with pytest.raises(ImportError, match=r"pip install 'scdiffgen\[eval\]'"):
-        metrics.wasserstein(x, x)
 
 
 def test_equal_cells_have_distance_zero_without_a_warning() -> None:

@@ -106,20 +106,6 @@ def test_dirichlet_multinomial_likelihood_is_that_of_scipy(labelled) -> None:
     assert nll.per_molecule == pytest.approx(other.per_molecule - gain)
 
 
-def test_the_concentration_of_simulated_cells_is_found() -> None:
-    rng, mean = np.random.default_rng(2), np.random.default_rng(1).dirichlet(np.full(30, 3.0))
-    sizes = rng.integers(200, 800, 600)
-    for total in (20.0, 500.0, np.inf):
-        shares = rng.dirichlet(total * mean, 600) if np.isfinite(total) else np.tile(mean, (600, 1))
-        counts = np.array([rng.multinomial(n, share) for n, share in zip(sizes, shares, strict=True)])
-        train, new = counts[:500], counts[500:]
-        nll = metrics.dirichlet_multinomial_nll(new, ["a"] * 100, train, ["a"] * 500)
-        truth = multinomial.logpmf(new, new.sum(1), mean)
-        if np.isfinite(total):
-            truth = dirichlet_multinomial.logpmf(new, total * mean, new.sum(1))
-        assert nll.per_cell == pytest.approx(-truth.mean(), rel=2e-3)
-
-
 def test_labels_of_one_cell_or_of_cells_without_molecules_have_a_likelihood() -> None:
     train, labels = np.array([[3, 1, 0], [0, 0, 0], [0, 0, 1]]), ["one", "empty", "single"]
     nll = metrics.dirichlet_multinomial_nll(np.array([[2, 2, 1]] * 3), labels, train, labels)

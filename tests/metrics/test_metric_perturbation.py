@@ -11,27 +11,11 @@ import scanpy as sc
 from scipy import sparse
 
 from scdiffgen import metrics
-from scdiffgen.metrics._perturbation_report import _in_words as in_words
+from scdiffgen.metrics import _response
 from scdiffgen.metrics._perturbation_report import _warn_of_undecided as warn_of_undecided
-from scdiffgen.metrics._response import (
-    de_overlap,
-    de_pr_auc,
-    discrimination_score,
-    fold_change_slope,
-    fold_change_spearman,
-    rank_genes,
-    sign_agreement,
-    weighted_mse,
-)
 
 N_GENES = 120
-OPTIONS = {
-    "perturbation_key": "drug",
-    "context_key": "type",
-    "n_pcs": 8,
-    "n_trees": 10,
-    "seed": 0,
-}
+OPTIONS = {"perturbation_key": "drug", "context_key": "type", "n_pcs": 8, "n_trees": 10, "seed": 0}
 EVERYTHING = {**OPTIONS, "metrics": "all", "baselines": "all"}
 CHEAP = ("pearson_delta", "fold_change_slope", "energy_distance")
 GENES = [f"g{i}" for i in range(N_GENES)]
@@ -51,12 +35,12 @@ def simulate(groups: dict[tuple[str, str], int], seed: int, dose: float | None =
     """Poisson cells of (type, drug) groups; types are letters, drugs are named after the gene ``g<i>`` they hit."""
     rng = np.random.default_rng(seed)
     counts, obs = [], []
-    for (kind, drug), n in groups.items():
-        rates = np.random.default_rng(ord(kind)).gamma(2.0, size=N_GENES) * 2
+    for (cell_type, drug), n in groups.items():
+        rates = np.random.default_rng(ord(cell_type)).gamma(2.0, size=N_GENES) * 2
         strength = 1.0 if dose is None else np.log1p(dose) / np.log(2)
         depth = rng.gamma(8.0, 1 / 8, size=(n, 1))
         counts.append(rng.poisson(rates * np.exp(strength * effect(drug)) * depth))
-        obs += [{"type": kind, "drug": drug, "dose": 0.0 if drug == "ctrl" else dose or 1.0}] * n
+        obs += [{"type": cell_type, "drug": drug, "dose": 0.0 if drug == "ctrl" else dose or 1.0}] * n
     index = [f"{seed}-{i}" for i in range(len(obs))]
     matrix = sparse.csr_matrix(np.vstack(counts).astype(np.float32))
     return ad.AnnData(matrix, obs=pd.DataFrame(obs, index=index), var=pd.DataFrame(index=GENES))
@@ -65,7 +49,7 @@ def simulate(groups: dict[tuple[str, str], int], seed: int, dose: float | None =
 @pytest.fixture(scope="module")
 def transfer() -> dict[str, ad.AnnData]:
     """One drug, held out in type C."""
-    both = {(kind, drug): 60 for kind in "AB" for drug in ("ctrl", "g0")}
+    both = {(cell_type, drug): 60 for cell_type in "AB" for drug in ("ctrl", "g0")}
     return {
         "train": simulate({**both, ("C", "ctrl"): 60}, seed=0),
         "control": simulate({("C", "ctrl"): 80}, seed=1),
@@ -99,11 +83,8 @@ def test_rows_are_predictions_and_the_baselines_that_apply(report) -> None:
     assert set(report.attrs["direction"]) == set(report.columns[7:])
 
 
-def test_the_response_is_found(report) -> None:
-    assert report["n_significant"].between(10, 20).all()  # of 12 that respond, and composition moves others a little
-
-
 def test_a_perfect_prediction_scores_as_real_cells_do(report) -> None:
+    assert report["n_significant"].between(10, 20).all()  # of 12 that respond, and composition moves others a little
     scores = report.set_index("prediction")
     for column in ("pearson_delta", "fold_change_slope", "de_pr_auc", "sign_agreement"):
         assert scores.loc[["perfect", "real_half"], column].min() > 0.8
@@ -133,20 +114,19 @@ def test_columns_are_the_plain_functions(transfer, report) -> None:
     real, control, perfect = (space.expression(transfer[name]) for name in ("real", "control", "perfect"))
     mean = {k: np.asarray(v.mean(0)).ravel() for k, v in {"r": real[half], "c": control, "p": perfect}.items()}
     change, predicted = mean["r"] - mean["c"], mean["p"] - mean["c"]
-    tests = rank_genes(real[half], control)
+    tests = _response.rank_genes(real[half], control)
     x, y = space.project(real[half]), space.project(perfect)
     expected = {
         "pearson_delta": metrics.pearson_delta(change, predicted),
-        "weighted_mse": weighted_mse(change, predicted, tests.t),
-        "de_overlap": de_overlap(change, predicted),
-        "de_pr_auc": de_pr_auc(tests.significant, predicted),
-        "sign_agreement": sign_agreement(change, predicted, tests.significant),
-        "fold_change_spearman": fold_change_spearman(change, predicted, tests.significant),
-        "fold_change_slope": fold_change_slope(change, predicted, tests.significant),
+        "weighted_mse": _response.weighted_mse(change, predicted, tests.t),
+        "de_overlap": _response.de_overlap(change, predicted),
+        "de_pr_auc": _response.de_pr_auc(tests.significant, predicted),
         "energy_distance": metrics.energy_distance(x, y),
         "wasserstein": metrics.wasserstein(x, y),
         "c2st_auc": metrics.classifier_auc(x, y, n_trees=10),
     }
+    for name in ("sign_agreement", "fold_change_spearman", "fold_change_slope"):
+        expected[name] = getattr(_response, name)(change, predicted, tests.significant)
     found = metrics.response_heterogeneity(transfer["real"][half], transfer["perfect"], transfer["control"])
     expected |= {"response_spread": found.spread, "non_responders_error": found.non_responders_error}
     row = report.set_index("prediction").loc["perfect", list(expected)]
@@ -199,7 +179,7 @@ def test_discrimination_is_among_the_changes_of_the_context() -> None:
     real = np.vstack([expression(cells["real"])[rows].mean(0) - control for rows in halves])
     for own, drug in enumerate(n_cells):
         change = np.asarray(expression(predicted)[4 * own : 4 * own + 4].mean(0) - control).ravel()
-        expected = discrimination_score(np.asarray(real), change, own)
+        expected = _response.discrimination_score(np.asarray(real), change, own)
         assert scores.loc[drug, "discrimination"] == pytest.approx(expected)
 
 
@@ -215,8 +195,8 @@ def test_doses_are_interpolated() -> None:
     assert set(scores["dose"]) == {1.0}
 
 
-def test_baselines_as_counts_are_harder_to_tell_from_cells(transfer, report) -> None:
-    scores = run(transfer, {}, metrics=["c2st_auc", "pearson_delta"], baselines_as_counts=True, n_top_genes=100)
+def test_baselines_as_counts_are_harder_to_distinguish_from_cells(transfer, report) -> None:
+    scores = run(transfer, {}, metrics=["c2st_auc", "pearson_delta"], baselines_as_counts=True)
     assert scores.loc["other_contexts", "pearson_delta"] > 0.8
     as_counts, as_expression = scores["c2st_auc"], report.set_index("prediction")["c2st_auc"]
     assert as_counts.loc["other_contexts"] < as_expression.loc["no_change"]
@@ -239,11 +219,6 @@ def test_genes_are_aligned_and_seeds_repeat(transfer) -> None:
     assert not plain.equals(run(transfer, {"perfect": transfer["perfect"]}, seed=1))
 
 
-def test_one_metric_and_one_baseline_may_be_named_without_a_list(transfer) -> None:
-    table = run(transfer, {}, metrics="pearson_delta", baselines="train_mean")
-    assert table.index.tolist() == ["train_mean"] and table.columns[-1] == "pearson_delta"
-
-
 def test_held_out_conditions_must_not_be_in_training_cells(transfer) -> None:
     train = ad.concat([transfer["train"], simulate({("C", "g0+ctrl"): 5}, seed=4)])
     with pytest.raises(ValueError, match="`train` holds 1 of 1 conditions of `real`: g0 in C"):
@@ -252,7 +227,7 @@ def test_held_out_conditions_must_not_be_in_training_cells(transfer) -> None:
 
 def test_conditions_that_are_not_predicted_are_nan_with_one_warning(transfer) -> None:
     real = ad.concat([transfer["real"], simulate({("C", "g3"): 60}, seed=5)])
-    with pytest.warns(metrics.FewCellsWarning, match=r"half of g3 in C \(30 real, 0 predicted cells\)") as caught:
+    with pytest.warns(metrics.FewCellsWarning, match=r"half \(g3 in C, 30 real, 0 predicted cells\)") as caught:
         scores = run({**transfer, "real": real}, {"half": transfer["perfect"]}, baselines="no_change")
     assert sum(issubclass(warning.category, UserWarning) for warning in caught) == 1  # others are pandas' own
     assert scores.loc["half", list(CHEAP)].isna().all(axis=1).tolist() == [False, True]
@@ -283,7 +258,9 @@ def test_the_control_is_known_by_the_label_of_its_cells(transfer) -> None:
         run({**transfer, "control": mixed}, {})
 
 
-def test_the_default_report_is_short(transfer) -> None:
+def test_the_default_report_is_short_and_one_name_needs_no_list(transfer) -> None:
+    one = run(transfer, {}, metrics="pearson_delta", baselines="train_mean")
+    assert one.index.tolist() == ["train_mean"] and one.columns[-1] == "pearson_delta"
     cells = transfer["real"], {"perfect": transfer["perfect"]}, transfer["train"], transfer["control"]
     table = metrics.perturbation_report(*cells, **OPTIONS)
     assert table["prediction"].tolist() == ["perfect", "no_change", "train_mean", "similar_contexts", "real_half"]
@@ -293,7 +270,7 @@ def test_the_default_report_is_short(transfer) -> None:
 
 def test_a_condition_of_one_cell_is_nan_with_one_warning(transfer) -> None:
     real = ad.concat([transfer["real"], simulate({("C", "g3"): 1}, seed=5)])
-    with pytest.warns(metrics.FewCellsWarning, match="real_half of g3 in C") as caught:
+    with pytest.warns(metrics.FewCellsWarning, match=r"no_change, .*real_half \(g3 in C") as caught:
         scores = run({**transfer, "real": real}, {}, metrics=(*CHEAP, "discrimination"))
     assert sum(issubclass(warning.category, UserWarning) for warning in caught) == 1  # others are pandas' own
     assert scores[scores["perturbation"] == "g3"][list(CHEAP)].isna().all(axis=None)
@@ -327,13 +304,6 @@ def test_predictions_are_checked(transfer) -> None:
         run({**transfer, "real": transfer["control"]}, {})
 
 
-def test_nothing_is_warned_of_in_a_clean_report(transfer) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", message=".*deprecated", category=DeprecationWarning)  # scanpy's, of pandas
-        run(transfer, {"perfect": transfer["perfect"]})
-
-
 def undecided(cells: dict[str, ad.AnnData], predictions: dict[str, ad.AnnData], **options: object) -> list[str]:
     """The conditions of which held-out cells are said to decide nothing, as one warning lists them."""
     with warnings.catch_warnings(record=True) as caught:
@@ -348,32 +318,10 @@ def test_control_cells_that_are_labelled_as_treated_decide_nothing(transfer) -> 
     inert = simulate({("C", "ctrl"): 60}, seed=7)
     inert.obs["drug"] = "g5"
     options = {"metrics": "energy_distance", "baselines": ("no_change", "real_half")}
-    assert undecided({**transfer, "real": inert}, {}, **options) == ["g5 in C (30 reference cells, no responding gene)"]
+    expected = ["g5 in C (30 reference cells, no responding gene)"]
+    assert undecided({**transfer, "real": inert}, {}, **options) == expected
     both = ad.concat([transfer["real"], inert])
-    assert undecided({**transfer, "real": both}, {"perfect": transfer["perfect"]}, **options) == [
-        "g5 in C (30 reference cells, no responding gene)"
-    ]
-    predicted = {"perfect": simulate({("C", "g5"): 60}, seed=8)}
-    assert undecided({**transfer, "real": inert}, predicted, baselines=[]) == [
-        "g5 in C (30 reference cells, no responding gene)"
-    ]
-
-
-def test_strong_effects_of_few_cells_decide(transfer) -> None:
-    for n_cells in (20, 120):
-        assert undecided({**transfer, "real": simulate({("C", "g0"): n_cells}, seed=2)}, {}) == []
-
-
-def test_doses_that_do_nothing_are_named_among_those_that_do() -> None:
-    strong, weak = (simulate({("A", "g0"): 80}, seed=seed, dose=dose) for seed, dose in ((1, 3.0), (2, 0.0)))
-    cells = {
-        "train": simulate({("A", "ctrl"): 80, ("A", "g1"): 80}, seed=3),
-        "control": simulate({("A", "ctrl"): 80}, seed=4),
-        "real": ad.concat([strong, weak]),
-    }
-    cells["real"].obs["dose"] = np.repeat([3.0, 0.25], 80)
-    options = {"context_key": None, "dose_key": "dose", "metrics": "energy_distance"}
-    assert undecided(cells, {}, **options) == ["g0 at 0.25 (40 reference cells, no responding gene)"]
+    assert undecided({**transfer, "real": both}, {"perfect": transfer["perfect"]}, **options) == expected
 
 
 @pytest.mark.parametrize(
@@ -417,11 +365,3 @@ def test_what_is_not_log_normalised_is_refused(transfer) -> None:
         run(transfer, {"counts": transfer["perfect"]}, log_normalised=["counts"])
     with pytest.raises(ValueError, match=r"`log_normalised` has \['other'\]"):
         run(transfer, {"counts": transfer["perfect"]}, log_normalised=["other"])
-
-
-def test_predictions_that_lack_cells_are_listed_by_condition() -> None:
-    key = {"context": "L6", "perturbation": "A", "dose": None, "n_real": 7, "n_predicted": 24}
-    keys = [key | {"prediction": name} for name in ("model", "no_change")]
-    listed = in_words([*keys, keys[0] | {"n_predicted": 6}]).split("; ")
-    sizes = ["model, no_change of A in L6 (7 real, 24 predicted cells)", "model of A in L6 (7 real, 6 predicted cells)"]
-    assert listed == sizes

@@ -11,7 +11,8 @@ from scipy import sparse
 
 from scdiffgen import metrics
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.metrics._programs import covariances, program_weights
+from scdiffgen.metrics._programs import program_weights
+from scdiffgen.metrics._spread import covariances
 
 N_GENES = 150
 PROGRAMS = {"S": [f"gene{i}" for i in range(20)], "G2M": [f"gene{i}" for i in range(15, 40)]}
@@ -95,10 +96,3 @@ def test_few_cells_are_nan_and_unknown_genes_are_named() -> None:
     assert table.loc["a"]["off"].isna().all() and not table.loc["a"]["apart"].any()
     with pytest.raises(ValueError, match=r"`programs\['S'\]` has no gene that is in the data: 'Gene1'.*'gene1'"):
         metrics.gene_programs(real, real, {"S": ["Gene1"]})
-
-
-def test_a_label_with_the_name_of_the_rows_within_all_is_refused() -> None:
-    counts = np.random.default_rng(0).poisson(2.0, (60, 5))
-    cells = AnnData(counts, pd.DataFrame({"type": np.resize(["within", "b"], 60)}, index=[str(i) for i in range(60)]))
-    with pytest.raises(ValueError, match="has a group 'within'"):
-        metrics.gene_programs(cells[::2], cells[1::2], {"one": ["0", "1"]}, groupby="type", n_bootstrap=2)

@@ -9,21 +9,76 @@ from scipy import sparse
 
 from scdiffgen import metrics
 from scdiffgen.metrics._classifiers import CLASSIFIERS
-from scdiffgen.metrics._score_verdicts import with_verdicts
+from scdiffgen.metrics._score_verdicts import relative_scores, with_verdicts
 
 SOURCES = ("generated", "other_real", "null_poisson", "null_shuffled")
 HEADERS = {"wasserstein": "wasserstein, lower is better", "novelty": "novelty, best at 1"}
 
 
-def made_up(intervals: dict[str, tuple[float, float]], *, metric: str = "wasserstein", n: int = 50) -> pd.DataFrame:
+def made_up(
+    intervals: dict[str, tuple[float, float]],
+    *,
+    metric: str = "wasserstein",
+    ideal: float | str = "other_real",
+    direction: str = "lower",
+    n: int = 50,
+) -> pd.DataFrame:
     """Scores of one group whose interval of each source is given."""
     index = pd.MultiIndex.from_product([["overall"], intervals], names=["group", "source"])
-    scores = pd.DataFrame(index=index).assign(n=n)
     low, high = np.array(list(intervals.values())).T
-    scores = scores.assign(**{metric: (low + high) / 2, f"{metric}_low": low, f"{metric}_high": high})
-    ideal, direction = {"wasserstein": ("other_real", "lower"), "novelty": (1.0, "closest to")}[metric]
+    columns = {metric: (low + high) / 2, f"{metric}_low": low, f"{metric}_high": high}
+    scores = pd.DataFrame(columns, index).assign(n=n)
     scores.attrs = {"ideal": {metric: ideal}, "direction": {metric: direction}}
     return scores
+
+
+def relative(values: list[float], width: float = 0.01, **options: object) -> float:
+    """Place of the generated cells, of scores of the four sources with intervals of one width."""
+    intervals = {name: (value - width / 2, value + width / 2) for name, value in zip(SOURCES, values, strict=True)}
+    return float(relative_scores(made_up(intervals, **options)).loc["overall", "wasserstein"])
+
+
+@pytest.mark.parametrize(
+    ("generated", "ceiling", "nulls", "ideal", "direction", "expected"),
+    [
+        (0.3, 0.1, (0.5, 0.2), 0.0, "lower", 0.5),
+        (0.05, 0.1, (0.5, 0.2), 0.0, "lower", 0.0),
+        (0.7, 0.1, (0.5, 0.2), 0.0, "lower", 1.5),
+        (-0.4, -0.1, (0.4, 0.2), 0.0, "lower", 0.0),
+        (0.7, 0.6, (0.9, 1.0), 0.5, "closest to", 0.25),
+        (0.3, 0.6, (0.9, 1.0), 0.5, "closest to", 0.25),
+        (0.8, 0.9, (0.5, 0.6), "other_real", "higher", 0.25),
+        (1.0, 0.9, (0.5, 0.6), "other_real", "higher", 0.0),
+        (1.0, 0.9, (0.5, 0.6), "other_real", "closest to", 0.25),
+        (0.8, 0.9, (0.895, 0.905), "other_real", "higher", np.nan),
+        (np.nan, 0.9, (0.5, 0.6), "other_real", "higher", np.nan),
+    ],
+)
+def test_scores_stand_between_ceiling_and_null(generated, ceiling, nulls, ideal, direction, expected) -> None:
+    found = relative([generated, ceiling, *nulls], ideal=ideal, direction=direction)
+    assert found == pytest.approx(expected, nan_ok=True)
+
+
+def test_a_null_that_is_not_distinguished_from_real_cells_is_no_measure() -> None:
+    found = [relative([0.3, 0.1, 0.5, 0.2], width, ideal=0.0) for width in (0.05, 0.3, 0.5)]
+    assert found == pytest.approx([0.5, 0.5, np.nan], nan_ok=True)
+    assert np.isnan(relative([0.3, 0.1, 0.5, 0.2], 0.05, ideal=0.0, n=9))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sources": ["generated"]}, "lacks the source 'other_real'"),
+        ({"sources": ["generated", "other_real"]}, "lacks the source 'null_poisson'"),
+        ({"n_bootstrap": 0}, "lacks the intervals .'mmd_low'.*n_bootstrap"),
+    ],
+)
+def test_scores_without_what_to_compare_with_are_named(options: dict[str, object], message: str) -> None:
+    scores = metrics.evaluate(simulated(80, 1), simulated(40, 2), metrics="mmd", silent=True, **options).frame
+    with pytest.raises(ValueError, match=message):
+        relative_scores(scores)
+    with pytest.raises(ValueError, match="not what `metrics.evaluate`"):
+        relative_scores(pd.DataFrame(scores.to_numpy()))
 
 
 REAL, NULL, WORSE = (1.0, 1.4), (5.0, 6.0), (8.0, 9.0)
@@ -59,18 +114,15 @@ def test_a_control_like_real_cells_is_no_excuse(generated: tuple[float, float], 
 @pytest.mark.parametrize(("generated", "verdict"), [((0.5, 0.7), "unlike"), ((0.9, 1.05), "like")])
 def test_without_controls_and_of_novelty_cells_are_like_real_ones_or_unlike(generated, verdict) -> None:
     sides = dict(zip(SOURCES, (generated, (0.95, 1.1), (1.0, 1.2), (3.0, 4.0)), strict=True))
+    best = {"novelty": {"ideal": 1.0, "direction": "closest to"}, "wasserstein": {}}
     for metric, chosen in (("novelty", SOURCES), ("wasserstein", SOURCES[:2])):
         given = {source: sides[source] for source in chosen}
         if metric == "wasserstein" and verdict == "unlike":
             given["generated"] = (1.5, 1.8)
-        assert with_verdicts(made_up(given, metric=metric))[HEADERS[metric]].iloc[0] == f"{verdict} other real cells"
-
-
-def test_without_what_to_compare_with_there_are_no_verdicts() -> None:
-    alone = made_up({"generated": (1.0, 2.0)})
-    pd.testing.assert_frame_equal(with_verdicts(alone), alone)
-    points = made_up(dict.fromkeys(SOURCES, (1.0, 2.0))).drop(columns=["wasserstein_low", "wasserstein_high"])
-    pd.testing.assert_frame_equal(with_verdicts(points), points)
+        assert (
+            with_verdicts(made_up(given, metric=metric, **best[metric]))[HEADERS[metric]].iloc[0]
+            == f"{verdict} other real cells"
+        )
 
 
 def simulated(n_cells: int, seed: int) -> np.ndarray:
@@ -96,9 +148,9 @@ def test_each_default_score_has_a_verdict_that_is_right() -> None:
     assert headers["c2st_auc_forest_genes"] == "c2st_auc_forest_genes, best at 0.5"
     assert headers["recall"] == "recall, higher is better"
     assert found["real"].eq("like other real cells").all()
-    told = [headers[name] for name in ("mmd", "c2st_auc_forest_genes", "gene_correlation")]
-    assert found["control"][told].eq("like the negative control").all()
-    assert found["half"][told].eq("between").all()
+    clear = [headers[name] for name in ("mmd", "c2st_auc_forest_genes", "gene_correlation")]
+    assert found["control"][clear].eq("like the negative control").all()
+    assert found["half"][clear].eq("between").all()
     words = {name: table["verdict"].tolist() for name, table in verdicts.items()}
     assert words == {
         "real": ["like other real cells"],

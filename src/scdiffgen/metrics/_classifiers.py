@@ -1,8 +1,9 @@
-"""Classifiers that tell generated cells from real ones, and that find the label cells were generated for."""
+"""Classifiers that distinguish generated from real cells, and that find the label cells were generated for."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,9 +19,9 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._input import Matrix, Points, as_feature_pair, as_features, to_dense
 from scdiffgen.metrics._resampling import Seed, Weights, unresampled, weight_below
 
-ClassifierKind: TypeAlias = Literal["forest", "logistic"]
+ClassifierName: TypeAlias = Literal["forest", "logistic"]
 Features: TypeAlias = Literal["pcs", "expression"]  # of cells, as classifiers see them
-CLASSIFIERS: dict[str, tuple[ClassifierKind, Features, str]] = {  # columns of `evaluate`, and what each is called
+CLASSIFIERS: dict[str, tuple[ClassifierName, Features, str]] = {  # columns of `evaluate`, and what each is called
     "c2st_auc_forest_pcs": ("forest", "pcs", "forest, components"),
     "c2st_auc_forest_genes": ("forest", "expression", "forest, genes"),
     "c2st_auc_logistic_genes": ("logistic", "expression", "logistic, genes"),
@@ -29,7 +30,6 @@ N_FOLDS = 5
 N_TREES = 200
 MIN_LEAF = 5  # cells in a leaf: finds small differences as well as pure leaves do, at less cost
 PENALTY = 0.01  # inverse strength of the L2 penalty on standardised features: many genes, few cells
-MAX_ITERATIONS = 200
 DENSE_ENTRIES = 50_000_000  # a forest is fitted to a dense copy up to this size (200 MB): about twice as fast
 
 
@@ -54,18 +54,18 @@ def classifier_auc(
     real: Points,
     generated: Points,
     *,
-    classifier: ClassifierKind = "forest",
+    classifier: ClassifierName = "forest",
     real_labels: ArrayLike | None = None,
     generated_labels: ArrayLike | None = None,
     n_trees: int = N_TREES,
     n_jobs: int = 1,
     seed: int = 0,
 ) -> float:
-    """Classifier two-sample test (C2ST): cross-validated AUC of telling generated cells from real ones.
+    """Classifier two-sample test (C2ST): cross-validated AUC between generated and real cells.
 
     Five shuffled folds, with a fifth of each side, and of its labels; the AUC is computed within each test fold and
-    averaged, so that scores of different fits are never compared. 0.5 is perfect; below 0.5 by chance only. Lopez-Paz &
-    Oquab (2017, ICLR).
+    averaged, so that scores of different fits are never compared. 0.5 is perfect; values below 0.5 are sampling noise.
+    Lopez-Paz & Oquab (2017, ICLR).
 
     Parameters
     ----------
@@ -143,43 +143,42 @@ def label_accuracy(
     >>> label_accuracy(x[:2], list("aa"), x[:4], list("aaab"), x, ["a"] * 20 + ["b"] * 20)
     LabelAccuracy(generated=0.75, real=1.0)
     """
-    model = fit_labels(train, train_labels, seed=seed)
-    sides = ((generated, generated_labels, "generated"), (real, real_labels, "real"))
-    return LabelAccuracy(*(float(label_hits(model, *side).mean()) for side in sides))
+    sides = {"generated": (generated, generated_labels), "real": (real, real_labels)}
+    hits = label_hits(train, train_labels, sides, seed=seed)
+    return LabelAccuracy(*(float(hits[name].mean()) for name in sides))
 
 
 def fit_classifier(
-    kind: ClassifierKind, features: Matrix, target: NDArray, *, n_trees: int = N_TREES, n_jobs: int = 1, seed: int = 0
+    name: ClassifierName, features: Matrix, target: NDArray, *, n_trees: int = N_TREES, n_jobs: int = 1, seed: int = 0
 ) -> ClassifierMixin:
-    """Fit a classifier of the given kind."""
-    if kind == "forest":
+    """Fit a classifier by its name."""
+    if name == "forest":
         from sklearn.ensemble import RandomForestClassifier
 
         model = RandomForestClassifier(n_trees, min_samples_leaf=MIN_LEAF, n_jobs=n_jobs, random_state=seed)
-    elif kind == "logistic":
-        logistic = LogisticRegression(C=PENALTY, max_iter=MAX_ITERATIONS, random_state=seed)
+    elif name == "logistic":
+        logistic = LogisticRegression(C=PENALTY, max_iter=200, random_state=seed)
         model = make_pipeline(StandardScaler(with_mean=False), logistic)
     else:
-        raise ValueError(f"`classifier`={kind!r} is not known. Pass 'forest' or 'logistic'.")
+        raise ValueError(f"`classifier`={name!r} is not known. Pass 'forest' or 'logistic'.")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the iteration limit is part of the definition
         return model.fit(features, target)
 
 
-def fit_labels(train: Points, labels: ArrayLike, *, seed: int = 0) -> ClassifierMixin:
-    """Fit a logistic classifier of labels to real training cells."""
-    features, names = _labelled(train, labels, "train")
+def label_hits(
+    train: Points, train_labels: ArrayLike, samples: Mapping[str, tuple[Points, ArrayLike]], *, seed: int = 0
+) -> dict[str, NDArray[np.float64]]:
+    """Whether a logistic classifier of training cells classifies each cell as its label, 0 or 1, (cells,) by sample."""
+    features, names = _labelled(train, train_labels, "train")
     if len(np.unique(names)) < 2:
         raise ValueError(f"`train_labels` has one label only ({names[0]!r}); a classifier needs two.")
-    return fit_classifier("logistic", features, names, seed=seed)
-
-
-def label_hits(model: ClassifierMixin, cells: Points, labels: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Whether each cell is classified as its label, 0 or 1, (cells,); NaN without cells."""
-    features, names = _labelled(cells, labels, name)
-    if features.shape[0] == 0:
-        return np.full(1, np.nan)
-    return (model.predict(features) == names).astype(np.float64)
+    model = fit_classifier("logistic", features, names, seed=seed)
+    checked = {name: _labelled(*sample, name) for name, sample in samples.items()}
+    return {
+        name: (model.predict(cells) == labels).astype(float) if len(labels) else np.full(1, np.nan)
+        for name, (cells, labels) in checked.items()
+    }
 
 
 def _labelled(cells: Points, labels: ArrayLike, name: str) -> tuple[Matrix, NDArray]:
@@ -193,7 +192,7 @@ def _labelled(cells: Points, labels: ArrayLike, name: str) -> tuple[Matrix, NDAr
 def cross_validated_scores(
     x: Matrix,
     y: Matrix,
-    kind: ClassifierKind,
+    classifier: ClassifierName,
     labels: tuple[NDArray, NDArray] | None = None,
     *,
     n_trees: int = N_TREES,
@@ -202,7 +201,7 @@ def cross_validated_scores(
 ) -> list[FoldScores]:
     """Scores of every cell by a classifier that was fitted without it; folds share sides and labels out evenly."""
     features = sparse.vstack([x, y], format="csr") if sparse.issparse(x) else np.concatenate([x, y])
-    if sparse.issparse(features) and kind == "forest" and np.prod(features.shape) <= DENSE_ENTRIES:
+    if sparse.issparse(features) and classifier == "forest" and np.prod(features.shape) <= DENSE_ENTRIES:
         features = to_dense(features)
     is_generated = np.repeat([0, 1], [x.shape[0], y.shape[0]])
     folds: list[FoldScores] = []
@@ -211,7 +210,7 @@ def cross_validated_scores(
     for fold in range(N_FOLDS):
         train, test = np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)
         forest = {"n_trees": n_trees, "n_jobs": n_jobs, "seed": seed}
-        model = fit_classifier(kind, features[train], is_generated[train], **forest)
+        model = fit_classifier(classifier, features[train], is_generated[train], **forest)
         scores = model.predict_proba(features[test])[:, 1]
         side = is_generated[test] == 1
         folds.append(FoldScores(test[~side], test[side] - x.shape[0], scores[~side], scores[side]))

@@ -13,6 +13,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import warn_user
 from scdiffgen._names import as_names
 from scdiffgen.metrics import _distances as points
@@ -22,12 +23,11 @@ from scdiffgen.metrics._input import CountsLike, FewCellsWarning, Matrix
 from scdiffgen.metrics._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
 from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
 from scdiffgen.metrics._space import ExpressionSpace
-from scdiffgen.metrics._spread import FEWEST_CELLS
 
 CONFIDENCE = 1.96  # standard errors either way: 95 %
 TRANSPORT = "wasserstein"  # the metric that needs POT
 BALLS = points.N_NEIGHBOURS + 1  # cells that nearest-neighbour balls need
-OF_TRAIN = {"novelty", "too_close"}  # metrics that need training cells
+OF_TRAIN = {"novelty"}  # metrics that need training cells
 OF_LABELS = {"label_accuracy", "label_fold_change_slope"}  # and groups
 EMPTY = np.empty(0)
 BLOCK = 5000  # cells whose expression is in memory at a time
@@ -41,36 +41,34 @@ class Cells(NamedTuple):
     """A sample of cells in every form that a metric needs; what none needs is empty."""
 
     pcs: NDArray[np.float64]  # (cells, components)
-    normalised: Matrix = EMPTY  # expression (cells, kept genes), where it is not made of the counts when asked for
     counts: Matrix = EMPTY  # (cells, genes)
+    normalised: Matrix = EMPTY  # log-normalised expression (cells, genes) of cells without counts
     labels: NDArray = EMPTY  # groups, (cells,)
     hits: NDArray[np.float64] = EMPTY  # classified as its label, (cells,)
     to_train: NDArray[np.float64] = EMPTY  # distance to the nearest training cell, (cells,)
-    space: ExpressionSpace | None = None  # in which expression is made of the counts
 
     @property
     def expression(self) -> Matrix:
-        """Log-normalised expression (cells, kept genes)."""
-        return self.normalised if self.space is None else self.space.of_counts(self.counts)
+        """Log-normalised expression (cells, genes)."""
+        return self.normalised if self.counts is EMPTY else log_normalise(self.counts, dtype=np.float32)
 
     @classmethod
     def of(cls, space: ExpressionSpace, cells: CountsLike, name: str, labels: NDArray = EMPTY) -> Cells:
         """Check counts, which messages call ``name``; all cells are held in memory as counts and components only."""
         counts = space.counts(cells, name=name)
         starts = range(0, max(counts.shape[0], 1), BLOCK)
-        pcs = [space.project(space.of_counts(counts[start : start + BLOCK])) for start in starts]
-        return cls(np.concatenate(pcs), counts=counts, labels=labels, space=space)
+        blocks = (log_normalise(counts[start : start + BLOCK], dtype=np.float32) for start in starts)
+        return cls(np.concatenate([space.project(block) for block in blocks]), counts, labels=labels)
 
     @classmethod
     def of_log_normalised(cls, space: ExpressionSpace, cells: AnnData, name: str) -> Cells:
         """Map log-normalised expression, which messages call ``name``, into the space."""
         expression = space.of_log_normalised(cells, name=name)
-        return cls(space.project(expression), expression)
+        return cls(space.project(expression), normalised=expression)
 
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Choose cells by position."""
-        forms = {name: form for name, form in self._asdict().items() if form is not EMPTY and name != "space"}
-        return self._replace(**{name: form[rows] for name, form in forms.items()})
+        return Cells(*(form if form is EMPTY else form[rows] for form in self))
 
 
 class Settings(NamedTuple):
@@ -78,7 +76,6 @@ class Settings(NamedTuple):
 
     layer: str | None = None
     n_pcs: int = 30
-    n_top_genes: int | None = None
     max_cells: int = 2000
     n_bootstrap: int = 0
     n_trees: int = 100
@@ -90,9 +87,7 @@ class Settings(NamedTuple):
 
     def space(self, train: CountsLike) -> ExpressionSpace:
         """Fit the space that everything is compared in."""
-        return ExpressionSpace.fit(
-            train, n_pcs=self.n_pcs, n_top_genes=self.n_top_genes, layer=self.layer, seed=self.seed
-        )
+        return ExpressionSpace.fit(train, n_pcs=self.n_pcs, layer=self.layer, seed=self.seed)
 
     def pair(self, real: Cells, generated: Cells, n: int, seeds: tuple[Seed, Seed], response: Any = None) -> Pair:
         """Draw n cells of each side, at most ``max_cells``, and their resamples."""
@@ -125,12 +120,6 @@ class Pair:
         return points.overlap_resampled(*self.pcs)
 
     @cached_property
-    def gene_errors(self) -> dict[str, Rows]:
-        """Errors of mean and dispersion over the genes."""
-        sides = self.real.expression, self.generated.expression, self.real_weights, self.generated_weights
-        return genes.errors_resampled(*sides, float(np.median(genes.library_sizes(self.real.counts))))
-
-    @cached_property
     def labels(self) -> tuple[NDArray, NDArray]:
         """Groups of both sides."""
         return self.real.labels, self.generated.labels
@@ -143,11 +132,11 @@ class Pair:
     def folds(self, name: str) -> list[FoldScores]:
         """Scores of the classifier behind a metric, which is fitted once."""
         if name not in self.fitted:
-            kind, features, _ = CLASSIFIERS[name]
+            classifier, features, _ = CLASSIFIERS[name]
             options = {"n_trees": self.settings.n_trees, "n_jobs": self.settings.n_jobs, "seed": self.settings.seed}
             x, y = (getattr(side, features) for side in (self.real, self.generated))
             labels = self.labels if all(len(of_side) for of_side in self.labels) else None
-            self.fitted[name] = cross_validated_scores(x, y, kind, labels, **options)
+            self.fitted[name] = cross_validated_scores(x, y, classifier, labels, **options)
         return self.fitted[name]
 
 
@@ -193,10 +182,6 @@ def _novelty(pair: Pair) -> Rows:
     return np.array(ratios)
 
 
-def _too_close(pair: Pair) -> Rows:
-    return weighted_mean(points.is_too_close(pair.generated.to_train, pair.real.to_train), pair.generated_weights)
-
-
 def _label_accuracy(pair: Pair) -> Rows:
     return weighted_mean(pair.generated.hits, pair.generated_weights)
 
@@ -206,10 +191,6 @@ def _c2st(name: str) -> Metric:
         return auc_resampled(pair.folds(name), pair.real_weights, pair.generated_weights)
 
     return Metric("closest to", 0.5, auc, n_cells=N_FOLDS, highest=1.0)
-
-
-def _of_errors(name: str) -> Metric:
-    return Metric("lower", "other_real", lambda pair: pair.gene_errors[name], n_cells=FEWEST_CELLS)
 
 
 METRICS: dict[str, Metric] = {
@@ -222,11 +203,15 @@ METRICS: dict[str, Metric] = {
     "coverage": Metric("higher", "other_real", lambda pair: pair.in_balls["coverage"], BALLS, highest=1.0),
     "library_size_ks": Metric("lower", "other_real", _library_size_ks, n_cells=1, highest=1.0),
     "gene_correlation": Metric("lower", "other_real", _gene_correlation, n_cells=3, highest=2.0),
-    **{name: _of_errors(name) for name in genes.ERRORS},
     "label_fold_change_slope": Metric("closest to", 1.0, _label_fold_change_slope, lowest=-np.inf),
-    "label_accuracy": Metric("closest to", "other_real", _label_accuracy, n_cells=1, highest=1.0),
+    "label_accuracy": Metric(
+        "closest to",
+        "other_real",
+        lambda pair: weighted_mean(pair.generated.hits, pair.generated_weights),
+        1,
+        highest=1.0,
+    ),
     "novelty": Metric("closest to", 1.0, _novelty, n_cells=1),
-    "too_close": Metric("closest to", 0.01, _too_close, n_cells=1, highest=1.0),
 }
 EVALUATION_METRICS = tuple(METRICS)
 HEADLINES = (*CLASSIFIERS, "mmd", "recall", "gene_correlation", "novelty")  # of `evaluate`, by default
@@ -234,7 +219,7 @@ ALL = "all"
 
 
 def choose(
-    asked: Sequence[str], metrics: Mapping[str, Metric], others: Sequence[str], known: Sequence[str], kind: str
+    asked: Sequence[str], metrics: Mapping[str, Metric], others: Sequence[str], known: Sequence[str], noun: str
 ) -> dict[str, Metric]:
     """Metrics asked for; ``"all"`` leaves out transport where POT is not installed. ``others`` are sources, or so."""
     everything = isinstance(asked, str) and asked == ALL
@@ -246,7 +231,7 @@ def choose(
         names.remove(TRANSPORT)
     unknown = sorted(set(names) - set(metrics)) + sorted(set(others) - set(known))
     if unknown:
-        raise ValueError(f"Unknown metrics or {kind} {unknown}. Metrics: {[ALL, *metrics]}; {kind}: {[*known]}.")
+        raise ValueError(f"Unknown metrics or {noun} {unknown}. Metrics: {[ALL, *metrics]}; {noun}: {[*known]}.")
     return {name: metric for name, metric in metrics.items() if name in names}
 
 
@@ -256,24 +241,28 @@ def compare(
     columns: Sequence[str],
     space: ExpressionSpace,
     settings: Settings,
-    in_words: Callable[[list[Key]], str],
+    in_words: Callable[[Key], tuple[str, str]],
 ) -> pd.DataFrame:
-    """Score all pairs, a row each, and describe it in ``.attrs``; warns once of keys that lack cells, ``in_words``."""
+    """Score all pairs, a row each, and describe it in ``.attrs``; warns once of samples that lack cells.
+
+    ``in_words`` gives the name of a sample, and its condition with the numbers of cells, by which samples are grouped.
+    """
     rows: list[Key] = []
-    short: dict[tuple[str, ...], list[Key]] = {}
+    short: dict[tuple[str, str], list[str]] = {}
     for key, pair in pairs:
         n = len(pair.real.pcs)
         defined = {name: metric for name, metric in metrics.items() if n >= metric.n_cells}
         rows.append(key | _scores(pair, defined))
-        lacking = tuple(name for name in metrics if name not in defined)
+        lacking = ", ".join(name for name in metrics if name not in defined)
         if lacking:
-            short.setdefault(lacking, []).append(key)
+            sample, condition = in_words(key)
+            short.setdefault((lacking, condition), []).append(sample)
     if short:
-        listed = "; ".join(f"{', '.join(names)} of {in_words(keys)}" for names, keys in short.items())
+        listed = "; ".join(f"{names} of {', '.join(samples)} ({of})" for (names, of), samples in short.items())
         warn_user(f"NaN for want of cells: {listed}.", FewCellsWarning)
     bounds = [f"{name}_{end}" for name in metrics for end in ("low", "high")] if settings.n_bootstrap > 0 else []
     table = pd.DataFrame(rows, columns=[*columns, *metrics, *bounds])
-    sizes = {"n_genes": len(space.columns), "n_pcs": len(space.components)}
+    sizes = {"n_genes": space.n_genes, "n_pcs": len(space.components)}
     table.attrs = {
         "direction": {name: metric.direction for name, metric in metrics.items()},
         "ideal": {name: metric.ideal for name, metric in metrics.items()},

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from scdiffgen._messages import warn_user
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._comparison import CONFIDENCE, Cells, Pair, Settings
-from scdiffgen.metrics._input import CountsLike, FewCellsWarning
+from scdiffgen.metrics._comparison import Pair, Settings
+from scdiffgen.metrics._input import FEWEST_CELLS, CountsLike, FewCellsWarning
 from scdiffgen.metrics._resampling import unit_weights
-from scdiffgen.metrics._samples import OVERALL, Prepared, pairs, prepare
-from scdiffgen.metrics._spread import FEWEST_CELLS, log_variance_ratios, variances
+from scdiffgen.metrics._samples import Prepared, prepare
+from scdiffgen.metrics._spread import WITHIN, grouped_pairs, interval_table, log_variance_ratios, variances
 
-WITHIN = "within"
-N_NAMED = 3  # genes of a component
-SIDES = {"generated": ("ratio", "low", "high"), "other_real": ("other_real", "other_real_low", "other_real_high")}
-COLUMNS = (*SIDES["generated"], *SIDES["other_real"], "apart", "share", "genes", "n")
+COLUMNS = {"generated": ("ratio", "low", "high"), "other_real": ("other_real", "other_real_low", "other_real_high")}
 
 
 @shared_docs
@@ -33,7 +29,6 @@ def dispersion(
     layer: str | None = None,
     gene_symbols: str | None = None,
     n_pcs: int = 30,
-    n_top_genes: int | None = None,
     max_cells: int = 2000,
     n_bootstrap: int = 200,
     seed: int = 0,
@@ -47,17 +42,7 @@ def dispersion(
 
     Parameters
     ----------
-    {sides}
-    {train}
-    groupby
-        Column of ``obs`` of all cells: also within its labels, and for each label; by default over all cells only.
-    other_real
-        Independent real cells of the same composition; the real cells are then not halved for them.
-    {layer}
-    {space}
-    {max_cells}
-    n_bootstrap
-        Resamples of the cells of both sides behind the intervals.
+    {within}
     {draws}
 
     Returns
@@ -88,7 +73,7 @@ def dispersion(
     >>> table["apart"].tolist()
     [True, False]
     """
-    settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_bootstrap, seed=seed, gene_symbols=gene_symbols)
+    settings = Settings(layer, n_pcs, max_cells, n_bootstrap, seed=seed, gene_symbols=gene_symbols)
     table = disperse(prepare(real, generated, train, groupby, settings, other_real=other_real), groupby, settings)
     few = table.index.unique("group")[(table["n"] < FEWEST_CELLS).groupby("group", sort=False).any()]
     if len(few):
@@ -99,49 +84,31 @@ def dispersion(
 def disperse(prepared: Prepared, groupby: str | None, settings: Settings) -> pd.DataFrame:
     """The table of `dispersion`."""
     genes = _leading_genes(prepared)
-    parts = grouped_pairs(prepared.cells, groupby, list(SIDES), settings)
+    parts = grouped_pairs(prepared.cells, groupby, list(COLUMNS), settings)
     tables = {group: _table(sides, genes, within=group == WITHIN) for group, sides in parts.items()}
     return pd.concat(tables, names=["group", "component"])
 
 
-def grouped_pairs(
-    cells: Mapping[str, Cells], groupby: str | None, sources: Sequence[str], settings: Settings
-) -> dict[str, dict[str, Pair]]:
-    """Pairs of each group by source: all cells, all again for what is measured within labels, and each label."""
-    if any(WITHIN in side.labels for side in cells.values()):
-        raise ValueError(f"obs[{groupby!r}] has a group {WITHIN!r}, the name of the rows within all. Rename it.")
-    parts: dict[str, dict[str, Pair]] = {}
-    for key, pair in pairs(cells, sources, settings):
-        is_all = groupby is not None and key["group"] == OVERALL
-        for group in [OVERALL, WITHIN] if is_all else [key["group"]]:
-            parts.setdefault(group, {})[key["source"]] = pair
-    return parts
-
-
 def _table(sides: Mapping[str, Pair], genes: list[str], *, within: bool) -> pd.DataFrame:
     """Rows of one group."""
-    columns: dict[str, NDArray | list[str]] = dict.fromkeys(COLUMNS, np.full(len(genes), np.nan))
+    rows, share = {}, np.full(len(genes), np.nan)
     for source, pair in sides.items():
         if len(pair.real.pcs) < FEWEST_CELLS:
             continue
         labels = pair.labels if within else (None, None)
-        rows = log_variance_ratios(*pair.pcs, labels)
-        margin = CONFIDENCE * rows[1:].std(axis=0, ddof=1) if len(rows) > 2 else np.full(len(genes), np.nan)
-        ends = rows[0], rows[0] - margin, rows[0] + margin
-        columns |= {name: np.exp(end) for name, end in zip(SIDES[source], ends, strict=True)}
+        rows[source] = log_variance_ratios(*pair.pcs, labels)
         of_pcs, of_genes = (
             variances(form, unit_weights(form.shape[0]), labels[0])[0] for form in (pair.real.pcs, pair.real.expression)
         )
-        columns["share"] = of_pcs / max(of_genes.sum(), 1e-12)
-    columns |= {"genes": genes, "n": np.full(len(genes), min(len(pair.real.pcs) for pair in sides.values()))}
-    table = pd.DataFrame(columns, index=[f"PC{i + 1}" for i in range(len(genes))])
-    less = table["high"] < table["other_real_low"].clip(upper=1)
-    return table.assign(apart=less | (table["low"] > table["other_real_high"].clip(lower=1)))
+        share = of_pcs / max(of_genes.sum(), 1e-12)
+    index = [f"PC{i + 1}" for i in range(len(genes))]
+    table = interval_table(rows, COLUMNS, np.ones(len(genes), dtype=bool), index)
+    return table.assign(share=share, genes=genes, n=min(len(pair.real.pcs) for pair in sides.values()))
 
 
 def _leading_genes(prepared: Prepared) -> list[str]:
-    """Names of the genes that weigh most on each component; positions where genes have no names."""
+    """Names of the three genes that weigh most on each component; positions where genes have no names."""
     space, names = prepared.space, prepared.names
     names = np.arange(space.n_genes) if names is None else np.asarray(names)
-    order = np.argsort(-np.abs(space.components), axis=1, kind="stable")[:, :N_NAMED]
-    return [", ".join(str(name) for name in names[space.columns[top]]) for top in order]
+    order = np.argsort(-np.abs(space.components), axis=1, kind="stable")[:, :3]
+    return [", ".join(str(name) for name in names[top]) for top in order]

@@ -20,11 +20,8 @@ from scdiffgen.metrics._resampling import Weights, subsample, unresampled, weigh
 
 MMD_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 CHUNK = 1000  # rows of a distance matrix in memory at a time
-MEDIAN_CELLS = 2000  # the median squared distance is taken over all pairs of at most this many cells
-MAX_ITERATIONS = 2_000_000
 INSTALL = "pip install 'scdiffgen[eval]'"
 N_NEIGHBOURS = 5
-CLOSEST = 0.01  # "too close" to a training cell: closer than this fraction of held-out real cells
 COPY_LIMIT = 0.05  # fraction of generated cells that may be too close before a warning
 CELLS_FOR_LIMIT = 100  # held-out cells that it takes to know what too close is
 
@@ -107,7 +104,6 @@ def wasserstein(real: Points, generated: Points, *, max_cells: int = 2000, seed:
     Parameters
     ----------
     {points}
-    {max_cells}
     {draws}
 
     Returns
@@ -189,7 +185,7 @@ def energy_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArra
 
 def wasserstein_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """Compute `wasserstein` under each row of weights, (rows,): exact for the first, of ones, then linearised."""
-    _, log = pot().emd2([], [], squared_distances(x, y), numItermax=MAX_ITERATIONS, log=True)
+    _, log = pot().emd2([], [], squared_distances(x, y), numItermax=2_000_000, log=True)
     # to first order in the weights, by the dual potentials: del Barrio & Loubes 2019, Annals of Probability 47
     cost = wx @ log["u"] / wx.sum(axis=1) + wy @ log["v"] / wy.sum(axis=1)
     return np.sqrt(np.clip(cost, 0, None))
@@ -206,7 +202,7 @@ def pot() -> ModuleType:
 
 def median_squared_distance(points: NDArray, *, seed: int = 0) -> float:
     """Median squared distance of different cells, over at most 2,000 of them; 1 if all cells are equal."""
-    chosen = points[subsample(len(points), MEDIAN_CELLS, seed)]
+    chosen = points[subsample(len(points), 2000, seed)]
     squared = squared_distances(chosen, chosen)[np.triu_indices(len(chosen), k=1)]
     median = float(np.median(squared))
     return median if median > 0 else float(squared.mean()) or 1.0
@@ -238,7 +234,7 @@ def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
     """Compare nearest-neighbour distances of generated cells with those of held-out cells; warns of copies."""
     median = float(np.median(expected))
     ratio = float(np.median(found)) / median if median > 0 else float("nan")
-    too_close = float(is_too_close(found, expected).mean())
+    too_close = float((found < np.quantile(expected, 0.01)).mean())
     copies, by_chance = (int((side <= 1e-6 * median).sum()) for side in (found, expected))
     crowded = too_close > COPY_LIMIT and len(expected) >= CELLS_FOR_LIMIT
     if crowded or copies / len(found) > by_chance / len(expected):
@@ -249,11 +245,6 @@ def compare_novelty(found: NDArray, expected: NDArray) -> Novelty:
             CopyWarning,
         )
     return Novelty(ratio, too_close, copies)
-
-
-def is_too_close(found: NDArray, expected: NDArray) -> NDArray[np.bool_]:
-    """Whether a distance to the nearest training cell is below that of 99 % of the held-out cells, (cells,)."""
-    return found < np.quantile(expected, CLOSEST)
 
 
 def nearest_distances(reference: NDArray, cells: NDArray) -> NDArray[np.float64]:

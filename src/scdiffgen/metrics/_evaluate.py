@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 
 import numpy as np
 from rich.console import Console
@@ -11,7 +10,7 @@ from rich.progress import track
 
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._classifiers import fit_labels, label_hits
+from scdiffgen.metrics._classifiers import label_hits
 from scdiffgen.metrics._comparison import (
     HEADLINES,
     METRICS,
@@ -29,10 +28,8 @@ from scdiffgen.metrics._distances import compare_novelty, nearest_distances
 from scdiffgen.metrics._evaluation import Evaluation
 from scdiffgen.metrics._input import CountsLike
 from scdiffgen.metrics._label_contrasts import label_contrasts
-from scdiffgen.metrics._samples import OVERALL, SOURCES, Prepared, Source, group_names, groups_in_words, pairs, prepare
+from scdiffgen.metrics._samples import OVERALL, SOURCES, Prepared, Source, group_names, pairs, prepare
 from scdiffgen.metrics._score_verdicts import with_verdicts
-
-N_CORRELATED_GENES = 200
 
 
 @shared_docs
@@ -48,7 +45,6 @@ def evaluate(
     metrics: Sequence[str] | str | None = None,
     sources: Sequence[Source] | Source = SOURCES,
     n_pcs: int = 30,
-    n_top_genes: int | None = None,
     max_cells: int = 2000,
     n_bootstrap: int = 100,
     n_trees: int = 100,
@@ -59,33 +55,23 @@ def evaluate(
     """Score generated cells against held-out real cells, beside what real cells and negative controls score.
 
     All sources are compared with the same half of the real cells, the *reference*, at equal numbers of cells:
-    ``"generated"``, the cells to judge; ``"other_real"``, the other half of the real cells, the real-versus-real
-    ceiling; and the negative controls `baselines.null_poisson` and `baselines.null_shuffled` of the other half, per
-    group, with the groups of the reference.
+    ``"generated"``; ``"other_real"``, the other half of the real cells, the real-versus-real ceiling; and the negative
+    controls `baselines.null_poisson` and `baselines.null_shuffled` of the other half, with the groups of the reference.
 
-    Halves are drawn within groups. Expression, principal components, the most variable genes and the classifier of
-    labels are fitted on ``train``. Without it they are fitted on one half of the real cells, and the rest is halved
-    again; label accuracy is then that of a classifier of real cells, and novelty is not computed. Generate cells for
-    the groups of the real cells: a different composition counts as an error in the overall row.
+    Expression space and classifier of labels are fitted on ``train``. Without it they are fitted on one half of the
+    real cells, the rest is halved again, and novelty is not computed. Generate cells for the groups of the real cells:
+    another composition counts as an error in the overall row.
 
     Parameters
     ----------
-    {sides}
-    {train}
     groupby
         Column of ``obs`` of all cells: a row per group, and the label of `label_accuracy`; by default no groups.
-    other_real
-        Independent real cells of the same composition; the real cells are then not halved for them.
-    {layer}
     metrics
         Metric or metrics to compute, or ``"all"`` of ``EVALUATION_METRICS`` (``"wasserstein"`` only where POT is
-        installed). By default those that see what the others miss: three classifiers (``"c2st_auc_..."``), which
-        distinguish the cells; ``"mmd"``, the distance of the two clouds of cells; ``"recall"``, lost states;
-        ``"gene_correlation"``, relations of genes; and with ``train`` ``"novelty"``, copies, which all others reward.
+        installed). By default three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``, ``"gene_correlation"``
+        and with ``train`` ``"novelty"``: the user guide says what each detects.
     sources
         Row or rows to compute.
-    {space}
-    {max_cells}
     n_bootstrap
         Resamples of cells behind the intervals, which hold for the cells and not for the fits: classifiers are not
         fitted again, and transport is linearised. 0 computes none.
@@ -95,15 +81,15 @@ def evaluate(
     Returns
     -------
     An `Evaluation`, which shows the scores and the verdict of each group. ``.frame`` has the index ``(group, source)``,
-    the first group being ``"overall"``. Columns: ``n``, cells compared of each side; each metric, and beside it the
-    verdict on the generated cells, in a column that says where the metric is best (``"mmd, lower is better"``); and the
+    the first group being ``"overall"``. Columns: ``n``, cells compared of each side; each metric, followed by the
+    verdict on the generated cells in a column that says where the metric is best (``"mmd, lower is better"``); and the
     95 % intervals ``<metric>_low``, ``<metric>_high``. Its ``.attrs`` hold ``direction`` and ``ideal`` of each metric
     (``"other_real"``: the value in that row), the ``verdict`` column, ``n_cells`` given, and ``settings``.
 
     Verdicts compare intervals: ``"like other real cells"``, if those of generated and other real cells overlap or the
     score is better; ``"like the negative control"``, if it overlaps with the worse control or lies beyond it;
-    ``"between"``; ``"unlike other real cells"``, if there is no control to compare with; or ``"undecided"``, with fewer
-    than ten cells, or a score like that of other real cells and of the control. There are none without intervals or
+    ``"between"``; ``"unlike other real cells"``, without a control to compare with; ``"undecided"``, with fewer than
+    ten cells, or a score like that of other real cells and of the control. No verdicts without intervals or
     ``"other_real"``.
 
     Raises
@@ -131,9 +117,7 @@ def evaluate(
     sources = as_names(sources)
     chosen = choose(HEADLINES if metrics is None else metrics, METRICS, sources, SOURCES, "sources")
     absent = (set() if train is not None else OF_TRAIN) | (set() if groupby is not None else OF_LABELS)
-    settings = Settings(
-        layer, n_pcs, n_top_genes, max_cells, n_bootstrap, n_trees, n_jobs, seed, gene_symbols=gene_symbols
-    )
+    settings = Settings(layer, n_pcs, max_cells, n_bootstrap, n_trees, n_jobs, seed, gene_symbols=gene_symbols)
     prepared = prepare(real, generated, train, groupby, settings, other_real=other_real, sources=sources)
     return evaluated(
         prepared, groupby, [name for name in chosen if name not in absent], sources, settings, silent=silent
@@ -159,9 +143,8 @@ def evaluated(
             compare_novelty(cells["generated"].to_train, cells["reference"].to_train)
     if "label_fold_change_slope" in metrics:
         settings = settings._replace(contrasts=label_contrasts(fitted.expression, fitted.labels))
-    settings = settings._replace(genes=space.most_variable_genes(N_CORRELATED_GENES))
+    settings = settings._replace(genes=space.most_variable_genes(200))
     asked = [source for source in SOURCES if source in sources]
-    in_words = partial(groups_in_words, n_sources=len(asked))
     chosen, folds = {name: METRICS[name] for name in metrics}, {}
 
     def scored() -> Iterator[tuple[Key, Pair]]:
@@ -171,6 +154,9 @@ def evaluated(
             yield key, pair
             if (key["group"], key["source"]) == (OVERALL, "generated"):
                 folds.update(pair.fitted)
+
+    def in_words(key: Key) -> tuple[str, str]:
+        return key["source"], f"{key['group']}, {key['n']} cells"
 
     scores = compare(scored(), chosen, ["group", "source", "n"], space, settings, in_words)
     scores = scores.set_index(["group", "source"])
@@ -184,7 +170,6 @@ def _with_hits(cells: Mapping[str, Cells], fitted: Cells, seed: int) -> dict[str
     """Add whether each cell is classified as its label; NaN where there is one label only."""
     hits = {name: np.full(len(side.pcs), np.nan) for name, side in cells.items()}
     if len(np.unique(fitted.labels)) > 1:
-        model = fit_labels(fitted.pcs, fitted.labels, seed=seed)
-        there = {name: side for name, side in cells.items() if len(side.pcs)}
-        hits |= {name: label_hits(model, side.pcs, side.labels, "generated") for name, side in there.items()}
+        samples = {name: (side.pcs, side.labels) for name, side in cells.items() if len(side.pcs)}
+        hits |= label_hits(fitted.pcs, fitted.labels, samples, seed=seed)
     return {name: side._replace(hits=hits[name]) for name, side in cells.items()}

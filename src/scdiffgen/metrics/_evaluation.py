@@ -11,14 +11,13 @@ import numpy as np
 import pandas as pd
 
 from scdiffgen.metrics._classifiers import CLASSIFIERS, FoldScores
-from scdiffgen.metrics._dispersion import WITHIN
 from scdiffgen.metrics._samples import OVERALL
 from scdiffgen.metrics._score_verdicts import ALIKE, BETWEEN, CONTROL, OTHER, UNDECIDED
+from scdiffgen.metrics._spread import WITHIN
 
 NARROW = "less varied than real cells"
 WORST = (UNDECIDED, ALIKE, NARROW, BETWEEN, OTHER, CONTROL)  # the later, the less favourable
 FEW_NARROW = 0.1  # share of the components that may vary too little
-MOST_SHOWN = 4  # metrics beside the classifier
 COLOURS = dict(zip(WORST, ("#EEEEEE", "#DCEFE6", "#FBE3C0", "#FBE3C0", "#F4B183", "#F4B183"), strict=True))
 STYLE = "background:{};color:#222222;text-align:center"
 
@@ -111,7 +110,7 @@ class Evaluation:
         headers = self.frame.attrs.get("verdict", {})
         if not headers:
             return self.frame.to_html(max_rows=20, float_format="%.3g", na_rep="")
-        others = [name for name in headers if name not in CLASSIFIERS][:MOST_SHOWN]
+        others = [name for name in headers if name not in CLASSIFIERS][:4]
         titles = ["cells"] + ["AUC of the least favourable classifier, best at 0.5"] * bool(
             CLASSIFIERS.keys() & headers
         )

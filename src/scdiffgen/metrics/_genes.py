@@ -10,14 +10,19 @@ from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
-from scdiffgen._log_normalise import TARGET_SUM
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._input import CountsLike, Matrix, Points, as_count_pair, as_feature_pair, label_codes, label_sums
+from scdiffgen.metrics._input import (
+    EXPRESSION,
+    CountsLike,
+    Matrix,
+    Points,
+    as_count_pair,
+    as_feature_pair,
+    label_codes,
+    label_sums,
+)
 from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
 
-ERRORS = ("mean_expression_error", "gene_dispersion_error")
-DETECTED = 0.05  # share of the real cells with a gene that errors are averaged over
-SMOOTHING = 1.0  # molecules added to every gene of every label, so that no gene is impossible
 LOG_CONCENTRATIONS = (-5.0, 20.0)  # beyond, cells are of one gene each, or multinomial
 GeneMoments: TypeAlias = dict[str, NDArray[np.float64]]  # one (rows, genes) array a statistic
 
@@ -54,7 +59,7 @@ def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike 
     >>> round(gene_correlation_error(x, x * [1, -1]), 6)
     2.0
     """
-    x, y = as_feature_pair(real, generated, "genes")
+    x, y = as_feature_pair(real, generated, "genes", EXPRESSION)
     columns = np.arange(x.shape[1]) if genes is None else np.asarray(genes)
     return unresampled("gene_correlation_error", 3, correlation_error_resampled, x[:, columns], y[:, columns])
 
@@ -62,11 +67,6 @@ def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike 
 @shared_docs
 def library_size_ks(real: CountsLike, generated: CountsLike, *, layer: str | None = None) -> float:
     """Kolmogorov-Smirnov distance between the distributions of molecules per cell.
-
-    Parameters
-    ----------
-    {sides}
-    {layer}
 
     Returns
     -------
@@ -97,7 +97,6 @@ def multinomial_nll(
     ----------
     {held_out}
     {fitted}
-    {layer}
 
     Returns
     -------
@@ -112,10 +111,7 @@ def multinomial_nll(
     >>> bool(np.isclose(nll.per_molecule, np.log(2))), bool(np.isclose(nll.per_cell, np.log(2)))
     (True, True)
     """
-    cells = _at_label_means(real, real_labels, train, train_labels, layer)
-    rows, genes = cells.held_out.nonzero()
-    surprise = -cells.held_out.data * np.log(cells.shares[cells.which[rows], genes])
-    return _held_out_nll(cells.held_out, np.bincount(rows, surprise, minlength=len(cells.which)))
+    return _nll_at_label_means(real, real_labels, train, train_labels, layer, fit_concentration=False)
 
 
 @shared_docs
@@ -135,7 +131,6 @@ def dirichlet_multinomial_nll(
     ----------
     {held_out}
     {fitted}
-    {layer}
 
     Returns
     -------
@@ -151,48 +146,41 @@ def dirichlet_multinomial_nll(
     >>> nll.per_cell < multinomial_nll(train, list("aaa"), train, list("aaa")).per_cell
     True
     """
-    cells = _at_label_means(real, real_labels, train, train_labels, layer)
-    fits = [
-        _concentration(cells.train[cells.train_which == label], shares) for label, shares in enumerate(cells.shares)
-    ]
-    total = np.array(fits)[cells.which]
-    rows, genes = cells.held_out.nonzero()
-    alpha = total[rows] * cells.shares[cells.which[rows], genes]
-    rising = np.bincount(rows, gammaln(alpha + cells.held_out.data) - gammaln(alpha), minlength=len(total))
-    return _held_out_nll(cells.held_out, gammaln(total + library_sizes(cells.held_out)) - gammaln(total) - rising)
+    return _nll_at_label_means(real, real_labels, train, train_labels, layer, fit_concentration=True)
 
 
-class _AtLabelMeans(NamedTuple):
-    """Counts without stored zeros and labels of held-out and training cells, and the mean of each label."""
-
-    held_out: sparse.csr_matrix
-    which: NDArray[np.intp]  # label of each held-out cell
-    train: sparse.csr_matrix
-    train_which: NDArray[np.intp]
-    shares: NDArray[np.float64]  # (labels, genes)
-
-
-def _at_label_means(
-    real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, layer: str | None
-) -> _AtLabelMeans:
+def _nll_at_label_means(
+    real: CountsLike,
+    real_labels: ArrayLike,
+    train: CountsLike,
+    train_labels: ArrayLike,
+    layer: str | None,
+    *,
+    fit_concentration: bool,
+) -> HeldOutNLL:
+    """Likelihood of a Dirichlet-multinomial with fitted concentrations; of a multinomial without."""
     fitted, held_out = (
         side.astype(np.float64) for side in as_count_pair(train, real, layer=layer, names=("train", "real"))
     )
     for side in (fitted, held_out):
         side.eliminate_zeros()
     known, sums, _ = label_sums(fitted, train_labels, "train_labels")
-    smoothed = sums + SMOOTHING
     _, which = label_codes(real_labels, held_out.shape[0], "real_labels", known)
-    _, train_which = label_codes(train_labels, fitted.shape[0], "train_labels", known)
-    return _AtLabelMeans(held_out, which, fitted, train_which, smoothed / smoothed.sum(axis=1, keepdims=True))
-
-
-def _held_out_nll(counts: sparse.csr_matrix, of_sequences: NDArray) -> HeldOutNLL:
-    """From the negative log-likelihood of the molecules of every cell in some order, (cells,)."""
-    library, log_factorials = library_sizes(counts), counts.copy()
-    log_factorials.data = gammaln(counts.data + 1)
-    cells = of_sequences + library_sizes(log_factorials) - gammaln(library + 1)
-    return HeldOutNLL(float(of_sequences.sum() / library.sum()), float(cells.mean()), cells)
+    sums += 1.0  # a molecule of every gene in every label, so that no gene is impossible
+    shares = sums / sums.sum(axis=1, keepdims=True)  # (labels, genes)
+    (rows, genes), molecules, library = held_out.nonzero(), held_out.data, library_sizes(held_out)
+    share = shares[which[rows], genes]
+    if not fit_concentration:
+        in_order = np.bincount(rows, -molecules * np.log(share), minlength=len(which))
+    else:
+        _, train_which = label_codes(train_labels, fitted.shape[0], "train_labels", known)
+        total = np.array([_concentration(fitted[train_which == c], mean) for c, mean in enumerate(shares)])[which]
+        alpha = total[rows] * share
+        rising = np.bincount(rows, gammaln(alpha + molecules) - gammaln(alpha), minlength=len(which))
+        in_order = gammaln(total + library) - gammaln(total) - rising
+    held_out.data = gammaln(molecules + 1)  # of the molecules in any order
+    cells = in_order + library_sizes(held_out) - gammaln(library + 1)
+    return HeldOutNLL(float(in_order.sum() / library.sum()), float(cells.mean()), cells)
 
 
 def _concentration(counts: sparse.csr_matrix, shares: NDArray[np.float64]) -> float:
@@ -224,24 +212,6 @@ def gene_moments(expression: Matrix, weights: Weights) -> GeneMoments:
     return {"mean": mean, "variance": variance, "zero_fraction": zeros}
 
 
-def errors_resampled(
-    real: Matrix, generated: Matrix, wx: Weights, wy: Weights, molecules: float
-) -> dict[str, NDArray[np.float64]]:
-    """Average absolute log2 ratios of mean and dispersion over genes detected in 5 % of real cells, (rows,)."""
-    x, y = (sparse.csr_matrix(matrix).astype(np.float64).expm1() for matrix in (real, generated))
-    kept = np.asarray((x > 0).mean(axis=0)).ravel() >= DETECTED
-    if not kept.any():
-        return {name: np.full(len(wx), np.nan) for name in ERRORS}
-    # a Poisson pseudocount on either side: one more molecule in a cell of the usual number of `molecules`
-    molecule, of_sides = TARGET_SUM / max(molecules, 1.0), []
-    for matrix, weights in ((x, wx), (y, wy)):
-        moments, more = gene_moments(matrix[:, kept], weights), molecule / weights.sum(axis=1, keepdims=True)
-        mean = moments["mean"] + more
-        of_sides.append((mean, (moments["variance"] + more * molecule) / mean))
-    ratios = (np.log2(of_y / of_x) for of_x, of_y in zip(*of_sides, strict=True))
-    return {name: np.abs(ratio).mean(axis=1) for name, ratio in zip(ERRORS, ratios, strict=True)}
-
-
 def correlation_error_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """`gene_correlation_error` under each row of weights, (rows,)."""
     first, second = (sparse.csr_matrix(m).toarray() for m in (x, y))
@@ -262,8 +232,5 @@ def correlation(expression: NDArray, weights: NDArray) -> NDArray[np.float64]:
     centred = expression - weights @ expression / weights.sum()
     covariance = (centred * weights[:, None]).T @ centred
     deviation = np.sqrt(np.diag(covariance))
-    return _ratio(covariance, np.outer(deviation, deviation))
-
-
-def _ratio(numerator: NDArray, denominator: NDArray) -> NDArray[np.float64]:
-    return np.divide(numerator, denominator, out=np.zeros_like(denominator, dtype=float), where=denominator > 1e-12)
+    product = np.outer(deviation, deviation)
+    return np.divide(covariance, product, out=np.zeros_like(product), where=product > 1e-12)

@@ -200,7 +200,7 @@ class TrainingResponses:
                 f"`train` holds {len(leaked)} of {len(held_out.references)} conditions of `real`: "
                 f"{', '.join(leaked[:5])}. Score conditions that were held out whole; 'A+B' and 'B+A' are one."
             )
-        genes = () if space.genes is None else tuple(str(gene) for gene in space.genes[space.columns])
+        genes = () if space.genes is None else tuple(str(gene) for gene in space.genes)
         return cls(perturbed, controls, genes)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -14,12 +13,10 @@ from scipy import sparse
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._genes import library_sizes
-from scdiffgen.metrics._input import CountsLike, as_count_pair, enough_cells
+from scdiffgen.metrics._input import FEWEST_CELLS, CountsLike, as_count_pair, enough_cells
 from scdiffgen.metrics._response import Called, Vector, mean_expression, rank_genes
-from scdiffgen.metrics._spread import FEWEST_CELLS
 
 UNTREATED = 0.95  # quantile of the scores of untreated cells below which a treated one counts as not responding
-N_SPLITS = 5  # of the molecules of each cell into halves
 
 
 class ResponseHeterogeneity(NamedTuple):
@@ -50,11 +47,10 @@ def response_heterogeneity(
     `perturbation_report`): :math:`s = (x - \mu) \cdot \Delta / |\Delta|^2`. It is 0 of the mean untreated and 1 of the
     mean real treated cell.
 
-    Scores of single cells vary by chance, and more so in cells of few molecules. So the molecules of each cell are
-    divided at random into two halves, whose scores share nothing but the cell: their covariance over the cells is the
-    variance that is not sampling noise. Of both a parabola in the logarithm of the molecules of the cell is subtracted
-    first. What remains is how differently cells respond, and what they expressed of these genes before. Of cells with
-    a tenth of the molecules of the others it is about 10 % too large, as logarithms of small counts are steeper.
+    The spread of the scores leaves out sampling noise: the molecules of each cell are divided at random into two
+    halves, and the covariance of their scores over the cells is the variance that is not noise. A parabola in the
+    logarithm of the library size is subtracted first. What remains is how differently cells respond, and what they
+    expressed of these genes before. It is about 10 % too large for cells with a tenth of the molecules of the others.
 
     Parameters
     ----------
@@ -62,7 +58,6 @@ def response_heterogeneity(
         Counts of real and of predicted treated cells of one type; genes are aligned by name.
     control
         Counts of untreated cells of that type.
-    {layer}
     {draws}
 
     Returns
@@ -76,7 +71,7 @@ def response_heterogeneity(
         Fractions of predicted and of real treated cells with a score below that of 95 % of the untreated ones.
         Sampling noise is in these.
 
-    All are NaN if no gene responds, or with a warning for fewer than ten cells of a kind.
+    All are NaN if no gene responds, or with a warning for fewer than ten cells of a sample.
 
     Examples
     --------
@@ -94,8 +89,8 @@ def response_heterogeneity(
     n_cells = {"real": first.shape[0], "predicted": second.shape[0], "control": untreated.shape[0]}
     if not enough_cells("response_heterogeneity", FEWEST_CELLS, **n_cells):
         return UNDEFINED
-    responding = rank_genes(log_normalise(first), log_normalise(untreated)).significant
-    return RealResponse(first, untreated, responding, log_normalise, seed).compare(second)
+    responding = rank_genes(_expression(first), _expression(untreated)).significant
+    return RealResponse(first, untreated, responding, seed).compare(second)
 
 
 @dataclass(frozen=True)
@@ -105,12 +100,11 @@ class RealResponse:
     treated: sparse.csr_matrix
     control: sparse.csr_matrix
     responding: Called
-    expression: Callable[[sparse.csr_matrix], sparse.csr_matrix]  # log expression of the genes that are tested
     seed: int
 
-    def compare(self, counts: sparse.csr_matrix, shift: Vector | None = None) -> ResponseHeterogeneity:
-        """Of predicted cells, or of cells to whose log expression a ``shift`` is added."""
-        if not self.responding.any():
+    def compare(self, counts: sparse.csr_matrix | None, shift: Vector | None = None) -> ResponseHeterogeneity:
+        """Of predicted cells, or of cells to whose log expression a ``shift`` is added; NaN without counts."""
+        if counts is None or not self.responding.any():
             return UNDEFINED
         scores = self._scores(counts) + (0.0 if shift is None else shift @ self._direction)
         low, real = self._threshold, self._variance
@@ -120,13 +114,13 @@ class RealResponse:
 
     @cached_property
     def _direction(self) -> Vector:
-        after, before = (mean_expression(self.expression(cells)) for cells in (self.treated, self.control))
+        after, before = (mean_expression(_expression(cells)) for cells in (self.treated, self.control))
         change = np.where(self.responding, after - before, 0.0)
         return change / (change @ change)
 
     @cached_property
     def _origin(self) -> float:
-        return float(mean_expression(self.expression(self.control)) @ self._direction)
+        return float(mean_expression(_expression(self.control)) @ self._direction)
 
     @cached_property
     def _threshold(self) -> float:
@@ -137,17 +131,21 @@ class RealResponse:
         return self.noiseless_variance(self.treated)
 
     def _scores(self, counts: sparse.csr_matrix) -> NDArray[np.float64]:
-        return np.asarray(self.expression(counts) @ self._direction, dtype=np.float64).ravel() - self._origin
+        return np.asarray(_expression(counts) @ self._direction, dtype=np.float64).ravel() - self._origin
 
     def noiseless_variance(self, counts: sparse.csr_matrix) -> float:
-        """Covariance of the scores of two halves of the molecules, at a given library size."""
+        """Covariance of the scores of two halves of the molecules, at a given library size; mean of five splits."""
         size = np.log(np.maximum(library_sizes(counts), 1))
         of_size = np.linalg.svd(np.vander(size - size.mean(), 3), full_matrices=False)
         curves = of_size.U[:, of_size.S > 1e-8 * of_size.S.max()]
         rng, found = np.random.default_rng(self.seed), []
-        for _ in range(N_SPLITS):
+        for _ in range(5):
             first = counts.copy()
             first.data = rng.binomial(counts.data.astype(np.int64), 0.5).astype(counts.dtype)
             one, other = (score - curves @ (curves.T @ score) for score in map(self._scores, (first, counts - first)))
             found.append(one @ other / max(len(size) - curves.shape[1], 1))
         return float(np.mean(found))
+
+
+def _expression(counts: sparse.csr_matrix) -> sparse.csr_matrix:
+    return log_normalise(counts, dtype=np.float32)

@@ -18,6 +18,8 @@ CountsLike: TypeAlias = AnnData | NDArray | sparse.spmatrix | sparse.sparray
 Points: TypeAlias = ArrayLike | sparse.spmatrix | sparse.sparray
 Matrix: TypeAlias = NDArray | sparse.csr_matrix
 
+FEWEST_CELLS = 10  # of which a score or a variance says something
+
 # what to pass instead
 COUNTS = "pass an AnnData, or an array or sparse matrix (cells, genes)."
 POINTS = 'pass an array (cells, dimensions), such as `adata.obsm["X_pca"]`, or use `metrics.evaluate`.'
@@ -158,23 +160,24 @@ def as_points(points: Points, name: str) -> NDArray[np.float64]:
 
 def as_point_pair(real: Points, generated: Points) -> tuple[NDArray, NDArray]:
     """Two clouds of points over the same dimensions."""
-    return of_one_space(as_points(real, "real"), as_points(generated, "generated"), "dimensions")
+    return as_feature_pair(to_dense(real), to_dense(generated), "dimensions", POINTS, dtype=np.float64)
 
 
-def as_feature_pair(real: Points, generated: Points, unit: str = "features") -> tuple[Any, Any]:
+def as_feature_pair(
+    real: Points,
+    generated: Points,
+    unit: str = "features",
+    way_out: str = FEATURES,
+    *,
+    dtype: type[np.floating] = np.float32,
+) -> tuple[Any, Any]:
     """Two samples with the same features, or genes."""
-    way_out = EXPRESSION if unit == "genes" else FEATURES
-    return of_one_space(as_features(real, "real", way_out), as_features(generated, "generated", way_out), unit)
-
-
-def of_one_space(real: Matrix, generated: Matrix, unit: str) -> tuple[Any, Any]:
-    """Both sides, which must have as many columns."""
-    if real.shape[1] != generated.shape[1]:
+    x, y = as_features(real, "real", way_out, dtype=dtype), as_features(generated, "generated", way_out, dtype=dtype)
+    if x.shape[1] != y.shape[1]:
         raise ValueError(
-            f"`real` has {real.shape[1]} {unit} and `generated` {generated.shape[1]}. "
-            "Map both through the same ExpressionSpace."
+            f"`real` has {x.shape[1]} {unit} and `generated` {y.shape[1]}. Map both through the same ExpressionSpace."
         )
-    return real, generated
+    return x, y
 
 
 def to_dense(matrix: Points) -> Any:

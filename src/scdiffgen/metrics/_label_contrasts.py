@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
-from anndata import AnnData
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scdiffgen.metrics._input import Matrix, label_sums
+from scdiffgen.metrics._input import FEWEST_CELLS, Matrix, label_sums
 from scdiffgen.metrics._resampling import Weights
-from scdiffgen.metrics._response import SIGNIFICANT
-
-LABEL_CELLS = 10  # of a label that is contrasted
+from scdiffgen.metrics._response import SIGNIFICANT, scanpy_tests
 
 
 class LabelContrasts(NamedTuple):
@@ -31,19 +27,14 @@ NO_LABELS = LabelContrasts(np.empty(0, dtype=str), np.empty((0, 0)), np.arange(0
 
 def label_contrasts(expression: Matrix, labels: NDArray) -> LabelContrasts:
     """Means of the labels that have cells enough, and genes that Welch's t-test calls, by scanpy."""
-    import scanpy as sc
-
-    known, n_cells = np.unique(labels.astype(str), return_counts=True)
-    kept = np.isin(labels.astype(str), known[n_cells >= LABEL_CELLS])
-    if len(np.unique(labels[kept])) < 2:
+    names, n_cells = np.unique(labels.astype(str), return_counts=True)
+    kept = np.isin(labels.astype(str), names[n_cells >= FEWEST_CELLS])
+    cells, labels = sparse.csr_matrix(expression[kept]), labels[kept].astype(str)
+    if len(np.unique(labels)) < 2:
         return NO_LABELS
-    cells = AnnData(sparse.csr_matrix(expression[kept]), obs=pd.DataFrame(index=np.arange(kept.sum()).astype(str)))
-    cells.obs["label"] = pd.Categorical(labels[kept].astype(str))
-    known, sums, n_cells = label_sums(cells.X, cells.obs["label"], "labels")
-    with np.errstate(divide="ignore", invalid="ignore"):  # genes that never vary
-        sc.tl.rank_genes_groups(cells, "label", method="t-test")
-    tests = sc.get.rank_genes_groups_df(cells, None).pivot(index="group", columns="names", values="pvals_adj")
-    significant = tests.reindex(index=known, columns=cells.var_names).to_numpy() < SIGNIFICANT
+    known, sums, n_cells = label_sums(cells, labels, "labels")
+    pvalues = scanpy_tests(cells, labels, "pvals_adj", method="t-test")
+    significant = np.array([pvalues[name] for name in known]) < SIGNIFICANT
     return LabelContrasts(known, sums / n_cells[:, None], n_cells, significant)
 
 
@@ -56,7 +47,7 @@ def contrast_slope(
     of x does not attenuate it, as that is independent of z and of the choice of pairs.
     """
     n_cells = [[(side == label).sum() for side in labels] for label in fitted.labels]
-    there = np.array([min(of_label) >= LABEL_CELLS for of_label in n_cells], dtype=bool)
+    there = np.array([min(of_label) >= FEWEST_CELLS for of_label in n_cells], dtype=bool)
     if there.sum() < 2 or not fitted.significant[there].any():
         return np.full(len(wx), np.nan)
     known, share = fitted.labels[there], fitted.n_cells[there]

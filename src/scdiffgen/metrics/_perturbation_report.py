@@ -30,23 +30,15 @@ from scdiffgen.metrics._comparison import (
     compare,
 )
 from scdiffgen.metrics._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
-from scdiffgen.metrics._heterogeneity import UNDEFINED, RealResponse, ResponseHeterogeneity
+from scdiffgen.metrics._heterogeneity import RealResponse, ResponseHeterogeneity
+from scdiffgen.metrics._input import FEWEST_CELLS
 from scdiffgen.metrics._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
 from scdiffgen.metrics._space import ExpressionSpace
-from scdiffgen.metrics._spread import FEWEST_CELLS
 from scdiffgen.metrics.baselines import shift_counts
 
 BASELINES = (
-    "no_change",
-    "train_mean",
-    "other_contexts",
-    "nearest_context",
-    "similar_contexts",
-    "additive",
-    "linear",
-    "latent_pca",
-    "dose_interpolation",
-    "real_half",
+    *("no_change", "train_mean", "other_contexts", "nearest_context", "similar_contexts"),
+    *("additive", "linear", "latent_pca", "dose_interpolation", "real_half"),
 )
 SHORT = ("no_change", "train_mean", "similar_contexts", "additive", "dose_interpolation", "real_half")
 DISTANCES = ["weighted_mse", "energy_distance", "wasserstein"]  # by which held-out cells are compared with controls
@@ -118,7 +110,6 @@ def perturbation_report(
     baselines: Sequence[str] | str = SHORT,
     baselines_as_counts: bool = False,
     n_pcs: int = 30,
-    n_top_genes: int | None = None,
     max_cells: int = 2000,
     n_trees: int = 100,
     n_jobs: int = 1,
@@ -127,10 +118,10 @@ def perturbation_report(
     """Score predicted responses to perturbations that were held out, beside baselines and ceiling.
 
     A condition is a perturbation (``"A+B"`` and ``"B+A"`` are one), in a context such as a cell type, at a dose.
-    Changes are differences of mean log(1 + counts per 10,000) against the real control cells of the context, and genes
-    are ranked by them. Everything is compared with one half of the real perturbed cells of the condition, the
-    *reference*, which also decides which genes respond: those that scanpy's Wilcoxon test against the controls, with
-    tie correction, calls at an adjusted p-value below 0.05.
+    Changes are differences of mean log(1 + counts per 10,000) against the real control cells of the context.
+    Everything is compared with one half of the real perturbed cells of the condition, the *reference*. Genes respond if
+    scanpy's Wilcoxon test of the reference against the controls, with tie correction, has an adjusted p-value below
+    0.05.
 
     Baselines, where they apply:
 
@@ -150,12 +141,11 @@ def perturbation_report(
 
     Metrics: `pearson_delta`, also against the mean of the training perturbations (``"pearson_delta_perturbed"``);
     ``"weighted_mse"``, by Welch's t (Mejia et al. 2025); ``"discrimination"``, 1 minus the fraction of other conditions
-    of the context with a larger cosine; ``"de_overlap"`` of the 100 genes that change most; ``"de_pr_auc"``, average
-    precision of finding the responding genes; of these ``"sign_agreement"``, the fraction predicted in the right
-    direction, and of ten or more ``"fold_change_spearman"`` and ``"fold_change_slope"``, below 1 if attenuated; how
-    differently single cells respond (`response_heterogeneity`): ``"response_spread"``, below 1 if predicted ones are
-    too much alike, and ``"non_responders_error"``, the difference of the fractions of cells without a response; and of
-    the cells, in principal components, `energy_distance`, `wasserstein` and ``"c2st_auc"``, `classifier_auc`.
+    of the context with a larger cosine; ``"de_overlap"`` of the 100 genes that change most; of the responding genes
+    ``"de_pr_auc"`` (average precision of finding them), ``"sign_agreement"`` and, of ten or more,
+    ``"fold_change_spearman"`` and ``"fold_change_slope"``, below 1 if attenuated; `response_heterogeneity`
+    (``"response_spread"``, ``"non_responders_error"``); and in principal components `energy_distance`, `wasserstein`
+    and ``"c2st_auc"``, `classifier_auc`.
 
     Parameters
     ----------
@@ -171,7 +161,6 @@ def perturbation_report(
         Columns of ``obs`` with the perturbation, the context, if there are several, and the dose, if there are any.
     control_label
         Label, or labels, of control cells; by default the one label of ``control``.
-    {layer}
     log_normalised
         Predictions whose ``.X`` is log(1 + counts per 10,000 of the genes of ``train``), as programs without counts
         write it. It is scored as it is; such cells lack the noise of counts, which distinguishes them from real ones.
@@ -182,8 +171,6 @@ def perturbation_report(
     baselines_as_counts
         Whether baselines that add a change predict counts instead of log expression. Expression with something added
         to every zero is distinguished from real cells at once, and counts are not.
-    {space}
-    {max_cells}
     {forests}
     {draws}
 
@@ -225,18 +212,18 @@ def perturbation_report(
         raise ValueError(f"`predictions` has the names of baselines: {taken}. Call them otherwise.")
     labels = () if control_label is None else tuple(as_names(control_label))
     keys = Keys(perturbation_key, context_key, dose_key, labels).controls(control)
-    settings = Settings(layer, n_pcs, n_top_genes, max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
+    settings = Settings(layer, n_pcs, max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
     space = settings.space(train)
     held_out = HeldOut.fit(real, control, space, keys, settings)
     training = TrainingResponses.fit(train, space, keys, held_out)
-    named = {name: (cells, f"predictions[{name!r}]") for name, cells in predictions.items()}
     logged = as_names(log_normalised)
     if unknown := sorted(set(logged) - set(predictions)):
         raise ValueError(f"`log_normalised` has {unknown}, of which there are no predictions: {[*predictions]}.")
-    read = {name: Cells.of_log_normalised if name in logged else Cells.of for name in named}
-    answers = {name: (keys.conditions(*pair), read[name](space, *pair)) for name, pair in named.items()}
-    for name, (conditions, _) in answers.items():
-        keys.check_predicted(conditions, named[name][1], {*held_out.references}, training.conditions)
+    answers = {}
+    for name, cells in predictions.items():
+        shown, read = f"predictions[{name!r}]", Cells.of_log_normalised if name in logged else Cells.of
+        answers[name] = keys.conditions(cells, shown), read(space, cells, shown)
+        keys.check_predicted(answers[name][0], shown, {*held_out.references}, training.conditions)
 
     def pairs() -> Iterator[tuple[Key, Pair]]:
         for condition, reference in held_out.references.items():
@@ -251,7 +238,7 @@ def perturbation_report(
                 predicted["real_half"] = _predicted(held_out.others[condition])
             tests = scores.rank_genes(reference.expression, controls.cells.expression)
             sides = reference.counts, controls.cells.counts
-            responses = RealResponse(*sides, tests.significant, space.of_counts, seed)
+            responses = RealResponse(*sides, tests.significant, seed)
             perturbed = controls.mean + shifts.get("train_mean", np.nan)
             real_mean, siblings = held_out.means[condition], held_out.responses(condition)
             for name, cells in predicted.items():
@@ -259,7 +246,7 @@ def perturbation_report(
                 key = dict(zip(COLUMNS, (*condition, name, *n_cells, int(tests.significant.sum())), strict=True))
                 changes = real_mean - controls.mean, cells.mean - controls.mean
                 against = real_mean - perturbed, cells.mean - perturbed
-                heterogeneity = cache(partial(_heterogeneity, responses, cells))
+                heterogeneity = cache(partial(responses.compare, cells.counts, cells.shift))
                 response = Response(*changes, against, tests, *siblings, heterogeneity)
                 yield key, settings.pair(reference, Cells(cells.pcs), min(n_cells), (seed, seed), response)
 
@@ -287,10 +274,6 @@ def _warn_of_undecided(report: pd.DataFrame) -> None:
         )
 
 
-def _heterogeneity(real: RealResponse, predicted: Predicted) -> ResponseHeterogeneity:
-    return UNDEFINED if predicted.counts is None else real.compare(predicted.counts, predicted.shift)
-
-
 def _predicted(cells: Cells) -> Predicted:
     counts = None if cells.counts is EMPTY else cells.counts  # of log-normalised expression there are none
     return Predicted(mean_expression(cells.expression), cells.pcs, counts)
@@ -303,9 +286,7 @@ def _baselines(
     predicted = {}
     for name in (name for name in BASELINES if name in shifts and name in wanted):
         if as_counts:
-            everywhere = np.zeros(space.n_genes)
-            everywhere[space.columns] = shifts[name]
-            counts = shift_counts(controls.start.counts, everywhere, seed=seed)
+            counts = shift_counts(controls.start.counts, shifts[name], seed=seed)
             predicted[name] = _predicted(Cells.of(space, counts, name))
         else:
             shift, start = shifts[name], controls.start
@@ -319,11 +300,7 @@ def _baselines(
     return predicted
 
 
-def _in_words(keys: list[Key]) -> str:
-    """Predictions that lack cells, those of one condition and size together."""
-    together: dict[str, list[str]] = {}
-    for key in keys:
-        condition = Condition(key["context"], key["perturbation"], key["dose"])
-        of = f"{condition} ({key['n_real']} real, {key['n_predicted']} predicted cells)"
-        together.setdefault(of, []).append(key["prediction"])
-    return "; ".join(f"{', '.join(names)} of {of}" for of, names in together.items())
+def _in_words(key: Key) -> tuple[str, str]:
+    """The name of a prediction, and its condition with the numbers of cells."""
+    condition = Condition(key["context"], key["perturbation"], key["dose"])
+    return key["prediction"], f"{condition}, {key['n_real']} real, {key['n_predicted']} predicted cells"

@@ -13,18 +13,15 @@ from numpy.typing import NDArray
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import did_you_mean, listed
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._comparison import CONFIDENCE, Cells, Pair, Settings
-from scdiffgen.metrics._dispersion import WITHIN, grouped_pairs
-from scdiffgen.metrics._input import Matrix
-from scdiffgen.metrics._resampling import Weights
+from scdiffgen.metrics._comparison import Cells, Pair, Settings
+from scdiffgen.metrics._input import FEWEST_CELLS, Matrix
 from scdiffgen.metrics._samples import Prepared, prepare
-from scdiffgen.metrics._spread import FEWEST_CELLS
+from scdiffgen.metrics._spread import WITHIN, covariances, grouped_pairs, interval_table
 from scdiffgen.metrics.baselines import null_shuffled
 
 N_BINS = 25  # of genes by mean expression, as in scanpy
 SOURCES = ("generated", "other_real", "null_shuffled")
 OFF = {"generated": ("off", "low", "high"), "other_real": ("other_off", "other_low", "other_high")}
-COLUMNS = ["real", *SOURCES, *OFF["generated"], *OFF["other_real"]]
 Programs = Mapping[str, Sequence[str]]
 
 
@@ -52,17 +49,7 @@ def gene_programs(
 
     Parameters
     ----------
-    {sides}
-    {programs}
-    {train}
-    groupby
-        Column of ``obs`` of all cells: also within its labels, and for each label; by default over all cells only.
-    other_real
-        Independent real cells of the same composition; the real cells are then not halved for them.
-    {layer}
-    {max_cells}
-    n_bootstrap
-        Resamples of the cells of both sides behind the intervals.
+    {within}
     {draws}
 
     Returns
@@ -127,37 +114,21 @@ def program_weights(counts: Matrix, genes: NDArray | None, programs: Programs) -
     return weights
 
 
-def covariances(scores: NDArray, weights: Weights, labels: NDArray) -> NDArray[np.float64]:
-    """Unbiased covariances of scores ``(cells, programs)`` within labels, a matrix for each row of weights."""
-    n_rows, n_programs = len(weights), scores.shape[1]
-    total, freedom = np.zeros((n_rows, n_programs, n_programs)), np.zeros((n_rows, 1, 1))
-    for label in np.unique(labels):
-        x, w = scores[labels == label], weights[:, labels == label]
-        size, sums = w.sum(axis=1)[:, None, None], w @ x
-        total = total + np.einsum("rc,cp,cq->rpq", w, x, x) - sums[:, :, None] * sums[:, None] / np.maximum(size, 1)
-        freedom = freedom + np.maximum(size - 1, 0)
-    return total / np.maximum(freedom, 1)
-
-
 def _table(by_source: Mapping[str, Pair], names: list[str], *, within: bool) -> pd.DataFrame:
     """Rows of one group."""
     index = [("spread", name) for name in names] + [("correlation", ", ".join(two)) for two in combinations(names, 2)]
-    table = pd.DataFrame(np.nan, pd.MultiIndex.from_tuples(index), COLUMNS)
+    values: dict[str, float | NDArray[np.float64]] = dict.fromkeys(("real", *SOURCES), np.nan)
+    rows, n_programs = {}, len(names)
     n = min(len(pair.real.pcs) for pair in by_source.values())
-    if n < FEWEST_CELLS:
-        return table.assign(apart=False, n=n)
-    is_spread = np.arange(len(index)) < len(names)
-    for source, pair in by_source.items():
+    for source, pair in by_source.items() if n >= FEWEST_CELLS else ():
         real, other = (_statistics(pair, side, within=within) for side in ("real", "generated"))
-        table["real"], table[source] = real[:, 0], other[:, 0]
+        values |= {"real": real[:, 0], source: other[:, 0]}
         off = other - real
-        off[: len(names)] = np.log(other[: len(names)] / real[: len(names)])
-        margin = CONFIDENCE * off[:, 1:].std(axis=1, ddof=1) if off.shape[1] > 2 else np.nan
-        for column, end in zip(OFF.get(source, ()), (off[:, 0], off[:, 0] - margin, off[:, 0] + margin), strict=False):
-            table[column] = np.where(is_spread, np.exp(end), end)
-    less = table["high"] < table["other_low"].clip(upper=pd.Series(is_spread.astype(float), table.index))
-    more = table["low"] > table["other_high"].clip(lower=pd.Series(is_spread.astype(float), table.index))
-    return table.assign(apart=less | more, n=n)
+        off[:n_programs] = np.log(other[:n_programs] / real[:n_programs])
+        if source in OFF:
+            rows[source] = off.T
+    table = interval_table(rows, OFF, np.arange(len(index)) < n_programs, pd.MultiIndex.from_tuples(index))
+    return pd.DataFrame(values, table.index).join(table.assign(n=n))
 
 
 def _statistics(pair: Pair, side: str, *, within: bool) -> NDArray[np.float64]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ from scdiffgen.metrics._input import RESPONSE, Matrix, as_numbers, enough_cells
 N_TOP_GENES = 100
 SIGNIFICANT = 0.05
 MIN_CELLS = 2  # of a condition
-MIN_RESPONDING = 10  # genes, for an order or a slope over them: of fewer, chance decides
+MIN_RESPONDING = 10  # genes, for an order or a slope over them: fewer are sampling noise
 ROUNDING = 1e-9  # changes of log expression below are rounding errors
 Vector = NDArray[np.float64]  # (genes,)
 Called = NDArray[np.bool_]  # whether each gene responds, (genes,)
@@ -58,7 +58,7 @@ def weighted_mse(real: Vector, predicted: Vector, statistic: Vector) -> float:
 
 
 def discrimination_score(real: NDArray[np.float64], predicted: Vector, own: int) -> float:
-    """Compute the perturbation discrimination score, by cosine, among all (treatments, genes); 0.5 is chance."""
+    """Compute the perturbation discrimination score, by cosine, among all (treatments, genes); 0.5 is random."""
     if len(real) < 2 or not predicted.any():
         return float("nan")
     norms = np.linalg.norm(real, axis=1)
@@ -125,8 +125,24 @@ def rank_genes(treated: Matrix, control: Matrix) -> GeneTests:
     """Test log expression (cells, genes) of treated against control cells: rank-sum test (BH-adjusted), Welch's t."""
     if treated.shape[0] < MIN_CELLS or not enough_cells("rank_genes", MIN_CELLS, control=control.shape[0]):
         return GeneTests(*np.full((2, treated.shape[1]), np.nan))
-    x, y = sparse.csr_matrix(treated), sparse.csr_matrix(control)
-    return GeneTests(_welch_t(x, y), _rank_sum_pvalues(x, y))
+    cells = sparse.vstack([sparse.csr_matrix(treated), sparse.csr_matrix(control)], format="csr")
+    labels = np.repeat(["treated", "control"], [treated.shape[0], control.shape[0]])
+    t = scanpy_tests(cells, labels, "scores", method="t-test", reference="control")
+    pvalues = scanpy_tests(cells, labels, "pvals_adj", method="wilcoxon", reference="control", tie_correct=True)
+    return GeneTests(t["treated"], pvalues["treated"])
+
+
+def scanpy_tests(expression: Matrix, labels: NDArray, field: str, **options: Any) -> dict[str, Vector]:
+    """Test every gene by scanpy's ``rank_genes_groups``: a field of its result (genes,) for each label."""
+    import scanpy as sc
+
+    cells = AnnData(sparse.csr_matrix(expression))
+    cells.obs["label"] = pd.Categorical(labels)
+    with np.errstate(divide="ignore", invalid="ignore"):  # genes that never vary
+        sc.tl.rank_genes_groups(cells, "label", **options)
+    found = cells.uns["rank_genes_groups"]
+    of_label = {name: pd.Series(found[field][name], found["names"][name]) for name in found["names"].dtype.names}
+    return {name: values[cells.var_names].to_numpy(dtype=np.float64) for name, values in of_label.items()}
 
 
 def mean_expression(cells: Matrix) -> Vector:
@@ -134,28 +150,3 @@ def mean_expression(cells: Matrix) -> Vector:
     if cells.shape[0] == 0:
         return np.full(cells.shape[1], np.nan)
     return np.asarray(cells.astype(np.float64).mean(axis=0)).ravel()
-
-
-def _welch_t(treated: sparse.csr_matrix, control: sparse.csr_matrix) -> Vector:
-    """Welch's t statistic of every gene, 0 where neither side varies, (genes,)."""
-    means, errors = [], []
-    for matrix in (treated.astype(np.float64), control.astype(np.float64)):
-        mean = mean_expression(matrix)
-        variance = np.clip(mean_expression(matrix.multiply(matrix).tocsr()) - mean**2, 0, None)
-        means.append(mean)
-        errors.append(variance / (matrix.shape[0] - 1))
-    error = np.sqrt(errors[0] + errors[1])
-    return np.divide(means[0] - means[1], error, out=np.zeros_like(error), where=error > 1e-12)
-
-
-def _rank_sum_pvalues(treated: sparse.csr_matrix, control: sparse.csr_matrix) -> Vector:
-    """Adjusted p-values by scanpy, (genes,); 1 for genes that never vary."""
-    import scanpy as sc
-
-    cells = AnnData(sparse.vstack([treated, control], format="csr"))
-    cells.obs["group"] = pd.Categorical(np.repeat(["treated", "control"], [treated.shape[0], control.shape[0]]))
-    options = {"groups": ["treated"], "reference": "control", "method": "wilcoxon", "tie_correct": True}
-    with np.errstate(divide="ignore", invalid="ignore"):  # genes that never vary
-        sc.tl.rank_genes_groups(cells, "group", **options)
-    table = sc.get.rank_genes_groups_df(cells, "treated").set_index("names")
-    return table["pvals_adj"].loc[cells.var_names].to_numpy()

@@ -107,14 +107,3 @@ def pairs(cells: Mapping[str, Cells], asked: Sequence[str], settings: Settings) 
             y = cells[source].take(rows[subsample(len(rows), n_drawn, seeds[1])])
             pair = settings.pair(x, y, n_drawn, seeds)
             yield {"group": group, "source": source, "n": len(pair.real.pcs)}, pair
-
-
-def groups_in_words(keys: list[Key], n_sources: int) -> str:
-    """Groups that lack cells, and the sources if it is not all of them."""
-    cells: dict[str, dict[str, int]] = {}
-    for key in keys:
-        cells.setdefault(key["group"], {})[key["source"]] = key["n"]
-    return ", ".join(
-        f"{group} ({'' if len(of) == n_sources else ' and '.join(of) + ': '}{min(of.values())} cells)"
-        for group, of in cells.items()
-    )

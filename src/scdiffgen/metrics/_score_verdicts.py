@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from scdiffgen.metrics._comparison import METRICS, OF_TRAIN
+from scdiffgen.metrics._input import FEWEST_CELLS
 
-FEWEST_CELLS = 10  # that a score needs
 ALIKE, BETWEEN, CONTROL, OTHER = (
     "like other real cells",
     "between",

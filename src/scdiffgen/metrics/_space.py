@@ -21,20 +21,17 @@ from scdiffgen.metrics._input import CountsLike, Matrix, as_counts, as_features,
 class ExpressionSpace:
     """Log-normalised expression and its principal components, fitted once on training cells.
 
-    Build it with `ExpressionSpace.fit`. Counts are normalised to 10,000 molecules a cell over all genes, then
-    ``log1p``; principal components are of the kept genes, centred with the means of the training cells and not
-    scaled. Matrices stay sparse throughout.
+    Build it with `ExpressionSpace.fit`. Counts are normalised to 10,000 molecules a cell, then ``log1p``; principal
+    components are centred with the means of the training cells and not scaled. Matrices stay sparse throughout.
 
     Parameters
     ----------
     genes, n_genes
         Names of the genes that counts are aligned to, ``None`` when fitted on a matrix without names; their number.
-    columns
-        Genes kept in expression and components, positions in the counts, (kept,).
     mean, variance
-        Statistics of the kept genes in the training cells, (kept,).
+        Statistics of the genes in the training cells, (genes,).
     components
-        Principal axes, (components, kept).
+        Principal axes, (components, genes).
     layer
         Layer of AnnData objects that holds the counts.
 
@@ -42,16 +39,15 @@ class ExpressionSpace:
     --------
     >>> import numpy as np
     >>> cells = np.random.default_rng(0).poisson(2.0, size=(200, 50))
-    >>> space = ExpressionSpace.fit(cells, n_pcs=5, n_top_genes=20)
+    >>> space = ExpressionSpace.fit(cells, n_pcs=5)
     >>> space.counts(cells).shape, space.expression(cells).shape, space.pcs(cells).shape
-    ((200, 50), (200, 20), (200, 5))
+    ((200, 50), (200, 50), (200, 5))
     >>> space.reconstruct(space.project(space.expression(cells))).shape, space.most_variable_genes(3).shape
-    ((200, 20), (3,))
+    ((200, 50), (3,))
     """
 
     genes: pd.Index | None
     n_genes: int
-    columns: NDArray[np.intp]
     mean: NDArray[np.float64]
     variance: NDArray[np.float64]
     components: NDArray[np.float64] = field(repr=False)
@@ -59,22 +55,11 @@ class ExpressionSpace:
 
     @classmethod
     @shared_docs
-    def fit(
-        cls,
-        counts: CountsLike,
-        *,
-        n_pcs: int = 30,
-        n_top_genes: int | None = None,
-        layer: str | None = None,
-        seed: int = 0,
-    ) -> ExpressionSpace:
+    def fit(cls, counts: CountsLike, *, n_pcs: int = 30, layer: str | None = None, seed: int = 0) -> ExpressionSpace:
         """Fit the space on training cells.
 
         Parameters
         ----------
-        {counts}
-        {space}
-        {layer}
         {draws}
 
         Returns
@@ -84,24 +69,21 @@ class ExpressionSpace:
         Raises
         ------
         ValueError
-            If there are fewer than 3 cells or genes, or a number of components or genes is too small.
+            If there are fewer than 3 cells or genes, or no components.
         """
-        for name, value, least in (("n_pcs", n_pcs, 1), ("n_top_genes", n_top_genes, 2)):
-            if value is not None and (not isinstance(value, int | np.integer) or value < least):
-                raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least {least}.")
+        if not isinstance(n_pcs, int | np.integer) or n_pcs < 1:
+            raise ValueError(f"`n_pcs` is {n_pcs!r}: pass a whole number of at least 1.")
         matrix = as_counts(counts, layer=layer)
         if matrix.shape[0] < 3 or matrix.shape[1] < 3:
             raise ValueError(f"`counts` has shape {matrix.shape}; a space needs at least 3 cells and 3 genes.")
         expression = log_normalise(matrix, dtype=np.float32)
         mean, variance = (np.asarray(a, dtype=np.float64) for a in mean_variance_axis(expression, axis=0))
-        columns = np.arange(matrix.shape[1]) if n_top_genes is None else most_variable(variance, n_top_genes)
-        expression = (expression if n_top_genes is None else expression[:, columns]).astype(np.float64)
         pca = PCA(min(n_pcs, *(n - 1 for n in expression.shape)), svd_solver="arpack", random_state=seed)
-        axes = pca.fit(expression).components_
-        return cls(gene_names(counts), matrix.shape[1], columns, mean[columns], variance[columns], axes, layer)
+        axes = pca.fit(expression.astype(np.float64)).components_
+        return cls(gene_names(counts), matrix.shape[1], mean, variance, axes, layer)
 
     def counts(self, counts: CountsLike, *, name: str = "counts") -> sparse.csr_matrix:
-        """Check counts and align them to all genes of the space, (cells, genes); messages call them ``name``."""
+        """Check counts and align them to the genes of the space, (cells, genes); messages call them ``name``."""
         if self.genes is None and isinstance(counts, AnnData):
             raise TypeError(
                 f"`{name}` is an AnnData, but the space was fitted on a matrix without gene names. "
@@ -110,18 +92,12 @@ class ExpressionSpace:
         return as_counts(counts, layer=self.layer, genes=self.genes, n_genes=self.n_genes, name=name)
 
     def expression(self, counts: CountsLike, *, name: str = "counts") -> sparse.csr_matrix:
-        """Log-normalised expression of the kept genes, (cells, kept), sparse; messages call the counts ``name``."""
-        return self.of_counts(self.counts(counts, name=name))
-
-    def of_counts(self, counts: sparse.csr_matrix) -> sparse.csr_matrix:
-        """Log-normalised expression of the kept genes, (cells, kept), of counts that are checked and aligned."""
-        expression = log_normalise(counts, dtype=np.float32)
-        return expression if len(self.columns) == self.n_genes else expression[:, self.columns]
+        """Log-normalised expression, (cells, genes), sparse; messages call the counts ``name``."""
+        return log_normalise(self.counts(counts, name=name), dtype=np.float32)
 
     def of_log_normalised(self, cells: AnnData, *, name: str) -> sparse.csr_matrix:
-        """Kept genes of cells that are log-normalised already, (cells, kept); messages call the cells ``name``."""
-        genes = cells.var_names if self.genes is None else self.genes
-        positions = gene_positions(cells.var_names, genes[self.columns], name)
+        """Check cells that are log-normalised already, and align them, (cells, genes); messages call them ``name``."""
+        positions = gene_positions(cells.var_names, cells.var_names if self.genes is None else self.genes, name)
         values = sparse.csr_matrix(as_features(cells.X, name)[:, positions])
         if values.nnz and (values.data == np.rint(values.data)).all():
             raise ValueError(f"`{name}` holds whole numbers only, so counts. Leave it out of `log_normalised`.")
@@ -132,15 +108,15 @@ class ExpressionSpace:
         return self.project(self.expression(counts, name=name))
 
     def project(self, expression: Matrix) -> NDArray[np.float64]:
-        """Principal components, (cells, components), of expression of the kept genes, (cells, kept)."""
+        """Principal components, (cells, components), of expression, (cells, genes)."""
         return np.asarray(expression @ self.components.T - self.mean @ self.components.T, dtype=np.float64)
 
     def reconstruct(self, pcs: NDArray) -> NDArray[np.float64]:
-        """Expression of the kept genes, (cells, kept), dense, from principal components, (cells, components)."""
+        """Expression, (cells, genes), dense, from principal components, (cells, components)."""
         return np.asarray(pcs @ self.components + self.mean, dtype=np.float64)
 
     def most_variable_genes(self, n: int) -> NDArray[np.intp]:
-        """Positions among the kept genes of the ``n`` with the largest variance in the training cells."""
+        """Positions of the ``n`` genes with the largest variance in the training cells."""
         return most_variable(self.variance, n)
 
 

@@ -1,16 +1,21 @@
-"""How much cells vary along principal components."""
+"""How much cells vary, and go together, within groups; and tables of intervals beside those of other real cells."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
+from scdiffgen.metrics._comparison import CONFIDENCE, Cells, Pair, Settings
 from scdiffgen.metrics._input import Matrix
 from scdiffgen.metrics._resampling import Weights
+from scdiffgen.metrics._samples import OVERALL, pairs
 
-FEWEST_CELLS = 10  # of which a variance says something
-SMALLEST = 1e-12  # variance
+WITHIN = "within"
 
 
 def variances(points: Matrix, weights: Weights, labels: NDArray | None = None) -> NDArray[np.float64]:
@@ -31,4 +36,51 @@ def log_variance_ratios(
 ) -> NDArray[np.float64]:
     """Natural log of the variance of y over that of x along every dimension, (rows, dimensions)."""
     of_x, of_y = (variances(p, w, c) for p, w, c in ((x, wx, labels[0]), (y, wy, labels[1])))
-    return np.log(np.maximum(of_y, SMALLEST) / np.maximum(of_x, SMALLEST))
+    return np.log(np.maximum(of_y, 1e-12) / np.maximum(of_x, 1e-12))
+
+
+def covariances(scores: NDArray, weights: Weights, labels: NDArray) -> NDArray[np.float64]:
+    """Unbiased covariances of scores ``(cells, programs)`` within labels, a matrix for each row of weights."""
+    n_rows, n_programs = len(weights), scores.shape[1]
+    total, freedom = np.zeros((n_rows, n_programs, n_programs)), np.zeros((n_rows, 1, 1))
+    for label in np.unique(labels):
+        x, w = scores[labels == label], weights[:, labels == label]
+        size, sums = w.sum(axis=1)[:, None, None], w @ x
+        total = total + np.einsum("rc,cp,cq->rpq", w, x, x) - sums[:, :, None] * sums[:, None] / np.maximum(size, 1)
+        freedom = freedom + np.maximum(size - 1, 0)
+    return total / np.maximum(freedom, 1)
+
+
+def grouped_pairs(
+    cells: Mapping[str, Cells], groupby: str | None, sources: Sequence[str], settings: Settings
+) -> dict[str, dict[str, Pair]]:
+    """Pairs of each group by source: all cells, all again for what is measured within labels, and each label."""
+    if any(WITHIN in side.labels for side in cells.values()):
+        raise ValueError(f"obs[{groupby!r}] has a group {WITHIN!r}, the name of the rows within all. Rename it.")
+    parts: dict[str, dict[str, Pair]] = {}
+    for key, pair in pairs(cells, sources, settings):
+        is_all = groupby is not None and key["group"] == OVERALL
+        for group in [OVERALL, WITHIN] if is_all else [key["group"]]:
+            parts.setdefault(group, {})[key["source"]] = pair
+    return parts
+
+
+def interval_table(
+    resampled: Mapping[str, NDArray[np.float64]],
+    columns: Mapping[str, tuple[str, str, str]],
+    is_ratio: NDArray[np.bool_],
+    index: Any,
+) -> pd.DataFrame:
+    """Estimates of generated and other real cells with 95 % intervals, from rows of weights ``(rows, statistics)``.
+
+    Ratios are given as logarithms, and best at 1, differences at 0. ``apart`` marks intervals of generated cells on one
+    side of what is best and of the interval of other real cells. A source without rows is NaN.
+    """
+    table = pd.DataFrame(np.nan, index, [name for names in columns.values() for name in names])
+    for source, rows in resampled.items():
+        margin = CONFIDENCE * rows[1:].std(axis=0, ddof=1) if len(rows) > 2 else np.nan
+        for name, end in zip(columns[source], (rows[0], rows[0] - margin, rows[0] + margin), strict=True):
+            table[name] = np.where(is_ratio, np.exp(end), end)
+    (low, high), (other_low, other_high) = (table[list(columns[s][1:])].to_numpy().T for s in columns)
+    best = is_ratio.astype(float)
+    return table.assign(apart=(high < np.minimum(other_low, best)) | (low > np.maximum(other_high, best)))

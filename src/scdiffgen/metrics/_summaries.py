@@ -16,16 +16,13 @@ from scdiffgen._log_normalise import log_normalise
 from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
 from scdiffgen.metrics._comparison import CONFIDENCE, Settings
 from scdiffgen.metrics._genes import correlation, gene_moments, library_sizes
-from scdiffgen.metrics._input import CountsLike, as_count_pair, gene_names, labels_of
+from scdiffgen.metrics._input import FEWEST_CELLS, CountsLike, as_count_pair, gene_names, labels_of
 from scdiffgen.metrics._resampling import subsample, unit_weights
 from scdiffgen.metrics._samples import pairs, prepare
 from scdiffgen.metrics._space import ExpressionSpace, most_variable
 
 Basis: TypeAlias = Literal["umap", "pca"]
-FEWEST_CELLS = 10  # in an embedding
 N_QUANTILES = 100
-N_POINTS = 201  # of a curve
-N_PCS, N_NEIGHBOURS = 30, 15  # of the UMAP
 
 
 class ClassifierRoc(NamedTuple):
@@ -93,7 +90,7 @@ def joint_embedding(
         raise ValueError(f"An embedding needs {FEWEST_CELLS} cells of each side; there are {n} of one to take.")
     rows = [subsample(side.shape[0], n, [seed, s]) for s, side in enumerate(sides)]
     counts = sparse.vstack([side[chosen] for side, chosen in zip(sides, rows, strict=True)], format="csr")
-    space = ExpressionSpace.fit(counts, n_pcs=N_PCS, seed=seed)
+    space = ExpressionSpace.fit(counts, seed=seed)
     pcs = space.pcs(counts)
     table = pd.DataFrame({"source": np.repeat(["real", "generated"], n), "cell": np.concatenate(rows)})
     if groupby is not None:
@@ -107,7 +104,7 @@ def joint_embedding(
 
     cells = AnnData(pcs.astype(np.float32))
     with threadpool_limits():  # numba sets the threads of OpenMP, which are PyTorch's too: put back afterwards
-        sc.pp.neighbors(cells, n_neighbors=min(N_NEIGHBOURS, cells.n_obs - 1), use_rep="X", random_state=seed)
+        sc.pp.neighbors(cells, n_neighbors=min(15, cells.n_obs - 1), use_rep="X", random_state=seed)
         sc.tl.umap(cells, random_state=seed)
     table["UMAP1"], table["UMAP2"] = cells.obsm["X_umap"].T
     return table
@@ -128,7 +125,7 @@ def classifier_curves(
 
 def roc_of_folds(folds: list[FoldScores]) -> ClassifierRoc:
     """Curves of a cross-validated classifier, one for each test fold: scores of different fits are never compared."""
-    at, found, areas = np.linspace(0, 1, N_POINTS), [], []
+    at, found, areas = np.linspace(0, 1, 201), [], []
     for fold in folds:
         is_generated = np.repeat([0, 1], [len(fold.real_scores), len(fold.generated_scores)])
         false, true, _ = roc_curve(is_generated, np.concatenate([fold.real_scores, fold.generated_scores]))

@@ -22,8 +22,6 @@ from scdiffgen.responses import dose_weights
 
 __all__ = ["context_shift", "dose_shift", "null_poisson", "null_shuffled"]
 
-LINEAR_PCS = 10
-LINEAR_RIDGE = 0.1
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 CHUNK = 1000  # cells, or genes, that are dense at a time
 
@@ -41,12 +39,12 @@ def linear_shift(
     expression = np.vstack([np.asarray(means, dtype=np.float64), baseline]).T  # (genes, perturbations and control)
     if len(targets) != expression.shape[1] - 1:
         raise ValueError(f"`targets` has {len(targets)} entries for {expression.shape[1] - 1} training perturbations.")
-    n_components = min(LINEAR_PCS, len(targets), expression.shape[0])
+    n_components = min(10, len(targets), expression.shape[0])
     genes = PCA(n_components, svd_solver="full").fit_transform(expression)
     perturbations = np.array([genes[list(rows)].sum(axis=0) for rows in [*targets, []]])
     changes = expression - baseline[:, None]
     offset = changes.mean(axis=1)
-    ridge_regression = Ridge(LINEAR_RIDGE, fit_intercept=False, solver="cholesky")
+    ridge_regression = Ridge(0.1, fit_intercept=False, solver="cholesky")
     left = ridge_regression.fit(genes, changes - offset[:, None]).coef_
     kernel = ridge_regression.fit(perturbations, left).coef_
     return genes @ kernel @ genes[list(wanted)].sum(axis=0) + offset
