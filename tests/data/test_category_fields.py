@@ -70,12 +70,6 @@ def test_an_unseen_category_of_any_type_is_named(unseen: object) -> None:
     assert "_scvi_labels" not in query.obs
 
 
-def test_integer_zero_is_unseen_among_integers() -> None:
-    state = field().register_field(with_column([1, 2, 1, 2]))
-    with pytest.raises(ValueError, match=r"\(0\)"):
-        field().transfer_field(state, with_column([0, 1]))
-
-
 @pytest.mark.parametrize(
     ("registered", "spelled_alike", "new"),
     [
@@ -126,11 +120,6 @@ def test_missing_labels_are_counted_and_the_first_cell_named(missing: object) ->
     state = field().register_field(with_column(["a", "b", "a", "b"]))
     with pytest.raises(ValueError, match="have no value"):
         field().transfer_field(state, adata)
-
-
-def test_a_missing_column_is_named_with_the_closest() -> None:
-    with pytest.raises(KeyError, match=r"`labels_key`: 'Kinds' is not a column.*Did you mean 'kind'"):
-        StrictCategoricalObsField("labels", "Kinds", argument="labels_key").register_field(with_column(["a", "a"]))
 
 
 def test_a_category_with_one_cell_is_allowed_with_a_warning() -> None:

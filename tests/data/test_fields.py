@@ -68,12 +68,6 @@ def test_contradictions_are_named(arguments: dict[str, Any], message: str) -> No
         SetupArguments(**arguments).fields()
 
 
-@pytest.mark.parametrize("argument", ["hierarchy_keys", "categorical_covariate_keys", "continuous_covariate_keys"])
-def test_one_column_instead_of_a_list_is_named(argument: str) -> None:
-    with pytest.raises(TypeError, match=rf"write `{argument}=\['sex'\]`"):
-        SetupArguments(**{argument: "sex"}).fields()
-
-
 def test_a_list_of_one_column_is_that_column(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     manager = register(cells, perturbation_key=["guide"], dose_key=["dose"], control=("ctrl",))
     assert condition_specs(manager)[0].name == "guide"

@@ -76,7 +76,7 @@ REGISTRATION = [
     Bad("an infinite count", register(at(np.inf)), "`adata.X`", "inf in cell 'cell3'", "Pass raw counts"),
     Bad("a negative count", register(at(-1)), "`adata.X`", "-1 in cell 'cell3'", "Pass raw counts"),
     Bad("a fraction", register(at(0.5)), "`adata.X`", "0.5 in cell 'cell3'", "'counts' are in `adata.layers`"),
-    Bad("log-normalised", register(set_x(np.log1p)), "`adata.X`", "log-normalised", "'counts' are in `adata.layers`"),
+    Bad("log-normalised", register(set_x(np.log1p)), "`adata.X`", "log-transformed", "'counts' are in `adata.layers`"),
     Bad("sums of a million cells", register(at(3e7)), "`adata.X`", "'cell3'", "sc.pp.downsample_counts"),
     Bad(
         "differences that wrapped",

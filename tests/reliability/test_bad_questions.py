@@ -101,7 +101,7 @@ ASKING = [
     Bad("no labels", read(without_labels), "`labels_key`", "'cell_type'", "'batch'", KeyError),
     Bad("labels unseen", read(set_obs("cell_type", "z")), "`labels_key='cell_type'`", "'z'", "Leave these cells out"),
     Bad("drugs unseen", read(set_obs("guide", "Z")), "`perturbation_key='guide'`", "'Z'", "Leave these cells out"),
-    Bad("normalised cells", read(set_x(np.log1p)), "`adata.X`", "log-normalised", "Pass raw counts"),
+    Bad("normalised cells", read(set_x(np.log1p)), "`adata.X`", "log-transformed", "Pass raw counts"),
     Bad(
         "an empty cell",
         read(set_x(lambda x: x * (np.arange(60) != 4)[:, None])),

@@ -50,7 +50,7 @@ class NumberTransform:
     def __call__(self, values: Array) -> Array:
         """Transform numbers of any shape; NaN stays NaN."""
         if self.kind == "log1p":
-            return _namespace_of(values).log1p(values / self.scale)
+            return namespace_of(values).log1p(values / self.scale)
         if self.kind == "standardise":
             return (values - self.mean) / self.scale
         return values
@@ -88,6 +88,6 @@ class ConditionSpec:
         return self.role == "intervention"
 
 
-def _namespace_of(values: np.ndarray | Tensor) -> ModuleType:
+def namespace_of(values: np.ndarray | Tensor) -> ModuleType:
     """NumPy for arrays, torch for tensors (whose functions have the same names), without importing torch."""
     return np if isinstance(values, np.ndarray) else sys.modules["torch"]

@@ -18,7 +18,6 @@ N_BLOCKS_LOOKED_AT = 8  # of a matrix that is not in memory, unless all of it is
 N_CELLS_LOOKED_AT = 100  # to tell what was done to values that are no counts
 LARGEST_LIBRARY = 2**24  # molecules of a cell: float32 holds no odd number beyond
 MANY_GENES = 10  # of a cell with one value, where smaller values are not to be expected in none
-LARGEST_LOG = 20.0  # exp(20) molecules are more than any cell has
 
 
 @dataclass
@@ -137,30 +136,22 @@ def _entry(block: Any, place: int) -> tuple[int, int, float]:
 
 
 def _advice(block: Any, value: float) -> str:
-    """Guess from some cells, and a value that is no count, how the counts were transformed; say the way back."""
+    """What to do about values that are no counts, of which ``value`` is the first."""
     if value > LARGEST_LIBRARY:
         return (
             "Single precision does not count them exactly. In an unsigned type, they may be differences below 0, as of "
             "ambient molecules: subtract in a signed type, and set what is negative to 0. If they are sums of many "
             f"cells, thin them: `sc.pp.downsample_counts(adata, counts_per_cell={LARGEST_LIBRARY})`. Pass raw counts"
         )
-    # depth normalisation leaves multiples of the smallest value of a cell (one molecule), which differs by cell
     cells = _some_cells(block)
     cells = np.where(np.isfinite(cells), cells, 0.0)
     if (cells < 0).any():
         return "They look scaled or centred. Pass raw counts"
     if (cells == np.floor(cells)).all():
         return "NaN and infinite values come of dividing by zero. Pass raw counts"
-    if cells.max() <= LARGEST_LOG:
-        undone = np.expm1(cells)
-        whole = np.mean(np.abs(undone - np.rint(undone)) < 0.01) > 0.9
-        if whole or _multiples_of_the_smallest(undone):
-            return "They look log-normalised. Pass raw counts"
-    if _multiples_of_the_smallest(cells):
-        return "They look normalised for sequencing depth. Pass raw counts"
     return (
-        "If they are estimated counts (as CellBender or RSEM give), round them: "
-        "`adata.layers['counts'] = np.rint(...)`, and pass `layer='counts'`. Otherwise pass raw counts"
+        "Only estimated counts (of CellBender or RSEM) may be rounded: `adata.layers['counts'] = np.rint(...)`, and "
+        "`layer='counts'`. If they are normalised or log-transformed, do not round them. Pass raw counts"
     )
 
 
@@ -175,12 +166,3 @@ def _is_rounded(block: Any) -> bool:
     cells = [np.unique(cell[cell > 0], return_counts=True) for cell in _some_cells(block)]
     gaps = [((np.diff(values, prepend=0) >= 2) & (n_genes >= MANY_GENES)).any() for values, n_genes in cells]
     return bool(np.mean(gaps) > 0.25) if gaps else False
-
-
-def _multiples_of_the_smallest(cells: np.ndarray) -> bool:
-    cells = cells[cells.max(axis=1) > 0]
-    if not len(cells):
-        return False
-    unit = np.where(cells > 0, cells, np.inf).min(axis=1, keepdims=True)
-    ratio = (cells / unit)[cells > 0]
-    return bool(np.mean(np.abs(ratio - np.rint(ratio)) < 0.01) > 0.9 and np.ptp(unit) > 0)

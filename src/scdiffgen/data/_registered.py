@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from scvi.data import AnnDataManager
 
 from scdiffgen._messages import listed, unknown_name
@@ -121,11 +120,9 @@ def registered_conditions(
 ) -> Conditions[np.ndarray]:
     """Conditions of registered cells, all or some."""
     specs = condition_specs(manager)
-    tensors = {}
-    for key in _keys(specs):
-        codes = np.asarray(manager.get_from_registry(key))
-        tensors[key] = torch.tensor(codes if indices is None else codes[np.asarray(indices)])
-    return conditions_from_batch(tensors, specs).numpy()
+    cells = slice(None) if indices is None else np.asarray(indices)
+    codes = {key: np.asarray(manager.get_from_registry(key))[cells] for key in _keys(specs)}
+    return conditions_from_batch(codes, specs)
 
 
 def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> Conditions[np.ndarray]:
@@ -137,8 +134,7 @@ def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) 
             way_out = f" Numbers of cells stand in a column {N_CELLS!r}." if column == "count" else ""
             raise ValueError(unknown_name("registered condition", column, known) + way_out)
     codes = {key: FIELDS[key].code_request(table, required_state(registry, key)) for key in _keys(specs)}
-    tensors = {key: torch.from_numpy(each) for key, each in codes.items()}
-    return Conditions(conditions_from_batch(tensors, specs).numpy(), len(table))
+    return Conditions(conditions_from_batch(codes, specs), len(table))
 
 
 def write_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> pd.DataFrame:

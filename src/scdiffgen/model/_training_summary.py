@@ -212,7 +212,7 @@ class TrainingCells:
         self.modalities = modality_names(model.registry)
         self.summary = training_summary(model)
         known, self.n_cells = self.summary.conditions, len(self.summary.library)
-        self._n_interventions = sum(known[spec.name].ids.shape[1] for spec in self.specs if spec.is_intervention)
+        self._n_interventions = known.split_interventions(self.specs)[1].shape[1]
         self._sizes = self.summary.library, known.codes(self.specs)
 
     def complete(self, conditions: Conditions[np.ndarray], generator: torch.Generator) -> Conditions[np.ndarray]:
