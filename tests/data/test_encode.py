@@ -1,4 +1,4 @@
-"""Encoding a table gives what a mini-batch of registered cells with the same entries gives."""
+"""Arguments of `setup_anndata` become conditions; a table is encoded as a minibatch of cells with the same entries."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from scvi.dataloaders import AnnDataLoader
 from scdiffgen.conditions import Condition, conditions_from_batch, request_table
 from scdiffgen.data import (
     Manager,
+    SetupArguments,
     condition_specs,
     encode_conditions,
     registered_conditions,
@@ -40,6 +41,56 @@ EVERYTHING: dict[str, Any] = {
 @pytest.fixture
 def manager(cells: ad.AnnData, register: Callable[..., Manager]) -> Manager:
     return register(cells, **EVERYTHING)
+
+
+def test_conditions_come_in_one_order(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
+    specs = condition_specs(register(cells, **EVERYTHING))
+    assert [spec.name for spec in specs] == [
+        "cell_type",
+        "hierarchy",
+        "stage",
+        "sex",
+        "hours",
+        "age.years",
+        "note",
+        "donor",
+        "guide",
+    ]
+    assert [spec.role for spec in specs] == ["identity"] * 8 + ["intervention"]
+    assert condition_specs(register(cells, **EVERYTHING).registry) == specs
+
+
+def test_nothing_requested_is_no_condition(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
+    manager = register(cells)
+    assert condition_specs(manager) == []
+    assert set(manager.data_registry) == {"X", "labels", "batch"}
+
+
+def test_a_list_of_one_column_is_that_column(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
+    manager = register(cells, perturbation_key=["guide"], dose_key=["dose"], control=("ctrl",))
+    assert condition_specs(manager)[0].name == "guide"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dose_key": "dose"}, r"`dose_key=\['dose'\]` needs `perturbation_key`"),
+        ({"perturbation_features_key": "genes"}, "`perturbation_features_key='genes'` needs `perturbation_key`"),
+        ({"perturbation_key": "guide", "dose_unit": "uM"}, "`dose_unit='uM'` needs `dose_key`"),
+        ({"perturbation_key": ["a", "b"], "dose_key": "dose"}, "`dose_key` names 1 column .*`perturbation_key` 2"),
+        ({"labels_key": "a", "batch_key": "a"}, "'a' would stand for more than one condition"),
+        ({"labels_key": "a", "hierarchy_keys": ["b", "a"]}, "'a' would stand for more than one condition"),
+        ({"labels_key": "hierarchy", "hierarchy_keys": ["a", "b"]}, "'hierarchy' would stand"),
+        ({"labels_key": "perturbation", "perturbation_key": ["a", "b"]}, "'perturbation' would stand"),
+        ({"labels_key": "dose", "perturbation_key": "a", "dose_key": "uM"}, "'dose' would stand"),
+        ({"continuous_covariate_keys": ["n_cells"]}, "'n_cells' would stand"),
+        ({"perturbation_key": "a", "control": []}, "`control` names nothing"),
+        ({"perturbation_key": "a", "perturbation_sep": ""}, "`perturbation_sep` must be a visible character"),
+    ],
+)
+def test_contradictions_are_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SetupArguments(**arguments).fields()
 
 
 def seen_by_a_network(parts: Condition) -> list[tuple[Any, ...]]:

@@ -306,13 +306,3 @@ def test_pieces_are_looked_for_in_new_cells_too(cells: ad.AnnData, register: Reg
     query.obs["guide"] = ["ctrl", "nan", "KLF1"]
     with pytest.raises(ValueError, match="'nan' is a missing value"):
         register(query, source=manager, extend=True, **GUIDES)
-
-
-def test_the_state_can_be_shown(cells: ad.AnnData, register: Register, capsys: pytest.CaptureFixture[str]) -> None:
-    import rich.pretty  # noqa: F401  scvi-tools 1.4 uses it without importing it
-
-    cells.obs["state"] = cells.obs["state"].replace("memory", "C[/C@H]")
-    register(cells, **DOSED, hierarchy_keys=["tissue", "state"]).view_registry()
-    shown = capsys.readouterr().out
-    for text in ("KLF1", "dose_max", "4.0", "('blut', 'naive')", "C[/C@H]"):
-        assert text in shown
