@@ -188,7 +188,7 @@ def test_unseen_names_enter_by_their_vectors(cells: ad.AnnData, register: Regist
     [
         ({"KLF1": [1.0]}, r"has no vector of 'BAK1'"),
         ({"KLF1": [1.0], "BAK1": [1.0, 2.0]}, "'BAK1' has length 2, that of 'KLF1' has 1"),
-        ({"KLF1": [1.0], "BAK1": [np.nan]}, "vector of 'BAK1' holds values that are not finite"),
+        ({"KLF1": [1.0], "BAK1": [np.nan]}, "vector of 'BAK1' holds nan; features are finite"),
         ({"KLF1": ["x"], "BAK1": [1.0]}, "vector of 'KLF1' is not numeric"),
         ({"KLF1": [[1.0]], "BAK1": [1.0]}, "'KLF1' must have one dimension"),
         ({"KLF1": [], "BAK1": []}, "of at least 1"),

@@ -275,8 +275,8 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
         stripped = str(name).strip()
         if stripped in vectors:
             raise ValueError(f"{place} holds two vectors of {stripped!r}.")
-        vectors[stripped] = _vector(vector, f"{place}: the vector of {name!r}")
-    vectors = {name: vector for name, vector in vectors.items() if name not in syntax.control}
+        if stripped not in syntax.control:
+            vectors[stripped] = _vector(vector, f"{place}: the vector of {name!r}")
     if not vectors:
         raise ValueError(f"{place} holds no vector of a perturbation.")
     combined = [name for name in vectors if syntax.separator in name]
@@ -291,13 +291,6 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
             raise ValueError(
                 f"{place}: the vector of {name!r} has length {len(vector)}, that of {first!r} has "
                 f"{len(vectors[first])}. All must have the same length, of at least 1."
-            )
-        if not np.isfinite(vector).all():
-            raise ValueError(f"{place}: the vector of {name!r} holds values that are not finite.")
-        if np.abs(vector).max() > LARGEST_FEATURE:
-            raise ValueError(
-                f"{place}: the vector of {name!r} holds {vector[np.abs(vector).argmax()]:g}; features are at most "
-                f"{LARGEST_FEATURE:g}: scale them."
             )
     return pd.DataFrame(np.stack(list(vectors.values())), index=list(vectors))
 
@@ -331,4 +324,9 @@ def _vector(given: Any, whose: str) -> np.ndarray:
         raise ValueError(f"{whose} is not numeric.") from None
     if values.ndim != 1:
         raise ValueError(f"{whose} must have one dimension, got shape {values.shape}.")
+    bad = ~(np.abs(values) <= LARGEST_FEATURE)
+    if bad.any():
+        raise ValueError(
+            f"{whose} holds {values[bad][0]:g}; features are finite and at most {LARGEST_FEATURE:g}: scale them."
+        )
     return values
