@@ -60,7 +60,7 @@ def test_counts_of_every_form_and_type_are_accepted_and_unchanged(form: str, dty
     assert manager.summary_stats.n_cells == 60
 
 
-def test_indices_of_two_types_become_alike() -> None:
+def test_indices_get_one_type() -> None:
     """As in files that were written piece by piece; SciPy would copy all indices for each mini-batch."""
     x = sparse.csr_matrix(COUNTS.astype(np.float32))
     data, indices = x.data, x.indices

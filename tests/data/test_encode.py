@@ -214,14 +214,10 @@ def test_a_place_may_be_given_by_its_leaf_if_that_is_clear(cells: ad.AnnData, re
         ({"cell_type": "B cell"}, r"Condition 'cell_type': 'B cell' was not registered.*Did you mean 'B cells'"),
         ({"donor": "7"}, r"Condition 'donor': '7' was not registered.*are 3, 7\. Did you mean 7"),
         ({"sex": "x"}, "are 'f', 'm'"),
-        ({"age.years": "old"}, "'old'.*is no number"),
         ({"guide": "FOXO1", "dose": 1}, "'FOXO1' was not registered.*`perturbation_features_key`"),
         ({"guide": "KLF1"}, "'KLF1' has no dose.*the registered doses of KLF1 are 0.5 to 1 uM"),
         ({"guide": "KLF1+BAK1", "dose": {"KLF1": 1}}, "'BAK1' has no dose"),
-        ({"guide": "KLF1+BAK1", "dose": 1.0}, "1 dose for 2 perturbations"),
-        ({"guide": "ctrl", "dose": 1.0}, "dose 1 of the control 'ctrl'"),
         ({"dose": 1.0}, "dose 1.0 is given without a perturbation"),
-        ({"guide": "KLF1", "dose": -1.0}, "dose -1 of 'KLF1'"),
         ({"guide": "KLF1+KLF1", "dose": "1+1"}, "'KLF1' occurs twice"),
     ],
 )
@@ -261,7 +257,7 @@ def test_what_is_written_stands_in_the_registered_columns_and_means_the_same(
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_table_of_scanpy_users_is_told_how_to_name_its_numbers(manager: Manager, cells: ad.AnnData) -> None:
+def test_the_error_for_value_counts_says_how_to_name_numbers_of_cells(manager: Manager, cells: ad.AnnData) -> None:
     table = cells.obs["cell_type"].value_counts().reset_index()
     with pytest.raises(ValueError, match="'count' is not a registered condition .* in a column 'n_cells'"):
         encode_conditions(manager, table)

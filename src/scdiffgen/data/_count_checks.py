@@ -86,7 +86,7 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
     if sparse.issparse(matrix) and matrix.format not in ("csr", "csc"):
         matrix = matrix.tocsr()
     if sparse.issparse(matrix):
-        matrix = alike_indices(each_once(matrix))
+        matrix = with_one_index_type(each_once(matrix))
     by_column = getattr(matrix, "format", None) == "csc"
     length, width = matrix.shape[::-1] if by_column else matrix.shape
     step = max(1, BLOCK_VALUES // max(1, width))
@@ -101,7 +101,7 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
         yield (0, start, block) if by_column else (start, 0, block)
 
 
-def alike_indices(matrix: Any) -> Any:
+def with_one_index_type(matrix: Any) -> Any:
     """Give a CSR or CSC matrix indices of one type, which SciPy would otherwise copy for each slice."""
     if matrix.indices.dtype == matrix.indptr.dtype:
         return matrix

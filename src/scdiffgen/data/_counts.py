@@ -20,10 +20,10 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data._count_checks import (
     LARGEST_LIBRARY,
     CountReport,
-    alike_indices,
     check_counts,
     each_once,
     holds_counts,
+    with_one_index_type,
 )
 
 logger = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ class CountsField(LayerField):
             by_rows = np.asanyarray(matrix, order="C")
         elif sparse.issparse(matrix):
             by_rows = matrix if isinstance(matrix, sparse.csr_matrix) else sparse.csr_matrix(matrix)
-            by_rows = alike_indices(each_once(by_rows))
+            by_rows = with_one_index_type(each_once(by_rows))
         if by_rows is not matrix:
             logger.info("%s is stored by rows, with the same values.", self._place)
             if self.attr_key is None:

@@ -65,7 +65,7 @@ class CategoricalCovariatesField(ColumnsField):
                     f" ({listed(unseen)}); the registered ones are {listed(known)}.{did_you_mean(unseen[0], known)} "
                     "Leave these cells out, rename the category, or add it to a trained model (`load_query_data`)."
                 )
-            self.raise_if_spelled_alike(str(column.name), unseen, known)
+            self.raise_if_same_spelling(str(column.name), unseen, known)
             # never numbers turned to text
             dtype = known.dtype if not len(unseen) or known.dtype == unseen.dtype else np.dtype(object)
             codes.append(positions)
