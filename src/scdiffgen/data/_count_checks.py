@@ -15,7 +15,7 @@ from scipy import sparse
 
 BLOCK_VALUES = 2**24  # values looked at together: 128 MiB as float64
 N_BLOCKS_LOOKED_AT = 8  # of a matrix that is not in memory, unless all of it is to be read
-N_CELLS_LOOKED_AT = 100  # to tell what was done to values that are no counts
+N_CELLS_LOOKED_AT = 100  # to detect rounded values
 LARGEST_LIBRARY = 2**24  # molecules of a cell: float32 holds no odd number beyond
 MANY_GENES = 10  # of a cell with one value, where smaller values are not to be expected in none
 
@@ -48,7 +48,7 @@ def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
         bad = np.any(list(found.values()), axis=0)
         if first is None and bad.any():
             cell, gene, value = _entry(block, int(bad.argmax()))
-            first, advice = (row + cell, column + gene, value), _advice(block, value)
+            first, advice = (row + cell, column + gene, value), _advice(found, value)
     empty, full = np.flatnonzero((totals == 0) & looked_at), np.flatnonzero(totals > LARGEST_LIBRARY)
     return CountReport(+faults, first, advice, rounded, empty, full)
 
@@ -135,19 +135,17 @@ def _entry(block: Any, place: int) -> tuple[int, int, float]:
     return int(entries.row[place]), int(entries.col[place]), entries.data[place].item()
 
 
-def _advice(block: Any, value: float) -> str:
-    """What to do about values that are no counts, of which ``value`` is the first."""
+def _advice(found: dict[str, np.ndarray], value: float) -> str:
+    """What to do about values that are no counts: their faults, and the first of them."""
     if value > LARGEST_LIBRARY:
         return (
             "Single precision does not count them exactly. In an unsigned type, they may be differences below 0, as of "
             "ambient molecules: subtract in a signed type, and set what is negative to 0. If they are sums of many "
             f"cells, thin them: `sc.pp.downsample_counts(adata, counts_per_cell={LARGEST_LIBRARY})`. Pass raw counts"
         )
-    cells = _some_cells(block)
-    cells = np.where(np.isfinite(cells), cells, 0.0)
-    if (cells < 0).any():
+    if found["negative"].any():
         return "They look scaled or centred. Pass raw counts"
-    if (cells == np.floor(cells)).all():
+    if not found["fractional"].any():
         return "NaN and infinite values come of dividing by zero. Pass raw counts"
     return (
         "Only estimated counts (of CellBender or RSEM) may be rounded: `adata.layers['counts'] = np.rint(...)`, and "
@@ -155,14 +153,10 @@ def _advice(block: Any, value: float) -> str:
     )
 
 
-def _some_cells(block: Any) -> np.ndarray:
-    """Values ``(cells, genes)`` of at most :data:`N_CELLS_LOOKED_AT` cells."""
-    cells = block[:N_CELLS_LOOKED_AT]
-    return np.asarray(cells.toarray() if sparse.issparse(cells) else cells, dtype=np.float64)
-
-
 def _is_rounded(block: Any) -> bool:
     """Detect depth-normalised and rounded counts: multiples of a unit above 1 leave out small whole numbers."""
-    cells = [np.unique(cell[cell > 0], return_counts=True) for cell in _some_cells(block)]
+    first = block[:N_CELLS_LOOKED_AT]
+    dense = np.asarray(first.toarray() if sparse.issparse(first) else first, dtype=np.float64)
+    cells = [np.unique(cell[cell > 0], return_counts=True) for cell in dense]
     gaps = [((np.diff(values, prepend=0) >= 2) & (n_genes >= MANY_GENES)).any() for values, n_genes in cells]
     return bool(np.mean(gaps) > 0.25) if gaps else False

@@ -78,7 +78,13 @@ class CountsField(LayerField):
                 "open the file with `anndata.read_h5ad(path, backed='r')`."
             ) from error
         if report.first is not None:
-            raise ValueError(f"{self._place} {_not_counts(report, report.first, adata, self.attr_key)}")
+            faults = ", ".join(f"{n:,} {fault}" for fault, n in report.faults.items() if n)
+            cell, gene, value = report.first
+            raise ValueError(
+                f"{self._place} does not hold molecule counts: {faults} of its values (first: {value:g} in cell "
+                f"{adata.obs_names[cell]!r}, gene {adata.var_names[gene]!r}). {report.advice}"
+                f"{_where_counts_are(adata, self.attr_key)}."
+            )
         if len(report.full_cells):
             names = adata.obs_names[report.full_cells]
             raise ValueError(
@@ -136,15 +142,6 @@ class CountsField(LayerField):
     @property
     def _place(self) -> str:
         return "`adata.X` (`layer=None`)" if self.attr_key is None else f"`layer={self.attr_key!r}`"
-
-
-def _not_counts(report: CountReport, first: tuple[int, int, float], adata: AnnData, layer: str | None) -> str:
-    faults = ", ".join(f"{n:,} {fault}" for fault, n in report.faults.items() if n)
-    cell, gene, value = first
-    return (
-        f"does not hold molecule counts: {faults} of its values (first: {value:g} in cell "
-        f"{adata.obs_names[cell]!r}, gene {adata.var_names[gene]!r}). {report.advice}{_where_counts_are(adata, layer)}."
-    )
 
 
 def _where_counts_are(adata: AnnData, layer: str | None) -> str:
