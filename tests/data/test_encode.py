@@ -19,10 +19,12 @@ from scdiffgen.data import (
     SetupArguments,
     condition_specs,
     encode_conditions,
+    read_registry,
     registered_conditions,
     write_conditions,
 )
 from scdiffgen.data._registered import condition_columns
+from scdiffgen.model import TokenDiffusion
 
 EVERYTHING: dict[str, Any] = {
     "labels_key": "cell_type",
@@ -272,16 +274,16 @@ def test_columns_that_tell_each_condition(manager: Manager) -> None:
 
 def test_registries_of_scvi_data_modules_are_read() -> None:
     """Their covariates have a dict of mappings, and columns without transforms."""
-    registry = {
-        "field_registries": {
-            "X": {"state_registry": {"n_vars": 2}},
-            "batch": {"state_registry": {"categorical_mapping": np.array(["b1", "b2"]), "original_key": "batch"}},
-            "extra_categorical_covs": {
-                "state_registry": {"mappings": {"sex": ["f", "m"]}, "field_keys": ["sex"], "n_cats_per_key": [2]}
-            },
-            "extra_continuous_covs": {"state_registry": {"columns": np.array(["age"])}},
-        }
+    states = {
+        "X": {"n_vars": 2, "column_names": ["g1", "g2"]},
+        "batch": {"categorical_mapping": np.array(["b1", "b2"]), "original_key": "batch"},
+        "extra_categorical_covs": {"mappings": {"sex": ["f", "m"]}, "field_keys": ["sex"], "n_cats_per_key": [2]},
+        "extra_continuous_covs": {"columns": np.array(["age"])},
     }
+    fields = {key: {"data_registry": {}, "state_registry": state, "summary_stats": {}} for key, state in states.items()}
+    setup = {"setup_method_name": "setup_datamodule", "setup_args": {"batch_key": "batch", "labels_key": None}}
+    registry = read_registry({**setup, "field_registries": fields}, TokenDiffusion)
     assert [spec.name for spec in condition_specs(registry)] == ["sex", "age", "batch"]
     parts = encode_conditions(registry, pd.DataFrame({"sex": ["m"], "batch": ["b2"], "age": [3.0]}))
     assert (parts["sex"].ids[0, 0], parts["batch"].ids[0, 0], parts["age"].values[0, 0]) == (1, 1, 3.0)
+    assert condition_specs(registry)[1].transform(3.0) == 3.0
