@@ -104,18 +104,21 @@ def test_nothing_changes_what_is_there(conditions: Conditions[np.ndarray]) -> No
         same["age"] = condition_of([None] * 4, 1)  # type: ignore[index]
 
 
-def test_codes_tell_missing_from_absent(conditions: Conditions[np.ndarray]) -> None:
+def test_codes_distinguish_missing_from_absent_and_interventions_come_last(conditions: Conditions[np.ndarray]) -> None:
     missing, absent = Code.MISSING, Code.ABSENT
     expected = [
-        [2, absent, absent, 0, 3, absent],
-        [missing, 1, 4, 0, 4, 8],
-        [0, 5, absent, *[missing] * 3],
-        [3, missing, missing, 1, absent, absent],
+        [2, 0, 3, absent, absent, absent],
+        [missing, 0, 4, 8, 1, 4],
+        [0, *[missing] * 3, 5, absent],
+        [3, 1, absent, absent, missing, missing],
     ]
     np.testing.assert_array_equal(conditions.codes(SPECS), expected)
+    contexts, interventions = conditions.split_interventions(SPECS)
+    np.testing.assert_array_equal(np.hstack([contexts, interventions]), expected)
+    assert interventions.shape == (4, 2) and conditions.split_interventions([AGE])[1].shape == (4, 0)
     others = conditions.without(["drugs"]).codes(SPECS)
-    assert (others[:, 1:3] == missing).all()
-    np.testing.assert_array_equal(others[:, [0, 3, 4, 5]], np.array(expected)[:, [0, 3, 4, 5]])
+    assert (others[:, 4:] == missing).all()
+    np.testing.assert_array_equal(others[:, :4], contexts)
 
 
 def test_numbers_are_covariates_and_doses_on_their_scales(conditions: Conditions[np.ndarray]) -> None:
@@ -149,11 +152,12 @@ def test_a_minibatch_is_read_by_its_codes(conditions: Conditions[np.ndarray]) ->
         "drugs": torch.tensor([[-2, -2, 0, 0], [1, 4, 0.5, 2], [5, -2, 1, 0], [-1, -1, 0, 0]]),
         "place": torch.tensor([[0, 3, -1], [0, 4, 8], [-1, -1, -1], [1, -1, -1]]).float(),
     }
-    read = conditions_from_batch(tensors, SPECS)
-    assert plain(read) == PLAIN and read.n_cells == 4
-    for condition in read.values():
-        assert (condition.ids[~condition.mask] == 0).all()
-        assert (condition.values[~condition.mask] == 0).all()
+    arrays = {key: codes.numpy() for key, codes in tensors.items()}
+    for read in (conditions_from_batch(tensors, SPECS), conditions_from_batch(arrays, SPECS)):
+        assert plain(read) == PLAIN and read.n_cells == 4
+        for condition in read.values():
+            assert (condition.ids[~condition.mask] == 0).all()
+            assert (condition.values[~condition.mask] == 0).all()
 
 
 def everything(n_cells: int) -> Conditions[Tensor]:

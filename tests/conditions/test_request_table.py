@@ -47,18 +47,3 @@ def test_what_is_no_number_of_cells_is_named(n_cells: Any) -> None:
         request_table({"cell_type": "B"}, n_cells=n_cells)
     with pytest.raises(ValueError, match="`n_cells` must be a positive integer, got"):
         request_table(pd.DataFrame({"n_cells": [1, n_cells]}, dtype=object))
-
-
-@pytest.mark.parametrize(
-    ("conditions", "n_cells", "error", "message"),
-    [
-        ({"cell_type": ["B", "T"]}, 1, ValueError, "holds several values.*DataFrame with a row each"),
-        (pd.DataFrame({"n_cells": [1]}), 2, ValueError, "are both given"),
-        (pd.DataFrame({"a": []}), 2, ValueError, "has no rows"),
-        (pd.DataFrame([[1, 2]], columns=["a", "a"]), 2, ValueError, "columns twice: 'a'"),
-        ("B cells", 2, TypeError, "must be a mapping, a DataFrame or None, and is of type str"),
-    ],
-)
-def test_other_forms_are_refused(conditions: Any, n_cells: int, error: type[Exception], message: str) -> None:
-    with pytest.raises(error, match=message):
-        request_table(conditions, n_cells)

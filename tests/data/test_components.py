@@ -8,11 +8,10 @@ import anndata as ad
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.sparse.csgraph import connected_components
 from sklearn.neighbors import KNeighborsClassifier
 
 from scdiffgen.data import Manager, condition_specs, field_state
-from scdiffgen.data._perturbation_field import components_of_columns, components_of_names
+from scdiffgen.data._perturbation_field import components_of_names
 
 Register = Callable[..., Manager]
 SLOTS = {"perturbation_key": ["gene", "drug_1", "drug_2"], "control": "ctrl"}
@@ -32,15 +31,6 @@ def components(manager: Manager) -> dict[str, int]:
     state = field_state(manager, "perturbation")
     assert state is not None
     return dict(zip(state["names"], spec.components, strict=True)) if spec.components else {}
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_columns_that_share_names_are_connected(seed: int) -> None:
-    random = np.random.default_rng(seed)
-    columns = [set(map(str, random.choice(12, 2, replace=False))) for _ in range(6)]
-    shared = np.array([[bool(one & other) for other in columns] for one in columns])
-    expected = connected_components(shared, directed=False)[1]
-    np.testing.assert_array_equal(components_of_columns(columns), expected)
 
 
 def test_a_name_without_a_column_is_of_the_kind_of_its_nearest_neighbour() -> None:

@@ -45,71 +45,68 @@ def named_in(message: str) -> tuple[list[str], list[str], list[str]]:
     return tuple(re.findall(r"'([^']*)'", names) for names in found.groups())
 
 
-def test_one_plate_an_arm_is_named(register: Register) -> None:
-    (message,) = said_of(plated(("p1", "ctrl"), ("p2", "A")), register)
-    assert named_in(message) == (["A"], ["p2"], ["p1"])
-    assert message.startswith(
-        "Treatment and batch are confounded: no 'plate' holds both control cells and cells of 'A'"
-    )
+CTRL, A, B = ("p1", "ctrl"), ("p2", "A"), ("p2", "B")
+CONFOUNDED: dict[str, tuple[list, dict[str, Any], tuple[list[str], list[str], list[str]]]] = {
+    "a plate for each arm": ([CTRL, A], {}, (["A"], ["p2"], ["p1"])),
+    "plates nested in arms": (
+        [("p4", "A"), CTRL, ("p3", "A"), ("p2", "ctrl"), ("p5", "B")],
+        {},
+        (["A", "B"], ["p3", "p4", "p5"], ["p1", "p2"]),
+    ),
+    "only some treatments": ([CTRL, ("p1", "A"), A, B, ("p3", "B")], {}, (["B"], ["p2", "p3"], ["p1"])),
+    "a combination": (
+        [CTRL, ("p1", "A"), ("p1", "B"), ("p2", "B+A"), ("p3", "A+B")],
+        {},
+        (["A+B"], ["p2", "p3"], ["p1"]),
+    ),
+    "a drug beside its combination": ([CTRL, A, ("p3", "A+B")], {}, (["A", "A+B"], ["p2", "p3"], ["p1"])),
+    "several names of the control": (
+        [CTRL, ("p2", "A+ctrl"), ("p2", "DMSO"), ("p3", "B")],
+        {"control": ["ctrl", "DMSO"]},
+        (["B"], ["p3"], ["p1", "p2"]),
+    ),
+    "parts in columns of their own": (
+        [CTRL, ("p1", "A"), A],
+        {"gene": ["ctrl", "ctrl", "KLF1"], "perturbation_key": ["drug", "gene"]},
+        (["A+KLF1"], ["p2"], ["p1"]),
+    ),
+    "doses of one treatment": (
+        [CTRL, A, ("p3", "A")],
+        {"dose": ["0", "1", "10"], "dose_key": "dose"},
+        (["A"], ["p2", "p3"], ["p1"]),
+    ),
+}
 
 
-def test_plates_nested_in_arms_are_all_named(register: Register) -> None:
-    cells = plated(("p4", "A"), ("p1", "ctrl"), ("p3", "A"), ("p2", "ctrl"), ("p5", "B"))
-    (message,) = said_of(cells, register)
-    assert named_in(message) == (["A", "B"], ["p3", "p4", "p5"], ["p1", "p2"])
+@pytest.mark.parametrize("design", CONFOUNDED)
+def test_treatments_without_controls_in_their_batches_are_named(register: Register, design: str) -> None:
+    groups, options, expected = CONFOUNDED[design]
+    columns = {name: options[name] for name in ("gene", "dose") if name in options}
+    keys = {name: value for name, value in options.items() if name not in columns}
+    (message,) = said_of(plated(*groups, **columns), register, **keys)
+    assert named_in(message) == expected
+    assert message.startswith("Treatment and batch are confounded: no 'plate' holds both control cells and cells of ")
 
 
 @pytest.mark.parametrize(
     "groups",
     [
-        pytest.param([("p1", "ctrl"), ("p1", "A"), ("p2", "A"), ("p3", "ctrl")], id="partly crossed"),
+        pytest.param([CTRL, ("p1", "A"), A, ("p3", "ctrl")], id="partly crossed"),
         pytest.param([(lane, drug) for lane in (1, 2, 3) for drug in ("ctrl", "A", "B")], id="lanes"),
-        pytest.param([("p1", "ctrl"), ("p1", "A")], id="one batch"),
+        pytest.param([CTRL, ("p1", "A")], id="one batch"),
     ],
 )
-def test_designs_with_shared_batches_are_no_news(register: Register, groups: list[tuple[Any, str]]) -> None:
+def test_designs_with_shared_batches_give_no_warning(register: Register, groups: list[tuple[Any, str]]) -> None:
     assert said_of(plated(*groups), register) == []
 
 
-def test_only_the_treatments_without_controls_on_their_plates_are_named(register: Register) -> None:
-    cells = plated(("p1", "ctrl"), ("p1", "A"), ("p2", "A"), ("p2", "B"), ("p3", "B"))
-    (message,) = said_of(cells, register)
-    assert named_in(message) == (["B"], ["p2", "p3"], ["p1"])
-
-
-def test_a_combination_is_a_treatment_of_its_own(register: Register) -> None:
-    cells = plated(("p1", "ctrl"), ("p1", "A"), ("p1", "B"), ("p2", "B+A"), ("p3", "A+B"))
-    (message,) = said_of(cells, register)
-    assert named_in(message) == (["A+B"], ["p2", "p3"], ["p1"])
-
-
-def test_one_drug_beside_combinations_is_no_control(register: Register) -> None:
-    (message,) = said_of(plated(("p1", "ctrl"), ("p2", "A"), ("p3", "A+B")), register)
-    assert named_in(message) == (["A", "A+B"], ["p2", "p3"], ["p1"])
-
-
-def test_controls_are_known_by_each_of_their_names_and_parts(register: Register) -> None:
-    cells = plated(("p1", "ctrl"), ("p2", "A+ctrl"), ("p2", "DMSO"), ("p3", "B"))
-    (message,) = said_of(cells, register, control=["ctrl", "DMSO"])
-    assert named_in(message) == (["B"], ["p3"], ["p1", "p2"])
-
-
-def test_parts_in_columns_of_their_own_are_one_treatment(register: Register) -> None:
-    cells = plated(("p1", "ctrl"), ("p1", "A"), ("p2", "A"), gene=["ctrl", "ctrl", "KLF1"])
-    (message,) = said_of(cells, register, perturbation_key=["drug", "gene"])
-    assert named_in(message) == (["A+KLF1"], ["p2"], ["p1"])
-
-
 def test_doses_do_not_separate_treatments(register: Register) -> None:
-    crossed = plated(("p1", "ctrl"), ("p1", "A"), ("p2", "A"), dose=["0", "1", "10"])
+    crossed = plated(CTRL, ("p1", "A"), A, dose=["0", "1", "10"])
     assert said_of(crossed, register, dose_key="dose") == []
-    nested = plated(("p1", "ctrl"), ("p2", "A"), ("p3", "A"), dose=["0", "1", "10"])
-    (message,) = said_of(nested, register, dose_key="dose")
-    assert named_in(message) == (["A"], ["p2", "p3"], ["p1"])
 
 
 def test_neither_batches_nor_perturbations_alone_are_compared(register: Register) -> None:
-    cells = plated(("p1", "ctrl"), ("p2", "A"))
+    cells = plated(CTRL, A)
     assert said_of(cells, register, batch_key=None) == []
     assert said_of(cells, register, perturbation_key=None) == []
     assert said_of(cells, register, batch_key=None, categorical_covariate_keys=["plate"]) == []
@@ -121,25 +118,11 @@ def test_cells_without_controls_have_a_warning_of_their_own(register: Register) 
         register(plated(("p1", "A"), ("p2", "B")), **KEYS)
 
 
-@pytest.mark.parametrize("column", ["plate", "drug"])
-def test_missing_labels_are_refused_before(register: Register, column: str) -> None:
-    cells = plated(("p1", "ctrl"), ("p2", "A"))
-    cells.obs.loc["3", column] = None
-    with pytest.raises(ValueError, match=column):
-        said_of(cells, register)
-
-
 def test_cells_that_are_registered_as_others_are_not_named_again(register: Register) -> None:
     cells = plated(("p1", "ctrl"), ("p2", "A"))
     with pytest.warns(UserWarning, match=START):
         manager = register(cells, **KEYS)
     assert said_of(cells[cells.obs["drug"] == "A"].copy(), register, source=manager) == []
-
-
-def test_many_treatments_are_counted(register: Register) -> None:
-    cells = plated((0, "ctrl"), *((1 + i % 3, f"drug{i:02}") for i in range(30)))
-    (message,) = said_of(cells, register)
-    assert "'drug09', ... (30 in all). Treated cells are in 1, 2, 3, control cells in 0. " in message
 
 
 def test_models_name_them_once_also_of_a_mudata() -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import scanpy as sc
-from anndata.io import sparse_dataset
 from scipy import sparse
 
 from scdiffgen.data import CountsField, Manager
@@ -61,7 +60,7 @@ def test_counts_of_every_form_and_type_are_accepted_and_unchanged(form: str, dty
     assert manager.summary_stats.n_cells == 60
 
 
-def test_indices_of_two_types_become_alike() -> None:
+def test_indices_get_one_type() -> None:
     """As in files that were written piece by piece; SciPy would copy all indices for each mini-batch."""
     x = sparse.csr_matrix(COUNTS.astype(np.float32))
     data, indices = x.data, x.indices
@@ -134,40 +133,18 @@ def test_bad_values_on_disk_are_found(tmp_path: Path) -> None:
         adata.file.close()
 
 
-def test_a_dataset_on_disk_given_as_x_is_read(tmp_path: Path) -> None:
-    import h5py
-
-    annotated(sparse.csr_matrix(COUNTS.astype(np.float32))).write_h5ad(tmp_path / "cells.h5ad")
-    with h5py.File(tmp_path / "cells.h5ad") as file:
-        assert check_counts(sparse_dataset(file["X"])).first is None
-
-
-def test_an_error_names_argument_number_place_and_way_out() -> None:
-    x = COUNTS.astype(np.float32)
-    x[2, 3] += 0.5
-    adata = annotated(COUNTS, layers={"wrong": x})
-    with pytest.raises(ValueError, match=r"`layer='wrong'`.*1 fractional.*'zelle_ß2', gene 'gen3'"):
-        CountsField("X", layer="wrong").register_field(adata)
-    np.testing.assert_array_equal(adata.layers["wrong"], x)
-
-
 def normalised(counts: np.ndarray) -> ad.AnnData:
     adata = annotated(counts.astype(np.float32))
     sc.pp.normalize_total(adata, target_sum=1e4)
     return adata
 
 
-def test_log_normalised_values_are_recognised_and_the_counts_layer_offered() -> None:
+def test_log_normalised_values_are_not_to_be_rounded_and_the_counts_layer_is_offered() -> None:
     adata = normalised(COUNTS)
     sc.pp.log1p(adata)
     adata.layers["counts"] = COUNTS
-    with pytest.raises(ValueError, match=r"look log-normalised\. Pass raw counts: 'counts' are in `adata\.layers`"):
+    with pytest.raises(ValueError, match=r"do not round them\. Pass raw counts: 'counts' are in `adata\.layers`"):
         CountsField("X", layer=None).register_field(adata)
-
-
-def test_values_normalised_for_depth_are_recognised() -> None:
-    with pytest.raises(ValueError, match="look normalised for sequencing depth"):
-        CountsField("X", layer=None).register_field(normalised(COUNTS))
 
 
 def test_scaled_values_are_recognised() -> None:
@@ -182,7 +159,7 @@ def test_scaled_values_are_recognised() -> None:
 def test_estimated_counts_can_be_rounded_as_the_error_says(form: Callable[[np.ndarray], object]) -> None:
     estimated = COUNTS + np.random.default_rng(3).uniform(0.01, 0.3, COUNTS.shape) * (COUNTS > 0)
     adata = annotated(form(estimated))
-    with pytest.raises(ValueError, match="round them"):
+    with pytest.raises(ValueError, match=r"np\.rint\(\.\.\.\)`, and `layer='counts'`"):
         CountsField("X", layer=None).register_field(adata)
     adata.layers["counts"] = np.rint(adata.X)
     CountsField("X", layer="counts").register_field(adata)
@@ -201,43 +178,6 @@ def test_cells_without_molecules_are_named_and_filtering_them_helps() -> None:
     assert CountsField("X", layer=None).register_field(adata)["n_obs"] == 58
 
 
-@pytest.mark.parametrize("shape", [(0, 9), (60, 0)])
-def test_data_without_cells_or_genes_are_refused(shape: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="has no (cells|genes)"):
-        CountsField("X", layer=None).register_field(annotated(np.zeros(shape)))
-
-
-@pytest.mark.filterwarnings("ignore:.*names are not unique")
-@pytest.mark.parametrize("axis", ["obs", "var"])
-def test_names_that_occur_twice_are_refused(axis: str) -> None:
-    adata = annotated(COUNTS)
-    names = list(getattr(adata, f"{axis}_names"))
-    setattr(adata, f"{axis}_names", [names[1], *names[1:]])
-    with pytest.raises(ValueError, match=rf"`adata\.{axis}_names` are not unique: '{names[1]}'"):
-        CountsField("X", layer=None).register_field(adata)
-    getattr(adata, f"{axis}_names_make_unique")()
-    CountsField("X", layer=None).register_field(adata)
-
-
-def test_a_layer_that_is_missing_is_named_with_the_closest() -> None:
-    adata = annotated(COUNTS, layers={"counts": COUNTS})
-    with pytest.raises(KeyError, match="'count'.*Did you mean 'counts'"):
-        CountsField("X", layer="count").register_field(adata)
-
-
-@pytest.mark.parametrize("x", [COUNTS.astype(np.complex64), COUNTS.astype(object)])
-def test_a_layer_of_no_numbers_is_refused(x: np.ndarray) -> None:
-    adata = annotated(COUNTS, layers={"odd": x})
-    with pytest.raises(ValueError, match="are no counts"):
-        CountsField("X", layer="odd").register_field(adata)
-
-
-def test_data_without_x_ask_for_a_layer() -> None:
-    adata = ad.AnnData(obs=pd.DataFrame(index=["a", "b"]), var=pd.DataFrame(index=["g"]))
-    with pytest.raises(ValueError, match="Name the layer"):
-        CountsField("X", layer=None).register_field(adata)
-
-
 def test_genes_must_be_the_registered_ones_in_their_order() -> None:
     adata = annotated(COUNTS)
     field = CountsField("X", layer=None)
@@ -251,11 +191,6 @@ def test_genes_must_be_the_registered_ones_in_their_order() -> None:
     with pytest.raises(ValueError, match="10 genes, 9 are registered"):
         field.transfer_field(state, more)
     field.transfer_field(state, more[:, list(state["column_names"])].copy())
-
-
-def test_views_are_refused_by_scvi() -> None:
-    with pytest.raises(ValueError, match="copy"):
-        Manager(fields=[CountsField("X", layer=None)]).register_fields(annotated(COUNTS)[:10])
 
 
 WRAPPING = {

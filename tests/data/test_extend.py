@@ -64,7 +64,7 @@ def test_it_can_be_requested_afterwards(manager: Manager) -> None:
     [
         ({"KLF1": [1.0, 2.0]}, "`vectors`: 'KLF1' are registered already"),
         ({"ZEB1": [1.0, 2.0, 3.0]}, "`vectors`: vectors of length 3; those of the registered perturbations .* 2"),
-        ({"ZEB1": [1.0, np.nan]}, "`vectors`: the vector of 'ZEB1' holds values that are not finite"),
+        ({"ZEB1": [1.0, np.nan]}, "`vectors`: the vector of 'ZEB1' holds nan"),
         ({"ZEB1+KLF1": [1.0, 2.0]}, "`vectors` holds vectors of combinations"),
         ({"ctrl": [1.0, 2.0]}, "`vectors` holds no vector of a perturbation"),
         ([1.0, 2.0], "`vectors` must be a mapping"),

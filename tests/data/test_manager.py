@@ -52,13 +52,6 @@ def test_an_error_leaves_an_earlier_registration_valid(cells: ad.AnnData, regist
     np.testing.assert_array_equal(manager.get_from_registry("labels").ravel(), codes)
 
 
-def test_transfer_remembers_the_setup_method(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
-    manager = register(cells, labels_key="cell_type")
-    transferred = manager.transfer_fields(cells[:6].copy())
-    for key in ("model_name", "setup_method_name", "setup_args"):
-        assert transferred.registry[key] == manager.registry[key]
-
-
 def test_transfer_of_all_fields_gives_the_same_codes(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
     arguments = {
         "labels_key": "cell_type",
@@ -71,6 +64,9 @@ def test_transfer_of_all_fields_gives_the_same_codes(cells: ad.AnnData, register
     rows = np.array([5, 2, 17, 8])
     expected = manager.create_torch_dataset()[rows]
     query = cells[rows].copy()
+    transferred = manager.transfer_fields(query.copy()).registry
+    for key in ("model_name", "setup_method_name", "setup_args"):
+        assert transferred[key] == manager.registry[key]
     moved = register(query, source=manager, **arguments).create_torch_dataset()[[0, 1, 2, 3]]
     assert moved.keys() == expected.keys()
     for key, values in expected.items():
@@ -99,13 +95,14 @@ def test_the_registry_can_be_shown(
 ) -> None:
     import rich.pretty  # noqa: F401  scvi-tools 1.4 uses it without importing it
 
-    manager = register(
-        cells, labels_key="cell_type", categorical_covariate_keys=["sex"], continuous_covariate_keys=["age.years"]
-    )
-    manager.view_registry()
+    cells.obs["state"] = cells.obs["state"].replace("memory", "C[/C@H]")
+    keys = {"labels_key": "cell_type", "categorical_covariate_keys": ["sex"], "hierarchy_keys": ["tissue", "state"]}
+    dosed = {"perturbation_key": "guide", "dose_key": "dose", "control": "ctrl"}
+    register(cells, **keys, **dosed, continuous_covariate_keys=["age.years"]).view_registry()
     shown = capsys.readouterr().out
-    for name in ("cell_type", "sex", "age.years", "means", "scales"):
-        assert name in shown
+    names = ("cell_type", "sex", "age.years", "means", "scales", "KLF1", "dose_max", "4.0")
+    for text in (*names, "('blut', 'naive')", "C[/C@H]"):
+        assert text in shown
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning:mudata")

@@ -113,7 +113,7 @@ def test_a_cell_may_be_empty_in_a_modality_if_it_is_not_in_all() -> None:
         manager(without_rna(paired()), modalities=["rna"])
 
 
-def test_cells_shown_later_are_told_to_copy_a_column_of_a_modality() -> None:
+def test_the_error_for_other_cells_says_how_to_copy_a_column_of_a_modality() -> None:
     known = paired()
     known.obs["sort"] = "x"
     registered = manager(known, labels_key="sort")

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import anndata as ad
 import numpy as np
 import pandas as pd
-import pytest
 
 from scdiffgen.data import Manager, condition_specs
 
@@ -32,24 +31,3 @@ def test_transfer_keeps_the_transform(cells: ad.AnnData, register: Callable[...,
     again.register_fields(query, pickle.loads(pickle.dumps(manager.registry)))
     assert condition_specs(again) == condition_specs(manager)
     np.testing.assert_array_equal(query.obsm["_scvi_extra_continuous_covs"][:, 0], [np.nan, 90.0, 91.0, 92.0])
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ([np.inf, 1.0], r"inf in cell 'cell0' and 11 other cells is infinite"),
-        (["old", "1"], r"`continuous_covariate_keys='age'`: 'old' in cell 'cell0' and 11 other cells is no number"),
-        ([None, None], "column 'age' has no number"),
-    ],
-)
-def test_what_is_no_number_is_named(
-    cells: ad.AnnData, register: Callable[..., Manager], values: list[object], message: str
-) -> None:
-    cells.obs["age"] = values * 12
-    with pytest.raises(ValueError, match=message):
-        register(cells, continuous_covariate_keys=["age"])
-
-
-def test_a_missing_column_is_named(cells: ad.AnnData, register: Callable[..., Manager]) -> None:
-    with pytest.raises(KeyError, match="`continuous_covariate_keys`: 'age_years'.*Did you mean 'age.years'"):
-        register(cells, continuous_covariate_keys=["age_years"])

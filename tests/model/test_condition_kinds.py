@@ -36,14 +36,14 @@ def test_it_trains_generates_and_is_the_same_after_loading(name: str, tmp_path: 
 
 
 @pytest.mark.parametrize("name", [name for name in ROWS if ROWS[name][2]])
-def test_each_told_condition_matters_and_any_may_be_left_out(name: str) -> None:
+def test_each_given_condition_matters_and_any_may_be_left_out(name: str) -> None:
     model, conditions = fitted(name), ROWS[name][2]
-    told = log_odds(model, conditions)
+    given = log_odds(model, conditions)
     together = {"guide": "dose", "organ": "tissue", "gene": "gene_dose", "drug": "drug_dose"}
     for column in conditions.keys() - set(together.values()):
         left_out = {column, together.get(column)}
         rest = {name: value for name, value in conditions.items() if name not in left_out}
-        assert np.abs(log_odds(model, rest) - told).max() > 1e-4, column
+        assert np.abs(log_odds(model, rest) - given).max() > 1e-4, column
 
 
 def test_an_unseen_label_is_named() -> None:
@@ -72,7 +72,7 @@ def test_generated_cells_register_again_whatever_form_their_doses_were_asked_in(
 
 
 @pytest.mark.parametrize("name", ["set, embedded", "set, effects", "multi-component"])
-def test_a_control_is_not_a_cell_of_which_nothing_is_told(name: str) -> None:
+def test_a_control_is_not_a_cell_without_conditions(name: str) -> None:
     model = fitted(name)
     control, nothing = log_odds(model, {"perturbation" if "multi" in name else "guide": "ctrl"}), log_odds(model, {})
     assert np.isfinite(control).all()

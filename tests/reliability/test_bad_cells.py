@@ -61,7 +61,15 @@ def wrapped(x: np.ndarray) -> np.ndarray:
     return counts
 
 
-COLUMN_AS_TEXT = "adata.obs['cell_type'].astype(str)"
+def empty_cell(x: np.ndarray) -> np.ndarray:
+    return x * (np.arange(60) != 4)[:, None]
+
+
+LABELS, AGE = "`labels_key='cell_type'`", "`continuous_covariate_keys='age'`"
+AS_TEXT = "adata.obs['cell_type'].astype(str)"
+PARTS = "+".join(map(str, range(3000)))
+FEATURES = "`perturbation_features_key='vectors'`"
+WITH_VECTORS = {"perturbation_features_key": "vectors"}
 REGISTRATION = [
     Bad("a data frame", register(lambda c: c.to_df()), "`adata`", "DataFrame", "anndata.AnnData(", TypeError),
     Bad("an array", register(lambda c: c.X), "`adata`", "ndarray", "pass an AnnData", TypeError),
@@ -76,21 +84,17 @@ REGISTRATION = [
     Bad("an infinite count", register(at(np.inf)), "`adata.X`", "inf in cell 'cell3'", "Pass raw counts"),
     Bad("a negative count", register(at(-1)), "`adata.X`", "-1 in cell 'cell3'", "Pass raw counts"),
     Bad("a fraction", register(at(0.5)), "`adata.X`", "0.5 in cell 'cell3'", "'counts' are in `adata.layers`"),
-    Bad("log-normalised", register(set_x(np.log1p)), "`adata.X`", "log-normalised", "'counts' are in `adata.layers`"),
+    Bad("log-normalised", register(set_x(np.log1p)), "`adata.X`", "log-transformed", "'counts' are in `adata.layers`"),
     Bad("sums of a million cells", register(at(3e7)), "`adata.X`", "'cell3'", "sc.pp.downsample_counts"),
     Bad(
-        "differences that wrapped",
-        register(set_x(wrapped)),
-        "`adata.X`",
-        "1.84467e+19 in cell 'cell3'",
-        "subtract in a signed type",
+        "differences that wrapped", register(set_x(wrapped)), "`adata.X`", "1.84467e+19 in cell 'cell3'", "signed type"
     ),
     Bad(
         "a cell without molecules",
-        register(set_x(lambda x: x * (np.arange(60) != 4)[:, None])),
+        register(set_x(empty_cell)),
         "`adata.X`",
         "'cell4'",
-        "sc.pp.filter_cells(adata, min_counts=1)",
+        "filter_cells(adata, min_counts",
     ),
     Bad("no cells", register(lambda c: c[:0].copy()), "`adata.X`", "(0, 12)", "filtered out?"),
     Bad("no genes", register(lambda c: c[:, :0].copy()), "`adata.X`", "(60, 0)", "filtered out?"),
@@ -99,90 +103,33 @@ REGISTRATION = [
     Bad("a missing layer", register(layer="count"), "`layer='count'`", "'counts'", "Did you mean 'counts'?", KeyError),
     Bad("a layer by number", register(layer=0), "`layer`", "0", "as text", TypeError),
     Bad(
-        "a misspelt column",
-        register(labels_key="celltype"),
-        "`labels_key`",
-        "'celltype'",
-        "Did you mean 'cell_type'",
-        KeyError,
+        "a misspelt column", register(labels_key="celltype"), "`labels_key`", "'celltype'", "mean 'cell_type'", KeyError
     ),
     Bad(
-        "a misspelt argument",
-        register(label_key="cell_type"),
-        "`setup_anndata`",
-        "'label_key'",
-        "Did you mean 'labels_key'?",
-        TypeError,
+        "a misspelt argument", register(label_key="x"), "`setup_anndata`", "'label_key'", "mean 'labels_key'", TypeError
     ),
-    Bad(
-        "two columns for one",
-        register(labels_key=["cell_type"]),
-        "`labels_key`",
-        "['cell_type']",
-        "one name",
-        TypeError,
-    ),
-    Bad(
-        "one column for a list",
-        register(continuous_covariate_keys="age"),
-        "`continuous_covariate_keys='age'`",
-        "age",
-        "continuous_covariate_keys=['age']",
-        TypeError,
-    ),
-    Bad("a double column", register(double_column), "`labels_key='cell_type'`", "2 columns", "Rename"),
+    Bad("two columns for one", register(labels_key=["x"]), "`labels_key`", "['x']", "one name", TypeError),
+    Bad("text for a list", register(continuous_covariate_keys="age"), AGE, "age", "covariate_keys=['age']", TypeError),
+    Bad("a double column", register(double_column), LABELS, "2 columns", "Rename"),
     Bad("a column for two things", register(batch_key="cell_type"), "'cell_type'", "more than one condition", "once"),
-    Bad(
-        "a cell without label", register(one_row("cell_type", None)), "`labels_key='cell_type'`", "'cell1'", "'unknown'"
+    Bad("a cell without label", register(one_row("cell_type", None)), LABELS, "'cell1'", "'unknown'"),
+    *(
+        Bad(f"{name} as labels", register(set_obs("cell_type", labels)), LABELS, found, AS_TEXT)
+        for name, labels, found in [
+            ("lists", pd.Series([["a"]] * 60).to_numpy(), "['a'] is a list"),
+            ("dates", pd.to_datetime(["2020-01-01"] * 60), "Timestamp"),
+            ("intervals", pd.cut(np.arange(60), 3), "is a Interval"),
+            ("periods", pd.period_range("2020-01-01", periods=60), "is a Period"),
+        ]
     ),
-    Bad(
-        "lists as labels",
-        register(set_obs("cell_type", pd.Series([["a"]] * 60).to_numpy())),
-        "`labels_key='cell_type'`",
-        "['a'] is a list",
-        COLUMN_AS_TEXT,
-    ),
-    Bad(
-        "dates as labels",
-        register(set_obs("cell_type", pd.to_datetime(["2020-01-01"] * 60))),
-        "`labels_key='cell_type'`",
-        "Timestamp",
-        COLUMN_AS_TEXT,
-    ),
-    Bad(
-        "intervals as labels",
-        register(set_obs("cell_type", pd.cut(np.arange(60), 3))),
-        "`labels_key='cell_type'`",
-        "is a Interval",
-        COLUMN_AS_TEXT,
-    ),
-    Bad(
-        "periods as labels",
-        register(set_obs("cell_type", pd.period_range("2020-01-01", periods=60))),
-        "`labels_key='cell_type'`",
-        "is a Period",
-        COLUMN_AS_TEXT,
-    ),
-    Bad(
-        "text as a number",
-        register(one_row("age", "old")),
-        "`continuous_covariate_keys='age'`",
-        "'old' in cell 'cell1'",
-        "finite numbers",
-    ),
-    Bad("an infinite number", register(one_row("age", -np.inf)), "`continuous_covariate_keys='age'`", "-inf", "finite"),
-    Bad("a number too large", register(one_row("age", 1e300)), "`continuous_covariate_keys='age'`", "1e+300", "finite"),
-    Bad("complex numbers", register(set_obs("age", 1j)), "`continuous_covariate_keys='age'`", "1j", "finite numbers"),
+    Bad("text as a number", register(one_row("age", "old")), AGE, "'old' in cell 'cell1'", "finite numbers"),
+    Bad("an infinite number", register(one_row("age", -np.inf)), AGE, "-inf", "finite"),
+    Bad("a number too large", register(one_row("age", 1e300)), AGE, "1e+300", "finite"),
+    Bad("complex numbers", register(set_obs("age", 1j)), AGE, "1j", "finite numbers"),
     Bad("no number at all", register(set_obs("age", np.nan)), "`continuous_covariate_keys`", "'age'", "Leave it out"),
     Bad("a dose without a number", register(one_row("dose", "much")), "guide", "'much'", "`dose_unit`"),
     Bad("a negative dose", register(one_row("dose", -0.5)), "guide", "-0.5", "at least 0"),
-    Bad(
-        "a dose of the control",
-        register(one_row("dose", 1.0, row=0)),
-        "guide",
-        "dose 1 of the control 'ctrl'",
-        "dose 0",
-    ),
+    Bad("a dose of the control", register(one_row("dose", 1.0, row=0)), "guide", "dose 1 of the control", "dose 0"),
     Bad("two doses for one drug", register(one_row("dose", "1+2")), "guide", "2 doses for 1 perturbation", "'0.5+0.5'"),
     *(
         Bad(f"a dose of {dose!r}", register(one_row("dose", dose)), "guide", text, way_out)
@@ -225,20 +172,10 @@ REGISTRATION = [
         for name in ("nan", "None")
     ),
     Bad(
-        "thousands of parts",
-        register(one_row("guide", "+".join(map(str, range(3000)))), dose_key=None),
-        "guide",
-        "3,000 perturbations",
-        "Leave such cells out",
+        "thousands of parts", register(one_row("guide", PARTS), dose_key=None), "guide", "3,000", "Leave such cells out"
     ),
     Bad("a combination cut short", register(one_row("guide", "A+")), "guide", "'A+'", "a part is empty"),
-    Bad(
-        "only controls",
-        register(set_obs("guide", "ctrl"), dose_key=None),
-        "`perturbation_key='guide'`",
-        "'ctrl'",
-        "Leave it out",
-    ),
+    Bad("only controls", register(set_obs("guide", "ctrl"), dose_key=None), "guide", "'ctrl'", "Leave it out"),
     Bad("a control that is no name", register(control=0), "`control`", "0", "as text", TypeError),
     Bad("no control", register(control=[]), "`control`", "nothing", "control='ctrl'"),
     Bad("no separator", register(perturbation_sep=""), "`perturbation_sep`", "''", "visible character"),
@@ -249,42 +186,16 @@ REGISTRATION = [
         "'cell1'",
         "below the root",
     ),
-    Bad(
-        "a drug without a vector",
-        register(one_row("guide", "C"), perturbation_features_key="vectors"),
-        "`perturbation_features_key='vectors'`",
-        "'C'",
-        "needs one",
+    Bad("a drug without a vector", register(one_row("guide", "C"), **WITH_VECTORS), FEATURES, "'C'", "needs one"),
+    *(
+        Bad(name, register(set_uns("vectors", {"A": vector, "B": [1.0]}), **WITH_VECTORS), FEATURES, value, way_out)
+        for name, vector, value, way_out in [
+            ("vectors of two lengths", [1.0, 2.0], "length 1", "same length"),
+            ("a vector with NaN", [np.nan], "'A'", "finite"),
+            ("a vector that overflows", [1e20], "1e+20", "at most 1e+15"),
+        ]
     ),
-    Bad(
-        "vectors of two lengths",
-        register(set_uns("vectors", {"A": [1.0], "B": [1.0, 2.0]}), perturbation_features_key="vectors"),
-        "`perturbation_features_key='vectors'`",
-        "length 2",
-        "same length",
-    ),
-    Bad(
-        "a vector with NaN",
-        register(set_uns("vectors", {"A": [np.nan], "B": [1.0]}), perturbation_features_key="vectors"),
-        "`perturbation_features_key='vectors'`",
-        "'A'",
-        "finite",
-    ),
-    Bad(
-        "a vector that overflows",
-        register(set_uns("vectors", {"A": [1e20], "B": [1.0]}), perturbation_features_key="vectors"),
-        "`perturbation_features_key='vectors'`",
-        "1e+20",
-        "at most 1e+15",
-    ),
-    Bad(
-        "no vectors",
-        register(perturbation_features_key="vector"),
-        "`perturbation_features_key`",
-        "'vector'",
-        "'vectors'",
-        KeyError,
-    ),
+    Bad("no vectors", register(perturbation_features_key="vector"), "features_key`", "'vector'", "'vectors'", KeyError),
 ]
 
 

@@ -40,11 +40,16 @@ def renamed(cells: AnnData) -> None:
     cells.var_names = [f"ENSG{i}" for i in range(12)]
 
 
+def empty_cell(x: np.ndarray) -> np.ndarray:
+    return x * (np.arange(60) != 4)[:, None]
+
+
 def without_labels(cells: AnnData) -> None:
     del cells.obs["cell_type"]
 
 
 A = {"cell_type": "a"}
+TWICE = pd.DataFrame([[*"ab"]], columns=["cell_type"] * 2)
 LARGEST = "at most 16,777,216"
 ASKING = [
     Bad("conditions as text", generate("a"), "`conditions`", "str", "a mapping, a DataFrame or None", TypeError),
@@ -71,7 +76,7 @@ ASKING = [
     Bad("a trillion cells", generate(n_cells=1e12), "`n_cells`", "1,000,000,000,000", "at most 2,147,483,647"),
     Bad("half a cell", generate(n_cells=0.5), "`n_cells`", "0.5", "positive integer"),
     Bad("cells as text", generate(n_cells="10"), "`n_cells`", "'10'", "positive integer"),
-    Bad("cells told twice", generate(pd.DataFrame({"n_cells": [1]})), "`n_cells=2`", "'n_cells'", "Give one of them"),
+    Bad("cells given twice", generate(pd.DataFrame({"n_cells": [1]})), "`n_cells=2`", "'n_cells'", "Give one of them"),
     Bad("no molecules", generate(library_size=0), "`library_size`", "0", "at least 1"),
     Bad("molecules by name", generate(library_size="deep"), "`library_size`", "<U4", "numbers of molecules"),
     Bad("too many molecules", generate(library_size=1e9), "`library_size`", "1e+09", LARGEST),
@@ -87,13 +92,7 @@ ASKING = [
         for scale in (1e7, 1e38, 1e300)
     ),
     Bad("guidance that is NaN", generate(A, guidance_scale=np.nan), "`guidance_scale`", "nan", "at least 0"),
-    Bad(
-        "guidance by what is not told",
-        generate(A, guidance_scale={"batch": 2}),
-        "`guidance_scale`",
-        "'batch'",
-        "['cell_type']",
-    ),
+    Bad("other guidance", generate(A, guidance_scale={"batch": 2}), "`guidance_scale`", "'batch'", "['cell_type']"),
     Bad("a table read", read(lambda c: c.to_df()), "`adata`", "DataFrame", "pass an AnnData", TypeError),
     Bad("other genes", read(renamed), "`adata.var_names`", "'gene0'", "prepare_query_anndata"),
     Bad("too few genes", read(lambda c: c[:, :5].copy()), "`adata.var_names`", "'gene5'", "prepare_query_anndata"),
@@ -101,37 +100,17 @@ ASKING = [
     Bad("no labels", read(without_labels), "`labels_key`", "'cell_type'", "'batch'", KeyError),
     Bad("labels unseen", read(set_obs("cell_type", "z")), "`labels_key='cell_type'`", "'z'", "Leave these cells out"),
     Bad("drugs unseen", read(set_obs("guide", "Z")), "`perturbation_key='guide'`", "'Z'", "Leave these cells out"),
-    Bad("normalised cells", read(set_x(np.log1p)), "`adata.X`", "log-normalised", "Pass raw counts"),
-    Bad(
-        "an empty cell",
-        read(set_x(lambda x: x * (np.arange(60) != 4)[:, None])),
-        "`adata.X`",
-        "'cell4'",
-        "filter_cells",
-    ),
+    Bad("normalised cells", read(set_x(np.log1p)), "`adata.X`", "log-transformed", "Pass raw counts"),
+    Bad("an empty cell", read(set_x(empty_cell)), "`adata.X`", "'cell4'", "filter_cells"),
     Bad("no cell", read(lambda c: c[:0].copy()), "`adata.X`", "(0, 12)", "filtered out?"),
     Bad("cells of no position", lambda m, _: m.get_nll(indices=[60]), "`indices`", "60", "60 cells"),
     Bad("no cell chosen", lambda m, _: m.get_nll(indices=[]), "`indices`", "no cell", "chooses"),
-    Bad(
-        "a gene unseen",
-        lambda m, _: m.get_normalized_expression(genes=["CD3E"]),
-        "`genes`",
-        "'CD3E'",
-        "not know",
-    ),
+    Bad("a gene unseen", lambda m, _: m.get_normalized_expression(genes=["CD3E"]), "`genes`", "'CD3E'", "not know"),
     Bad("all molecules kept", lambda m, c: m.predict_perturbation(c, A, keep=1), "`keep`", "1", "[0, 1)"),
     Bad("fewer molecules", lambda m, _: m.deepen(factor=0.5), "`factor`", "0.5", "at least 1"),
     Bad("no cells asked for", generate(n_cells=0), "`n_cells`", "0", "positive integer"),
-    Bad(
-        "an untold number of cells", generate(pd.DataFrame({"n_cells": [np.nan]}), None), "`n_cells`", "nan", "positive"
-    ),
-    Bad(
-        "a column twice",
-        generate(pd.DataFrame([[*"ab"]], columns=["cell_type"] * 2), None),
-        "`conditions`",
-        "'cell_type'",
-        "twice",
-    ),
+    Bad("a missing number", generate(pd.DataFrame({"n_cells": [np.nan]}), None), "`n_cells`", "nan", "positive"),
+    Bad("a column twice", generate(TWICE, None), "`conditions`", "'cell_type'", "twice"),
     Bad("molecules that are NaN", generate(library_size=np.nan), "`library_size`", "nan", "at least 1"),
     Bad("sizes of other cells", generate(library_size=lambda *_: [9]), "`library_size`", "(1,)", "for each of 2 cells"),
     Bad("negative guidance", generate(A, guidance_scale=-1), "`guidance_scale`", "-1", "1 is no guidance"),
@@ -154,13 +133,7 @@ ASKING = [
         "-1",
         "a positive number",
     ),
-    Bad(
-        "a treatment by another name",
-        lambda m, c: m.predict_perturbation(c, {"drug": "A"}),
-        "'drug'",
-        "registered condition",
-        "'guide'",
-    ),
+    Bad("another name", lambda m, c: m.predict_perturbation(c, {"drug": "A"}), "'drug'", "registered", "'guide'"),
     Bad("a kept share that is NaN", lambda m, c: m.predict_perturbation(c, A, keep=np.nan), "`keep`", "nan", "[0, 1)"),
     Bad("a negative dose", lambda m, _: m.dose_response(None, "A", [-1.0]), "dose", "-1 of 'A'", "at least 0"),
     Bad("a dose in words", lambda m, _: m.dose_response(None, "A", ["much"]), "dose", "'much'", "number"),
@@ -170,13 +143,7 @@ ASKING = [
         "a way without points", lambda m, _: m.interpolate(A, {"cell_type": "b"}, n_points=0), "`n_points`", "0", WHOLE
     ),
     Bad("a way from nowhere", lambda m, _: m.interpolate({"cell_type": "z"}, A), "'cell_type'", "'z'", "'a', 'b'"),
-    Bad(
-        "loadings by an unknown method",
-        lambda m, _: m.get_token_loadings(method="svd"),
-        "`method`",
-        "'svd'",
-        "'readout'",
-    ),
+    Bad("an unknown method", lambda m, _: m.get_token_loadings(method="svd"), "`method`", "'svd'", "'readout'"),
     Bad("a token that is not there", lambda m, _: m.hold_tokens([7]), "`levels`", "[7]", "'token_1' to 'token_2'"),
     Bad("no tokens left", lambda m, _: m.truncate_tokens(0), "`n_tokens`", "0", WHOLE),
     Bad("results by an unknown name", lambda m, c: m.write_back(c, keys=["X_pca"]), "`keys`", "'X_pca'", "X_tokens"),

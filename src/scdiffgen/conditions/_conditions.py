@@ -113,9 +113,9 @@ class Conditions(Mapping[str, Condition[Array]]):
         return Conditions(by_name, self.n_cells)
 
     def codes(self: Conditions[np.ndarray], specs: Sequence[ConditionSpec], *, open_ended: bool = False) -> np.ndarray:
-        """Read categories ``(cells, slots of all conditions)`` to group cells by; empty slots hold a :class:`Code`."""
+        """Read categories ``(cells, slots)``, those of interventions last; empty slots hold a :class:`Code`."""
         columns = [np.zeros((self.n_cells, 0), dtype=np.int64)]
-        for spec in specs:
+        for spec in sorted(specs, key=lambda spec: spec.is_intervention):
             if spec.is_number:
                 continue
             if spec.name in self:
@@ -126,6 +126,13 @@ class Conditions(Mapping[str, Condition[Array]]):
             else:
                 columns.append(np.full((self.n_cells, spec.n_slots), Code.MISSING))
         return np.concatenate(columns, axis=1)
+
+    def split_interventions(
+        self: Conditions[np.ndarray], specs: Sequence[ConditionSpec]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Codes of the cell contexts ``(cells, columns)``, and those of the interventions ``(cells, slots)``."""
+        codes = self.codes([spec for spec in specs if spec.is_intervention])
+        return self.codes([spec for spec in specs if not spec.is_intervention]), codes
 
     def numbers(self: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> np.ndarray:
         """Read numbers ``(cells, numbers)`` as the network sees them: covariates, summed doses, NaN where missing."""

@@ -31,16 +31,10 @@ class NumberTransform:
 
     @classmethod
     def fit(cls, values: np.ndarray, kind: TransformKind, unit: str | None = None) -> NumberTransform:
-        """Fit to numbers without NaN; ``scale`` is the median of positive values (log1p) or the standard deviation."""
+        """Fit to numbers, NaN left out; ``scale`` is the median of positive ones (log1p) or the standard deviation."""
         known = np.asarray(values, dtype=np.float64)
         known = known[~np.isnan(known)]
-        if not known.size:
-            raise ValueError(f"no number to fit the transform {kind!r} on")
         if kind == "log1p":
-            if known.min() < 0:
-                raise ValueError(
-                    f"the transform {kind!r} needs values of at least 0, got {known.min():g}; use 'standardise'"
-                )
             positive = known[known > 0]
             return cls(kind, scale=float(np.median(positive)) if positive.size else 1.0, unit=unit)
         if kind == "standardise":
@@ -50,7 +44,7 @@ class NumberTransform:
     def __call__(self, values: Array) -> Array:
         """Transform numbers of any shape; NaN stays NaN."""
         if self.kind == "log1p":
-            return _namespace_of(values).log1p(values / self.scale)
+            return namespace_of(values).log1p(values / self.scale)
         if self.kind == "standardise":
             return (values - self.mean) / self.scale
         return values
@@ -88,6 +82,6 @@ class ConditionSpec:
         return self.role == "intervention"
 
 
-def _namespace_of(values: np.ndarray | Tensor) -> ModuleType:
+def namespace_of(values: np.ndarray | Tensor) -> ModuleType:
     """NumPy for arrays, torch for tensors (whose functions have the same names), without importing torch."""
     return np if isinstance(values, np.ndarray) else sys.modules["torch"]

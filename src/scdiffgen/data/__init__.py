@@ -1,6 +1,6 @@
 """Registering cells: what scvi-tools' fields lack, and a user's conditions in the codes of the registered cells."""
 
-from scdiffgen.data._count_checks import are_counts
+from scdiffgen.data._count_checks import LARGEST_LIBRARY, are_counts
 from scdiffgen.data._counts import CountsField, check_counts_again, modality_fields
 from scdiffgen.data._decode import decode_conditions
 from scdiffgen.data._open_cells import open_cells
@@ -12,6 +12,7 @@ from scdiffgen.data._registered import (
     add_texts,
     categories_of_condition,
     condition_specs,
+    count_matching,
     counts_keys,
     encode_conditions,
     feature_names,
@@ -19,7 +20,6 @@ from scdiffgen.data._registered import (
     modality_names,
     registered_conditions,
     required_state,
-    unseen_in_training,
     unseen_texts,
     write_conditions,
 )

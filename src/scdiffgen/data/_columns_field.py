@@ -100,7 +100,7 @@ class ColumnsField(BaseAnnDataField):
                 table.add_row(*map(escape, row))  # names may hold brackets, which rich would read as markup
         return table
 
-    def raise_if_spelled_alike(self, column: str, new: Iterable[Any], known: Iterable[Any]) -> None:
+    def raise_if_same_spelling(self, column: str, new: Iterable[Any], known: Iterable[Any]) -> None:
         """Raise if a new category is a registered one of another type, such as ``"0"`` beside 0."""
         by_spelling = {_spelling(name): plain(name) for name in known}
         for name in map(plain, new):

@@ -15,10 +15,9 @@ from scipy import sparse
 
 BLOCK_VALUES = 2**24  # values looked at together: 128 MiB as float64
 N_BLOCKS_LOOKED_AT = 8  # of a matrix that is not in memory, unless all of it is to be read
-N_CELLS_LOOKED_AT = 100  # to tell what was done to values that are no counts
+N_CELLS_LOOKED_AT = 100  # to detect rounded values
 LARGEST_LIBRARY = 2**24  # molecules of a cell: float32 holds no odd number beyond
 MANY_GENES = 10  # of a cell with one value, where smaller values are not to be expected in none
-LARGEST_LOG = 20.0  # exp(20) molecules are more than any cell has
 
 
 @dataclass
@@ -49,7 +48,7 @@ def check_counts(matrix: Any, *, whole: bool = True) -> CountReport:
         bad = np.any(list(found.values()), axis=0)
         if first is None and bad.any():
             cell, gene, value = _entry(block, int(bad.argmax()))
-            first, advice = (row + cell, column + gene, value), _advice(block, value)
+            first, advice = (row + cell, column + gene, value), _advice(found, value)
     empty, full = np.flatnonzero((totals == 0) & looked_at), np.flatnonzero(totals > LARGEST_LIBRARY)
     return CountReport(+faults, first, advice, rounded, empty, full)
 
@@ -87,7 +86,7 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
     if sparse.issparse(matrix) and matrix.format not in ("csr", "csc"):
         matrix = matrix.tocsr()
     if sparse.issparse(matrix):
-        matrix = alike_indices(each_once(matrix))
+        matrix = with_one_index_type(each_once(matrix))
     by_column = getattr(matrix, "format", None) == "csc"
     length, width = matrix.shape[::-1] if by_column else matrix.shape
     step = max(1, BLOCK_VALUES // max(1, width))
@@ -102,7 +101,7 @@ def blocks(matrix: Any, *, whole: bool = True) -> Iterator[tuple[int, int, Any]]
         yield (0, start, block) if by_column else (start, 0, block)
 
 
-def alike_indices(matrix: Any) -> Any:
+def with_one_index_type(matrix: Any) -> Any:
     """Give a CSR or CSC matrix indices of one type, which SciPy would otherwise copy for each slice."""
     if matrix.indices.dtype == matrix.indptr.dtype:
         return matrix
@@ -136,51 +135,28 @@ def _entry(block: Any, place: int) -> tuple[int, int, float]:
     return int(entries.row[place]), int(entries.col[place]), entries.data[place].item()
 
 
-def _advice(block: Any, value: float) -> str:
-    """Guess from some cells, and a value that is no count, how the counts were transformed; say the way back."""
+def _advice(found: dict[str, np.ndarray], value: float) -> str:
+    """What to do about values that are no counts: their faults, and the first of them."""
     if value > LARGEST_LIBRARY:
         return (
             "Single precision does not count them exactly. In an unsigned type, they may be differences below 0, as of "
             "ambient molecules: subtract in a signed type, and set what is negative to 0. If they are sums of many "
             f"cells, thin them: `sc.pp.downsample_counts(adata, counts_per_cell={LARGEST_LIBRARY})`. Pass raw counts"
         )
-    # depth normalisation leaves multiples of the smallest value of a cell (one molecule), which differs by cell
-    cells = _some_cells(block)
-    cells = np.where(np.isfinite(cells), cells, 0.0)
-    if (cells < 0).any():
+    if found["negative"].any():
         return "They look scaled or centred. Pass raw counts"
-    if (cells == np.floor(cells)).all():
+    if not found["fractional"].any():
         return "NaN and infinite values come of dividing by zero. Pass raw counts"
-    if cells.max() <= LARGEST_LOG:
-        undone = np.expm1(cells)
-        whole = np.mean(np.abs(undone - np.rint(undone)) < 0.01) > 0.9
-        if whole or _multiples_of_the_smallest(undone):
-            return "They look log-normalised. Pass raw counts"
-    if _multiples_of_the_smallest(cells):
-        return "They look normalised for sequencing depth. Pass raw counts"
     return (
-        "If they are estimated counts (as CellBender or RSEM give), round them: "
-        "`adata.layers['counts'] = np.rint(...)`, and pass `layer='counts'`. Otherwise pass raw counts"
+        "Only estimated counts (of CellBender or RSEM) may be rounded: `adata.layers['counts'] = np.rint(...)`, and "
+        "`layer='counts'`. If they are normalised or log-transformed, do not round them. Pass raw counts"
     )
-
-
-def _some_cells(block: Any) -> np.ndarray:
-    """Values ``(cells, genes)`` of at most :data:`N_CELLS_LOOKED_AT` cells."""
-    cells = block[:N_CELLS_LOOKED_AT]
-    return np.asarray(cells.toarray() if sparse.issparse(cells) else cells, dtype=np.float64)
 
 
 def _is_rounded(block: Any) -> bool:
     """Detect depth-normalised and rounded counts: multiples of a unit above 1 leave out small whole numbers."""
-    cells = [np.unique(cell[cell > 0], return_counts=True) for cell in _some_cells(block)]
+    first = block[:N_CELLS_LOOKED_AT]
+    dense = np.asarray(first.toarray() if sparse.issparse(first) else first, dtype=np.float64)
+    cells = [np.unique(cell[cell > 0], return_counts=True) for cell in dense]
     gaps = [((np.diff(values, prepend=0) >= 2) & (n_genes >= MANY_GENES)).any() for values, n_genes in cells]
     return bool(np.mean(gaps) > 0.25) if gaps else False
-
-
-def _multiples_of_the_smallest(cells: np.ndarray) -> bool:
-    cells = cells[cells.max(axis=1) > 0]
-    if not len(cells):
-        return False
-    unit = np.where(cells > 0, cells, np.inf).min(axis=1, keepdims=True)
-    ratio = (cells / unit)[cells > 0]
-    return bool(np.mean(np.abs(ratio - np.rint(ratio)) < 0.01) > 0.9 and np.ptp(unit) > 0)

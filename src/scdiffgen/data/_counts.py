@@ -20,10 +20,10 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.data._count_checks import (
     LARGEST_LIBRARY,
     CountReport,
-    alike_indices,
     check_counts,
     each_once,
     holds_counts,
+    with_one_index_type,
 )
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,13 @@ class CountsField(LayerField):
                 "open the file with `anndata.read_h5ad(path, backed='r')`."
             ) from error
         if report.first is not None:
-            raise ValueError(f"{self._place} {_not_counts(report, report.first, adata, self.attr_key)}")
+            faults = ", ".join(f"{n:,} {fault}" for fault, n in report.faults.items() if n)
+            cell, gene, value = report.first
+            raise ValueError(
+                f"{self._place} does not hold molecule counts: {faults} of its values (first: {value:g} in cell "
+                f"{adata.obs_names[cell]!r}, gene {adata.var_names[gene]!r}). {report.advice}"
+                f"{_where_counts_are(adata, self.attr_key)}."
+            )
         if len(report.full_cells):
             names = adata.obs_names[report.full_cells]
             raise ValueError(
@@ -107,7 +113,7 @@ class CountsField(LayerField):
             by_rows = np.asanyarray(matrix, order="C")
         elif sparse.issparse(matrix):
             by_rows = matrix if isinstance(matrix, sparse.csr_matrix) else sparse.csr_matrix(matrix)
-            by_rows = alike_indices(each_once(by_rows))
+            by_rows = with_one_index_type(each_once(by_rows))
         if by_rows is not matrix:
             logger.info("%s is stored by rows, with the same values.", self._place)
             if self.attr_key is None:
@@ -136,15 +142,6 @@ class CountsField(LayerField):
     @property
     def _place(self) -> str:
         return "`adata.X` (`layer=None`)" if self.attr_key is None else f"`layer={self.attr_key!r}`"
-
-
-def _not_counts(report: CountReport, first: tuple[int, int, float], adata: AnnData, layer: str | None) -> str:
-    faults = ", ".join(f"{n:,} {fault}" for fault, n in report.faults.items() if n)
-    cell, gene, value = first
-    return (
-        f"does not hold molecule counts: {faults} of its values (first: {value:g} in cell "
-        f"{adata.obs_names[cell]!r}, gene {adata.var_names[gene]!r}). {report.advice}{_where_counts_are(adata, layer)}."
-    )
 
 
 def _where_counts_are(adata: AnnData, layer: str | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
@@ -65,7 +65,7 @@ class CategoricalCovariatesField(ColumnsField):
                     f" ({listed(unseen)}); the registered ones are {listed(known)}.{did_you_mean(unseen[0], known)} "
                     "Leave these cells out, rename the category, or add it to a trained model (`load_query_data`)."
                 )
-            self.raise_if_spelled_alike(str(column.name), unseen, known)
+            self.raise_if_same_spelling(str(column.name), unseen, known)
             # never numbers turned to text
             dtype = known.dtype if not len(unseen) or known.dtype == unseen.dtype else np.dtype(object)
             codes.append(positions)
@@ -80,9 +80,8 @@ class CategoricalCovariatesField(ColumnsField):
     @classmethod
     def categories(cls, state: State) -> dict[str, np.ndarray]:
         """The categories of each column in the order of their codes."""
-        mappings = state["mappings"]  # a list; data modules of scvi-tools write a dict
-        each = mappings.values() if isinstance(mappings, Mapping) else mappings
-        return {str(name): np.asarray(categories) for name, categories in zip(state["field_keys"], each, strict=True)}
+        by_name = zip(state["field_keys"], state["mappings"], strict=True)
+        return {str(name): np.asarray(categories) for name, categories in by_name}
 
     @classmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:
@@ -186,12 +185,9 @@ class ContinuousCovariatesField(ColumnsField):
 
     @staticmethod
     def transforms(state: State) -> dict[str, NumberTransform]:
-        """The transform of each column; data modules of scvi-tools register columns only."""
-        names = list(map(str, state["columns"]))
-        if "means" not in state:
-            return dict.fromkeys(names, NumberTransform())
-        fitted = zip(names, state["means"], state["scales"], strict=True)
-        return {name: NumberTransform("standardise", mean, scale) for name, mean, scale in fitted}
+        """The transform of each column."""
+        fitted = zip(state["columns"], state["means"], state["scales"], strict=True)
+        return {str(name): NumberTransform("standardise", mean, scale) for name, mean, scale in fitted}
 
     @classmethod
     def specs(cls, key: str, state: State) -> list[ConditionSpec]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from scvi.data import AnnDataManager
 
-from scdiffgen.conditions import Condition, Conditions, PerturbationSyntax, Treatment
+from scdiffgen.conditions import Condition, Conditions
 from scdiffgen.data._columns_field import State
-from scdiffgen.data._perturbation_input import DOSE, syntax_of
+from scdiffgen.data._perturbation_input import DOSE, spelled
 from scdiffgen.data._registered import Registry, categories_of_condition, condition_specs, required_state
 
 
@@ -58,7 +57,7 @@ def _treatment_columns(
     condition: Condition[np.ndarray], state: State, columns: list[str], dose_columns: list[str]
 ) -> dict[str, np.ndarray]:
     """Columns of perturbations and doses, spelled as in most of the registered cells."""
-    syntax, (ids, doses, mask, given) = syntax_of(state), condition
+    ids, doses, mask, given = condition
     rows = pd.DataFrame(np.hstack([np.where(mask, ids, -1), np.where(mask, doses, 0.0), given[:, None]]))
     which = rows.groupby(list(rows), sort=False, dropna=False).ngroup().to_numpy()
     first, names = np.unique(which, return_index=True)[1], [*columns, *dose_columns]
@@ -66,26 +65,7 @@ def _treatment_columns(
     for row, cell in enumerate(first):
         if given[cell]:
             parts = zip(state["names"][ids[cell][mask[cell]]], _shortest(doses[cell][mask[cell]]), strict=True)
-            entries[row] = _written(dict(sorted(parts)), syntax, state, len(columns), len(dose_columns))
+            treatment = dict(sorted(parts))
+            unseen = [*treatment, *[math.nan] * len(columns)] if treatment else [state["control"][0]] * len(columns)
+            entries[row] = spelled(treatment, unseen[: len(columns)], len(dose_columns), state)
     return dict(zip(names, entries[which].T, strict=True))
-
-
-def _written(
-    treatment: Treatment, syntax: PerturbationSyntax, state: State, n_columns: int, n_dose_columns: int
-) -> list[Any]:
-    """Entries of a treatment in the columns of perturbations and of doses."""
-    if not treatment:
-        return [syntax.control[0]] * n_columns + [0.0] * n_dose_columns
-    name = syntax.name(treatment)
-    known = state.get("spellings", {}).get(name, ())
-    if len(known) == n_columns:
-        entries = [math.nan if entry is None else entry for entry in known]
-    else:
-        entries = [name] if n_columns == 1 else [*treatment, *[math.nan] * n_columns][:n_columns]
-    written: list[Any] = syntax.split(entries[0]) if n_columns == 1 else entries
-    if n_dose_columns == n_columns > 1:
-        return entries + [treatment.get(part, 0.0 if part in syntax.control else math.nan) for part in written]
-    doses = [treatment[part] for part in written if part in treatment]
-    if n_dose_columns == 1 and len(doses) > 1:
-        return [*entries, syntax.separator.join(map(str, doses))]
-    return [*entries, *[*doses, *[math.nan] * n_dose_columns][:n_dose_columns]]

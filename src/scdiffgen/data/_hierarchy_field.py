@@ -56,7 +56,7 @@ class HierarchyField(ColumnsField):
         unseen_roots = [node[0] for node in unseen if len(node) == 1]
         for level, column in enumerate(self.columns):
             names, new = ({node[-1] for node in each if len(node) == level + 1} for each in (nodes, unseen))
-            self.raise_if_spelled_alike(column, new - names, names)
+            self.raise_if_same_spelling(column, new - names, names)
         if extend:
             nodes += unseen
         elif unseen_roots:

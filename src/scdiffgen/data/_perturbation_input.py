@@ -16,7 +16,7 @@ from anndata import AnnData
 from mudata import MuData
 
 from scdiffgen._messages import LONGEST_LIST, and_others, did_you_mean, listed, unknown_name
-from scdiffgen.conditions import Code, PerturbationSyntax, Treatment, dose_number
+from scdiffgen.conditions import Code, PerturbationSyntax, Treatment
 from scdiffgen.data._columns_field import State, entries_of, obs_column, raise_if_missing
 
 DOSE = "dose"  # also understood in a request where the registered column has another name
@@ -130,38 +130,43 @@ def requested_treatments(table: pd.DataFrame, name: str, state: State) -> Treatm
 
 
 def written_as_registered(table: pd.DataFrame, name: str, state: State) -> pd.DataFrame:
-    """Spell the treatments and doses of a request as most registered cells do; new combinations sorted by name."""
-    syntax, columns, spellings = syntax_of(state), _requested_columns(table, name, state), state.get("spellings", {})
-    rows = [_spelled(*row, syntax, spellings) for row in _requested_rows(table, name, state)]
-    for named_columns, entries in zip(columns, zip(*rows, strict=True), strict=True):
-        for column, written in zip(named_columns, zip(*entries, strict=True), strict=True):
-            if column in table and entries_of(table[column]) != list(written):
-                table = table.assign(**{column: pd.Series(written, index=table.index, dtype=object).infer_objects()})
+    """Spell the treatments and doses of a request as :func:`spelled` does; plain doses of the same parts stay."""
+    syntax, (names, doses) = syntax_of(state), _requested_columns(table, name, state)
+    rows = []
+    for asked, asked_doses in _requested_rows(table, name, state):
+        stripped = [_stripped(entry) for entry in asked]
+        row = spelled(_treatment(asked, asked_doses, syntax), stripped, len(doses), state)
+        several = isinstance(row[-1], str) and row[:-1] == stripped and isinstance(asked_doses[-1], str)
+        is_plain = several and not set(asked_doses[-1]) - set(f"0123456789. {syntax.separator}")
+        rows.append([*stripped, *asked_doses] if is_plain else row)
+    for column, entries in zip([*names, *doses], zip(*rows, strict=True), strict=True):
+        written = pd.Series(entries, index=table.index, dtype=object)
+        if column in table and entries_of(table[column]) != entries_of(written):
+            table = table.assign(**{column: written.infer_objects()})
     if len(state["dose_columns"]) == 1 and DOSE in table:
         table = table.rename(columns={DOSE: state["dose_columns"][0]})
     return table
 
 
-def _spelled(
-    names: Sequence[Any], doses: Sequence[Any], syntax: PerturbationSyntax, spellings: Mapping[str, tuple]
-) -> tuple[list[Any], list[Any]]:
-    """Entries of a requested row, of names and of doses, spelled as registered."""
-    treatment, before = _treatment(names, doses, syntax), [_stripped(name) for name in names]
-    canonical, after = syntax.name(treatment or {}), before
-    if treatment:
-        known = spellings.get(canonical, ())
-        after = list(known) if len(known) == len(names) else [canonical] if len(names) == 1 else before
-    old, new = (syntax.split(each[0]) if len(each) == 1 else each for each in (before, after))
-    if len(doses) != 1:
-        of_part = dict(zip(old, map(dose_number, doses), strict=False))
-        return after, [of_part.get(part) for part in [*new, *[None] * len(doses)][: len(doses)]]
-    in_order = [(treatment or {})[part] for part in map(str, new) if part in (treatment or {})]
-    if not in_order:
-        return after, ["" if isinstance(doses[0], Mapping) else dose_number(doses[0])]
-    is_plain = syntax.separator in str(doses[0]) and not set(str(doses[0])) - set(f"0123456789. {syntax.separator}")
-    if doses[0] is None or (is_plain and old == new):
-        return after, list(doses)
-    return after, in_order if len(in_order) == 1 else [syntax.separator.join(map(str, in_order))]
+def spelled(treatment: Treatment | None, asked: Sequence[Any], n_dose_columns: int, state: State) -> list[Any]:
+    """Entries of a treatment and its doses as most registered cells have it; unseen, sorted, or in columns as asked."""
+    syntax, names = syntax_of(state), list(asked)
+    if treatment is None:
+        return [math.nan] * (len(names) + n_dose_columns)
+    if not treatment:
+        return [*names, *[0.0] * n_dose_columns]
+    known = state.get("spellings", {}).get(syntax.name(treatment), ())
+    if len(known) == len(names):
+        names = [math.nan if entry is None else entry for entry in known]
+    elif len(names) == 1:
+        names = [syntax.name(treatment)]
+    parts = [str(part) for part in (syntax.split(names[0]) if len(names) == 1 else names)]
+    if n_dose_columns == len(names) > 1:
+        return [*names, *(treatment.get(part, 0.0 if part in syntax.control else math.nan) for part in parts)]
+    doses: list[Any] = [treatment[part] for part in parts if part in treatment]
+    if n_dose_columns == 1 and len(doses) > 1:
+        doses = [syntax.separator.join(map(str, doses))]
+    return [*names, *[*doses, *[math.nan] * n_dose_columns][:n_dose_columns]]
 
 
 def _stripped(entry: Any) -> Any:
@@ -266,8 +271,8 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
         stripped = str(name).strip()
         if stripped in vectors:
             raise ValueError(f"{place} holds two vectors of {stripped!r}.")
-        vectors[stripped] = _vector(vector, f"{place}: the vector of {name!r}")
-    vectors = {name: vector for name, vector in vectors.items() if name not in syntax.control}
+        if stripped not in syntax.control:
+            vectors[stripped] = _vector(vector, f"{place}: the vector of {name!r}")
     if not vectors:
         raise ValueError(f"{place} holds no vector of a perturbation.")
     combined = [name for name in vectors if syntax.separator in name]
@@ -283,13 +288,6 @@ def feature_table(stored: Any, place: str, syntax: PerturbationSyntax) -> pd.Dat
                 f"{place}: the vector of {name!r} has length {len(vector)}, that of {first!r} has "
                 f"{len(vectors[first])}. All must have the same length, of at least 1."
             )
-        if not np.isfinite(vector).all():
-            raise ValueError(f"{place}: the vector of {name!r} holds values that are not finite.")
-        if np.abs(vector).max() > LARGEST_FEATURE:
-            raise ValueError(
-                f"{place}: the vector of {name!r} holds {vector[np.abs(vector).argmax()]:g}; features are at most "
-                f"{LARGEST_FEATURE:g}: scale them."
-            )
     return pd.DataFrame(np.stack(list(vectors.values())), index=list(vectors))
 
 
@@ -300,4 +298,9 @@ def _vector(given: Any, whose: str) -> np.ndarray:
         raise ValueError(f"{whose} is not numeric.") from None
     if values.ndim != 1:
         raise ValueError(f"{whose} must have one dimension, got shape {values.shape}.")
+    bad = ~(np.abs(values) <= LARGEST_FEATURE)
+    if bad.any():
+        raise ValueError(
+            f"{whose} holds {values[bad][0]:g}; features are finite and at most {LARGEST_FEATURE:g}: scale them."
+        )
     return values

@@ -65,7 +65,8 @@ def _state(key: str, state: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError(f"`registry`: {key!r} names the columns {names}, and holds the categories of {len(each)}.")
         categories = [_categories(every) for every in each]
         return {"field_keys": names, "mappings": categories, "n_cats_per_key": [len(every) for every in categories]}
-    return dict(state)
+    n = len(state.get("columns", ()))  # of numbers, which data modules do not standardise
+    return {**state, "means": [0.0] * n, "scales": [1.0] * n} if n and "means" not in state else dict(state)
 
 
 def _categories(written: Any) -> np.ndarray:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from scvi.data import AnnDataManager
 
 from scdiffgen._messages import listed, unknown_name
@@ -17,7 +16,6 @@ from scdiffgen._text import embed_texts
 from scdiffgen.conditions import (
     N_CELLS,
     Code,
-    Condition,
     Conditions,
     ConditionSpec,
     conditions_from_batch,
@@ -46,13 +44,6 @@ FIELDS: dict[str, type[ColumnsField]] = {
     REGISTRY_KEYS.BATCH: StrictCategoricalObsField,
     REGISTRY_KEYS.PERTURBATION: PerturbationField,
 }
-
-
-class Unseen(NamedTuple):
-    """What the training cells did not have, for each requested row."""
-
-    parts: dict[str, np.ndarray]  # condition -> (rows,) bool: no training cell has all the given parts of the condition
-    n_cells: np.ndarray  # (rows,) training cells that have everything that is given
 
 
 def as_registry(registry: Registry | AnnDataManager) -> Registry:
@@ -121,11 +112,9 @@ def registered_conditions(
 ) -> Conditions[np.ndarray]:
     """Conditions of registered cells, all or some."""
     specs = condition_specs(manager)
-    tensors = {}
-    for key in _keys(specs):
-        codes = np.asarray(manager.get_from_registry(key))
-        tensors[key] = torch.tensor(codes if indices is None else codes[np.asarray(indices)])
-    return conditions_from_batch(tensors, specs).numpy()
+    cells = slice(None) if indices is None else np.asarray(indices)
+    codes = {key: np.asarray(manager.get_from_registry(key))[cells] for key in _keys(specs)}
+    return conditions_from_batch(codes, specs)
 
 
 def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> Conditions[np.ndarray]:
@@ -137,8 +126,7 @@ def encode_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) 
             way_out = f" Numbers of cells stand in a column {N_CELLS!r}." if column == "count" else ""
             raise ValueError(unknown_name("registered condition", column, known) + way_out)
     codes = {key: FIELDS[key].code_request(table, required_state(registry, key)) for key in _keys(specs)}
-    tensors = {key: torch.from_numpy(each) for key, each in codes.items()}
-    return Conditions(conditions_from_batch(tensors, specs).numpy(), len(table))
+    return Conditions(conditions_from_batch(codes, specs), len(table))
 
 
 def write_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -> pd.DataFrame:
@@ -149,28 +137,23 @@ def write_conditions(registry: Registry | AnnDataManager, table: pd.DataFrame) -
     return table
 
 
-def unseen_in_training(
+def count_matching(
     specs: Sequence[ConditionSpec], requested: Conditions[np.ndarray], trained: Conditions[np.ndarray]
-) -> Unseen:
-    """Compare what is requested with what the training cells had; numbers and doses are not compared."""
+) -> np.ndarray:
+    """Count the training cells that have all that each row requests ``(rows,)``; numbers and doses are not compared."""
     compared = [spec for spec in specs if not spec.is_number]
     if not compared:
-        return Unseen({}, np.full(requested.n_cells, trained.n_cells))
-    n_slots = [max(each[spec.name].ids.shape[1] for each in (requested, trained)) for spec in compared]
-    rows, known = (
-        [slot_codes(each[spec.name], spec, n) for spec, n in zip(compared, n_slots, strict=True)]
-        for each in (requested, trained)
-    )
-    columns = pd.DataFrame(np.hstack(known))
-    n_cells = columns.groupby(list(columns), sort=False).size()  # by hashing, where sorting rows of a million takes 3 s
-    different = columns[~columns.duplicated()].to_numpy()
-    parts, left_open, first = {}, [], 0
-    for spec, target in zip(compared, rows, strict=True):
-        there = np.unique(different[:, first : first + target.shape[1]])
-        parts[spec.name] = np.asarray(np.isin(target, [*there, *Code], invert=True).any(axis=1))
-        left_open.append((target == Code.MISSING) | (spec.is_path & (target == Code.ABSENT)))
-        first += target.shape[1]
-    return Unseen(parts, _n_agreeing(np.hstack(rows), np.hstack(left_open), different, n_cells.to_numpy()))
+        return np.full(requested.n_cells, trained.n_cells)
+    rows = group_codes(compared, requested, trained, open_ended=True).to_numpy()
+    codes = group_codes(compared, trained, requested)
+    n_cells = codes.groupby(list(codes), sort=False).size()  # by hashing, where sorting rows of a million takes 3 s
+    groups, n_matching = codes[~codes.duplicated()].to_numpy(), np.zeros(len(rows), dtype=np.int64)
+    for is_open, same in group_by_row(rows == Code.MISSING):
+        known: Counter[tuple] = Counter()
+        for group, n in zip(groups[:, ~is_open].tolist(), n_cells.tolist(), strict=True):
+            known[tuple(group)] += n
+        n_matching[same] = [known[tuple(row)] for row in rows[same][:, ~is_open].tolist()]
+    return n_matching
 
 
 def add_perturbations(registry: Registry, vectors: Mapping[str, Any] | pd.DataFrame) -> Registry:
@@ -213,19 +196,18 @@ def _keys(specs: Sequence[ConditionSpec]) -> list[str]:
     return list(dict.fromkeys(spec.registry_key for spec in specs))
 
 
-def _n_agreeing(rows: np.ndarray, left_open: np.ndarray, known_rows: np.ndarray, n_cells: np.ndarray) -> np.ndarray:
-    """How many cells, of known rows with ``n_cells`` each, agree with each row where it is not left open."""
-    found = np.zeros(len(rows), dtype=np.int64)
-    for pattern, same_pattern in group_by_row(left_open):
-        known: Counter[tuple] = Counter()
-        for row, n in zip(known_rows[:, ~pattern].tolist(), n_cells.tolist(), strict=True):
-            known[tuple(row)] += n
-        found[same_pattern] = [known[tuple(row)] for row in rows[same_pattern][:, ~pattern].tolist()]
-    return found
-
-
-def slot_codes(condition: Condition[np.ndarray], spec: ConditionSpec, n_slots: int) -> np.ndarray:
-    """Codes of the parts ``(rows, n_slots)``, in descending order but on a path."""
-    widened = Conditions({spec.name: condition.widened(n_slots)}, len(condition.given))
-    codes = widened.codes([spec])
-    return codes if spec.is_path else -np.sort(-codes, axis=1)
+def group_codes(
+    specs: Sequence[ConditionSpec],
+    conditions: Conditions[np.ndarray],
+    others: Conditions[np.ndarray] | None = None,
+    *,
+    open_ended: bool = False,
+) -> pd.DataFrame:
+    """Codes to group cells by, sets in descending order; at least as many slots as ``others`` have."""
+    columns = []
+    for spec in specs:
+        n_slots = max(each[spec.name].ids.shape[1] for each in (conditions, others or conditions))
+        widened = conditions.replace({spec.name: conditions[spec.name].widened(n_slots)})
+        codes = widened.codes([spec], open_ended=open_ended)
+        columns.append(codes if spec.is_path else -np.sort(-codes, axis=1))
+    return pd.DataFrame(np.hstack(columns))

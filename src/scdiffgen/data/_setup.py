@@ -70,19 +70,14 @@ class SetupArguments:
         doses = _names(self.dose_key, "dose_key", may_be_one=True)
         self._raise_if_incomplete(perturbation, doses)
         single = [key for key in (self.labels_key, self.batch_key, self.text_key) if key is not None]
-        reserved = {
-            N_CELLS: True,
-            UNSEEN: True,
-            DRAWN: True,
-            "hierarchy": bool(hierarchy),
-            "perturbation": len(perturbation) > 1,
-            DOSE: bool(doses) and DOSE not in doses,
-        }
+        reserved = [N_CELLS, UNSEEN, DRAWN]
+        optional = {"hierarchy": hierarchy, "perturbation": perturbation[1:], DOSE: doses and DOSE not in doses}
+        reserved += [name for name, is_reserved in optional.items() if is_reserved]
         columns = [*single, *hierarchy, *categorical, *continuous, *perturbation, *doses]
         ours = [column for column in columns if column.startswith(PREFIX)]
         if ours:
             raise ValueError(f"{listed(ours)}: names with {PREFIX!r} are those of registered codes. Rename the column.")
-        _raise_if_repeated(columns, [name for name, is_reserved in reserved.items() if is_reserved])
+        _raise_if_repeated(columns, reserved)
         fields: list[ColumnsField] = [
             covariates.StrictCategoricalObsField(REGISTRY_KEYS.LABELS, self.labels_key, argument="labels_key"),
             covariates.StrictCategoricalObsField(REGISTRY_KEYS.BATCH, self.batch_key, argument="batch_key"),

@@ -16,9 +16,9 @@ from scdiffgen.data._registered import (
     condition_columns,
     condition_specs,
     field_state,
+    group_codes,
     registered_conditions,
     required_state,
-    slot_codes,
 )
 
 FEWEST_CELLS = 20  # of a group, which is what a model keeps pseudobulks of, too
@@ -30,8 +30,7 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
     specs = [spec for spec in condition_specs(manager) if not spec.is_number and spec.registry_key not in NOT_GROUPED]
     if not specs:
         return
-    known, obs = registered_conditions(manager), manager.adata.obs
-    codes = pd.DataFrame(np.hstack([slot_codes(c, spec, c.ids.shape[1]) for spec in specs for c in [known[spec.name]]]))
+    codes, obs = group_codes(specs, registered_conditions(manager)), manager.adata.obs
     n_cells = codes.groupby(list(codes), sort=False).size().to_numpy()
     small = np.flatnonzero(n_cells < FEWEST_CELLS)
     if not len(small):
@@ -52,7 +51,7 @@ def warn_of_confounded_treatments(manager: AnnDataManager) -> None:
         return
     batch, perturbation = specs[REGISTRY_KEYS.BATCH], specs[REGISTRY_KEYS.PERTURBATION]
     known = registered_conditions(manager)
-    codes = pd.DataFrame(slot_codes(known[perturbation.name], perturbation, perturbation.n_slots))
+    codes = group_codes([perturbation], known)
     treatments = codes[~codes.duplicated()].to_numpy()
     has_cells = np.zeros((len(treatments), batch.n_categories), dtype=bool)  # in each batch
     has_cells[codes.groupby(list(codes), sort=False).ngroup(), known[batch.name].ids[:, 0]] = True

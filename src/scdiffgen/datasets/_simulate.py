@@ -1,14 +1,4 @@
-r"""Simulated counts whose truth is known, in closed form.
-
-A cell's molecules are of gene :math:`g` with probability :math:`\pi_g = \mathrm{softmax}_g(\eta)`,
-
-.. math::
-    \eta_g = \mu_g + \tau_{g, \text{type}} + \beta_{g, \text{batch}} + \theta_g \, \text{time}
-             + \sum_p \delta_{gp} \, \frac{d_p^h}{d_p^h + k_{gp}^h},
-
-so effects add up in the logarithm, and a perturbation :math:`p` at dose :math:`d_p` has half of its effect
-:math:`\delta_{gp}` on a gene at that gene's half dose :math:`k_{gp}` (Hill's curve, a sigmoid of the log dose).
-"""
+"""Simulated counts whose truth is known, in closed form."""
 
 from __future__ import annotations
 
@@ -25,8 +15,6 @@ from scipy.special import softmax
 from scdiffgen._log_normalise import log_normalise
 
 PERTURBATIONS = ("A", "B")
-COLUMNS = ("cell_type", "batch", "time", "dose_A", "dose_B")
-HILL = 2.0
 LIBRARY_SIZE_SD = 0.3
 
 
@@ -42,16 +30,15 @@ def simulate(
 ) -> AnnData:
     r"""Simulate counts with cell types, batches, time, and two perturbations, alone and together, at several doses.
 
-    The expected share of each gene is :func:`true_expression`: effects of cell type, batch, time and perturbations add
-    up in the logarithm, and the response to a dose is a sigmoid for each gene. Around it the :math:`L` molecules of a
-    cell are Dirichlet-multinomial,
+    The expected shares :math:`\pi` are those of :func:`true_expression`. The :math:`L` molecules of a cell are
+    Dirichlet-multinomial,
 
     .. math::
         x \sim \mathrm{DirMult}(L, \alpha \pi), \quad
         \mathrm{E}\,x_g = L \pi_g, \quad
         \mathrm{Var}\,x_g = L \pi_g (1 - \pi_g) \frac{L + \alpha}{1 + \alpha},
 
-    so that the best prediction of one more molecule of a thinned cell is known as well: Polya's urn,
+    so that the best prediction of one more molecule of a thinned cell is Polya's urn,
     :math:`(\alpha \pi + x_t) / (\alpha + n_t)`.
 
     Parameters
@@ -99,7 +86,7 @@ def simulate(
             raise ValueError(f"`{name}` is {numbers}: pass positive numbers.")
     rng = np.random.default_rng(seed)
     genes = _genes(n_genes, n_types, n_batches, rng)
-    genes.uns["simulation"] = {"concentration": float(concentration), "hill": HILL, "seed": seed}
+    genes.uns["simulation"] = {"concentration": float(concentration), "hill": 2.0, "seed": seed}
     obs = _conditions(n_cells, n_types, n_batches, np.asarray(doses, dtype=float), rng)
 
     rates = rng.standard_gamma(concentration * true_expression(genes, obs))
@@ -171,9 +158,16 @@ def _conditions(n_cells: int, n_types: int, n_batches: int, doses: NDArray[np.fl
 
 
 def true_expression(adata: AnnData, conditions: pd.DataFrame) -> NDArray[np.float64]:
-    """Expected share of each gene in the molecules of a cell, under any conditions of a simulation.
+    r"""Expected share of each gene in the molecules of a cell, under any conditions of a simulation.
 
-    The conditions need not occur among the simulated cells, so that held-out combinations can be judged.
+    Effects add up in the logarithm, :math:`\pi_g = \mathrm{softmax}_g(\eta)`:
+
+    .. math::
+        \eta_g = \mu_g + \tau_{g, \text{type}} + \beta_{g, \text{batch}} + \theta_g \, \text{time}
+                 + \sum_p \delta_{gp} \, \frac{d_p^h}{d_p^h + k_{gp}^h}.
+
+    At its half dose :math:`k_{gp}` (Hill's curve), a perturbation :math:`p` has half of its effect on a gene. Held-out
+    combinations have a truth, too.
 
     Parameters
     ----------
@@ -203,7 +197,7 @@ def true_expression(adata: AnnData, conditions: pd.DataFrame) -> NDArray[np.floa
     >>> true_expression(adata, kind).shape
     (1, 5)
     """
-    absent = [name for name in COLUMNS if name not in conditions]
+    absent = [name for name in ("cell_type", "batch", "time", "dose_A", "dose_B") if name not in conditions]
     if absent:
         raise KeyError(f"`conditions` lacks the columns {absent}: give one of each, as in `adata.obs`.")
     logits = adata.var["baseline"].to_numpy() + np.outer(conditions["time"], adata.var["time_effect"])

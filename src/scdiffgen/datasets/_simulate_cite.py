@@ -11,8 +11,6 @@ from mudata import MuData
 
 from ._simulate import LIBRARY_SIZE_SD, check_numbers, drawn_molecules
 
-CONCENTRATION = 300.0
-
 
 def simulate_cite(
     n_cells: int = 500,
@@ -72,7 +70,7 @@ def simulate_cite(
         logits = rng.normal(0, 1, n_vars) + of_type[of_cells] + activity[:, None] * weights
         shares = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
         library = np.maximum(np.exp(np.log(median) + slope * activity + rng.normal(0, LIBRARY_SIZE_SD, n_cells)), 1)
-        rates = rng.standard_gamma(CONCENTRATION * shares)
+        rates = rng.standard_gamma(300.0 * shares)
         parts[name] = AnnData(
             drawn_molecules(rates, np.rint(library).astype(int), rng),
             obs=pd.DataFrame(index=obs.index),

@@ -15,8 +15,8 @@ from lightning.pytorch.accelerators import AcceleratorRegistry
 from numpy.typing import ArrayLike
 
 from scdiffgen._arguments import check_share, check_whole_number, is_finite_number
+from scdiffgen.data import LARGEST_LIBRARY
 
-LARGEST_LIBRARY = 2**24
 LARGEST_SEED = 2**63 - 1
 
 

@@ -13,10 +13,10 @@ from scvi.utils import track
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
+from scdiffgen.data import LARGEST_LIBRARY
 from scdiffgen.module import DiffusionModule, ThinningModule
 
 from ._cells import BATCH_SIZE, Cells
-from ._checks import LARGEST_LIBRARY
 from ._deep_draws import DeepDraw, deep_inputs
 from ._transferred_responses import ResponseModel
 

@@ -14,14 +14,14 @@ from scipy import sparse
 from scvi.model.base import BaseModelClass
 
 from scdiffgen.conditions import Conditions, ConditionSpec
-from scdiffgen.data import modality_names, unseen_in_training
+from scdiffgen.data import LARGEST_LIBRARY, count_matching, modality_names
 from scdiffgen.imputation import DeepColumns, ShareCalibration
 from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel
 from scdiffgen.module import HiddenMoments, ThinningModule, TokenBasis, TokenGenes, token_basis, token_genes
 from scdiffgen.responses import Pseudobulks
 
 from ._cells import MOST_CELLS, SMALL_BATCH, Cells
-from ._checks import LARGEST_LIBRARY, library_sizes
+from ._checks import library_sizes
 from ._deep_draws import DeepRegressions
 from ._modality_regressions import LibraryRegressions, ShareCalibrations, modality_regressions
 from ._training_data import KeptCells, RegisteredData, StreamedData
@@ -201,7 +201,7 @@ class TrainingCells:
         self.modalities = modality_names(model.registry)
         self.summary = training_summary(model)
         known, self.n_cells = self.summary.conditions, len(self.summary.library)
-        self._n_interventions = sum(known[spec.name].ids.shape[1] for spec in self.specs if spec.is_intervention)
+        self._n_interventions = known.split_interventions(self.specs)[1].shape[1]
         self._sizes = self.summary.library, known.codes(self.specs)
 
     def complete(self, conditions: Conditions[np.ndarray], generator: torch.Generator) -> Conditions[np.ndarray]:
@@ -258,7 +258,7 @@ class TrainingCells:
     def n_alike(self, requested: Conditions[np.ndarray], but: Collection[str] = ()) -> np.ndarray:
         """Training cells that had what each row requests together ``(rows,)``, ``but`` some registry keys."""
         compared = [spec for spec in self.specs if spec.registry_key not in but]
-        return unseen_in_training(compared, requested, self.summary.conditions).n_cells
+        return count_matching(compared, requested, self.summary.conditions)
 
 
 def sizes_by_name(library_size: Any, modalities: Sequence[str]) -> Mapping[str, Any]:

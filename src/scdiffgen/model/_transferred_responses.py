@@ -71,7 +71,7 @@ class CellResponses:
 
 @dataclass(frozen=True)
 class ResponseModel:
-    """Responses of cells whose conditions change in interventions only, the last of the registered ones ``specs``."""
+    """Responses of cells whose conditions change in interventions only."""
 
     predictor: ResponsePredictor
     specs: Sequence[ConditionSpec]
@@ -125,17 +125,19 @@ def pseudobulks(
 
 
 def condition_groups(conditions: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> ConditionGroups:
-    """Codes of cells; the last of ``specs`` are the interventions, absent at dose 0, infinite without a dose."""
-    given = conditions[specs[-1].name]
-    identity, interventions = np.split(conditions.codes(specs), [-given.ids.shape[1]], axis=1)
-    doses = given.values.astype(np.float64) if specs[-1].has_values else np.ones(given.ids.shape)
+    """Codes of cells, of which interventions are absent at dose 0, and have an infinite dose without one."""
+    identity, interventions = conditions.split_interventions(specs)
+    (treatment,) = (spec for spec in specs if spec.is_intervention)
+    given = conditions[treatment.name]
+    doses = given.values.astype(np.float64) if treatment.has_values else np.ones(given.ids.shape)
     doses = np.where(interventions >= 0, np.nan_to_num(doses, nan=np.inf), 0.0)
     return ConditionGroups(identity, np.where((interventions >= 0) & (doses == 0), Code.ABSENT, interventions), doses)
 
 
 def batch_columns(specs: Sequence[ConditionSpec]) -> list[int]:
-    """Columns that batches have among the codes of all conditions but the interventions, the last ones."""
-    slots = [[spec.registry_key == REGISTRY_KEYS.BATCH] * spec.n_slots for spec in specs[:-1] if not spec.is_number]
+    """Columns that batches have among the codes of the cell contexts."""
+    coded = [spec for spec in specs if not (spec.is_number or spec.is_intervention)]
+    slots = [[spec.registry_key == REGISTRY_KEYS.BATCH] * spec.n_slots for spec in coded]
     return np.flatnonzero(np.concatenate([np.zeros(0, bool), *map(np.array, slots)])).tolist()
 
 
