@@ -19,7 +19,7 @@ from scdiffgen.diffusion import Blocks
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._cell_request import CellRequest
 from scdiffgen.model._cells import generator_from
-from scdiffgen.model._deep_draws import deep_draws
+from scdiffgen.model._modality_imputer import ModalityImputer
 from scdiffgen.model._model_access import sampler_of
 
 OPTIONS: dict[str, Any] = {"n_steps": 8, "silent": True}
@@ -138,16 +138,16 @@ def test_each_deep_modality_follows_from_those_before_it_the_widest_first(order:
     for of_key in fits.values():
         of_key.pop("rna", None)
     blocks = Blocks(tuple(widths[name] for name in order))
-    draws = deep_draws(order, blocks, fits)
+    draws = ModalityImputer({}, fits, {}).count_draws(order, blocks)
     assert [(order[draw.target], {order[i] for i in draw.given}) for draw in draws] == [
         ("prot", {"rna"}),
         ("tags", {"rna", "prot"}),
     ]
     del fits[keys[0]]  # then the network draws the wider one
-    assert [draw.regression for draw in deep_draws(order, blocks, fits)] == ["tags on 2"]
-    assert deep_draws(order, blocks, {}) == ()
+    assert [draw.regression for draw in ModalityImputer({}, fits, {}).count_draws(order, blocks)] == ["tags on 2"]
+    assert ModalityImputer({}, {}, {}).count_draws(order, blocks) == ()
 
 
 def test_of_two_deep_modalities_and_no_other_the_narrower_is_regressed() -> None:
     fits: Any = {("panel",): {"prot": "a"}, ("prot",): {"panel": "b"}}
-    assert deep_draws(["panel", "prot"], Blocks((40, 9)), fits) == ((1, [0], "a"),)
+    assert ModalityImputer({}, fits, {}).count_draws(["panel", "prot"], Blocks((40, 9))) == ((1, [0], "a"),)

@@ -43,7 +43,7 @@ def test_what_is_deep_is_regressed_on_the_rest_and_nothing_else_is(model: TokenD
 
 
 def test_of_many_columns_there_is_no_regression(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scdiffgen.model._modality_regressions.MOST_DEEP_COLUMNS", 4)
+    monkeypatch.setattr("scdiffgen.model._modality_imputer.MOST_DEEP_COLUMNS", 4)
     assert not training_summary(trained(paired(120))).deep_columns[("rna",)]
 
 

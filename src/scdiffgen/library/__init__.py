@@ -1,4 +1,3 @@
-"""Library sizes of generated cells: as in training cells under the same conditions, or predicted from the tokens."""
+"""Library sizes of generated cells, drawn as in training cells under the same conditions."""
 
 from ._empirical import JointLibrarySizes, LibrarySizeModel
-from ._from_tokens import LibraryFromTokens, library_from_tokens

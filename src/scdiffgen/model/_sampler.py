@@ -17,7 +17,7 @@ from scdiffgen.module import DiffusionModule, ThinningModule
 
 from ._cells import BATCH_SIZE, Cells
 from ._checks import LARGEST_LIBRARY
-from ._deep_draws import DeepDraw, deep_inputs
+from ._modality_imputer import CountDraw
 from ._transferred_responses import ResponseModel
 
 N_STEPS = 32
@@ -32,7 +32,7 @@ class Sampler:
     guidance_scale: float | Mapping[str, float] = 1.0
     n_steps: int = N_STEPS
     batch_size: int = BATCH_SIZE
-    by_regression: Sequence[DeepDraw] = ()  # of cells with all modalities, these are drawn given the others
+    by_regression: Sequence[CountDraw] = ()  # of cells with all modalities, these are drawn given the others
 
     @torch.no_grad()
     def over_rows(
@@ -117,8 +117,7 @@ class Sampler:
         for draw in self.by_regression if len(rows) else ():
             counts = drawn.to_sparse_csr()
             tokens = module.tokens(counts, conditions).flatten(1).cpu().numpy()
-            inputs = deep_inputs(counts, tokens, module.blocks, draw.given, rows)
-            columns = draw.regression.draw(draw.regression.log_mean(inputs), np.random.default_rng([seed, draw.target]))
+            columns, _ = draw.draw(counts, tokens, module.blocks, rows, np.random.default_rng([seed, draw.target]))
             drawn[whole, module.blocks.slices[draw.target]] = torch.from_numpy(columns).to(drawn)
         return drawn
 

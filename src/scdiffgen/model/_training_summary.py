@@ -15,15 +15,14 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.data import modality_names, unseen_in_training
-from scdiffgen.imputation import DeepColumns, ShareCalibration
-from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel
+from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration
+from scdiffgen.library import JointLibrarySizes, LibrarySizeModel
 from scdiffgen.module import HiddenMoments, ThinningModule, TokenBasis, TokenGenes, token_basis, token_genes
 from scdiffgen.responses import Pseudobulks
 
 from ._cells import SMALL_BATCH, Cells
 from ._checks import LARGEST_LIBRARY, library_sizes
-from ._deep_draws import DeepRegressions
-from ._modality_regressions import LibraryRegressions, ShareCalibrations, modality_regressions
+from ._modality_imputer import CountRegressions, LibraryRegressions, ModalityImputer, ShareCalibrations
 from ._training_data import KeptCells, RegisteredData, StreamedData
 from ._transferred_responses import pseudobulks
 
@@ -50,8 +49,13 @@ class TrainingSummary:
     learned_interventions: Mapping[str, np.ndarray]  # ids of those that training cells had, ever
     library_from_tokens: LibraryRegressions  # of models of several modalities
     reference_pseudobulks: Pseudobulks | None = None  # of the reference of a query model
-    deep_columns: DeepRegressions = field(default_factory=dict)  # of models of several modalities
+    deep_columns: CountRegressions = field(default_factory=dict)  # of models of several modalities
     shares: ShareCalibrations = field(default_factory=dict)  # likewise
+
+    @property
+    def imputer(self) -> ModalityImputer:
+        """Fits of modalities on others."""
+        return ModalityImputer(self.library_from_tokens, self.deep_columns, self.shares)
 
     def to_plain(self) -> dict[str, Any]:
         """Arrays in dicts and tuples, as they are saved."""
@@ -68,9 +72,9 @@ class TrainingSummary:
             token_basis=None if basis is None else TokenBasis(*basis),
             token_genes=None if plain["token_genes"] is None else TokenGenes(*plain["token_genes"]),
             learned_interventions=plain["learned_interventions"],
-            library_from_tokens=_from_tuples(LibraryFromTokens, plain["library_from_tokens"]),
+            library_from_tokens=_from_tuples(LibraryRegression, plain["library_from_tokens"]),
             reference_pseudobulks=None if reference is None else Pseudobulks.from_plain(reference),
-            deep_columns=_from_tuples(DeepColumns, plain.get("deep_columns", {})),  # files of earlier versions lack it
+            deep_columns=_from_tuples(CountRegression, plain.get("deep_columns", {})),
             shares=_from_tuples(ShareCalibration, plain.get("shares", {})),
         )
 
@@ -137,7 +141,7 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
         cells, own = data.again(conditions)
         bulks = pseudobulks(cells, own, module.specs, module.n_vars, reference)
     left_out = data.left_out(min(LEFT_OUT_CELLS, LEFT_OUT_VALUES // module.n_vars))
-    regressions = modality_regressions(model, data.some(BASIS_CELLS, SMALL_BATCH), left_out)
+    imputer = ModalityImputer.fit(model, data.some(BASIS_CELLS, SMALL_BATCH), left_out)
     basis, genes = (None, None) if basis is None else genes_in_training(data, basis)
     summary = TrainingSummary(
         library=library,
@@ -147,7 +151,7 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
         token_genes=genes,
         learned_interventions=learned,
         reference_pseudobulks=reference,
-        **regressions._asdict(),
+        **imputer._asdict(),
     )
     model.training_summary_ = summary.to_plain()
     module.share_half_doses({name: torch.from_numpy(ids) for name, ids in learned.items()})
