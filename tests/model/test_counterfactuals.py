@@ -234,7 +234,7 @@ def test_the_network_alone_can_be_asked(treated: TokenDiffusion, dosed: TokenDif
     for source, said in (("auto", "measured"), ("network", "network")):
         at_dose = predict(dosed, None, {"drug": "drug", "dose": 3.0}, indices=np.arange(10), source=source)
         assert set(at_dose.obs["response"]) == {said}
-    with pytest.raises(ValueError, match=r"`source` is 'cells': pass one of \['auto', 'network'\]"):
+    with pytest.raises(ValueError, match=r"`source` is 'cells': choose one of \['auto', 'network'\]"):
         predict(dosed, None, {"drug": "drug", "dose": 3.0}, source="cells")
 
 

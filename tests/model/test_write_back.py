@@ -16,6 +16,7 @@ from scipy import sparse
 from small_cells import QUIET, simulated_cells, small_model
 
 from scdiffgen.model import TokenDiffusion
+from scdiffgen.model._token_reader import TokenReader
 from scdiffgen.tl import token_associations
 
 KEYS = ["X_generated", "X_tokens", "X_token_activation", "token_loadings"]
@@ -129,7 +130,7 @@ def test_nothing_is_written_when_something_fails(small: TokenDiffusion, monkeypa
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(TokenDiffusion, "get_token_activation", fail)
+    monkeypatch.setattr(TokenReader, "activation", fail)
     with pytest.raises(RuntimeError, match="broken"):
         small.write_back(adata, n_steps=2, silent=True)
     assert not own(adata.obsm) and not adata.varm and not own(adata.uns)

@@ -19,7 +19,7 @@ from scdiffgen.diffusion import row_sums, with_values
 from ._cell_request import under_batch
 from ._cells import BATCH_SIZE, Cells, generator_from
 from ._criticism import Criticism, criticised
-from ._expression_draws import expression_of
+from ._differential_expression import expression_of
 from ._model_access import gene_names, gene_positions, require_anndata, require_thinning, require_training, sampler_of
 from ._registering import check_cells
 from ._sampler import N_STEPS

@@ -1,9 +1,10 @@
-"""Drawing cells minibatch after minibatch: described once, and carried out here or in another process."""
+"""Draw cells in minibatches, in this process or in another one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from scvi.utils import track
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
-from scdiffgen.module import DiffusionModule, ThinningModule
+from scdiffgen.module import DiffusionModule
 
 from ._cells import BATCH_SIZE, Cells
 from ._checks import LARGEST_LIBRARY
@@ -122,23 +123,24 @@ class Sampler:
         return drawn
 
     def _by_network(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw one minibatch molecule by molecule, and move cells by transferred responses."""
-        module = self.module
-
-        def by_network(given: Conditions[Tensor]) -> Tensor:
-            scale, n_steps = self.guidance_scale, self.n_steps
-            return module.generate(given, library, guidance_scale=scale, n_steps=n_steps, generator=generator)
-
+        """Draw one minibatch molecule by molecule; where responses are transferred, untreated cells that are moved."""
+        module: Any = self.module
+        generate = partial(
+            module.generate,
+            library=library,
+            guidance_scale=self.guidance_scale,
+            n_steps=self.n_steps,
+            generator=generator,
+        )
         name = next((name for name in module.denoiser.effect_names if name in conditions), None)
-        if self.responses is None or name is None or not isinstance(module, ThinningModule):
-            return by_network(conditions)
+        if self.responses is None or name is None:
+            return generate(conditions)
         treatment = conditions[name]
         untreated = conditions.replace({name: treatment._replace(mask=torch.zeros_like(treatment.mask))})
         scale = module.effect_scale(self.guidance_scale)
         response = self.responses.responses(untreated, conditions, scale, unmeasured_only=True)
         known = torch.from_numpy(response.known).to(treatment.mask.device)
-        mask = treatment.mask & ~known[:, None]
-        drawn = by_network(conditions.replace({name: treatment._replace(mask=mask)}))
+        drawn = generate(conditions.replace({name: treatment._replace(mask=treatment.mask & ~known[:, None])}))
         return response.apply(drawn, generator, keep_library=True) if known.any() else drawn
 
 

@@ -1,4 +1,4 @@
-"""Reading tokens: what each stands for, how active it is, what it adds, and the model with some of them held."""
+"""Methods that interpret tokens, and copies of the model that hold or drop some of them."""
 
 from __future__ import annotations
 
@@ -130,8 +130,9 @@ class TokenReading(BaseModelClass):
         >>> sc.tl.umap(tokens)
         >>> axes = sc.pl.umap(tokens, color=["token_1", "cell_type"], show=False)
         """
-        activation = self.get_token_activation(adata, batch_size=batch_size, silent=silent)
-        return tokens_as_variables(self, registered(self, adata), activation, n_neighbors)
+        require_training(self)
+        cells = Cells(self, adata, None, batch_size, None if silent else "Activation")
+        return tokens_as_variables(self, cells, n_neighbors)
 
     @shared_docs
     def get_token_contributions(
