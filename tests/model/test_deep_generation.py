@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scvi
 from mudata import MuData
 from mudata_cells import join, mosaic
 from scipy import sparse
-from small_cells import QUIET, SMALL
+from small_cells import trained_model
 
 from scdiffgen.datasets import simulate_cite
 from scdiffgen.diffusion import Blocks
@@ -31,24 +30,16 @@ def part(mdata: MuData, rows: slice, names: tuple[str, ...]) -> MuData:
     return cells
 
 
-def trained(mdata: MuData, n_epochs: int, **setup: Any) -> TokenDiffusion:
-    TokenDiffusion.setup_mudata(mdata, **setup)
-    scvi.settings.seed = 0
-    model = TokenDiffusion(mdata, **SMALL)
-    model.train(max_epochs=n_epochs, batch_size=40, **QUIET)
-    return model
-
-
 @pytest.fixture(scope="module")
 def simulated() -> MuData:
-    """Cells whose protein follows an activity that types do not tell, and RNA does."""
+    """Cells whose protein follows an activity that types do not determine, and RNA does."""
     return simulate_cite(1_200, n_genes=40, n_proteins=6, seed=0)
 
 
 @pytest.fixture(scope="module", params=[("rna", "protein"), ("protein", "rna")], ids="-".join)
 def model(request: pytest.FixtureRequest, simulated: MuData) -> TokenDiffusion:
     """Not to be changed; modalities in either order."""
-    return trained(part(simulated, slice(600), request.param), 60, labels_key="cell_type")
+    return trained_model(part(simulated, slice(600), request.param), 60, 40, labels_key="cell_type")
 
 
 def log_shares(cells: MuData, name: str) -> np.ndarray:
@@ -112,7 +103,7 @@ def test_chosen_library_sizes_are_kept(model: TokenDiffusion) -> None:
 
 def test_matched_samples_have_the_modalities_and_the_depth_of_rna_of_their_cells() -> None:
     cells = mosaic(240)
-    model = trained(cells, 2)
+    model = trained_model(cells, 2, 40)
     model.write_back(cells, keys=["X_generated"], n_steps=4, silent=True)
     for name in ("rna", "prot"):
         assert (sparse.csr_matrix(cells[name].obsm["X_generated"]).sum(1).A1 > 0).all()
@@ -127,7 +118,7 @@ def test_matched_samples_have_the_modalities_and_the_depth_of_rna_of_their_cells
 def test_effects_of_perturbations_are_the_network_s_as_the_regression_does_not_know_them() -> None:
     cells = mosaic(240)
     cells.obs["guide"] = np.resize(["ctrl", "A"], 240)
-    assert not sampler_of(trained(cells, 1, perturbation_key="guide", control="ctrl")).by_regression
+    assert not sampler_of(trained_model(cells, 1, 40, perturbation_key="guide", control="ctrl")).by_regression
 
 
 @pytest.mark.parametrize("order", [["rna", "prot", "tags"], ["tags", "prot", "rna"]])

@@ -21,8 +21,6 @@ from scipy.stats import rankdata
 
 from scdiffgen._codes import Code, backoff_levels, distinct_rows, group_by_row, have_exactly
 
-EPSILON = 1e-12  # least spread of a number
-
 
 @dataclass(frozen=True)
 class LibrarySizeModel:
@@ -57,7 +55,7 @@ class LibrarySizeModel:
         if number is None or self.numbers is None:
             return rows
         spread = [column[np.isfinite(column)].std() if np.isfinite(column).any() else 1.0 for column in self.numbers.T]
-        difference = (self.numbers[rows] - number) / np.maximum(spread, EPSILON)
+        difference = (self.numbers[rows] - number) / np.maximum(spread, 1e-12)
         distance, known = np.nansum(difference**2, axis=1), np.isfinite(difference).any(1)
         n_near = max(self.min_cells, int(np.ceil(known.sum() ** (2 / 3))))
         if known.sum() <= n_near:

@@ -116,10 +116,9 @@ def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:
 
 def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.DataFrame, list[Response | None]]:
     """A request, and the predicted response of untreated cells in each row; none where the network is asked."""
-    table, responses = request_table(conditions), sampler_of(model).responses
-    encoded = encode(model, table)
-    found = [None] * len(table) if responses is None else responses.from_untreated(encoded)
-    return table.drop(columns=N_CELLS), found
+    table, transfer = request_table(conditions), sampler_of(model).responses
+    encoded, responses = encode(model, table), list[Response | None]([None] * len(table))
+    return table.drop(columns=N_CELLS), responses if transfer is None else transfer.from_untreated(encoded)
 
 
 def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) -> pd.DataFrame:

@@ -21,7 +21,7 @@ from scdiffgen.module import JointThinningModule
 from ._cells import Cells, evenly_spread
 from ._training_data import Batch, KeptCells
 
-MOST_CELLS, FEW_CELLS, FEW_DEEP_CELLS, MOST_DEEP_COLUMNS = 5_000, 20, 100, 500
+MOST_CELLS, FEWEST_CELLS, FEWEST_COUNT_CELLS, MOST_COUNT_COLUMNS = 5_000, 20, 100, 500
 
 Given = tuple[str, ...]
 LibraryRegressions = Mapping[Given, Mapping[str, LibraryRegression]]
@@ -71,11 +71,11 @@ class ModalityImputer(NamedTuple):
             sizes_from[given], counts_from[given] = {}, {}
             for column, name in enumerate(names):
                 rows = evenly_spread(np.flatnonzero(complete & (sizes[:, column] > 0)), MOST_CELLS)
-                if name in given or len(rows) < FEW_CELLS:
+                if name in given or len(rows) < FEWEST_CELLS:
                     continue
                 sizes_from[given][name] = LibraryRegression.fit(tokens[rows], sizes[rows, column : column + 1])
-                is_small = blocks[name].shape[1] <= MOST_DEEP_COLUMNS  # residuals of all columns are kept
-                if module.denoiser.limit.which[column] and is_small and len(rows) >= FEW_DEEP_CELLS:
+                is_small = blocks[name].shape[1] <= MOST_COUNT_COLUMNS  # residuals of all columns are kept
+                if module.denoiser.limit.which[column] and is_small and len(rows) >= FEWEST_COUNT_CELLS:
                     inputs = regression_inputs([blocks[other][rows] for other in given], tokens[rows])
                     counts = blocks[name][rows].toarray()
                     counts_from[given][name] = CountRegression.fit(inputs, tokens.shape[1], counts)

@@ -43,9 +43,8 @@ class Reading(BaseModelClass):
         r"""Bound on the negative log-likelihood of each cell given its library size and conditions.
 
         The any-order autoregressive bound :cite:p:`hoogeboom2022autoregressive`: an unbiased estimate of an upper bound
-        on :math:`-\log p(x \mid L, c)`, comparable between models of counts. What labels alone explain is
-        :func:`scdiffgen.metrics.dirichlet_multinomial_nll`: a model that is no better on held-out cells has learned
-        nothing of how the cells of a label vary.
+        on :math:`-\log p(x \mid L, c)`, comparable between models of counts. The baseline that knows labels alone is
+        :func:`scdiffgen.metrics.dirichlet_multinomial_nll`.
 
         Parameters
         ----------
@@ -97,7 +96,7 @@ class Reading(BaseModelClass):
         transform_batch
             Batch under which all cells are seen; by default each under its own.
         return_numpy
-            Whether an array is returned instead of a data frame.
+            Whether to return an array instead of a data frame.
 
         Returns
         -------
