@@ -16,7 +16,7 @@ from scvi.model.base import BaseModelClass
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.data import modality_names, unseen_in_training
 from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration
-from scdiffgen.library import JointLibrarySizes, LibrarySizeModel
+from scdiffgen.library_size import JointLibrarySizes, LibrarySizeModel
 from scdiffgen.module import HiddenMoments, ThinningModule, TokenBasis, TokenGenes, token_basis, token_genes
 from scdiffgen.responses import Pseudobulks
 

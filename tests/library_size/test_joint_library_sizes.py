@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import stats
 
-from scdiffgen.library import JointLibrarySizes
+from scdiffgen.library_size import JointLibrarySizes
 
 
 def sizes(n_cells: int, rng: np.random.Generator) -> np.ndarray:

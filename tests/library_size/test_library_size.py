@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from scdiffgen.conditions import Code
-from scdiffgen.library import LibrarySizeModel
+from scdiffgen.library_size import LibrarySizeModel
 
 MISSING, ABSENT = Code.MISSING, Code.ABSENT
 
