@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import scvi
 import torch
 from mudata import MuData, read_h5mu
 from mudata_cells import join, mosaic, paired, shares
 from scipy import sparse, stats
-from small_cells import QUIET, SMALL, simulated_cells, trained_model
+from small_cells import simulated_cells, trained_model
 
 import scdiffgen
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.train import SparseDataSplitter
 
 OPTIONS: dict[str, Any] = {"n_steps": 4, "seed": 3, "silent": True}
 
@@ -43,34 +41,18 @@ def counts(cells: MuData, name: str) -> np.ndarray:
 # One modality.
 
 
-def test_one_modality_gives_the_very_batches_and_the_very_model_of_its_anndata() -> None:
+def test_one_modality_gives_the_very_model_of_its_anndata() -> None:
     adata = simulated_cells(60)
     adata.X = sparse.csr_matrix(adata.X)
     mdata = join({"rna": adata.copy()})
     mdata.obs["cell_type"] = adata.obs["cell_type"]
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
-    TokenDiffusion.setup_mudata(mdata, labels_key="cell_type")
-    models, batches = [], []
-    for cells in (adata, mdata):
-        scvi.settings.seed = 1
-        model = TokenDiffusion(cells, **SMALL)
-        splitter = SparseDataSplitter(model.adata_manager, train_size=0.9, batch_size=16, load_sparse_tensor=True)
-        splitter.setup()
-        torch.manual_seed(5)
-        batches.append(list(splitter.train_dataloader()))
-        model.train(max_epochs=2, batch_size=16, **QUIET)
-        models.append(model)
-    for of_adata, of_mdata in zip(*batches, strict=True):
-        assert list(of_adata) == list(of_mdata)
-        for key, tensor in of_adata.items():
-            assert tensor.layout == of_mdata[key].layout and tensor.dtype == of_mdata[key].dtype
-            assert torch.equal(tensor.to_dense(), of_mdata[key].to_dense())
-    assert type(models[0].module) is type(models[1].module)
-    for weight, other in zip(*(model.module.state_dict().values() for model in models), strict=True):
+    plain, joined = (trained_model(cells, 2, 16, labels_key="cell_type") for cells in (adata, mdata))
+    assert type(plain.module) is type(joined.module)
+    for weight, other in zip(*(model.module.state_dict().values() for model in (plain, joined)), strict=True):
         assert torch.equal(weight, other)
-    plain, joined = (model.generate({"cell_type": "a"}, n_cells=5, **OPTIONS) for model in models)
-    np.testing.assert_array_equal(plain.X.toarray(), joined["rna"].X.toarray())
-    np.testing.assert_array_equal(models[0].get_token_loadings(), models[1].get_token_loadings().loc["rna"])
+    cells, same = (model.generate({"cell_type": "a"}, n_cells=5, **OPTIONS) for model in (plain, joined))
+    np.testing.assert_array_equal(cells.X.toarray(), same["rna"].X.toarray())
+    np.testing.assert_array_equal(plain.get_token_loadings(), joined.get_token_loadings().loc["rna"])
 
 
 # Generation.
