@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
-from scdiffgen.imputation import ShareCalibration, share_calibration
+from scdiffgen.imputation import ShareCalibration
 from scdiffgen.imputation._share_calibration import PRIOR
 
 N_LABELS, N_COLUMNS = 3, 200
@@ -27,7 +27,7 @@ def with_all(sums: np.ndarray) -> np.ndarray:
 
 def calibrated(observed: np.ndarray, predicted: np.ndarray) -> ShareCalibration:
     expected = predicted * observed.sum(1, keepdims=True)
-    return share_calibration(with_all(observed), with_all(expected))
+    return ShareCalibration.fit(with_all(observed), with_all(expected))
 
 
 def off(shares: np.ndarray) -> np.ndarray:
@@ -67,7 +67,7 @@ def test_differences_from_the_label_are_as_large_as_left_out_cells_tell() -> Non
     logs = means + true + noise
     logs -= np.log(np.exp(logs).sum(1, keepdims=True))
     sums = np.stack([counts.sum(0), size * np.exp(logs).sum(0)])
-    start = share_calibration(*(with_all(of[None]) for of in sums))
+    start = ShareCalibration.fit(*(with_all(of[None]) for of in sums))
     rows = np.zeros(n_cells, dtype=int)
     found = start.with_slope(counts, logs, rows)
     mean = np.exp(start.log_means[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import scvi
+import torch
 from anndata import AnnData
 from small_cells import QUIET, SMALL, simulated_cells
 
@@ -27,3 +28,20 @@ def small() -> TokenDiffusion:
 def other_cells() -> AnnData:
     """Cells of the same genes that the model has not seen."""
     return simulated_cells(40, seed=7)
+
+
+@pytest.fixture
+def multinomial(small: TokenDiffusion) -> TokenDiffusion:
+    """A model that gives each gene the same share, whatever it sees."""
+    model = TokenDiffusion(small.adata, **SMALL)
+    model.module.load_state_dict(small.module.state_dict())
+    model.training_summary_, model.is_trained_ = small.training_summary_, True
+    model.module.eval()
+    readout = model.module.ema_denoiser.network.readout
+    with torch.no_grad():
+        readout.gene_weights.zero_()
+        readout.unit_weights.zero_()
+        readout.bias.zero_()
+        model.module.ema_denoiser.network.urn.weight_logits.fill_(-torch.inf)
+        model.module.ema_denoiser.label_offsets.table.zero_()
+    return model

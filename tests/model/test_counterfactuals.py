@@ -7,15 +7,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import scvi
 import torch
 from anndata import AnnData
 from scipy import sparse
-from small_cells import QUIET, SMALL, simulated_cells
+from small_cells import QUIET, simulated_cells, trained_model
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.io import plain_data
 from scdiffgen.model import NetworkOptions, TokenDiffusion
+
+FAST = {"batch_size": 64, "network": NetworkOptions(dropout=0.0), "plan_kwargs": {"lr": 5e-3}}
 
 
 def library(cells: AnnData) -> np.ndarray:
@@ -74,11 +75,7 @@ def batches() -> TokenDiffusion:
     adata.X[adata.obs["batch"] == "y", 0] += random.poisson(30, (adata.obs["batch"] == "y").sum())
     adata.obs["drug"] = random.choice(["control", "drug"], adata.n_obs)
     adata.X[adata.obs["drug"] == "drug", 1] += random.poisson(30, (adata.obs["drug"] == "drug").sum())
-    TokenDiffusion.setup_anndata(adata, batch_key="batch", perturbation_key="drug")
-    scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
-    model.train(max_epochs=50, batch_size=64, plan_kwargs={"lr": 5e-3}, **QUIET)
-    return model
+    return trained_model(adata, 50, **FAST, batch_key="batch", perturbation_key="drug")
 
 
 def test_cells_of_another_batch_keep_type_and_treatment(batches: TokenDiffusion) -> None:
@@ -124,14 +121,10 @@ def dosed() -> TokenDiffusion:
     dose = random.choice([0.0, 1.0, 10.0], adata.n_obs) * (adata.obs["cell_type"] == "a").to_numpy()
     adata.obs["drug"], adata.obs["dose"] = np.where(dose > 0, "drug", "control"), dose
     adata.X[:, 0] += random.poisson(30 * dose / (1 + dose))
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", perturbation_key="drug", dose_key="dose")
-    scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
-    model.train(max_epochs=50, batch_size=64, plan_kwargs={"lr": 5e-3}, **QUIET)
-    return model
+    return trained_model(adata, 50, **FAST, labels_key="cell_type", perturbation_key="drug", dose_key="dose")
 
 
-def test_a_response_grows_with_the_dose_and_carries_over_to_a_type_never_treated(dosed: TokenDiffusion) -> None:
+def test_a_response_grows_with_the_dose_and_transfers_to_a_type_never_treated(dosed: TokenDiffusion) -> None:
     controls = np.flatnonzero((dosed.adata.obs["drug"] == "control") & (dosed.adata.obs["cell_type"] == "b"))
     curve = dosed.dose_response(
         None, "drug", [0.0, 1.0, 10.0], genes=["gene0", "gene5"], indices=controls, n_steps=8, seed=0, silent=True
@@ -193,11 +186,7 @@ def treated() -> TokenDiffusion:
     adata.X[stimulated, 0] += random.poisson(60, stimulated.sum())
     adata.X[stimulated, 1] = random.poisson(0.2, stimulated.sum())
     adata.obs["stim"] = np.where(stimulated, "IFN", "control")
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", perturbation_key="stim")
-    scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
-    model.train(max_epochs=10, batch_size=64, plan_kwargs={"lr": 5e-3}, **QUIET)
-    return model
+    return trained_model(adata, 10, **FAST, labels_key="cell_type", perturbation_key="stim")
 
 
 def test_a_response_is_transferred_from_where_it_was_measured(treated: TokenDiffusion, tmp_path) -> None:
@@ -234,7 +223,7 @@ def test_the_network_alone_can_be_asked(treated: TokenDiffusion, dosed: TokenDif
     for source, said in (("auto", "measured"), ("network", "network")):
         at_dose = predict(dosed, None, {"drug": "drug", "dose": 3.0}, indices=np.arange(10), source=source)
         assert set(at_dose.obs["response"]) == {said}
-    with pytest.raises(ValueError, match=r"`source` is 'cells': pass one of \['auto', 'network'\]"):
+    with pytest.raises(ValueError, match=r"`source` is 'cells': choose one of \['auto', 'network'\]"):
         predict(dosed, None, {"drug": "drug", "dose": 3.0}, source="cells")
 
 
@@ -311,10 +300,7 @@ def test_a_knock_out_never_made_is_predicted_from_others_by_its_features() -> No
     for gene in (0, 1):
         adata.X[:, gene] += random.poisson([20 * features.get(guide, [0, 0])[gene] for guide in adata.obs["guide"]])
     adata.uns["vectors"] = features
-    TokenDiffusion.setup_anndata(adata, perturbation_key="guide", perturbation_features_key="vectors")
-    scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL)
-    model.train(max_epochs=2, batch_size=64, **QUIET)
+    model = trained_model(adata, 2, 64, perturbation_key="guide", perturbation_features_key="vectors")
     model.add_perturbation_features({"new": [0.0, 1.0]})
     controls = np.flatnonzero(adata.obs["guide"] == "control")
     twins = predict(model, None, {"guide": "new"}, indices=controls)

@@ -1,4 +1,4 @@
-"""One deeply measured modality alone, such as tags of proteins in an AnnData: the strength of the prior is limited."""
+"""One high-count modality alone, such as protein tags in an AnnData: the strength of the prior is limited."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import scvi
 from anndata import AnnData
-from small_cells import QUIET, SMALL, simulated_cells
+from small_cells import simulated_cells, trained_model
 
 from scdiffgen.model import TokenDiffusion
 
@@ -28,15 +27,7 @@ def tags(n_cells: int = 400) -> AnnData:
 @pytest.fixture(scope="module")
 def model() -> TokenDiffusion:
     """Not to be changed."""
-    return trained(tags())
-
-
-def trained(adata: AnnData, n_epochs: int = 60) -> TokenDiffusion:
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
-    scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL)
-    model.train(max_epochs=n_epochs, batch_size=40, **QUIET)
-    return model
+    return trained_model(tags(), 60, 40, labels_key="cell_type")
 
 
 def test_spread_within_types_is_that_of_the_truth(model: TokenDiffusion) -> None:
@@ -50,7 +41,7 @@ def test_spread_within_types_is_that_of_the_truth(model: TokenDiffusion) -> None
 
 def test_only_deep_counts_are_limited(model: TokenDiffusion) -> None:
     assert all(denoiser.limit.limited.all() for denoiser in model.module.denoisers)
-    assert not trained(simulated_cells(60), 1).module.denoiser.limit.limited.any()
+    assert not trained_model(simulated_cells(60), labels_key="cell_type").module.denoiser.limit.limited.any()
 
 
 def test_contributions_add_up(model: TokenDiffusion) -> None:

@@ -8,18 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scvi
 from mudata import MuData
 from mudata_cells import join, mosaic
 from scipy import sparse
-from small_cells import QUIET, SMALL
+from small_cells import trained_model
 
 from scdiffgen.datasets import simulate_cite
 from scdiffgen.diffusion import Blocks
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._cell_request import CellRequest
 from scdiffgen.model._cells import generator_from
-from scdiffgen.model._deep_draws import deep_draws
+from scdiffgen.model._modality_imputer import ModalityImputer
 from scdiffgen.model._model_access import sampler_of
 
 OPTIONS: dict[str, Any] = {"n_steps": 8, "silent": True}
@@ -31,24 +30,16 @@ def part(mdata: MuData, rows: slice, names: tuple[str, ...]) -> MuData:
     return cells
 
 
-def trained(mdata: MuData, n_epochs: int, **setup: Any) -> TokenDiffusion:
-    TokenDiffusion.setup_mudata(mdata, **setup)
-    scvi.settings.seed = 0
-    model = TokenDiffusion(mdata, **SMALL)
-    model.train(max_epochs=n_epochs, batch_size=40, **QUIET)
-    return model
-
-
 @pytest.fixture(scope="module")
 def simulated() -> MuData:
-    """Cells whose protein follows an activity that types do not tell, and RNA does."""
+    """Cells whose protein follows an activity that types do not determine, and RNA does."""
     return simulate_cite(1_200, n_genes=40, n_proteins=6, seed=0)
 
 
 @pytest.fixture(scope="module", params=[("rna", "protein"), ("protein", "rna")], ids="-".join)
 def model(request: pytest.FixtureRequest, simulated: MuData) -> TokenDiffusion:
     """Not to be changed; modalities in either order."""
-    return trained(part(simulated, slice(600), request.param), 60, labels_key="cell_type")
+    return trained_model(part(simulated, slice(600), request.param), 60, 40, labels_key="cell_type")
 
 
 def log_shares(cells: MuData, name: str) -> np.ndarray:
@@ -112,7 +103,7 @@ def test_chosen_library_sizes_are_kept(model: TokenDiffusion) -> None:
 
 def test_matched_samples_have_the_modalities_and_the_depth_of_rna_of_their_cells() -> None:
     cells = mosaic(240)
-    model = trained(cells, 2)
+    model = trained_model(cells, 2, 40)
     model.write_back(cells, keys=["X_generated"], n_steps=4, silent=True)
     for name in ("rna", "prot"):
         assert (sparse.csr_matrix(cells[name].obsm["X_generated"]).sum(1).A1 > 0).all()
@@ -127,7 +118,7 @@ def test_matched_samples_have_the_modalities_and_the_depth_of_rna_of_their_cells
 def test_effects_of_perturbations_are_the_network_s_as_the_regression_does_not_know_them() -> None:
     cells = mosaic(240)
     cells.obs["guide"] = np.resize(["ctrl", "A"], 240)
-    assert not sampler_of(trained(cells, 1, perturbation_key="guide", control="ctrl")).by_regression
+    assert not sampler_of(trained_model(cells, 1, 40, perturbation_key="guide", control="ctrl")).by_regression
 
 
 @pytest.mark.parametrize("order", [["rna", "prot", "tags"], ["tags", "prot", "rna"]])
@@ -138,16 +129,16 @@ def test_each_deep_modality_follows_from_those_before_it_the_widest_first(order:
     for of_key in fits.values():
         of_key.pop("rna", None)
     blocks = Blocks(tuple(widths[name] for name in order))
-    draws = deep_draws(order, blocks, fits)
+    draws = ModalityImputer({}, fits, {}).count_draws(order, blocks)
     assert [(order[draw.target], {order[i] for i in draw.given}) for draw in draws] == [
         ("prot", {"rna"}),
         ("tags", {"rna", "prot"}),
     ]
     del fits[keys[0]]  # then the network draws the wider one
-    assert [draw.regression for draw in deep_draws(order, blocks, fits)] == ["tags on 2"]
-    assert deep_draws(order, blocks, {}) == ()
+    assert [draw.regression for draw in ModalityImputer({}, fits, {}).count_draws(order, blocks)] == ["tags on 2"]
+    assert ModalityImputer({}, {}, {}).count_draws(order, blocks) == ()
 
 
 def test_of_two_deep_modalities_and_no_other_the_narrower_is_regressed() -> None:
     fits: Any = {("panel",): {"prot": "a"}, ("prot",): {"panel": "b"}}
-    assert deep_draws(["panel", "prot"], Blocks((40, 9)), fits) == ((1, [0], "a"),)
+    assert ModalityImputer({}, fits, {}).count_draws(["panel", "prot"], Blocks((40, 9))) == ((1, [0], "a"),)

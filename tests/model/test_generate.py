@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 import scanpy as sc
 import scvi
-from anndata import AnnData, read_h5ad
+from anndata import AnnData
 from scipy import sparse
-from small_cells import QUIET, SMALL, simulated_cells
+from small_cells import simulated_cells, trained_model
 
 from scdiffgen.model import TokenDiffusion
 
@@ -60,7 +60,7 @@ def test_a_table_gives_each_row_its_cells_in_order(generate: Generate) -> None:
 
 
 @pytest.mark.parametrize("nothing", [None, {}])
-def test_nothing_need_be_told(nothing: dict | None, generate: Generate) -> None:
+def test_all_conditions_may_be_missing(nothing: dict | None, generate: Generate) -> None:
     cells = generate(nothing, n_cells=4)
     assert (cells.obs["drawn_conditions"] == "cell_type, age, batch").all()
     assert cells.obs.notna().all(axis=None) and not cells.obs["unseen_in_training"].any()
@@ -109,12 +109,6 @@ def test_library_sizes_are_those_of_the_training_cells_under_the_same_conditions
         assert abs(made.mean() - real.mean()) < 4 * real.std() * np.sqrt(1 / len(made) + 1 / len(real))
 
 
-def test_the_same_seed_gives_the_same_cells(generate: Generate) -> None:
-    first, again, other = (generate({"cell_type": "a"}, n_cells=5, seed=seed).X.toarray() for seed in (3, 3, 4))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
-
-
 def test_without_a_seed_scvi_tools_decides_and_nothing_global_is_seeded(generate: Generate) -> None:
     made = []
     for seed in (5, 5, 6):
@@ -135,18 +129,17 @@ def test_the_size_of_minibatches_changes_neither_order_nor_depth(batch_size: int
 
 @pytest.mark.parametrize("scale", [0, 1.5, {"cell_type": 3.0}, {"cell_type": 2, "batch": 0.5}, {}])
 def test_guidance_by_one_number_or_by_condition(scale: Any, generate: Generate) -> None:
-    told = {"cell_type": "a", "batch": "x"}
-    guided = generate(told, n_cells=6, library_size=60, guidance_scale=scale).X.toarray()
-    plain = generate(told, n_cells=6, library_size=60).X.toarray()
+    asked = {"cell_type": "a", "batch": "x"}
+    guided = generate(asked, n_cells=6, library_size=60, guidance_scale=scale).X.toarray()
+    plain = generate(asked, n_cells=6, library_size=60).X.toarray()
     assert (guided.sum(1) == 60).all()
     assert (guided != plain).any() == (scale != {})
 
 
 def test_guidance_of_1_for_a_condition_is_no_guidance(generate: Generate) -> None:
-    told = {"cell_type": "a", "batch": "x"}
-    np.testing.assert_array_equal(
-        generate(told, n_cells=6, guidance_scale={"cell_type": 1.0}).X.toarray(), generate(told, n_cells=6).X.toarray()
-    )
+    asked = {"cell_type": "a", "batch": "x"}
+    guided, plain = (generate(asked, n_cells=6, guidance_scale=scale).X for scale in ({"cell_type": 1.0}, 1.0))
+    assert (guided != plain).nnz == 0
 
 
 def test_guidance_of_0_forgets_the_conditions(generate: Generate) -> None:
@@ -161,30 +154,16 @@ def test_more_steps_than_molecules_are_no_trouble(generate: Generate) -> None:
 def test_pairs_that_were_not_trained_on_are_marked() -> None:
     adata = simulated_cells(60)
     adata = adata[~((adata.obs["cell_type"] == "a") & (adata.obs["batch"] == "y"))].copy()
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", batch_key="batch")
-    model = TokenDiffusion(adata, **SMALL)
-    model.train(max_epochs=1, **QUIET)
+    model = trained_model(adata, labels_key="cell_type", batch_key="batch")
     table = pd.DataFrame({"cell_type": ["a", "a", "b", "a"], "batch": ["x", "y", "y", None]})
     obs = model.generate(table, n_steps=2, seed=0, silent=True).obs
     assert obs["unseen_in_training"].tolist() == [False, True, False, False]
 
 
 def test_a_model_without_conditions_generates() -> None:
-    adata = simulated_cells(60)
-    TokenDiffusion.setup_anndata(adata)
-    model = TokenDiffusion(adata, **SMALL)
-    model.train(max_epochs=1, **QUIET)
-    cells = model.generate(n_cells=3, n_steps=2, seed=0)
+    cells = trained_model(simulated_cells(60)).generate(n_cells=3, n_steps=2, seed=0)
     assert cells.shape == (3, 20) and not cells.obs["unseen_in_training"].any()
     assert cells.obs["drawn_conditions"].tolist() == [""] * 3
-
-
-def test_generated_cells_can_be_written_to_a_file(generate: Generate, tmp_path) -> None:
-    cells = generate(pd.DataFrame({"cell_type": ["a", None], "age": [30.0, np.nan], "n_cells": [2, 2]}))
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    read = read_h5ad(tmp_path / "cells.h5ad")
-    np.testing.assert_array_equal(read.X.toarray(), cells.X.toarray())
-    assert read.obs.equals(cells.obs)
 
 
 @pytest.mark.parametrize("factor", [1, 1.5, 3.0])
@@ -221,9 +200,3 @@ def test_summaries_of_the_counts_before_do_not_stay(small: TokenDiffusion, other
 def test_misplaced_arguments_are_answered_with_the_call(options: dict, message: str, small: TokenDiffusion) -> None:
     with pytest.raises(TypeError, match=message):
         small.generate(**options)
-
-
-def test_other_cells_are_deepened_too(small: TokenDiffusion, other_cells: AnnData) -> None:
-    first, again = (small.deepen(other_cells, 2.0, n_steps=2, seed=1, batch_size=b, silent=True) for b in (40, 40))
-    np.testing.assert_array_equal(first.X.toarray(), again.X.toarray())
-    np.testing.assert_array_equal(library(first), 2 * other_cells.X.sum(1))

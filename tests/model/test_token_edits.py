@@ -37,11 +37,11 @@ def test_a_truncated_model_is_the_model_with_its_first_tokens(nested: tuple, mon
 def test_a_truncated_model_generates_and_survives_a_file(nested: tuple, tmp_path) -> None:
     adata, model = nested
     cut = model.truncate_tokens(3)
-    told = {"cell_type": "Dendritic", "treatment": "IFNB"}
-    cells = cut.generate(told, n_cells=3, n_steps=4, seed=0)
+    asked = {"cell_type": "Dendritic", "treatment": "IFNB"}
+    cells = cut.generate(asked, n_cells=3, n_steps=4, seed=0)
     cut.save(tmp_path / "cut")
     loaded = TokenDiffusion.load(tmp_path / "cut", adata)
-    np.testing.assert_array_equal(loaded.generate(told, n_cells=3, n_steps=4, seed=0).X.toarray(), cells.X.toarray())
+    np.testing.assert_array_equal(loaded.generate(asked, n_cells=3, n_steps=4, seed=0).X.toarray(), cells.X.toarray())
     np.testing.assert_array_equal(loaded.get_token_loadings(), cut.get_token_loadings())
     assert loaded.get_token_activation().std(ddof=0).to_numpy() == pytest.approx(1, rel=1e-3)
 
@@ -57,11 +57,10 @@ def test_nested_tokens_keep_the_order_of_the_network(nested: tuple) -> None:
     assert remember_training(nested[1]).tolist() == [0, 1, 2, 3, 4]
 
 
-def test_more_tokens_than_there_are_cannot_be_kept(nested: tuple) -> None:
-    with pytest.raises(ValueError, match="`n_tokens` is 6, but the model has 5"):
-        nested[1].truncate_tokens(6)
-
-
-def test_tokens_that_are_not_nested_cannot_be_cut(example: tuple) -> None:
-    with pytest.raises(ValueError, match="nested_tokens=True"):
-        example[1].truncate_tokens(2)
+def test_what_cannot_be_cut_is_said(nested: tuple, example: tuple) -> None:
+    for model, n_tokens, message in (
+        (nested[1], 6, "`n_tokens` is 6, but the model has 5"),
+        (example[1], 2, "nested_tokens=True"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model.truncate_tokens(n_tokens)

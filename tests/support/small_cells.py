@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
+import scvi
 from anndata import AnnData
+from mudata import MuData
 
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 SMALL = {"n_tokens": 2, "token_dim": 8, "n_layers": 1}
 QUIET = {"accelerator": "cpu", "enable_progress_bar": False}
@@ -39,3 +43,22 @@ def small_model(adata: AnnData | None = None, **setup: str | list[str]) -> Token
     adata = simulated_cells() if adata is None else adata
     TokenDiffusion.setup_anndata(adata, **(setup or {"labels_key": "cell_type"}))
     return TokenDiffusion(adata, **SMALL)
+
+
+def trained_model(
+    cells: AnnData | MuData,
+    n_epochs: int = 1,
+    batch_size: int = 32,
+    *,
+    network: NetworkOptions | None = None,
+    process: Any = "thinning",
+    plan_kwargs: dict[str, Any] | None = None,
+    **setup: Any,
+) -> TokenDiffusion:
+    """A small model trained with seed 0 on cells, registered without conditions unless said otherwise."""
+    register = TokenDiffusion.setup_mudata if isinstance(cells, MuData) else TokenDiffusion.setup_anndata
+    register(cells, **setup)
+    scvi.settings.seed = 0
+    model = TokenDiffusion(cells, **SMALL, network=network, process=process)
+    model.train(max_epochs=n_epochs, batch_size=batch_size, plan_kwargs=plan_kwargs, **QUIET)
+    return model

@@ -1,6 +1,7 @@
-"""Modalities predicted from others: few, deeply measured columns by a regression, shares of many by calibration."""
+"""Regressions of a modality on others: its library size, its counts if they are high, or the shares of its columns."""
 
-from ._deep_columns import DeepColumns, deep_columns, known_inputs
-from ._share_calibration import ShareCalibration, share_calibration
+from ._count_regression import CountRegression, regression_inputs
+from ._library_regression import LibraryRegression
+from ._share_calibration import ShareCalibration
 
-__all__ = ["DeepColumns", "ShareCalibration", "deep_columns", "known_inputs", "share_calibration"]
+__all__ = ["CountRegression", "LibraryRegression", "ShareCalibration", "regression_inputs"]

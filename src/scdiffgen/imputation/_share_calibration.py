@@ -24,6 +24,18 @@ class ShareCalibration(NamedTuple):
     log_means: np.ndarray  # (labels + 1, columns)
     slopes: np.ndarray  # (labels + 1,)
 
+    @classmethod
+    def fit(cls, observed: np.ndarray, expected: np.ndarray) -> ShareCalibration:
+        """Fit on sums ``(labels + 1, columns)`` over training cells; a label without cells uses the last row."""
+        sums = np.stack([observed, expected])
+        sums[:, :-1][:, sums[1, :-1].sum(1) == 0] = sums[:, -1:]
+        observed, expected = sums[0], np.maximum(sums[1], LEAST)
+        overdispersion = ((observed - expected) ** 2 / expected - 1).sum(1, keepdims=True)
+        precision = expected.sum(1, keepdims=True) / np.maximum(overdispersion, LEAST)
+        log_ratios = np.log((observed + precision) / (expected + precision))
+        log_means = log_softmax(np.log(expected) + log_ratios, axis=1)
+        return cls(log_ratios.astype(np.float32), log_means.astype(np.float32), np.ones(len(observed), np.float32))
+
     def shares(self, log_shares: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """Calibrated shares ``(cells, columns)`` of cells with labels ``(cells,)``."""
         slopes = self.slopes[labels, None]
@@ -34,21 +46,7 @@ class ShareCalibration(NamedTuple):
         means, sizes = np.exp(self.log_means[labels]), counts.sum(1, keepdims=True)
         deviations = self.shares(log_shares, labels) / means - 1
         has_label = labels < len(self.slopes) - 1
-        told = (deviations * (counts - sizes * means))[has_label].sum()
+        covariance = (deviations * (counts - sizes * means))[has_label].sum()
         information = (sizes * means * deviations**2)[has_label].sum()
-        slope = np.clip((told + PRIOR) / (information + PRIOR), 0, 1)
+        slope = np.clip((covariance + PRIOR) / (information + PRIOR), 0, 1)
         return self._replace(slopes=np.append(np.full(len(self.slopes) - 1, slope), 1.0).astype(np.float32))
-
-
-def share_calibration(observed: np.ndarray, expected: np.ndarray) -> ShareCalibration:
-    """Fit on sums ``(labels + 1, columns)`` over training cells; a label without cells uses the last row."""
-    sums = np.stack([observed, expected])
-    sums[:, :-1][:, sums[1, :-1].sum(1) == 0] = sums[:, -1:]
-    observed, expected = sums[0], np.maximum(sums[1], LEAST)
-    beyond_chance = ((observed - expected) ** 2 / expected - 1).sum(1, keepdims=True)
-    precision = expected.sum(1, keepdims=True) / np.maximum(beyond_chance, LEAST)
-    log_ratios = np.log((observed + precision) / (expected + precision))
-    log_means = log_softmax(np.log(expected) + log_ratios, axis=1)
-    return ShareCalibration(
-        log_ratios.astype(np.float32), log_means.astype(np.float32), np.ones(len(sums[0]), np.float32)
-    )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,18 +14,20 @@ from scipy import sparse
 from scvi.model.base import BaseModelClass
 from torch import Tensor
 
+from scdiffgen._arguments import check_choice
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import listed, warn_user
 from scdiffgen._registry_keys import REGISTRY_KEYS
-from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions
+from scdiffgen.conditions import N_CELLS, UNSEEN, Conditions, Request, request_table
 from scdiffgen.data import write_conditions
 from scdiffgen.responses import Response
 
+from ._cell_request import encode
 from ._cells import Cells, new_cells, repeated
-from ._model_access import gene_names
+from ._model_access import gene_names, sampler_of
 from ._sampler import Sampler, whole_counts
 from ._training_summary import TrainingCells
-from ._transferred_responses import CellResponses, ResponseModel, check_of
+from ._transferred_responses import CellResponses, check_of
 
 ResponseSource = Literal["auto", "network"]
 
@@ -33,15 +35,23 @@ ResponseSource = Literal["auto", "network"]
 def counterfactual_cells(
     model: BaseModelClass,
     sampler: Sampler,
-    cells: Cells,
-    table: pd.DataFrame,
-    changes: Conditions[np.ndarray],
-    keep: float | None,
-    generator: torch.Generator,
+    adata: AnnData | MuData | None,
+    indices: Sequence[int] | np.ndarray | None,
+    conditions: Mapping[str, Any],
     source: ResponseSource,
+    generator: torch.Generator,
+    keep: float | None = None,
+    *,
+    silent: bool,
 ) -> AnnData | MuData:
-    """Generate counterfactual cells under the conditions of ``table``, one row, encoded in ``changes``."""
-    # by default responses to effects are transferred, the network moves cells between batches, and others keep nothing
+    """Predict cells under other conditions."""
+    check_choice("source", source, get_args(ResponseSource))
+    table = request_table(conditions)
+    if len(table) > 1:
+        raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
+    changes, requested = encode(model, table).given_only(), table.drop(columns=N_CELLS)
+    cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Predicting")
+    # By default responses to effects are transferred, the network moves cells between batches, and others keep nothing.
     if keep is None and not _have_already(cells, changes.without(cells.module.denoiser.effect_names)):
         batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
         source, keep = "network", None if _have_already(cells, changes.without(batch)) else 0.0
@@ -58,7 +68,6 @@ def counterfactual_cells(
         return whole_counts(predicted), target.numpy(), responses.columns()
 
     counts, targets, columns = zip(*sampler.over_cells(cells, draw), strict=True)
-    requested = table.drop(columns=N_CELLS)
     for caution in cautions:
         warn_user(f"The response to {listed(requested.iloc[0].tolist())}: {caution}.")
     in_order = np.argsort(cells.sorted)
@@ -105,27 +114,27 @@ def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:
     return True
 
 
-def untreated_responses(
-    responses: ResponseModel | None, conditions: Conditions[np.ndarray], n_rows: int
-) -> list[Response | None]:
-    """What untreated cells are predicted to do in each row of a request; none where the network is asked."""
-    return [None] * n_rows if responses is None else responses.from_untreated(conditions)
+def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.DataFrame, list[Response | None]]:
+    """A request, and the predicted response of untreated cells in each row; none where the network is asked."""
+    table, transfer = request_table(conditions), sampler_of(model).responses
+    encoded, responses = encode(model, table), list[Response | None]([None] * len(table))
+    return table.drop(columns=N_CELLS), responses if transfer is None else transfer.from_untreated(encoded)
 
 
 def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) -> pd.DataFrame:
     """Describe responses to the rows of a request, and the weights of their predictors."""
     described, weights = [], []
-    for each in responses:
-        row: dict[str, Any] = {"response": "network", "check": check_of(each)}
-        if each is not None:
-            made = each.prediction
+    for response in responses:
+        row: dict[str, Any] = {"response": "network", "check": check_of(response)}
+        if response is not None:
+            made = response.prediction
             expected = float(np.nanmedian(made.pearson)) if np.isfinite(made.pearson).any() else np.nan
             row |= {"response": made.source, "left_out_pearson": expected, "left_out_gain": made.gain}
             row["cautions"] = "; ".join(made.cautions)
         described.append(row)
-        weights.append({} if each is None else dict(each.prediction.weights))
-    of_predictors = pd.DataFrame(weights, index=table.index).fillna(0.0)
-    return pd.concat([table, pd.DataFrame(described, index=table.index), of_predictors], axis=1)
+        weights.append({} if response is None else dict(response.prediction.weights))
+    predictors = pd.DataFrame(weights, index=table.index).fillna(0.0)
+    return pd.concat([table, pd.DataFrame(described, index=table.index), predictors], axis=1)
 
 
 def mean_responses(

@@ -1,4 +1,4 @@
-"""Generating: cells that were never measured, deeper ones, other modalities, and the way between conditions."""
+"""Methods that generate cells, with checks of what users pass."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def explain_unknown_arguments(method: Method) -> Method:
 
 
 class Generating(BaseModelClass):
-    """New cells."""
+    """Methods that generate cells: of any conditions, deeper, of other modalities, between conditions."""
 
     @explain_unknown_arguments
     @shared_docs
@@ -67,15 +67,17 @@ class Generating(BaseModelClass):
     ) -> AnnData | MuData:
         """Generate cells under given conditions.
 
-        Cells of an identity never measured with a perturbation are sampled untreated and moved as cells of other
-        identities respond (:meth:`predict_perturbation`). Protein tags of a MuData are drawn by regression from the
-        generated RNA (:meth:`generate_modality`), unless a library size is chosen or there are perturbations.
+        Cells of a context never measured with a perturbation are sampled untreated, and the response of other contexts
+        is transferred to them (:meth:`predict_perturbation`); they keep their library sizes. Protein tags of a MuData
+        are drawn by regression on the generated RNA (:meth:`generate_modality`), unless a library size is chosen or
+        there are perturbations.
 
         Returns
         -------
-        New cells, of a MuData's model a MuData: integer counts (CSR) in ``.X``; in ``.obs`` all registered conditions,
-        ``drawn_conditions``, the names of those that were not requested but drawn from the training cells, and
-        ``unseen_in_training``, whether no training cell had all that was requested (numbers are not compared).
+        New cells, a MuData if the model is of one: integer counts (CSR) in ``.X``; in ``.obs`` all registered
+        conditions, ``drawn_conditions``, the names of conditions that were not requested but drawn from the training
+        cells, and ``unseen_in_training``, whether no training cell had all that was requested (numbers are not
+        compared).
 
         {raises_request}
 
@@ -109,19 +111,17 @@ class Generating(BaseModelClass):
         seed: int = 0,
         silent: bool = False,
     ) -> Path:
-        """Generate cells into a file, chunk by chunk; what was killed goes on where it was.
+        """Generate cells into a file, chunk by chunk; the same call again resumes after an interruption.
 
         Memory holds one chunk, and all ``.obs`` at the end; until then the chunks lie in the folder ``<path>.partial``.
-        Called again with the same arguments, it generates what is missing, if anything.
 
         Parameters
         ----------
         path
-            The new file: ``.h5ad``, or a folder ``.zarr``; an error if other cells are there, whole or begun, if
-            another process is generating it, or if its format cannot hold the name of a condition.
+            The new file: ``.h5ad``, or a folder ``.zarr``; an error if other cells are there, whole or begun, or if its
+            format cannot hold the name of a condition.
         chunk_size
-            Cells a chunk; a function ``library_size`` is called for those of each, before the first is generated, and
-            what it returns tells these cells from others.
+            Cells a chunk; a function ``library_size`` is called for the cells of each, before the first is generated.
         client
             Client of a Dask cluster whose workers generate the same chunks (``pip install 'scdiffgen[distributed]'``);
             a ``RuntimeError`` if they are lost again and again.
@@ -171,7 +171,7 @@ class Generating(BaseModelClass):
         Parameters
         ----------
         factor
-            Library size of the result over that of the cell, at least 1.
+            Ratio of the library sizes after and before, at least 1.
 
         Returns
         -------
@@ -210,14 +210,12 @@ class Generating(BaseModelClass):
         seed: int | None = 0,
         silent: bool = False,
     ) -> MuData:
-        """Generate some modalities of given cells from their molecules of others: protein from RNA, say.
+        """Generate some modalities of given cells from their other modalities, such as protein from RNA.
 
-        Every molecule of the given modalities is kept, and those of the targets are added, which may be missing from
-        ``mdata``. Cells without a molecule of what is given follow their conditions alone.
-
-        Targets with ten molecules a column and more, such as protein tags, are predicted by kernel ridge regression of
-        ``log1p`` counts on expression and tokens, fitted on training cells with both (if these are 100 or more), and
-        drawn with the residuals of similar cells; others molecule by molecule.
+        Every molecule of the given modalities is kept. Targets may be missing from ``mdata``. Cells without a molecule
+        of the given modalities follow their conditions alone. Targets with ten molecules a column and more, such as
+        protein tags, are drawn by kernel ridge regression on expression and tokens, fitted on training cells with both
+        (if these are 100 or more); other targets are drawn molecule by molecule.
 
         Parameters
         ----------
@@ -226,12 +224,12 @@ class Generating(BaseModelClass):
         given, target
             Modalities to read, and to generate, by default all others; none is both.
         library_size
-            Molecules a cell of the target: a number, or one a cell; of several targets, by their names. By default as
-            drawn by the regression, or else predicted from the tokens of what is given, or as in :meth:`generate` if
-            few training cells have both. With it, protein tags are drawn molecule by molecule, too.
+            Molecules a cell of the target: a number, or one a cell; of several targets, by their names. By default
+            drawn by the regression, predicted from the tokens, or drawn as in :meth:`generate` if few training cells
+            have both. A chosen size lets protein tags be drawn molecule by molecule, too.
         expected
-            Whether expected counts are added as the layer ``"expected"`` of each target: shares calibrated on training
-            cells, times the expected library size; of what a regression draws, the mean of ``log1p``, as a count.
+            Whether to add expected counts as the layer ``"expected"`` of each target: shares calibrated on training
+            cells, times the expected library size; where a regression draws, the mean of ``log1p``, as a count.
 
         Returns
         -------
@@ -316,13 +314,13 @@ class Generating(BaseModelClass):
         Parameters
         ----------
         conditions, n_cells
-            As in :meth:`generate`, for one kind of cell; one cell by default.
+            As in :meth:`generate`; one cell by default.
 
         Returns
         -------
-        A row for each cell and state: in ``.X`` the molecules there (CSR); in ``.layers["expected"]`` the full cell as
-        predicted; in ``.obs`` the columns of :meth:`generate`, and ``cell``, ``step`` and ``level``, the share of
-        molecules that are there.
+        A row for each cell and state: in ``.X`` its molecules (CSR); in ``.layers["expected"]`` the prediction of the
+        full cell; in ``.obs`` the columns of :meth:`generate`, and ``cell``, ``step`` and ``level``, the share of
+        molecules.
 
         {raises_request}
 

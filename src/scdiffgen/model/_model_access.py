@@ -21,7 +21,7 @@ from scdiffgen.module import DiffusionModule, JointThinningModule, ThinningModul
 
 from ._cells import BATCH_SIZE
 from ._checks import check_guidance, check_torch
-from ._deep_draws import DeepDraw, deep_draws
+from ._modality_imputer import CountDraw
 from ._sampler import N_STEPS, Sampler
 from ._training_summary import training_summary
 from ._transferred_responses import response_model
@@ -149,7 +149,7 @@ def sampler_of(
     module, bulks, responses = model.module, training_summary(model).pseudobulks, None
     if bulks is not None and bulks.n_genes == module.n_vars:  # no genes came since
         responses = response_model(module, bulks)
-    deep: Sequence[DeepDraw] = ()
+    draws: Sequence[CountDraw] = ()
     if isinstance(module, JointThinningModule) and library_size is None and not module.denoiser.effect_names:
-        deep = deep_draws(modalities(model), module.blocks, training_summary(model).deep_columns)
-    return Sampler(module, responses, guidance_scale, n_steps, batch_size, deep)
+        draws = training_summary(model).imputer.count_draws(modalities(model), module.blocks)
+    return Sampler(module, responses, guidance_scale, n_steps, batch_size, draws)

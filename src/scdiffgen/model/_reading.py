@@ -19,7 +19,7 @@ from scdiffgen.diffusion import row_sums, with_values
 from ._cell_request import under_batch
 from ._cells import BATCH_SIZE, Cells, generator_from
 from ._criticism import Criticism, criticised
-from ._expression_draws import expression_of
+from ._differential_expression import expression_of
 from ._model_access import gene_names, gene_positions, require_anndata, require_thinning, require_training, sampler_of
 from ._registering import check_cells
 from ._sampler import N_STEPS
@@ -43,9 +43,8 @@ class Reading(BaseModelClass):
         r"""Bound on the negative log-likelihood of each cell given its library size and conditions.
 
         The any-order autoregressive bound :cite:p:`hoogeboom2022autoregressive`: an unbiased estimate of an upper bound
-        on :math:`-\log p(x \mid L, c)`, comparable between models of counts. What labels alone explain is
-        :func:`scdiffgen.metrics.dirichlet_multinomial_nll`: a model that is no better on held-out cells has learned
-        nothing of how the cells of a label vary.
+        on :math:`-\log p(x \mid L, c)`, comparable between models of counts. The baseline that knows labels alone is
+        :func:`scdiffgen.metrics.dirichlet_multinomial_nll`.
 
         Parameters
         ----------
@@ -97,7 +96,7 @@ class Reading(BaseModelClass):
         transform_batch
             Batch under which all cells are seen; by default each under its own.
         return_numpy
-            Whether an array is returned instead of a data frame.
+            Whether to return an array instead of a data frame.
 
         Returns
         -------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -15,11 +15,11 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen._arguments import check_share, check_whole_number
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.conditions import N_CELLS, Request, request_table
+from scdiffgen.conditions import Request, request_table
 from scdiffgen.data import add_perturbations
 
 from ._cell_request import encode, extend
-from ._cells import BATCH_SIZE, Cells, generator_from
+from ._cells import BATCH_SIZE, generator_from
 from ._counterfactuals import (
     ResponseSource,
     counterfactual_cells,
@@ -52,15 +52,13 @@ class Responding(BaseModelClass):
     ) -> AnnData | MuData:
         """Predict each given cell under other conditions.
 
-        *Transferred*: if only perturbations change, the response of training cells is transferred, a change of
-        mean log expression: the context's own, that of other contexts, doses or parts of a combination, or that of
-        perturbations with similar feature vectors. Predictors are weighed by how well they predict responses that are
-        left out. Molecules of down-regulated genes are lost by binomial thinning, those of up-regulated genes gained as
-        Poisson counts, so a cell keeps whatever the perturbation does not change. Where no data predict a response, the
-        effect network does, from a few molecules of the cell; so it does for another batch.
+        *Transferred*: if only perturbations change, the response of training cells is transferred, a change of mean log
+        expression. Molecules of down-regulated genes are lost by binomial thinning, those of up-regulated genes gained
+        as Poisson counts, so a cell keeps whatever the perturbation does not change. Where no data predict a response,
+        the effect network does, from a few molecules of the cell; so it does for another batch.
 
-        *Sampled again*: the cell is thinned to a share of its molecules, and completed under its conditions with those
-        given in their place. Other processes than thinning lead it to noise and back, as their options say.
+        *Resampled*: the cell is thinned to a share of its molecules, and completed under the new conditions. Other
+        processes than thinning lead it to noise and back, as their options say.
 
         Parameters
         ----------
@@ -69,10 +67,9 @@ class Responding(BaseModelClass):
         conditions
             What to change, by the names under which it was registered, such as ``{"perturbation": "IFNB"}``.
         keep
-            Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is sampled
-            again, in [0, 1). More of it ties the prediction to its cell, and weakens the response. By default nothing,
-            but cells are coupled if only perturbations change that are effects, or only the batch, and the process is
-            thinning.
+            Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is resampled,
+            in [0, 1). A larger share ties the prediction to its cell, and weakens the response. By default cells are
+            coupled if only perturbations that are effects change, or only the batch, and keep nothing otherwise.
         source
             ``"auto"`` transfers responses that at least 20 treated and 20 untreated cells of some context show;
             ``"network"`` asks the effect network alone, as is always done where continuous covariates are registered.
@@ -104,16 +101,9 @@ class Responding(BaseModelClass):
         require_training(self)
         if keep is not None:
             check_share("keep", keep, "a share of the molecules")
-        if source not in get_args(ResponseSource):
-            raise ValueError(f"`source` is {source!r}: pass one of {list(get_args(ResponseSource))}.")
-        table = request_table(conditions)
-        if len(table) > 1:
-            raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
-        changes = encode(self, table).given_only()
-        cells = Cells(self, adata, indices, batch_size, None if silent else "Predicting")
         sampler = sampler_of(self, n_steps, batch_size, guidance_scale, [spec.name for spec in self.module.specs])
         generator = generator_from(seed, self.device)
-        return counterfactual_cells(self, sampler, cells, table, changes, keep, generator, source)
+        return counterfactual_cells(self, sampler, adata, indices, conditions, source, generator, keep, silent=silent)
 
     @shared_docs
     def transfer_batch(
@@ -198,6 +188,7 @@ class Responding(BaseModelClass):
         >>> screen_model.dose_response(screen, "A", [0.1, 10.0], indices=controls).columns.tolist()
         ['dose', 'gene', 'mean', 'low', 'high']
         """
+        require_training(self)
         require_anndata(self, "dose_response")
         dosed = next((spec for spec in self.module.specs if spec.kind == "set" and spec.has_values), None)
         if dosed is None:
@@ -207,11 +198,10 @@ class Responding(BaseModelClass):
         if not len(doses):
             raise ValueError("`doses` is empty: pass at least one dose.")
         rng = np.random.default_rng(generator_from(seed, torch.device("cpu")).initial_seed())
-        options: dict[str, Any] = {"n_steps": n_steps, "batch_size": batch_size, "seed": seed, "silent": silent}
-        frames = []
+        sampler, frames = sampler_of(self, n_steps, batch_size), []  # one for all doses, as it keeps responses
         for dose in doses:
-            request = {dosed.name: perturbation, "dose": dose}
-            predicted = self.predict_perturbation(adata, request, indices=indices, source=source, **options)
+            request, generator = {dosed.name: perturbation, "dose": dose}, generator_from(seed, self.device)
+            predicted = counterfactual_cells(self, sampler, adata, indices, request, source, generator, silent=silent)
             means = means_with_intervals(predicted.X, columns, n_bootstrap, rng)
             frames.append(pd.DataFrame({"dose": float(dose), "gene": gene_names(self)[columns], **means}))
         curves = pd.concat(frames, ignore_index=True)
@@ -243,9 +233,8 @@ class Responding(BaseModelClass):
         'network'
         """
         require_training(self)
-        table = request_table(conditions)
-        found = untreated_responses(sampler_of(self).responses, encode(self, table), len(table))
-        return response_weights(found, table.drop(columns=N_CELLS))
+        table, responses = untreated_responses(self, conditions)
+        return response_weights(responses, table)
 
     @shared_docs
     def get_mean_response(self, conditions: Request, *, interval: bool = False) -> pd.DataFrame:
@@ -277,9 +266,8 @@ class Responding(BaseModelClass):
         ((1, 200), True)
         """
         require_training(self)
-        table, genes = request_table(conditions), gene_names(self)
-        found = untreated_responses(sampler_of(self).responses, encode(self, table), len(table))
-        return mean_responses(found, table.index, genes, interval=interval)
+        table, responses = untreated_responses(self, conditions)
+        return mean_responses(responses, table.index, gene_names(self), interval=interval)
 
     @shared_docs
     def get_condition_embedding(self, conditions: Request) -> pd.DataFrame:

@@ -1,9 +1,10 @@
-"""Drawing cells minibatch after minibatch: described once, and carried out here or in another process."""
+"""Draw cells in minibatches, in this process or in another one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,10 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions
 from scdiffgen.data import LARGEST_LIBRARY
-from scdiffgen.module import DiffusionModule, ThinningModule
+from scdiffgen.module import DiffusionModule
 
 from ._cells import BATCH_SIZE, Cells
-from ._deep_draws import DeepDraw, deep_inputs
+from ._modality_imputer import CountDraw
 from ._transferred_responses import ResponseModel
 
 N_STEPS = 32
@@ -32,7 +33,7 @@ class Sampler:
     guidance_scale: float | Mapping[str, float] = 1.0
     n_steps: int = N_STEPS
     batch_size: int = BATCH_SIZE
-    by_regression: Sequence[DeepDraw] = ()  # of cells with all modalities, these are drawn given the others
+    by_regression: Sequence[CountDraw] = ()  # of cells with all modalities, these are drawn given the others
 
     @torch.no_grad()
     def over_rows(
@@ -117,29 +118,29 @@ class Sampler:
         for draw in self.by_regression if len(rows) else ():
             counts = drawn.to_sparse_csr()
             tokens = module.tokens(counts, conditions).flatten(1).cpu().numpy()
-            inputs = deep_inputs(counts, tokens, module.blocks, draw.given, rows)
-            columns = draw.regression.draw(draw.regression.log_mean(inputs), np.random.default_rng([seed, draw.target]))
+            columns, _ = draw.draw(counts, tokens, module.blocks, rows, np.random.default_rng([seed, draw.target]))
             drawn[whole, module.blocks.slices[draw.target]] = torch.from_numpy(columns).to(drawn)
         return drawn
 
     def _by_network(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw one minibatch molecule by molecule, and move cells by transferred responses."""
-        module = self.module
-
-        def by_network(given: Conditions[Tensor]) -> Tensor:
-            scale, n_steps = self.guidance_scale, self.n_steps
-            return module.generate(given, library, guidance_scale=scale, n_steps=n_steps, generator=generator)
-
+        """Draw one minibatch molecule by molecule; where responses are transferred, untreated cells that are moved."""
+        module: Any = self.module
+        generate = partial(
+            module.generate,
+            library=library,
+            guidance_scale=self.guidance_scale,
+            n_steps=self.n_steps,
+            generator=generator,
+        )
         name = next((name for name in module.denoiser.effect_names if name in conditions), None)
-        if self.responses is None or name is None or not isinstance(module, ThinningModule):
-            return by_network(conditions)
+        if self.responses is None or name is None:
+            return generate(conditions)
         treatment = conditions[name]
         untreated = conditions.replace({name: treatment._replace(mask=torch.zeros_like(treatment.mask))})
         scale = module.effect_scale(self.guidance_scale)
         response = self.responses.responses(untreated, conditions, scale, unmeasured_only=True)
         known = torch.from_numpy(response.known).to(treatment.mask.device)
-        mask = treatment.mask & ~known[:, None]
-        drawn = by_network(conditions.replace({name: treatment._replace(mask=mask)}))
+        drawn = generate(conditions.replace({name: treatment._replace(mask=treatment.mask & ~known[:, None])}))
         return response.apply(drawn, generator, keep_library=True) if known.any() else drawn
 
 

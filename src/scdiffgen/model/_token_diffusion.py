@@ -23,7 +23,7 @@ from scdiffgen.train import DiffusionTrainingPlan, cell_loader
 
 from ._checks import check_torch, external_split
 from ._display import model_as_html
-from ._drawing_expression import DrawingExpression
+from ._expression_mixin import DrawingExpression
 from ._generating import Generating
 from ._model_access import check_genes, modalities
 from ._persisting import Persisting
@@ -31,7 +31,7 @@ from ._presets import Preset, default_preset, network_size
 from ._reading import Reading
 from ._registering import checked_cells, register_anndata, register_mudata
 from ._responding import Responding
-from ._token_reading import TokenReading
+from ._token_mixin import TokenReading
 from ._training_data import StreamedData
 from ._training_runs import check_training, run_training, settled_epochs, settled_plan, settled_stopping
 

@@ -1,4 +1,4 @@
-"""What the tokens do in the network, and the forms in which users get it: tables, an AnnData, other models."""
+"""Tokens of a trained model: activations, loadings, contributions and attention, as arrays, tables and models."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -15,7 +16,7 @@ from anndata import AnnData
 from scvi.model.base import BaseModelClass
 from threadpoolctl import threadpool_limits
 
-from scdiffgen._arguments import is_finite_number
+from scdiffgen._arguments import check_choice, is_finite_number
 from scdiffgen._messages import counted, warn_user
 from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens, numbered_tokens
 from scdiffgen.data import FEWEST_CELLS, in_words
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
 GRADIENT_CELLS = 2_000
 LoadingMethod = Literal["regression", "readout", "encoder", "gradient"]
-METHODS = get_args(LoadingMethod)
 
 
 class TokenReader:
@@ -114,22 +114,31 @@ class TokenReader:
             readout.hold(position, torch.from_numpy(added).float().to(held.device))
         return held
 
-    def about(self, adata: AnnData | MuData) -> dict[str, Any]:
-        """What ``.uns["scdiffgen"]`` holds of the tokens; names that the user gave to those of this model stay."""
+    @property
+    def statistics(self) -> dict[str, np.ndarray]:
+        """Shares of variance that the tokens explain, and their stability."""
+        basis = self.basis
         return {
-            "tokens": np.asarray(self.names, dtype=object),
-            "explained": self.basis.explained,
-            "first_direction": self.basis.first_direction,
+            "explained": basis.explained,
+            "first_direction": basis.first_direction,
             "stability": self.genes.stability,
-            "method": "regression",
-            "model_id": weights_id(self.module),
-            "annotation": self.annotation_in(adata),
         }
+
+    @cached_property
+    def model_id(self) -> str:
+        """Identifier of the weights."""
+        return weights_id(self.module)
+
+    def about(self, adata: AnnData | MuData) -> dict[str, Any]:
+        """Contents of ``.uns["scdiffgen"]``; names that the user gave to tokens of this model stay."""
+        names = np.asarray(self.names, dtype=object)
+        stored = {"tokens": names, **self.statistics, "method": "regression", "model_id": self.model_id}
+        return {**stored, "annotation": self.annotation_in(adata)}
 
     def annotation_in(self, adata: AnnData | MuData) -> dict[str, str]:
         """Names that the user gave to the tokens of this model."""
         stored = adata.uns.get(UNS_KEY, {})
-        return dict(stored.get("annotation", {})) if stored.get("model_id") == weights_id(self.module) else {}
+        return dict(stored.get("annotation", {})) if stored.get("model_id") == self.model_id else {}
 
 
 def loadings_table(
@@ -137,66 +146,63 @@ def loadings_table(
 ) -> pd.DataFrame:
     """Loadings ``(genes, tokens)``, or ``(genes, groups and tokens)``."""
     reader = TokenReader(model)
-    if method not in METHODS:
-        raise ValueError(f"`method` is {method!r}: choose one of {list(METHODS)}.")
+    check_choice("method", method, get_args(LoadingMethod))
     if method == "encoder" and groupby is not None:
         raise ValueError("`groupby` does not go with `method='encoder'`, whose weights are the same in all cells.")
     if method in ("encoder", "gradient"):
         require_thinning(model, f"get_token_loadings(method={method!r})")
 
-    def found(indices: np.ndarray) -> np.ndarray:
+    def loadings(indices: np.ndarray) -> np.ndarray:
         if method == "readout":
             moments = hidden_moments(Cells(model, adata, indices, batch_size))
             return loadings_in_group(reader.basis, moments, reader.weights)
+        at_most = REGRESSION_CELLS if method == "regression" else GRADIENT_CELLS
+        cells = Cells(model, adata, evenly_spread(indices, at_most), batch_size)
         if method == "regression":
-            cells = Cells(model, adata, evenly_spread(indices, REGRESSION_CELLS), batch_size)
             return regression_loadings(*activation_and_expression(cells, reader.basis))
-        return reader.gradient_loadings(Cells(model, adata, evenly_spread(indices, GRADIENT_CELLS), batch_size))
+        return reader.gradient_loadings(cells)
 
     tokens = pd.Index(reader.names)
     if groupby is not None:
-        column = annotation_column(registered(model, adata), groupby)
-        groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}
-        few = {name: len(indices) for name, indices in groups.items() if len(indices) < FEWEST_CELLS}
-        if few:
-            warn_user(
-                f"Loadings within {counted(len(few), 'group')} of fewer than {FEWEST_CELLS} cells are mostly noise: "
-                f"{in_words(pd.DataFrame({groupby: list(few)}), list(few.values()))}."
-            )
-        values = np.concatenate([found(indices) for indices in groups.values()], axis=1)
+        groups = _groups(registered(model, adata), groupby)
+        values = np.concatenate([loadings(indices) for indices in groups.values()], axis=1)
         tokens = pd.MultiIndex.from_product([groups, tokens], names=[groupby, "token"])
     elif method == "encoder":
         values = encoder_weights(reader.module.ema_denoiser, reader.directions).cpu().numpy().T
     elif method == "gradient":
-        values = found(np.arange(registered(model, adata).n_obs))
+        values = loadings(np.arange(registered(model, adata).n_obs))
     else:
         values = reader.genes.loadings if method == "regression" else reader.basis.loadings
-    loadings = pd.DataFrame(values, index=gene_names(model), columns=tokens)
-    about = {"explained": reader.basis.explained, "first_direction": reader.basis.first_direction}
-    loadings.attrs = {name: shares.tolist() for name, shares in {**about, "stability": reader.genes.stability}.items()}
-    return loadings
+    table = pd.DataFrame(values, index=gene_names(model), columns=tokens)
+    table.attrs = {name: shares.tolist() for name, shares in reader.statistics.items()}
+    return table
 
 
-def tokens_as_variables(
-    model: BaseModelClass, cells: AnnData | MuData, activation: pd.DataFrame, n_neighbors: int | None
-) -> AnnData:
-    """Cells by tokens, with what is known of both, and scanpy's graph of neighbours."""
-    reader = TokenReader(model)
-    labels, basis = reader.annotation_in(cells), reader.basis
-    var = pd.DataFrame(
-        {
-            "label": [labels.get(name, name) for name in activation.columns],
-            "explained": basis.explained,
-            "first_direction": basis.first_direction,
-            "stability": reader.genes.stability,
-        },
-        index=activation.columns,
-    )
-    drawn = {key: values.copy() for key, values in cells.obsm.items() if values.shape[1] in (2, 3)}
-    uns = {key: values for key, values in cells.uns.items() if key.endswith("_colors")}
-    tokens = AnnData(activation.to_numpy(), obs=cells.obs.copy(), var=var, obsm=drawn)
+def _groups(adata: AnnData | MuData, groupby: str) -> dict[str, np.ndarray]:
+    """Positions of the cells of each group; warn of groups of few cells."""
+    column = annotation_column(adata, groupby)
+    groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}
+    few = {name: len(indices) for name, indices in groups.items() if len(indices) < FEWEST_CELLS}
+    if few:
+        warn_user(
+            f"Loadings within {counted(len(few), 'group')} of fewer than {FEWEST_CELLS} cells are mostly noise: "
+            f"{in_words(pd.DataFrame({groupby: list(few)}), list(few.values()))}."
+        )
+    return groups
+
+
+def tokens_as_variables(model: BaseModelClass, cells: Cells, n_neighbors: int | None) -> AnnData:
+    """Cells by tokens, with annotations of both, and scanpy's graph of neighbours."""
+    reader, adata = TokenReader(model), cells.adata
+    labels = reader.annotation_in(adata)
+    var = pd.DataFrame({"label": [labels.get(name, name) for name in reader.names], **reader.statistics}, reader.names)
+    tokens = AnnData(reader.activation(cells), obs=adata.obs.copy(), var=var)
+    for key, values in adata.obsm.items():
+        if values.shape[1] in (2, 3):
+            tokens.obsm[key] = values.copy()
     tokens.varm[LOADINGS_KEY] = reader.genes.loadings.T
-    tokens.uns = {**uns, "genes": gene_names(model).to_numpy(dtype=object), UNS_KEY: reader.about(cells)}
+    tokens.uns = {key: values for key, values in adata.uns.items() if key.endswith("_colors")}
+    tokens.uns |= {"genes": gene_names(model).to_numpy(dtype=object), UNS_KEY: reader.about(adata)}
     if n_neighbors is not None:
         import scanpy as sc
 

@@ -15,15 +15,14 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.data import LARGEST_LIBRARY, count_matching, modality_names
-from scdiffgen.imputation import DeepColumns, ShareCalibration
-from scdiffgen.library import JointLibrarySizes, LibraryFromTokens, LibrarySizeModel
+from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration
+from scdiffgen.library_size import JointLibrarySizes, LibrarySizeModel
 from scdiffgen.module import HiddenMoments, ThinningModule, TokenBasis, TokenGenes, token_basis, token_genes
 from scdiffgen.responses import Pseudobulks
 
 from ._cells import MOST_CELLS, SMALL_BATCH, Cells
 from ._checks import library_sizes
-from ._deep_draws import DeepRegressions
-from ._modality_regressions import LibraryRegressions, ShareCalibrations, modality_regressions
+from ._modality_imputer import CountRegressions, LibraryRegressions, ModalityImputer, ShareCalibrations
 from ._training_data import KeptCells, RegisteredData, StreamedData
 from ._transferred_responses import pseudobulks
 
@@ -49,8 +48,13 @@ class TrainingSummary:
     learned_interventions: Mapping[str, np.ndarray]  # ids of those that training cells had, ever
     library_from_tokens: LibraryRegressions  # of models of several modalities
     reference_pseudobulks: Pseudobulks | None = None  # of the reference of a query model
-    deep_columns: DeepRegressions = field(default_factory=dict)  # of models of several modalities
+    deep_columns: CountRegressions = field(default_factory=dict)  # of models of several modalities
     shares: ShareCalibrations = field(default_factory=dict)  # likewise
+
+    @property
+    def imputer(self) -> ModalityImputer:
+        """Fits of modalities on others."""
+        return ModalityImputer(self.library_from_tokens, self.deep_columns, self.shares)
 
     def to_plain(self) -> dict[str, Any]:
         """Arrays in dicts and tuples, as they are saved."""
@@ -73,9 +77,9 @@ class TrainingSummary:
             token_basis=part("token_basis", TokenBasis._make),
             token_genes=part("token_genes", TokenGenes._make),
             learned_interventions=plain["learned_interventions"],
-            library_from_tokens=fits("library_from_tokens", LibraryFromTokens),
+            library_from_tokens=fits("library_from_tokens", LibraryRegression),
             reference_pseudobulks=part("reference_pseudobulks", Pseudobulks.from_plain),
-            deep_columns=fits("deep_columns", DeepColumns),
+            deep_columns=fits("deep_columns", CountRegression),
             shares=fits("shares", ShareCalibration),
         )
 
@@ -142,10 +146,10 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
         cells, own = data.again(conditions)
         bulks = pseudobulks(cells, own, module.specs, module.n_vars, reference)
     left_out = data.left_out(min(500, 10_000_000 // module.n_vars))
-    regressions = modality_regressions(model, data.some(MOST_CELLS, SMALL_BATCH), left_out)
+    imputer = ModalityImputer.fit(model, data.some(MOST_CELLS, SMALL_BATCH), left_out)
     basis, genes = (None, None) if basis is None else genes_in_training(data, basis)
     summary = TrainingSummary(
-        library, conditions, bulks, basis, genes, learned, reference_pseudobulks=reference, **regressions._asdict()
+        library, conditions, bulks, basis, genes, learned, reference_pseudobulks=reference, **imputer._asdict()
     )
     model.training_summary_ = summary.to_plain()
     module.share_half_doses({name: torch.from_numpy(ids) for name, ids in learned.items()})

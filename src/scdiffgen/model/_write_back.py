@@ -1,4 +1,4 @@
-"""Writing results into an AnnData or MuData: the only place where the model touches one."""
+"""Write results into an AnnData or MuData: the only place where the model changes one."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ DTYPES = ("float32", "float16")
 
 def check_keys(module: DiffusionModule, keys: Sequence[str] | None, dtype: str) -> list[str]:
     """Names of the results to write; raise if one is unknown, or there is none of it without an additive read-out."""
-    there = KEYS[:2] if module.gene_weights() is None else KEYS
-    chosen = list(there) if keys is None else [keys] if isinstance(keys, str) else list(keys)
-    unknown = [key for key in chosen if key not in there]
+    possible = KEYS[:2] if module.gene_weights() is None else KEYS
+    chosen = list(possible) if keys is None else [keys] if isinstance(keys, str) else list(keys)
+    unknown = [key for key in chosen if key not in possible]
     if unknown:
-        raise ValueError(f"`keys` names {unknown}: choose from {list(there)}.")
+        raise ValueError(f"`keys` names {unknown}: choose from {list(possible)}.")
     if dtype not in DTYPES:
         raise ValueError(f"`dtype` is {dtype!r}: choose from {list(DTYPES)}.")
     return chosen
@@ -52,24 +52,24 @@ def store_results(
 ) -> None:
     """Compute all results, then write them."""
     adata, genes = registered(model, adata), gene_names(model)
-    cells = Cells(model, adata, None, sampler.batch_size, None if silent else "Generating")
+    cells = Cells(model, adata, None, sampler.batch_size, None if silent else "Writing back")
+    reader: Any = None if model.module.gene_weights() is None else TokenReader(model)
     options: dict[str, Any] = {"batch_size": sampler.batch_size, "silent": silent}
     compute: dict[str, Callable[[], Any]] = {
         GENERATED_KEY: lambda: sampler.matched(cells, generator),
         "X_tokens": lambda: _stored(model.get_latent_representation(adata, **options), dtype),
-        ACTIVATION_KEY: lambda: _stored(model.get_token_activation(adata, **options).to_numpy(), dtype),
-        LOADINGS_KEY: lambda: model.get_token_loadings().to_numpy(),
+        ACTIVATION_KEY: lambda: _stored(reader.activation(cells), dtype),
+        LOADINGS_KEY: lambda: reader.genes.loadings.copy(),
     }
     results = {key: compute[key]() for key in keys}
     if LOADINGS_KEY in keys:
-        results[LOG_RATES_KEY] = model.get_token_loadings(method="readout").to_numpy()
+        results[LOG_RATES_KEY] = reader.basis.loadings.copy()
     for key, values in results.items():
         _write_result(adata, key, values, genes)
-    if model.module.gene_weights() is not None:
-        modalities = [] if isinstance(adata, AnnData) else [adata.mod[name] for name in _there(adata, genes)]
-        about = TokenReader(model).about(adata)
+    if reader is not None:
+        modalities = [] if isinstance(adata, AnnData) else [adata.mod[name] for name in _modalities(adata, genes)]
         for part in (adata, *modalities):
-            part.uns[UNS_KEY] = about
+            part.uns[UNS_KEY] = reader.about(adata)
 
 
 def _write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index) -> None:
@@ -79,7 +79,7 @@ def _write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index
         return
     if key not in (*OF_GENES, GENERATED_KEY):
         data.obsm[key] = values
-    for name, block in _there(data, genes).items():
+    for name, block in _modalities(data, genes).items():
         modality = data.mod[name]
         if key in OF_GENES:
             modality.varm[key] = values[block]
@@ -88,7 +88,7 @@ def _write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index
         modality.obsm[key] = of_cells[:, block] if key == GENERATED_KEY else of_cells
 
 
-def _there(data: MuData, genes: pd.MultiIndex) -> dict[str, slice]:
+def _modalities(data: MuData, genes: pd.MultiIndex) -> dict[str, slice]:
     """Modalities of the model that a MuData has, with their columns."""
     return {name: block for name, block in blocks_of(genes).items() if name in data.mod}
 

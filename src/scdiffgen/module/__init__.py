@@ -8,8 +8,8 @@ from ._latent_module import LatentModule
 from ._process_options import GaussianOptions, LatentOptions
 from ._processes import Predictor, growth_path
 from ._thinning_module import ThinningModule
+from ._token_attributions import activation_gradient, attention_weights, contributions, encoder_weights
 from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis
-from ._token_readings import activation_gradient, attention_weights, contributions, encoder_weights
 from ._token_regression import TokenGenes, regression_loadings, token_genes
 
 PROCESSES: dict[str, type[DiffusionModule]] = {

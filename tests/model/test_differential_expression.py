@@ -6,29 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scvi
-import torch
 from anndata import AnnData
 from scipy import stats
 from small_cells import QUIET, SMALL, simulated_cells, simulated_shares
 
 from scdiffgen.model import TokenDiffusion
-
-
-@pytest.fixture
-def multinomial(small: TokenDiffusion) -> TokenDiffusion:
-    """A model that gives each gene the same share, whatever it sees."""
-    model = TokenDiffusion(small.adata, **SMALL)
-    model.training_summary_, model.is_trained_ = small.training_summary_, True
-    model.module.eval()
-    network = model.module.ema_denoiser.network
-    with torch.no_grad():
-        for weights in (network.readout.gene_weights, network.readout.unit_weights, network.readout.bias):
-            weights.zero_()
-        for name, weights in network.named_parameters():
-            if "offset" in name:
-                weights.zero_()
-        network.urn.weight_logits.fill_(-torch.inf)
-    return model
 
 
 def test_samples_of_a_multinomial_model_are_multinomial(multinomial: TokenDiffusion) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from parts import category, chosen, number
 
-from scdiffgen.conditions import Code, Condition, Conditions, ConditionSpec
-from scdiffgen.library import LibrarySizeModel
+from scdiffgen.conditions import Code
+from scdiffgen.library_size import LibrarySizeModel
 
-NOT_TOLD, ABSENT = Code.MISSING, Code.ABSENT
+MISSING, ABSENT = Code.MISSING, Code.ABSENT
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -54,15 +53,15 @@ def grouped() -> LibrarySizeModel:
     ("asked", "rows"),
     [
         ((0, 0), range(22)),  # as asked
-        ((0, 1), range(30)),  # too few: the batch is let go
-        ((1, 0), range(30, 55)),  # none: the batch is let go
+        ((0, 1), range(30)),  # too few: the batch is dropped
+        ((1, 0), range(30, 55)),  # none: the batch is dropped
         ((2, 1), range(55)),  # unseen type: all cells, and not those of the batch alone
-        ((NOT_TOLD, 1), range(22, 55)),
-        ((1, NOT_TOLD), range(30, 55)),
-        ((NOT_TOLD, NOT_TOLD), range(55)),
+        ((MISSING, 1), range(22, 55)),
+        ((1, MISSING), range(30, 55)),
+        ((MISSING, MISSING), range(55)),
     ],
 )
-def test_conditions_are_let_go_from_the_last_until_enough_cells_match(
+def test_conditions_are_dropped_from_the_last_until_enough_cells_match(
     grouped: LibrarySizeModel, asked: tuple[int, int], rows: range
 ) -> None:
     np.testing.assert_array_equal(grouped.matching(np.array(asked)), rows)
@@ -78,12 +77,6 @@ def test_few_training_cells_still_give_sizes() -> None:
     sizes = LibrarySizeModel(np.array([50.0, 70.0]), np.array([[0], [1]]))
     np.testing.assert_array_equal(sizes.matching(np.array([0])), [0, 1])
     assert np.isfinite(sizes.sample(np.array([[0], [1]]), rng())).all()
-
-
-def test_without_conditions_all_cells_stand_for_all() -> None:
-    sizes = LibrarySizeModel(np.arange(100.0, 160.0), np.zeros((60, 0), dtype=int))
-    drawn = sizes.sample(np.zeros((2_000, 0), dtype=int), rng())
-    assert len(drawn) == 2_000 and abs(drawn.mean() - 129.5) < 4 * 17.3 / np.sqrt(2_000)
 
 
 # Log library sizes of (type, treatment) without noise: 20 cells each. A was given to types 0 and 1, B to type 0.
@@ -114,7 +107,7 @@ def treated() -> LibrarySizeModel:
         ((5, *A), None),  # an unseen type: all controls
     ],
 )
-def test_interventions_multiply_sizes_in_identities_where_they_were_not_measured(
+def test_interventions_multiply_sizes_in_contexts_where_they_were_not_measured(
     treated: LibrarySizeModel, asked: tuple[int, ...], log_size: float | None
 ) -> None:
     group = np.array(asked)
@@ -127,15 +120,15 @@ def test_interventions_multiply_sizes_in_identities_where_they_were_not_measured
         np.testing.assert_array_equal(sizes, round(np.exp(log_size)))
 
 
-def test_sizes_where_interventions_are_not_told_are_those_of_all_cells_of_the_identity(
+def test_missing_interventions_give_sizes_of_all_cells_of_the_context(
     treated: LibrarySizeModel,
 ) -> None:
-    asked = np.array([1, NOT_TOLD, NOT_TOLD])
+    asked = np.array([1, MISSING, MISSING])
     np.testing.assert_array_equal(treated.matching(asked), np.flatnonzero(treated.codes[:, 0] == 1))
     assert treated.log_factor(asked) == 0
 
 
-def test_factors_are_compared_within_identities_and_not_across_them() -> None:
+def test_factors_are_compared_within_contexts_and_not_across_them() -> None:
     """The large type was mostly treated: the pooled means differ by its size, and not by the treatment."""
     codes = np.array([[0, ABSENT]] * 100 + [[0, 0]] * 20 + [[1, ABSENT]] * 20 + [[1, 0]] * 100 + [[2, ABSENT]] * 20)
     library = np.exp(codes[:, 0] * 2.0 + 5 + 0.3 * (codes[:, 1] == 0))
@@ -148,48 +141,6 @@ def test_without_controls_interventions_are_compared_with_all_cells() -> None:
     model = LibrarySizeModel(np.exp(np.repeat([5.0, 6.0, 7.0], 30)), codes, n_interventions=1)
     np.testing.assert_array_equal(model.matching(np.array([1, 0])), np.arange(60, 90))
     assert model.log_factor(np.array([1, 0])) == pytest.approx(5.0 - 5.5)
-
-
-def test_the_source_of_randomness_decides(grouped: LibrarySizeModel) -> None:
-    asked = np.array([(0, 0), (1, 1)] * 20)
-    first, again, other = (grouped.sample(asked, rng(seed)) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
-
-
-SPECS = (
-    ConditionSpec("cell_type", "category", n_categories=3),
-    ConditionSpec("place", "hierarchy", n_categories=5, n_slots=2),
-    ConditionSpec("age", "number"),
-    ConditionSpec("drug", "set", "intervention", n_categories=3, n_slots=2),
-)
-
-
-def as_arrays(conditions: dict[str, Condition]) -> dict[str, Condition[np.ndarray]]:
-    return {name: Condition(*(tensor.numpy() for tensor in parts)) for name, parts in conditions.items()}
-
-
-def test_every_kind_of_condition_has_its_codes() -> None:
-    conditions = as_arrays(
-        {
-            "cell_type": category([2, None, 0]),
-            "place": chosen([[1, 4], [1], None]),
-            "age": number([3.0, None, 1.0]),
-            "drug": chosen([[0, 2], [], None]),
-        }
-    )
-    expected = [[2, 1, 4, 0, 2], [NOT_TOLD, 1, ABSENT, ABSENT, ABSENT], [0, *[NOT_TOLD] * 4]]
-    np.testing.assert_array_equal(Conditions(conditions, 3).codes(SPECS), expected)
-
-
-def test_a_condition_left_out_is_not_told() -> None:
-    codes = Conditions(as_arrays({"cell_type": category([1, 0])}), 2).codes(SPECS)
-    np.testing.assert_array_equal(codes, [[1, *[NOT_TOLD] * 4], [0, *[NOT_TOLD] * 4]])
-
-
-def test_numbers_alone_make_no_codes() -> None:
-    assert Conditions({}, 4).codes([SPECS[2]]).shape == (4, 0)
-    assert Conditions({}, 4).codes([]).shape == (4, 0)
 
 
 def of_times(n_cells: int = 2_000) -> LibrarySizeModel:

@@ -1,4 +1,4 @@
-"""Draws of the expression of measured cells, and what they tell of genes: correlations, differences between groups.
+"""Correlations of genes and differential expression, from draws of the expression of measured cells.
 
 A draw is the expression that the model expects from a random half of the molecules of a cell. Over halves it varies
 about as much as a bootstrap over all molecules: leaving out half without replacement has the variance of resampling.
@@ -61,30 +61,28 @@ def groups_to_compare(
         raise ValueError(
             "Pass either `groupby`, a column of `adata.obs`, or `idx1`, the cells of the first group; and not both."
         )
-    everything = np.arange(adata.n_obs)
     if idx1 is not None:
-        cells = {"one": _positions(adata, idx1, "idx1")} | (
-            {} if idx2 is None else {"two": _positions(adata, idx2, "idx2")}
-        )
-        firsts, other = ["one"], None if idx2 is None else "two"
+        chosen = {"one": ("idx1", idx1)} | ({} if idx2 is None else {"two": ("idx2", idx2)})
+        cells = {name: _positions(adata, indices, argument) for name, (argument, indices) in chosen.items()}
+        firsts, second = ["one"], None if idx2 is None else "two"
     else:
         if groupby not in adata.obs:
             raise KeyError(f"`groupby`: {unknown_name('column of `adata.obs`', groupby, list(adata.obs))}")
         labels = adata.obs[groupby].astype("category")
         cells = {name: np.flatnonzero(labels == name) for name in labels.cat.categories.tolist()}
         firsts = list(cells) if group1 is None else [group1] if np.ndim(group1) == 0 else list(group1)
-        other = group2
-        for name in [*firsts, *([] if other is None else [other])]:
+        second = group2
+        for name in [*firsts, *([] if second is None else [second])]:
             if name not in cells:
                 raise ValueError(unknown_name(f"group of `adata.obs[{groupby!r}]`", name, list(cells)))
-    found = []
-    for name in firsts:
-        rest = np.setdiff1d(everything, cells[name]) if other is None else cells[other]
-        found.append((name, REST if other is None else other, cells[name], rest))
-    for one, other, first, second in found:
-        if not (len(first) and len(second)):
-            raise ValueError(f"Nothing to compare: {one!r} has {len(first)} cells, and {other!r} {len(second)}.")
-    return found
+    pairs = []
+    for first in firsts:
+        rest = np.setdiff1d(np.arange(adata.n_obs), cells[first]) if second is None else cells[second]
+        pairs.append((first, REST if second is None else second, cells[first], rest))
+        if not (len(cells[first]) and len(rest)):
+            sizes = f"{first!r} has {len(cells[first])} cells, and {pairs[-1][1]!r} {len(rest)}"
+            raise ValueError(f"Nothing to compare: {sizes}.")
+    return pairs
 
 
 def _positions(adata: AnnData, chosen: Any, argument: str) -> np.ndarray:
@@ -128,7 +126,7 @@ def compare_expression(
     computation = DifferentialComputation(draw, None, manager)
     counts = manager.get_from_registry(REGISTRY_KEYS.X) if all_stats else None
     tables = []
-    for one, other, first, second in track(groups, description="DE...", disable=silent):
+    for name1, name2, first, second in track(groups, description="DE...", disable=silent):
         found = computation.get_bayes_factors(first, second, **comparison)
         if counts is not None:
             for number, chosen in enumerate((first, second), 1):
@@ -140,7 +138,7 @@ def compare_expression(
             table[f"is_de_fdr_{fdr_target}"] = np.arange(len(table)) < int((expected <= fdr_target).sum())
         else:
             table = table.sort_values("bayes_factor", ascending=False, kind="stable")
-        tables.append(table.assign(comparison=f"{one} vs {other}", group1=one, group2=other))
+        tables.append(table.assign(comparison=f"{name1} vs {name2}", group1=name1, group2=name2))
     return pd.concat(tables)
 
 

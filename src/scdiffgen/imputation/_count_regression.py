@@ -1,4 +1,4 @@
-r"""Few columns with many molecules each (tags of proteins), predicted by Nystroem kernel ridge regression.
+r"""Nystroem kernel ridge regression of few columns with high counts, such as protein tags.
 
 With inputs :math:`x` of a cell (log-normalised expression, its depth, and the tokens) and counts :math:`y`,
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from sklearn.model_selection import KFold
 
 N_COMPONENTS, N_FIRST = 200, 20  # singular vectors of the linear regression, and of the kernel
-TOKEN_SCALE = 0.3  # relative to expression: tokens of training cells know a little of what is predicted
+TOKEN_SCALE = 0.3  # relative to expression: tokens of training cells overfit the target a little
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0)
 N_LANDMARKS, N_FOLDS, N_NEAR = 500, 5, 100
 PENALTIES, KERNEL_PENALTIES = np.logspace(-2, 5, 15), np.logspace(-4, 2, 13)
 EPSILON = 1e-6  # least spread
 
 
-class DeepColumns(NamedTuple):
+class CountRegression(NamedTuple):
     """A regression of ``log1p`` of counts, and its residuals in left-out training cells."""
 
     projection: np.ndarray  # (inputs, features)
@@ -39,6 +39,29 @@ class DeepColumns(NamedTuple):
     intercept: np.ndarray  # (columns,)
     predicted: np.ndarray  # (left-out cells, columns)
     residuals: np.ndarray  # (left-out cells, columns)
+
+    @classmethod
+    def fit(cls, inputs: sparse.csr_matrix, n_tokens: int, counts: np.ndarray) -> CountRegression:
+        """Fit counts ``(cells, columns)`` on inputs ``(cells, inputs)``, of which tokens are the last ``n_tokens``."""
+        from sklearn.kernel_approximation import Nystroem
+        from sklearn.linear_model import Ridge, RidgeCV
+        from sklearn.model_selection import KFold, cross_val_predict
+        from sklearn.pipeline import make_pipeline
+
+        values, folds = np.log1p(counts), KFold(N_FOLDS, shuffle=True, random_state=0)
+        spread = np.maximum(values.std(0), EPSILON)
+        features, projection, offset = _kernel_features(inputs, n_tokens, values / spread, folds)
+        fits = []
+        for gamma in BANDWIDTHS:
+            basis = Nystroem(gamma=gamma, n_components=min(N_LANDMARKS, len(values)), random_state=0)
+            fits.append(make_pipeline(basis, RidgeCV(KERNEL_PENALTIES)).fit(features, values / spread))
+        basis, ridge = max(fits, key=lambda fit: fit[-1].best_score_)
+        best = make_pipeline(basis, Ridge(ridge.alpha_)).fit(features, values)
+        width, weights = np.sqrt(basis.gamma), basis.normalization_.T @ best[-1].coef_.reshape(len(spread), -1).T
+        kernel = projection * width, offset * width, basis.components_ * width, weights, best[-1].intercept_
+        best.set_params(nystroem__n_components=min(N_LANDMARKS, len(values) // N_FOLDS * (N_FOLDS - 1)))
+        predicted = cross_val_predict(best, features, values, cv=folds).reshape(values.shape).clip(0)
+        return cls(*(np.asarray(part, dtype=np.float32) for part in (*kernel, predicted, values - predicted)))
 
     def log_mean(self, inputs: sparse.csr_matrix) -> np.ndarray:
         """Expected ``log1p`` of the counts ``(cells, columns)``, not below 0."""
@@ -58,40 +81,17 @@ class DeepColumns(NamedTuple):
         return np.expm1(np.maximum(log_mean + self.residuals[chosen], 0)).round()
 
 
-def known_inputs(counts: Sequence[sparse.csr_matrix], tokens: np.ndarray) -> sparse.csr_matrix:
-    """Inputs of cells from their counts of each given modality, and their tokens ``(cells, features)``."""
+def regression_inputs(counts: Sequence[sparse.csr_matrix], tokens: np.ndarray) -> sparse.csr_matrix:
+    """Inputs ``(cells, inputs)`` from counts of each given modality and tokens ``(cells, features)``."""
     totals = [np.maximum(np.asarray(block.sum(1), dtype=np.float64), 1) for block in counts]
     depths = sparse.csr_matrix(np.log(np.hstack(totals) / TARGET_SUM))
     return sparse.hstack([*map(log_normalise, counts), depths, sparse.csr_matrix(tokens)], format="csr")
 
 
-def deep_columns(inputs: sparse.csr_matrix, n_tokens: int, counts: np.ndarray) -> DeepColumns:
-    """Fit counts ``(cells, columns)`` on inputs ``(cells, inputs)``, of which tokens are the last ``n_tokens``."""
-    from sklearn.kernel_approximation import Nystroem
-    from sklearn.linear_model import Ridge, RidgeCV
-    from sklearn.model_selection import KFold, cross_val_predict
-    from sklearn.pipeline import make_pipeline
-
-    values, folds = np.log1p(counts), KFold(N_FOLDS, shuffle=True, random_state=0)
-    spread = np.maximum(values.std(0), EPSILON)
-    features, projection, offset = _space(inputs, n_tokens, values / spread, folds)
-    fits = []
-    for gamma in BANDWIDTHS:
-        basis = Nystroem(gamma=gamma, n_components=min(N_LANDMARKS, len(values)), random_state=0)
-        fits.append(make_pipeline(basis, RidgeCV(KERNEL_PENALTIES)).fit(features, values / spread))
-    basis, ridge = max(fits, key=lambda fit: fit[-1].best_score_)
-    best = make_pipeline(basis, Ridge(ridge.alpha_)).fit(features, values)
-    width, weights = np.sqrt(basis.gamma), basis.normalization_.T @ best[-1].coef_.reshape(len(spread), -1).T
-    of_kernel = projection * width, offset * width, basis.components_ * width, weights, best[-1].intercept_
-    best.set_params(nystroem__n_components=min(N_LANDMARKS, len(values) // N_FOLDS * (N_FOLDS - 1)))
-    predicted = cross_val_predict(best, features, values, cv=folds).reshape(values.shape).clip(0)
-    return DeepColumns(*(np.asarray(part, dtype=np.float32) for part in (*of_kernel, predicted, values - predicted)))
-
-
-def _space(
+def _kernel_features(
     inputs: sparse.csr_matrix, n_tokens: int, values: np.ndarray, folds: KFold
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Features ``(cells, features)``: singular vectors and ridge predictions, scaled; also projection and offset."""
+    """Scaled singular vectors and ridge predictions ``(cells, features)``, with their projection and offset."""
     from sklearn.decomposition import TruncatedSVD
     from sklearn.linear_model import RidgeCV
     from sklearn.model_selection import cross_val_predict
@@ -107,8 +107,8 @@ def _space(
     linear.fit(components, values)
 
     first = components[:, :N_FIRST]
-    of_block = [np.full(block.shape[1], block.var(0).sum()) for block in (first, predicted)]
-    unit = 1 / np.sqrt(np.maximum(np.concatenate(of_block), EPSILON))
+    variances = [np.full(block.shape[1], block.var(0).sum()) for block in (first, predicted)]
+    unit = 1 / np.sqrt(np.maximum(np.concatenate(variances), EPSILON))
     maps = np.hstack([np.eye(svd.n_components)[:, :N_FIRST], linear.coef_.reshape(values.shape[1], -1).T])
     offset = np.concatenate([np.zeros(first.shape[1]), np.atleast_1d(linear.intercept_)])
     return np.hstack([first, predicted]) * unit, scale[:, None] * (svd.components_.T @ maps) * unit, offset * unit

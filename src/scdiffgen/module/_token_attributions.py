@@ -1,4 +1,4 @@
-"""What is computed of the tokens of cells beside their activation: contributions, gradients, attention."""
+"""Attribution of predictions to tokens: contributions, gradients, attention."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
-from scdiffgen.imputation import DeepColumns, deep_columns, known_inputs
+from scdiffgen.imputation import CountRegression, regression_inputs
 
 N_TOKENS = 6
 
@@ -28,37 +28,30 @@ def simulated(n_cells: int, seed: int = 0) -> tuple[sparse.csr_matrix, np.ndarra
 
 
 @pytest.fixture(scope="module")
-def fitted() -> DeepColumns:
+def fitted() -> CountRegression:
     inputs, _, values = simulated(1_500)
-    return deep_columns(inputs, N_TOKENS, np.expm1(values))
+    return CountRegression.fit(inputs, N_TOKENS, np.expm1(values))
 
 
 def test_with_every_cell_a_landmark_it_is_kernel_ridge_regression() -> None:
     inputs, _, values = simulated(150)
-    model, others = deep_columns(inputs, N_TOKENS, np.expm1(values)), simulated(40, seed=1)[0]
+    model, others = CountRegression.fit(inputs, N_TOKENS, np.expm1(values)), simulated(40, seed=1)[0]
     features, new = (matrix @ model.projection + model.offset for matrix in (inputs, others))
     # The features of the landmarks are those of left-out cells, which a fit on all cells comes close to.
     assert np.corrcoef(np.sort(features, 0).ravel(), np.sort(model.landmarks, 0).ravel())[0, 1] > 0.99
     kernel, centre = rbf_kernel(model.landmarks, gamma=1), values.mean(0)
-    told = rbf_kernel(new, model.landmarks, gamma=1) @ model.weights + model.intercept
-    np.testing.assert_allclose(model.log_mean(others), np.maximum(told, 0), rtol=1e-5)
-    order = _cells_of(model)
-    errors = []
+    predicted = rbf_kernel(new, model.landmarks, gamma=1) @ model.weights + model.intercept
+    np.testing.assert_allclose(model.log_mean(others), np.maximum(predicted, 0), rtol=1e-5)
+    order = np.random.RandomState(0).permutation(len(model.landmarks))  # that of scikit-learn's Nystroem
+    errors, found = [], kernel @ model.weights + model.intercept
+    centred = kernel - kernel.mean(0) - kernel.mean(0)[:, None] + kernel.mean()
     for penalty in np.logspace(-4, 2, 13):
-        mean_of_rows = kernel.mean(0)
-        centred = kernel - mean_of_rows - mean_of_rows[:, None] + kernel.mean()
         exact = KernelRidge(alpha=penalty, kernel="precomputed").fit(centred, values[order] - centre)
-        found = rbf_kernel(model.landmarks, gamma=1) @ model.weights + model.intercept
         errors.append(np.abs(exact.predict(centred) + centre - found).max())
     assert min(errors) < 0.02 < max(errors)
 
 
-def _cells_of(model: DeepColumns) -> np.ndarray:
-    """Which cell each landmark is: the permutation of scikit-learn's Nystroem."""
-    return np.random.RandomState(0).permutation(len(model.landmarks))
-
-
-def test_a_curved_truth_is_found(fitted: DeepColumns) -> None:
+def test_a_curved_truth_is_found(fitted: CountRegression) -> None:
     inputs, mean, _ = simulated(800, seed=1)
     found = fitted.log_mean(inputs)
     for column in range(3):
@@ -66,7 +59,7 @@ def test_a_curved_truth_is_found(fitted: DeepColumns) -> None:
     assert np.abs(found.mean(0) - mean.mean(0)).max() < 0.05
 
 
-def test_draws_spread_as_new_cells_do_at_each_level_and_together(fitted: DeepColumns) -> None:
+def test_draws_spread_as_new_cells_do_at_each_level_and_together(fitted: CountRegression) -> None:
     inputs, mean, values = simulated(800, seed=2)
     random, logs = np.random.default_rng(0), fitted.log_mean(inputs)
     draws = np.stack([np.log1p(fitted.draw(logs, random)) for _ in range(200)])
@@ -83,7 +76,7 @@ def test_draws_spread_as_new_cells_do_at_each_level_and_together(fitted: DeepCol
 
 def test_one_column_that_never_varies_stays_what_it_is() -> None:
     inputs = simulated(120)[0]
-    model = deep_columns(inputs, N_TOKENS, np.full((120, 1), 7.0))
+    model = CountRegression.fit(inputs, N_TOKENS, np.full((120, 1), 7.0))
     logs = model.log_mean(inputs)
     np.testing.assert_allclose(np.expm1(logs), 7, rtol=1e-4)
     assert (model.draw(logs, np.random.default_rng(0)) == 7).all()
@@ -93,7 +86,7 @@ def test_inputs_are_what_scanpy_makes_of_counts_and_the_depth_of_each_modality()
     random = np.random.default_rng(0)
     blocks = [sparse.csr_matrix(random.poisson(2, (9, width)).astype(np.float32)) for width in (5, 3)]
     tokens = random.normal(size=(9, 4))
-    inputs = known_inputs(blocks, tokens).toarray()
+    inputs = regression_inputs(blocks, tokens).toarray()
     for block, columns in zip(blocks, (slice(0, 5), slice(5, 8)), strict=True):
         cells = anndata.AnnData(block.copy())
         scanpy.pp.normalize_total(cells, target_sum=1e4)

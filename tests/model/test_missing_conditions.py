@@ -1,4 +1,4 @@
-"""What is not asked for is as frequent in generated cells as in training cells like them."""
+"""Missing conditions are as frequent in generated cells as in training cells like them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import scvi
 import torch
 from anndata import AnnData, read_h5ad
-from small_cells import QUIET, SMALL
+from small_cells import trained_model
 
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 GENES = 12
 TREATED = {"a": 0.8, "b": 0.3}
+FAST: dict[str, Any] = {
+    "n_epochs": 30,
+    "batch_size": 64,
+    "plan_kwargs": {"lr": 1e-2},
+    "network": NetworkOptions(dropout=0.0),
+}
 QUICK = {"n_steps": 8, "seed": 0, "silent": True}
 
 
@@ -36,12 +41,7 @@ def cells(n_cells: int = 400) -> AnnData:
 
 @pytest.fixture(scope="module")
 def model() -> TokenDiffusion:
-    adata = cells()
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type", perturbation_key="guide", control="ctrl")
-    scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
-    model.train(max_epochs=30, batch_size=64, plan_kwargs={"lr": 1e-2}, **QUIET)
-    return model
+    return trained_model(cells(), **FAST, labels_key="cell_type", perturbation_key="guide", control="ctrl")
 
 
 def share_treated(made: AnnData) -> float:
@@ -59,7 +59,7 @@ def test_of_a_type(model: TokenDiffusion, kind: str) -> None:
     assert share_treated(made[made.obs["guide"] == "A"]) > 0.9 > 0.1 > share_treated(made[made.obs["guide"] == "ctrl"])
 
 
-def test_of_nothing_told_and_of_some_rows(model: TokenDiffusion) -> None:
+def test_without_conditions_and_in_some_rows(model: TokenDiffusion) -> None:
     overall = (model.adata.obs["guide"] == "A").mean()
     assert share_treated(model.generate(n_cells=400, **QUICK)) == pytest.approx(overall, abs=0.08)
     table = pd.DataFrame({"cell_type": "a", "guide": ["ctrl", "A", None], "n_cells": [50, 50, 200]})
@@ -74,10 +74,7 @@ def test_of_a_parent_in_a_hierarchy() -> None:
     treated = (adata.obs["guide"] == "A").to_numpy()
     adata.obs["depth"] = np.where(np.arange(adata.n_obs) % 4 < 2, "low", "high")
     adata.X[adata.obs["depth"] == "high"] *= 10
-    TokenDiffusion.setup_anndata(adata, hierarchy_keys=["cell_type", "guide"], categorical_covariate_keys=["depth"])
-    scvi.settings.seed = 0
-    model = TokenDiffusion(adata, **SMALL, network=NetworkOptions(dropout=0.0))
-    model.train(max_epochs=30, batch_size=64, plan_kwargs={"lr": 1e-2}, **QUIET)
+    model = trained_model(adata, **FAST, hierarchy_keys=["cell_type", "guide"], categorical_covariate_keys=["depth"])
     for kind, depth in product(TREATED, ("low", "high")):
         made = model.generate({"cell_type": kind, "depth": depth}, n_cells=300, **QUICK)
         alike = ((adata.obs["cell_type"] == kind) & (adata.obs["depth"] == depth)).to_numpy()
@@ -98,25 +95,27 @@ def test_along_a_generation_path(model: TokenDiffusion) -> None:
     assert share_treated(ends) == pytest.approx(TREATED["a"], abs=0.12)
 
 
-def told(model: TokenDiffusion, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]) -> dict[str, np.ndarray]:
-    """Category of every cell that the network is told, -1 for none, by condition."""
-    heard: list[dict[str, np.ndarray]] = []
+def given_conditions(
+    model: TokenDiffusion, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> dict[str, np.ndarray]:
+    """Category of every cell that the network is given, -1 for none, by condition."""
+    seen: list[dict[str, np.ndarray]] = []
 
     def listen(conditions: dict[str, Any], library: torch.Tensor, **options: object) -> torch.Tensor:
-        heard.append({name: np.where(c.given, c.ids[:, 0], -1) for name, c in conditions.items()})
+        seen.append({name: np.where(c.given, c.ids[:, 0], -1) for name, c in conditions.items()})
         return torch.ones(len(library), model.module.n_vars)
 
     monkeypatch.setattr(model.module, "generate", listen)
     model.generate(asked, n_cells=500, seed=0, silent=True)
-    return heard[0]
+    return seen[0]
 
 
-def test_what_is_left_out_comes_from_training_cells_with_what_is_told(small: TokenDiffusion, monkeypatch) -> None:
-    obs, found = small.adata.obs, told(small, monkeypatch, {"cell_type": "a"})
+def test_missing_conditions_are_those_of_training_cells_with_the_given_ones(small: TokenDiffusion, monkeypatch) -> None:
+    obs, found = small.adata.obs, given_conditions(small, monkeypatch, {"cell_type": "a"})
     assert (found["cell_type"] == 0).all() and set(found) == {"cell_type", "batch", "age"}
     share = (obs.loc[obs["cell_type"] == "a", "batch"] == "y").mean()
     assert found["batch"].mean() == pytest.approx(share, abs=3 * np.sqrt(share * (1 - share) / 500))
 
 
 def test_beside_a_number_the_network_says_what_is_likely(small: TokenDiffusion, monkeypatch) -> None:
-    assert set(told(small, monkeypatch, {"age": 40.0})) == {"age"}
+    assert set(given_conditions(small, monkeypatch, {"age": 40.0})) == {"age"}

@@ -1,4 +1,4 @@
-"""What scvi-tools' models tell of given cells by draws of their expression: samples, correlations, differences."""
+"""Methods of scvi-tools' models by draws of expression: predictive samples, correlations, differential expression."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scdiffgen._shared_docs import shared_docs
 
 from ._cell_request import under_batch
 from ._cells import BATCH_SIZE, Cells, gcxs, generator_from
-from ._expression_draws import MODES, ExpressionDraws, compare_expression, gene_correlations, groups_to_compare
+from ._differential_expression import MODES, ExpressionDraws, compare_expression, gene_correlations, groups_to_compare
 from ._model_access import (
     batch_name,
     gene_names,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class DrawingExpression(BaseModelClass):
-    """Draws of the expression of given cells."""
+    """Methods of scvi-tools' models that draw the expression of given cells."""
 
     @shared_docs
     def posterior_predictive_sample(
@@ -52,7 +52,7 @@ class DrawingExpression(BaseModelClass):
     ) -> GCXS | dict[str, GCXS]:
         """Sequence each given cell once more, as :class:`scvi.criticism.PosteriorPredictiveCheck` asks for.
 
-        A sample is as many molecules as the cell has, drawn after these (:meth:`deepen` by 2) and without them.
+        A sample has the library size of its cell, and holds the next molecules of the cell (:meth:`deepen`).
 
         Parameters
         ----------
@@ -94,10 +94,10 @@ class DrawingExpression(BaseModelClass):
         seed: int | None = 0,
         silent: bool = False,
     ) -> pd.DataFrame:
-        """Correlations between genes of their expression, over cells.
+        """Correlations of the expression of genes over cells.
 
-        Expression is :meth:`get_normalized_expression` of a random half of each cell's molecules, which leaves in some
-        of the uncertainty about a cell. It is smooth, so its correlations are stronger than those of counts.
+        Expression is :meth:`get_normalized_expression` of a random half of each cell's molecules, which keeps some of
+        the uncertainty about a cell. It is smooth, so its correlations are stronger than those of counts.
 
         Parameters
         ----------
@@ -153,9 +153,9 @@ class DrawingExpression(BaseModelClass):
     ) -> pd.DataFrame:
         """Compare the expression of two groups of cells, measured or generated with all conditions, as scvi-tools.
 
-        Draws are :meth:`get_normalized_expression` of random halves of the molecules of random cells of each group;
-        from them :class:`scvi.model.base.DifferentialComputation` finds how probable a change is. That says how cells
-        differ, not how sure a difference of means is: replicates are not modelled.
+        Draws are :meth:`get_normalized_expression` of random halves of the molecules of random cells of each group,
+        compared by :class:`scvi.model.base.DifferentialComputation`. Probabilities are of differences between cells,
+        not between means: replicates are not modelled.
 
         Parameters
         ----------
@@ -164,8 +164,8 @@ class DrawingExpression(BaseModelClass):
         idx1, idx2
             Instead of them: positions, mask or query of ``adata.obs`` of both groups, the second by default the rest.
         mode, delta
-            ``"vanilla"``: how probable it is that expression is higher in the first group. ``"change"``: how probable
-            that it changes by a log2 fold change of at least ``delta``.
+            ``"vanilla"``: probability that expression is higher in the first group. ``"change"``: that it changes by a
+            log2 fold change of at least ``delta``.
         all_stats
             Whether means and shares of the counts are added.
         batch_correction, batchid1, batchid2
@@ -198,8 +198,8 @@ class DrawingExpression(BaseModelClass):
         if batch_correction:
             batch_name(self)
         batches = {"batchid1": batchid1, "batchid2": batchid2, "use_observed_batches": not batch_correction}
-        comparison = {"mode": mode, "delta": delta, "n_samples_overall": n_samples_overall, **batches}
-        comparison["pseudocounts"] = pseudocounts
+        draws = {"n_samples_overall": n_samples_overall, "pseudocounts": pseudocounts}
+        comparison = {"mode": mode, "delta": delta, **draws, **batches}
         adata = registered(self, adata)
         groups = groups_to_compare(adata, groupby, group1, group2, idx1, idx2)
         draw = ExpressionDraws(self, batch_size, generator_from(seed, self.device))

@@ -1,4 +1,4 @@
-"""Reading tokens: what each stands for, how active it is, what it adds, and the model with some of them held."""
+"""Methods that interpret tokens, and copies of the model that hold or drop some of them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class TokenReading(BaseModelClass):
         batch_size: int = BATCH_SIZE,
         silent: bool = False,
     ) -> pd.DataFrame:
-        """How active each token is in each cell, in standard deviations over the training cells.
+        """Activation of each token in each cell, in standard deviations over the training cells.
 
         Returns
         -------
@@ -62,7 +62,7 @@ class TokenReading(BaseModelClass):
         groupby: str | None = None,
         batch_size: int = BATCH_SIZE,
     ) -> pd.DataFrame:
-        r"""What each token stands for: a number for each gene.
+        r"""Loadings of each gene on each token.
 
         Parameters
         ----------
@@ -83,11 +83,10 @@ class TokenReading(BaseModelClass):
         Returns
         -------
         Loadings ``(genes, tokens)``; with ``groupby`` the columns are pairs of group and token. Tokens are sorted by
-        the variance that they explain (nested ones keep their order): ``attrs["explained"]`` holds the shares,
-        ``attrs["first_direction"]`` the share of a token's own variance that its first direction explains, and
-        ``attrs["stability"]`` how well the token is found again in half of the training cells: their principal
-        components, as many as there are tokens, are rotated by varimax and matched to the tokens one to one; it is the
-        absolute correlation of the regression loadings, the mean of four halves. 1 is found again exactly.
+        the variance that they explain (nested ones keep their order). ``attrs`` holds ``"explained"``, the shares of
+        variance; ``"first_direction"``, the share of a token's own variance along its first principal direction; and
+        ``"stability"``, the mean absolute correlation of its regression loadings with those of the matching
+        varimax-rotated principal component in half of the training cells (1 is reproduced exactly).
 
         {raises_cells}
 
@@ -108,7 +107,7 @@ class TokenReading(BaseModelClass):
         batch_size: int = BATCH_SIZE,
         silent: bool = False,
     ) -> AnnData:
-        """Tokens as variables: an AnnData for scanpy's functions.
+        """AnnData with tokens as variables, for scanpy's functions.
 
         Parameters
         ----------
@@ -130,8 +129,9 @@ class TokenReading(BaseModelClass):
         >>> sc.tl.umap(tokens)
         >>> axes = sc.pl.umap(tokens, color=["token_1", "cell_type"], show=False)
         """
-        activation = self.get_token_activation(adata, batch_size=batch_size, silent=silent)
-        return tokens_as_variables(self, registered(self, adata), activation, n_neighbors)
+        require_training(self)
+        cells = Cells(self, adata, None, batch_size, None if silent else "Activation")
+        return tokens_as_variables(self, cells, n_neighbors)
 
     @shared_docs
     def get_token_contributions(
@@ -143,7 +143,7 @@ class TokenReading(BaseModelClass):
         batch_size: int = BATCH_SIZE,
         silent: bool = False,
     ) -> AnnData:
-        r"""Split the predicted log-expression of each gene in each cell into what every token adds, exactly.
+        r"""Decompose the predicted log-expression of each gene in each cell into contributions of tokens, exactly.
 
         The log-rate of gene :math:`g` is :math:`b_g + \sum_k W_{k,g}^\top h_k`. The contribution of a token is counted
         from its mean over the training cells, :math:`W_{k,g}^\top (h_k - \bar h_k)`, and everything is centred over the
@@ -195,7 +195,7 @@ class TokenReading(BaseModelClass):
         seed: int | None = 0,
         silent: bool = False,
     ) -> pd.DataFrame:
-        """How much each token attends to each, over the noise level.
+        """Attention weights between tokens, by noise level.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class TokenReading(BaseModelClass):
 
     @shared_docs
     def hold_tokens(self, levels: Mapping[str, float] | Sequence[str]) -> Self:
-        """The model with tokens held at fixed activations: what it predicts and generates without their help.
+        """Hold tokens at fixed activations, to predict and generate without the information in them.
 
         A held token adds the same to the genes of every cell: its mean contribution over the training cells, plus its
         loadings times the level. Other tokens are as they were, and may hold some of the same information.
@@ -272,7 +272,7 @@ class TokenReading(BaseModelClass):
 
     @shared_docs
     def truncate_tokens(self, n_tokens: int) -> Self:
-        """The model cut to its first tokens: smaller and faster, at some loss of quality.
+        """Cut the model to its first tokens: smaller and faster, at some loss of quality.
 
         Parameters
         ----------

@@ -1,0 +1,5 @@
+"""Library sizes of generated cells, drawn as in training cells under the same conditions."""
+
+from ._empirical import JointLibrarySizes, LibrarySizeModel
+
+__all__ = ["JointLibrarySizes", "LibrarySizeModel"]

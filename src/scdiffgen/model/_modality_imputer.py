@@ -1,0 +1,152 @@
+"""Imputation of modalities from others: library sizes, counts of high-count modalities, and calibrated shares."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy import sparse
+from scvi.model.base import BaseModelClass
+from torch import Tensor
+
+from scdiffgen.conditions import Conditions
+from scdiffgen.data import modality_names
+from scdiffgen.diffusion import Blocks, to_scipy
+from scdiffgen.imputation import CountRegression, LibraryRegression, ShareCalibration, regression_inputs
+from scdiffgen.module import JointThinningModule
+
+from ._cells import Cells, evenly_spread
+from ._training_data import Batch, KeptCells
+
+MOST_CELLS, FEWEST_CELLS, FEWEST_COUNT_CELLS, MOST_COUNT_COLUMNS = 5_000, 20, 100, 500
+
+Given = tuple[str, ...]
+LibraryRegressions = Mapping[Given, Mapping[str, LibraryRegression]]
+CountRegressions = Mapping[Given, Mapping[str, CountRegression]]
+ShareCalibrations = Mapping[Given, Mapping[str, ShareCalibration]]
+
+
+class CountDraw(NamedTuple):
+    """Regression that draws one modality from others, given by their positions."""
+
+    target: int
+    given: Sequence[int]
+    regression: CountRegression
+
+    def draw(
+        self, counts: Tensor, tokens: np.ndarray, blocks: Blocks, rows: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Draw counts of some ``rows`` of CSR counts ``(rows, columns)``; also the mean of their ``log1p``."""
+        cells = to_scipy(counts)[rows]
+        inputs = regression_inputs([cells[:, blocks.slices[block]] for block in self.given], tokens[rows])
+        log_mean = self.regression.log_mean(inputs)
+        return self.regression.draw(log_mean, rng), log_mean
+
+
+class ModalityImputer(NamedTuple):
+    """Fits by the names of the given modalities, one or all but one, then by that of the target."""
+
+    library_from_tokens: LibraryRegressions
+    deep_columns: CountRegressions
+    shares: ShareCalibrations
+
+    @classmethod
+    @torch.no_grad()
+    def fit(cls, model: BaseModelClass, cells: Cells | KeptCells, left_out: Iterable[Batch]) -> ModalityImputer:
+        """Fit on cells that have the target and all that is given, some of them left out of training."""
+        names, module = modality_names(model.registry), model.module
+        sizes_from, counts_from, shares_from = {}, {}, {}  # type: ignore[var-annotated]
+        if len(names) < 2 or not isinstance(module, JointThinningModule):
+            return cls(sizes_from, counts_from, shares_from)
+        whole = sparse.vstack([to_scipy(counts) for counts, _ in cells], format="csr")
+        blocks = dict(zip(names, module.blocks.split(whole), strict=True))
+        sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.values()])
+        for given in dict.fromkeys([*combinations(names, 1), *combinations(names, len(names) - 1)]):
+            hidden = torch.tensor([name not in given for name in names], device=model.device)
+            tokens, wide = _tokens_without(module, cells, hidden), []
+            complete = np.all(sizes[:, [names.index(name) for name in given]] > 0, axis=1)
+            sizes_from[given], counts_from[given] = {}, {}
+            for column, name in enumerate(names):
+                rows = evenly_spread(np.flatnonzero(complete & (sizes[:, column] > 0)), MOST_CELLS)
+                if name in given or len(rows) < FEWEST_CELLS:
+                    continue
+                sizes_from[given][name] = LibraryRegression.fit(tokens[rows], sizes[rows, column : column + 1])
+                is_small = blocks[name].shape[1] <= MOST_COUNT_COLUMNS  # residuals of all columns are kept
+                if module.denoiser.limit.which[column] and is_small and len(rows) >= FEWEST_COUNT_CELLS:
+                    inputs = regression_inputs([blocks[other][rows] for other in given], tokens[rows])
+                    counts = blocks[name][rows].toarray()
+                    counts_from[given][name] = CountRegression.fit(inputs, tokens.shape[1], counts)
+                else:
+                    wide.append(column)
+            calibrations = _calibrations(module, cells, left_out, hidden) if wide else []
+            shares_from[given] = {names[column]: calibrations[column] for column in wide}
+        return cls(sizes_from, counts_from, shares_from)
+
+    def count_draws(self, names: Sequence[str], blocks: Blocks) -> tuple[CountDraw, ...]:
+        """Regressions to draw as many modalities as possible by, the widest first, each from all but later ones."""
+        width = dict(zip(names, blocks.sizes, strict=True))
+        high = {name for fits in self.deep_columns.values() for name in fits}
+        chain = sorted(high, key=lambda name: (-width[name], name))
+        while chain:
+            given = [tuple(name for name in names if name not in chain[place:]) for place in range(len(chain))]
+            draws = [self.count_draw(names, read, name) for name, read in zip(chain, given, strict=True)]
+            found = tuple(draw for draw in draws if draw is not None)
+            if len(found) == len(chain):
+                return found
+            chain = chain[1:]
+        return ()
+
+    def count_draw(self, names: Sequence[str], given: Sequence[str], target: str) -> CountDraw | None:
+        """The regression of a modality on given ones, if there is one."""
+        regression = self.deep_columns.get(tuple(given), {}).get(target)
+        return regression and CountDraw(names.index(target), [names.index(name) for name in given], regression)
+
+
+def label_rows(module: JointThinningModule, conditions: Conditions[Tensor]) -> np.ndarray:
+    """Rows ``(cells,)`` in a calibration: the label, or the last one."""
+    labels = module.denoiser.label_offsets
+    if labels is None or labels.name not in conditions:
+        return np.full(conditions.n_cells, 0 if labels is None else len(labels.table))
+    label = conditions.numpy()[labels.name]
+    return np.where(label.given & label.mask[:, 0], label.ids[:, 0], len(labels.table))
+
+
+def _tokens_without(module: JointThinningModule, cells: Iterable[Batch], hidden: Tensor) -> np.ndarray:
+    """Tokens ``(cells, features)`` without the ``hidden`` modalities."""
+    read = ((module.without(counts, hidden.expand(len(counts), -1)), conditions) for counts, conditions in cells)
+    return np.concatenate([module.tokens(*batch).flatten(1).cpu().numpy() for batch in read])
+
+
+def _calibrations(
+    module: JointThinningModule, cells: Iterable[Batch], left_out: Iterable[Batch], hidden: Tensor
+) -> list[ShareCalibration]:
+    """Calibrate shares of each modality, predicted without the ``hidden`` ones."""
+    labels, blocks = module.denoiser.label_offsets, module.blocks
+    sums = np.zeros((2, 1 + (0 if labels is None else len(labels.table)), module.n_vars))
+    for counts, logs, rows in _predicted(module, cells, hidden):
+        of_label = sparse.csr_matrix((np.ones(len(rows)), (rows, np.arange(len(rows)))), (sums.shape[1], len(rows)))
+        sizes = np.hstack([np.asarray(block.sum(1)) for block in blocks.split(counts)])
+        sums[0] += of_label @ counts
+        sums[1] += of_label @ (np.exp(logs) * np.repeat(sizes, blocks.sizes, axis=1))
+    sums[:, -1] = sums.sum(1)
+    calibrations = [ShareCalibration.fit(*sums[:, :, columns]) for columns in blocks.slices]
+    validation = [(counts.toarray(), *rest) for counts, *rest in _predicted(module, left_out, hidden)]
+    if not validation:
+        return calibrations
+    counts, logs, rows = map(np.concatenate, zip(*validation, strict=True))
+    parts = zip(calibrations, blocks.slices, strict=True)
+    return [fit.with_slope(counts[:, columns], logs[:, columns], rows) for fit, columns in parts]
+
+
+def _predicted(
+    module: JointThinningModule, cells: Iterable[Batch], hidden: Tensor
+) -> Iterator[tuple[sparse.csr_matrix, np.ndarray, np.ndarray]]:
+    """Counts and log shares ``(cells, columns)``, and label rows, of cells with all that is not ``hidden``."""
+    for counts, conditions in cells:
+        kept, library = module.without(counts, hidden.expand(len(counts), -1)), module.library(counts)
+        logs = module.predictor(conditions, len(counts))(kept, library).log_prob(kept.to_dense()).cpu().numpy()
+        rows = (library[:, ~hidden] > 0).all(1).cpu().numpy()
+        yield to_scipy(counts)[rows], logs[rows], label_rows(module, conditions)[rows]
