@@ -14,8 +14,6 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.pl._figure import BLUE, GREY, Ax, Names, Save, Show, finish, panels, plain
 
 LOSS_INCHES, DOSE_INCHES = (4.2, 2.8), (3.0, 2.4)
-LOSSES = ("train_loss", "validation_loss")
-COLUMNS = ("dose", "gene", "mean", "low", "high")
 ZERO_SHARE = 0.25  # length of the axis from dose 0 to the smallest positive dose, in lengths of the rest
 MAX_TICKS = 6
 MOST_GENES = 12  # drawn unless genes are named
@@ -33,32 +31,23 @@ def training_history(
     ----------
     history
         The model's ``history``.
-    {figure}
 
     Raises
     ------
-    TypeError
-        If this is no mapping, such as the model itself.
     ValueError
-        If the history holds no loss.
+        If this is not the history of a trained model.
 
     Examples
     --------
     >>> axis = training_history(model.history)
-    >>> axis.get_ylabel()
-    'loss (nats per molecule)'
     """
-    if not isinstance(history, Mapping):
-        raise TypeError(f"`history` is of type {type(history).__name__}: pass `model.history` of a trained model.")
-    if "train_loss" not in history:
-        raise ValueError(f"`history` holds {list(history)} and no loss: pass `model.history` of a trained model.")
-    curves = {name: history[name].iloc[:, 0].astype(float).dropna() for name in LOSSES if name in history}
-    training = curves["train_loss"]
+    if not isinstance(history, Mapping) or "train_loss" not in history:
+        raise ValueError("`history` is not a mapping that holds a loss: pass `model.history` of a trained model.")
     (axis,) = panels(1, 1, LOSS_INCHES, ax)
-    axis.plot(training.index, training, color="#999999", label="training", linewidth=1.2)
-    if "validation_loss" in curves:
-        validation = curves["validation_loss"]
-        axis.plot(validation.index, validation, color=BLUE, marker=".", label="validation", linewidth=1.2)
+    axis.plot(history["train_loss"].iloc[:, 0].dropna(), color="#999999", label="training", linewidth=1.2)
+    if "validation_loss" in history:
+        validation = history["validation_loss"].iloc[:, 0].astype(float).dropna()
+        axis.plot(validation, color=BLUE, marker=".", label="validation", linewidth=1.2)
         axis.plot([validation.idxmin()], [validation.min()], "o", color=BLUE, markersize=7, label="lowest")
     plain(axis, "epoch", "loss (nats per molecule)")
     axis.legend(frameon=False, fontsize=8)
@@ -89,10 +78,8 @@ def dose_response(
     genes
         Gene or genes to draw, in this order. ``None`` draws the 12 whose mean changes most between two doses, from the
         largest change down, or if the table has no more, all in its order.
-    {ncols}
     dose_unit
         Unit of the doses, for the label of the axis; by default ``frame.attrs["dose_unit"]``, the registered one.
-    {drawn}
 
     Returns
     -------
@@ -109,8 +96,6 @@ def dose_response(
     >>> import pandas as pd
     >>> curve = pd.DataFrame({"dose": [0, 1, 10], "gene": "IFIT1", "mean": [0.1, 0.9, 2.0]})
     >>> (axis,) = dose_response(curve.assign(low=curve["mean"] - 0.1, high=curve["mean"] + 0.1))
-    >>> axis.get_title()
-    'IFIT1'
     """
     chosen = _checked(frame, genes)
     axes = panels(len(chosen), ncols, DOSE_INCHES, ax)
@@ -118,42 +103,33 @@ def dose_response(
         _draw(axis, frame[frame["gene"] == gene].sort_values("dose"))
         axis.set_title(gene)
     unit = frame.attrs.get("dose_unit") if dose_unit is None else dose_unit
-    label = f"dose ({unit})" if unit else "dose"
     for axis in axes[::ncols]:
         axis.set_ylabel("mean log expression")
     for axis in axes[-ncols:]:
-        axis.set_xlabel(label)
+        axis.set_xlabel(f"dose ({unit})" if unit else "dose")
     return finish(axes, "dose_response", show, save)
 
 
 def _checked(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
     """Raise if the table cannot be drawn; the genes to draw."""
-    absent = [name for name in COLUMNS if name not in frame]
+    absent = [name for name in ("dose", "gene", "mean", "low", "high") if name not in frame]
     if absent:
         raise ValueError(f"`frame` lacks the columns {absent}: pass what `TokenDiffusion.dose_response` returns.")
     known = list(frame["gene"].unique())
-    chosen = _most_changed(frame, known) if genes is None else as_names(genes)
+    chosen = known if genes is None else as_names(genes)
+    if genes is None and len(known) > MOST_GENES:
+        means = frame.groupby("gene", observed=True, sort=False)["mean"]
+        chosen = (means.max() - means.min()).nlargest(MOST_GENES).index.tolist()
     unknown = [gene for gene in chosen if gene not in known]
     if unknown or not chosen:
         raise ValueError(f"`genes` is {unknown or chosen}, of which `frame` has none: it has {known[:5]} and so on.")
     if (frame["dose"] < 0).any():
         raise ValueError(f"`frame` holds the dose {frame['dose'].min():g}: a dose is at least 0.")
-    drawn = frame[frame["gene"].isin(chosen)]
-    if drawn.duplicated(["gene", "dose"]).any():
-        row = drawn[drawn.duplicated(["gene", "dose"])].iloc[0]
+    for row in frame[frame["gene"].isin(chosen) & frame.duplicated(["gene", "dose"])].itertuples():
         raise ValueError(
-            f"`frame` holds gene {row['gene']!r} at dose {row['dose']:g} twice: pass one group of cells at a time."
+            f"`frame` holds gene {row.gene!r} at dose {row.dose:g} twice: pass one group of cells at a time."
         )
     return chosen
-
-
-def _most_changed(frame: pd.DataFrame, genes: list[str]) -> list[str]:
-    """Genes whose mean differs most between two doses, the first the most; all as they are if they are few."""
-    if len(genes) <= MOST_GENES:
-        return genes
-    means = frame.groupby("gene", observed=True, sort=False)["mean"]
-    change = means.max() - means.min()
-    return change.sort_values(ascending=False, kind="stable").index[:MOST_GENES].tolist()
 
 
 def _draw(axis: Axes, curve: pd.DataFrame) -> None:

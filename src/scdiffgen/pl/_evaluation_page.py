@@ -70,19 +70,14 @@ def evaluation(
 
     Parameters
     ----------
-    {sides}
-    {train}
     groupby
         Column of ``obs`` of all.
     scores
         From :func:`scdiffgen.metrics.evaluate`: the page draws its classifiers, which are fitted only if it has none,
         and components. ``None`` computes the default scores, by forests of 25 trees on at most 500 cells of each
         group. A dash stands for a missing score.
-    {layer}
-    {n_jobs}
     seed
         Seed of everything.
-    {shown}
 
     Returns
     -------
@@ -93,8 +88,6 @@ def evaluation(
     Examples
     --------
     >>> axes = evaluation(adata[::2], adata[1::2], layer="counts")
-    >>> axes["roc"].get_xlabel()
-    'false positive rate'
     """
     if scores is None:
         score = partial(metrics.evaluate, n_bootstrap=RESAMPLES, n_trees=TREES, max_cells=SCORED_CELLS, silent=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from textwrap import fill
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import FigureBase
@@ -28,14 +29,13 @@ Colour = str | tuple[float, float, float]
 
 def colours(n_groups: int) -> list[Colour]:
     """Colours of Okabe and Ito; then darker, then lighter ones."""
-    plain = [np.array(to_rgb(colour)) for colour in OKABE_ITO]
-    darker, lighter = [DARKER * c for c in plain], [1 - LIGHTER * (1 - c) for c in plain]
-    shades = [*plain, *darker, *lighter]
+    plain = np.array([to_rgb(colour) for colour in OKABE_ITO])
+    shades = np.concatenate([plain, DARKER * plain, 1 - LIGHTER * (1 - plain)])
     return [tuple(shades[i % len(shades)]) for i in range(n_groups)]
 
 
 def numbered(names: Sequence[str]) -> bool:
-    """Whether there are so many groups that colours alone do not tell them apart."""
+    """Whether there are so many groups that colours alone do not distinguish them."""
     return len(names) > len(OKABE_ITO)
 
 
@@ -68,13 +68,11 @@ def add_legend(figure: FigureBase, names: Sequence[str]) -> None:
 
 def number(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
     """Write the number of every group at the median of its points, or near; the limits of the axes have to be set."""
-    there = [name for name in names if (groups == name).any()]
-    middles = np.array([np.median(points[groups == name], axis=0) for name in there])
-    limits = np.array([axis.get_xlim(), axis.get_ylim()])
-    outline = [withStroke(linewidth=2, foreground="white")]
-    for name, (x, y) in zip(there, _apart((middles - limits.T[0]) / np.ptp(limits, axis=1)), strict=True):
-        number = str(list(names).index(name) + 1)
-        axis.text(x, y, number, transform=axis.transAxes, fontsize=7, ha="center", va="center", path_effects=outline)
+    medians = pd.DataFrame(points).groupby(groups).median()
+    low, high = np.transpose([axis.get_xlim(), axis.get_ylim()])
+    for name, (x, y) in zip(medians.index, _apart((medians.to_numpy() - low) / (high - low)), strict=True):
+        text = axis.text(x, y, str(list(names).index(name) + 1), transform=axis.transAxes, fontsize=7)
+        text.set(ha="center", va="center", path_effects=[withStroke(linewidth=2, foreground="white")])
 
 
 def _apart(places: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -43,22 +43,17 @@ def token_loadings(
     Parameters
     ----------
     {stored}
-    {tokens}
     n_genes
         Genes of each token. Those with the largest absolute loadings are drawn, from the most positive down; names of
         more than 30 letters lose their middle.
-    {gene_symbols}
-    {ncols}
-    {figures}
 
     Examples
     --------
     >>> axes = token_loadings(adata, ["token_2", "token_1"], n_genes=5)
-    >>> [axis.get_title() for axis in axes]
-    ['token_2', 'token_1']
     """
     chosen, labels = chosen_tokens(adata, tokens)
-    loadings, stability = stored_loadings(adata, gene_symbols=gene_symbols), _stability(adata)
+    loadings = stored_loadings(adata, gene_symbols=gene_symbols)
+    stability = dict(zip(loadings, stored_about_tokens(adata).get("stability", []), strict=False))
     orders = {name: np.argsort(-loadings[name].abs().to_numpy(), kind="stable")[:n_genes] for name in loadings}
     largest = [loadings[token].iloc[orders[token]] for token in chosen]
     longest = max(len(shortened(gene)) for drawn in largest for gene in drawn.index)
@@ -71,8 +66,8 @@ def token_loadings(
         axis.axvline(0, color="black", linewidth=0.6)
         axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
         axis.spines["left"].set_visible(False)
-        known = np.isfinite(stability.get(token, np.nan))
-        note = f"loading (stability {stability[token]:.2f})" if known else "loading"
+        stable = stability.get(token, np.nan)
+        note = f"loading (stability {stable:.2f})" if np.isfinite(stable) else "loading"
         axis.set_xlabel(note + _overlap(token, orders), fontsize=8)
         _bare(axis)
     return finish(axes, "token_loadings", show, save)
@@ -80,16 +75,10 @@ def token_loadings(
 
 def _overlap(token: str, genes: Mapping[str, np.ndarray]) -> str:
     """A line with the token that shares most genes, if these are at least half of them; empty otherwise."""
-    shared = {name: len(np.intersect1d(genes[token], genes[name])) for name in genes if name != token}
-    other = max(shared, key=shared.__getitem__, default=token)
-    n_shared, n_genes = shared.get(other, 0), len(genes[token])
+    shared = [(len(np.intersect1d(genes[token], genes[name])), name) for name in genes if name != token]
+    n_shared, other = max(shared, key=lambda count: count[0], default=(0, token))
+    n_genes = len(genes[token])
     return f"\nshares {n_shared} of {n_genes} genes with {other}" if 2 * n_shared >= n_genes else ""
-
-
-def _stability(adata: AnnData) -> dict[str, float]:
-    """Stability of the stored tokens by their names."""
-    stored = stored_about_tokens(adata)
-    return dict(zip(map(str, stored["tokens"]), map(float, stored.get("stability", [])), strict=False))
 
 
 def _bare(axis: Axes) -> None:
@@ -123,8 +112,6 @@ def token_contributions(
         Name of the gene, as in ``gene_symbols`` if it is given.
     n_terms
         Terms to draw, those that add most; the others are drawn as one.
-    {gene_symbols}
-    {figure}
 
     Raises
     ------
@@ -135,8 +122,6 @@ def token_contributions(
     --------
     >>> contributions = model.get_token_contributions(adata, genes=["LYZ"], indices=[0])
     >>> axis = token_contributions(contributions, contributions.obs_names[0], "LYZ")
-    >>> axis.get_yticklabels()[0].get_text()
-    'average cell'
     """
     rows = _terms(contributions, cell, gene, symbols_of(contributions, gene_symbols, "contributions"), n_terms)
     longest = max(map(len, rows.index))

@@ -8,7 +8,9 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 
+from scdiffgen._arguments import check_whole_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import (
     LOG_RATES_KEY,
@@ -71,7 +73,6 @@ def rank_token_genes(
         The result is ``adata.uns[key_added]``, in the layout of :func:`scanpy.tl.rank_genes_groups`: so
         :func:`scanpy.get.rank_genes_groups_df` and :func:`scanpy.pl.rank_genes_groups` read it, given this key. Tokens
         are the groups.
-    {gene_symbols}
 
     Raises
     ------
@@ -85,8 +86,8 @@ def rank_token_genes(
     >>> sc.get.rank_genes_groups_df(adata, "token_1", key="rank_token_genes")[["names", "scores"]].shape
     (765, 2)
     """
-    if n_genes is not None and (not isinstance(n_genes, int | np.integer) or n_genes < 1):
-        raise ValueError(f"`n_genes` is {n_genes!r}: pass a whole number of at least 1, or None for all.")
+    if n_genes is not None:
+        check_whole_number("n_genes", n_genes)
     loadings = token_loadings(adata, gene_symbols=gene_symbols)
     order = np.argsort(-loadings.to_numpy(), axis=0, kind="stable")[:n_genes]
     scores = np.take_along_axis(loadings.to_numpy(), order, axis=0)
@@ -153,19 +154,9 @@ def token_similarity(first: AnnData | pd.DataFrame, second: AnnData | pd.DataFra
     genes = one.index.intersection(other.index)
     if len(genes) < 3:
         raise ValueError(f"`first` and `second` have {len(genes)} genes in common: pass loadings of the same genes.")
-    correlations = _correlations(one.loc[genes].to_numpy(), other.loc[genes].to_numpy())
+    correlations = 1 - cdist(one.loc[genes].T, other.loc[genes].T, "correlation")
+    correlations = np.nan_to_num(correlations)  # of a token that is constant
     rows, columns = linear_sum_assignment(np.abs(correlations), maximize=True)
     return pd.DataFrame(
         {"match": other.columns[columns], "correlation": correlations[rows, columns]}, index=one.columns[rows]
     )
-
-
-def _correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Pearson correlations ``(tokens of one, tokens of other)``; 0 for a token that is constant."""
-
-    def standardised(loadings: np.ndarray) -> np.ndarray:
-        centred = loadings.astype(np.float64) - loadings.mean(0, dtype=np.float64)
-        length = np.linalg.norm(centred, axis=0)
-        return centred / np.where(length > 0, length, np.inf)
-
-    return standardised(one).T @ standardised(other)
