@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from anndata.utils import make_index_unique
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm
@@ -23,7 +24,6 @@ from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, f
 
 CELL_INCHES, SMALL_CELL_INCHES = 0.22, 0.15
 MANY_TOKENS = 32
-ACTIVE = 1.0  # standard deviations over the mean from which a token counts as active
 ATTENTION_INCHES, MOST_TICKS = (2.7, 2.7), 16
 SCORE_INCHES, LETTER_INCHES = (0.5, 0.24), 0.07
 PALETTE, NO_PLACE = "Oranges", "#E8E8E8"
@@ -92,19 +92,12 @@ def token_dotplot(
 
     chosen, labels = chosen_tokens(adata, tokens)
     shown = AnnData(token_activation(adata)[chosen].to_numpy(), obs=group_column(adata, groupby).to_frame())
-    shown.var_names = _unique(labels)
-    plot = sc.pl.DotPlot(
-        shown, list(shown.var_names), groupby, expression_cutoff=ACTIVE, vcenter=0, cmap=DIVERGING, ax=ax
-    ).legend(colorbar_title="mean activation\n(s.d.)", size_title=f"cells above\n{ACTIVE:g} s.d. (%)", width=1.9)
+    shown.var_names = make_index_unique(pd.Index(labels))
+    plot = sc.pl.DotPlot(shown, shown.var_names, groupby, expression_cutoff=1.0, vcenter=0, cmap=DIVERGING, ax=ax)
+    plot.legend(colorbar_title="mean activation\n(s.d.)", size_title="cells above\n1 s.d. (%)", width=1.9)
     plot.style(cmap=DIVERGING)
-    plot.swap_axes()
-    plot.make_figure()
+    plot.swap_axes().make_figure()
     return finish(plot.get_axes()["mainplot_ax"], "token_dotplot", show, save)
-
-
-def _unique(labels: list[str]) -> pd.Index:
-    """Labels as names of variables: a second token of the same label says which it is."""
-    return pd.Index([f"{label} ({i + 1})" if label in labels[:i] else label for i, label in enumerate(labels)])
 
 
 @shared_docs

@@ -12,6 +12,7 @@ from scipy import stats
 
 from scdiffgen._log_normalise import TARGET_SUM, log_normalise
 from scdiffgen._names import check_column, symbols_of
+from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 PSEUDOCOUNT = 0.1  # molecules per 10,000
 
 
+@shared_docs
 def ablate_token(
     model: TokenDiffusion,
     token: str,
@@ -50,14 +52,8 @@ def ablate_token(
     level
         Activation at which the token is held, in standard deviations; 0 is the mean of the training cells. The mean
         activation of control cells shows what treated cells are without this token's response.
-    gene_symbols
-        Column of ``adata.var`` with the names of genes to return; by default those in ``.var_names``.
     max_cells
         Cells of each group to take, evenly spread.
-    n_steps
-        Evaluations of the network a cell.
-    seed
-        Same seed, same cells.
 
     Returns
     -------
@@ -78,7 +74,7 @@ def ablate_token(
     groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}
     chosen = {name: cells[:: -(-len(cells) // max_cells)] for name, cells in groups.items()}
     indices = np.concatenate(list(chosen.values()))
-    labels = np.repeat(list(chosen), [len(cells) for cells in chosen.values()])
+    labels = column.iloc[indices].astype(str).to_numpy()
     samples = [
         each.predict_perturbation(adata, {}, indices=indices, keep=0.0, n_steps=n_steps, seed=seed)
         for each in (model, model.hold_tokens({token: level}))

@@ -75,7 +75,7 @@ def enrich_tokens(
     loadings = token_loadings(tokens, "tokens", gene_symbols)
     loadings = loadings[~loadings.index.str.upper().duplicated()]
     genes, loadings = loadings.index, loadings.set_axis(loadings.index.str.upper())
-    sets = gene_set_table(gene_sets)
+    sets = _gene_set_table(gene_sets)
     sets = sets.assign(target=sets["target"].astype(str).str.upper()).drop_duplicates(["source", "target"])
     known = sets[sets["target"].isin(loadings.index)]
     n_genes = known["source"].value_counts()
@@ -139,7 +139,7 @@ def _decoupler() -> ModuleType:
         raise ImportError("`enrich_tokens` needs decoupler: `pip install 'scdiffgen[enrichment]'`.") from error
 
 
-def gene_set_table(gene_sets: GeneSets) -> pd.DataFrame:
+def _gene_set_table(gene_sets: GeneSets) -> pd.DataFrame:
     """Gene sets as a table with the columns ``source`` (the set), ``target`` (a gene) and ``weight``."""
     if isinstance(gene_sets, pd.DataFrame):
         absent = [column for column in ("source", "target") if column not in gene_sets]

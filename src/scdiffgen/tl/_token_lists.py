@@ -93,7 +93,7 @@ def rank_token_genes(
     scores = np.take_along_axis(loadings.to_numpy(), order, axis=0)
     log_rates = np.asarray(adata.varm.get(LOG_RATES_KEY, np.full(loadings.shape, np.nan)))
     untested = np.full(scores.shape, np.nan)
-    columns = {
+    tables = {
         "names": (loadings.index.to_numpy(dtype=object)[order], "O"),
         "scores": (scores, "float32"),
         "logfoldchanges": (np.take_along_axis(log_rates, order, axis=0) / np.log(2), "float32"),
@@ -110,13 +110,10 @@ def rank_token_genes(
             "corr_method": "none",
             "stability": np.asarray(stored_about_tokens(adata).get("stability", [])),
         }
-    } | {name: _records(values, list(loadings.columns), dtype) for name, (values, dtype) in columns.items()}
-
-
-def _records(values: np.ndarray, tokens: list[str], dtype: str) -> np.recarray:
-    """A field a token."""
-    table = pd.DataFrame(values, columns=tokens)
-    return table.to_records(index=False, column_dtypes=dict.fromkeys(tokens, dtype))
+    }
+    for name, (values, dtype) in tables.items():
+        table = pd.DataFrame(values, columns=loadings.columns)
+        adata.uns[key_added][name] = table.to_records(index=False, column_dtypes=dtype)
 
 
 def token_similarity(first: AnnData | pd.DataFrame, second: AnnData | pd.DataFrame) -> pd.DataFrame:
