@@ -13,9 +13,6 @@ from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.pl._figure import BLUE, GREY, Ax, Names, Save, Show, finish, panels, plain
 
-LOSS_INCHES, DOSE_INCHES = (4.2, 2.8), (3.0, 2.4)
-ZERO_SHARE = 0.25  # length of the axis from dose 0 to the smallest positive dose, in lengths of the rest
-MAX_TICKS = 6
 MOST_GENES = 12  # drawn unless genes are named
 
 
@@ -43,7 +40,7 @@ def training_history(
     """
     if not isinstance(history, Mapping) or "train_loss" not in history:
         raise ValueError("`history` is not a mapping that holds a loss: pass `model.history` of a trained model.")
-    (axis,) = panels(1, 1, LOSS_INCHES, ax)
+    (axis,) = panels(1, 1, (4.2, 2.8), ax)
     axis.plot(history["train_loss"].iloc[:, 0].dropna(), color="#999999", label="training", linewidth=1.2)
     if "validation_loss" in history:
         validation = history["validation_loss"].iloc[:, 0].astype(float).dropna()
@@ -98,7 +95,7 @@ def dose_response(
     >>> (axis,) = dose_response(curve.assign(low=curve["mean"] - 0.1, high=curve["mean"] + 0.1))
     """
     chosen = _checked(frame, genes)
-    axes = panels(len(chosen), ncols, DOSE_INCHES, ax)
+    axes = panels(len(chosen), ncols, (3.0, 2.4), ax)
     for axis, gene in zip(axes, chosen, strict=True):
         _draw(axis, frame[frame["gene"] == gene].sort_values("dose"))
         axis.set_title(gene)
@@ -151,12 +148,13 @@ def _scale(axis: Axes, doses: np.ndarray, *, with_zero: bool) -> None:
     lowest, highest = doses.min(), doses.max()
     margin = (highest / lowest) ** 0.05 * 1.1
     exponents = np.arange(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
-    ticks = 10.0 ** exponents[:: math.ceil(len(exponents) / MAX_TICKS)]
+    ticks = 10.0 ** exponents[:: math.ceil(len(exponents) / 6)]
     ticks = ticks[(ticks >= lowest / margin) & (ticks <= highest * margin)]
     if len(ticks) < 2:
         ticks = doses
     if with_zero:
-        axis.set_xscale("symlog", linthresh=lowest, linscale=max(ZERO_SHARE * math.log10(highest / lowest), ZERO_SHARE))
+        decades = max(math.log10(highest / lowest), 1.0)
+        axis.set_xscale("symlog", linthresh=lowest, linscale=0.25 * decades)  # a fifth of the axis is linear
         axis.set_xlim(-0.2 * lowest, highest * margin)
         ticks = np.append(0.0, ticks)
     else:

@@ -17,13 +17,8 @@ from scdiffgen._shared_docs import shared_docs
 from scdiffgen.pl._evaluation_panels import number_ticks
 from scdiffgen.pl._figure import DIVERGING, GREY, ORANGE, Ax, Save, Show, colour_bar, finish, plain, shortened
 
-COMPONENT_INCHES, CURVE_INCHES, ROW_INCHES, NAMES_INCHES = 0.26, 3.0, 0.19, 3.5
-MOST_WIDE = 60  # components, before they move together
-N_NAMED = 4  # components with the names of their genes
 TICKS, FAR_TICKS = (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5), (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
-FAR = 8  # as many times lies the largest ratio above the smallest where ticks stand far apart
-WIDEST, SMALLEST = 4.0, 1e-3  # ratio of the darkest colour, and the least that is drawn
-FAINT = 0.4  # colours of ratios whose interval holds 1
+WIDEST = 4.0  # ratio of the darkest colour
 NEEDED = {"ratio", "low", "high", "other_real", "other_real_low", "other_real_high", "apart", "genes", "n"}
 
 
@@ -82,13 +77,13 @@ def of_enough_cells(dispersion: pd.DataFrame) -> pd.DataFrame:
 def dispersion_inches(table: pd.DataFrame) -> tuple[float, float]:
     """Size of a figure of its own."""
     n_components = len(table.index.unique("component"))
-    return NAMES_INCHES + COMPONENT_INCHES * min(n_components, MOST_WIDE), sum(_heights(table))
+    return 3.5 + 0.26 * min(n_components, 60), sum(_heights(table))
 
 
 def _heights(table: pd.DataFrame) -> list[float]:
     """Of the components, and of the groups if there are any."""
     n_rows = len(_rows(table))
-    return [CURVE_INCHES, 0.3 + ROW_INCHES * n_rows] if n_rows else [CURVE_INCHES]
+    return [3.0, 0.3 + 0.19 * n_rows] if n_rows else [3.0]
 
 
 def dispersion_axes(figure: FigureBase, table: pd.DataFrame) -> list[Axes]:
@@ -130,14 +125,14 @@ def _draw_components(axis: Axes, rows: pd.DataFrame, group: str) -> None:
     for chosen, fill, text in ((~apart, "white", label), (apart, ORANGE, "apart from real cells")):
         axis.plot(at[chosen], rows["ratio"][chosen], "o", color=ORANGE, mfc=fill, markersize=5, zorder=4, label=text)
     off = np.log(rows["ratio"] / rows["other_real"]).abs().to_numpy()
-    for i in [i for i in np.argsort(-np.nan_to_num(off)) if apart[i]][:N_NAMED]:
+    for i in [i for i in np.argsort(-np.nan_to_num(off)) if apart[i]][:4]:
         axis.axvline(i, color=GREY, linewidth=0.6, linestyle=":", zorder=1)
         name = axis.text(i - 0.2, 1.02, rows["genes"].iloc[i], transform=axis.get_xaxis_transform())
         name.set(rotation=30, ha="left", va="bottom", fontsize=7.5, fontstyle="italic")
     axis.set_yscale("log")
     axis.margins(y=0.12)
     lowest, highest = axis.get_ylim()
-    number_ticks(axis.yaxis, FixedLocator(TICKS if highest < FAR * lowest else FAR_TICKS))
+    number_ticks(axis.yaxis, FixedLocator(TICKS if highest < 8 * lowest else FAR_TICKS))
     plain(axis, "", "variance, generated / real")
     axis.legend(frameon=False, fontsize=8, loc="lower right", ncols=3, handlelength=1.2)
 
@@ -147,8 +142,8 @@ def _draw_groups(axis: Axes, table: pd.DataFrame, names: Sequence[str]) -> None:
     order = table.index.unique("component")
     wide = table[["ratio", "low", "high", "apart", "n"]].unstack("component").loc[names]
     ratios, low, high, apart = (wide[name][order].to_numpy() for name in ("ratio", "low", "high", "apart"))
-    norm, alpha = LogNorm(1 / WIDEST, WIDEST), np.where((low < 1) & (high > 1), FAINT, 1.0)
-    drawn = ratios.clip(SMALLEST)
+    norm, alpha = LogNorm(1 / WIDEST, WIDEST), np.where((low < 1) & (high > 1), 0.4, 1.0)
+    drawn = ratios.clip(1e-3)
     axis.imshow(drawn, cmap=DIVERGING, norm=norm, alpha=alpha, aspect="auto", interpolation="nearest")
     row, column = np.nonzero(apart.astype(bool))
     dark = np.abs(np.log(ratios[row, column])) > np.log(WIDEST) / 2

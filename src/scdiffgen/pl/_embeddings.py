@@ -21,7 +21,6 @@ from scdiffgen.pl import _group_style as groups
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, figure_of, finish, panels, unticked
 
 INCHES = (3.1, 3.0)
-TITLE_LETTERS = 28
 
 
 @shared_docs
@@ -148,7 +147,7 @@ def token_embedding(
         x, y = points[order].T
         colours, norm = values[order], Normalize(-limit, limit)
         drawn = axis.scatter(x, y, s=size, c=colours, norm=norm, cmap=DIVERGING, linewidths=0, rasterized=True)
-        axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
+        axis.set_title(fill(label, 28), fontsize=10)
         unticked(axis, f"{name}1", f"{name}2")
         colour_bar(drawn, axis, shrink=0.7, aspect=12)
     return finish(axes, "token_embedding", show, save)

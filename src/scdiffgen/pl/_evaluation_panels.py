@@ -20,7 +20,6 @@ from scdiffgen.pl._figure import BLUE, GREEN, GREY, ORANGE, VERMILION, Ax, Save,
 from scdiffgen.pl._group_style import SOURCES
 
 INCHES = (3.2, 3.0)
-N_BINS, FEWEST_GENES = 25, 5  # of a line, and of a bin
 STYLES = dict(zip(CLASSIFIERS, ((BLUE, "--"), (VERMILION, "-"), (GREEN, ":")), strict=True))
 
 
@@ -65,7 +64,7 @@ def _draw_genes(genes: pd.DataFrame, statistic: str, poisson: Callable[[NDArray]
     (axis,) = panels(1, 1, INCHES, ax)
     for source, colour in SOURCES.items():
         side = genes[source].query("mean > 0")[["mean", statistic]]
-        n_bins = min(N_BINS, max(1, len(side) // FEWEST_GENES))
+        n_bins = min(25, max(1, len(side) // 5))
         medians = side.sort_values("mean").groupby(np.arange(len(side)) * n_bins // max(len(side), 1)).median()
         axis.scatter(side["mean"], side[statistic], s=4, color=colour, alpha=0.35, linewidths=0, rasterized=True)
         axis.plot(*medians.to_numpy().T, color=colour, linewidth=2, label=source, zorder=3)
@@ -128,7 +127,7 @@ def evaluation_roc(
     show: Show = None,
     save: Save = None,
 ) -> Axes:
-    """Draw the ROC of classifiers that are trained to tell generated cells from real ones.
+    """Draw the ROC of classifiers that are trained to distinguish generated cells from real ones.
 
     A line is the mean over five test folds, its band their range. Positive is generated: on the diagonal,
     generated cells are not distinguished from real ones; the nearer to the upper left corner, the better they are. The

@@ -18,11 +18,9 @@ from scdiffgen.pl._figure import BLUE, GREEN, ORANGE, VERMILION
 
 SOURCES = {"real": BLUE, "generated": ORANGE}
 OKABE_ITO = (GREEN, "#CC79A7", "#56B4E9", VERMILION, "#F0E442", "#999999", BLUE, ORANGE)
-DARKER, LIGHTER = 0.6, 0.45  # what is left of a colour that is mixed with black, and with white
 LABEL_LETTERS = 32  # of a group in one line of a legend
 ROWS, COLUMN_INCHES = 18, 2.4  # of a legend, before it takes another column
 NUMBER_SIZE = np.array([0.055, 0.05])  # room for the number of a group, in shares of the axes
-ROUNDS = 60  # of pushing numbers apart
 
 Colour = str | tuple[float, float, float]
 
@@ -30,7 +28,7 @@ Colour = str | tuple[float, float, float]
 def colours(n_groups: int) -> list[Colour]:
     """Colours of Okabe and Ito; then darker, then lighter ones."""
     plain = np.array([to_rgb(colour) for colour in OKABE_ITO])
-    shades = np.concatenate([plain, DARKER * plain, 1 - LIGHTER * (1 - plain)])
+    shades = np.concatenate([plain, 0.6 * plain, 1 - 0.45 * (1 - plain)])
     return [tuple(shades[i % len(shades)]) for i in range(n_groups)]
 
 
@@ -78,7 +76,7 @@ def number(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequ
 def _apart(places: NDArray[np.float64]) -> NDArray[np.float64]:
     """Push numbers apart that are written over each other; ``places`` are shares of the axes."""
     places = places + 1e-4 * np.arange(len(places))[:, None] * [1, -1]  # no two at one place
-    for _ in range(ROUNDS):
+    for _ in range(60):
         between = (places[:, None] - places) / NUMBER_SIZE
         distance = np.linalg.norm(between, axis=-1, keepdims=True) + np.eye(len(places))[..., None]
         places += 0.5 * NUMBER_SIZE * (between * np.clip(1 / distance - 1, 0, None)).sum(axis=1)

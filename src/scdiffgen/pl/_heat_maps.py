@@ -22,15 +22,9 @@ from scdiffgen.metrics._score_verdicts import relative_scores
 from scdiffgen.metrics._summaries import gene_correlations
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, finish, panels, shortened
 
-CELL_INCHES, SMALL_CELL_INCHES = 0.22, 0.15
-MANY_TOKENS = 32
-ATTENTION_INCHES, MOST_TICKS = (2.7, 2.7), 16
 SCORE_INCHES, LETTER_INCHES = (0.5, 0.24), 0.07
-PALETTE, NO_PLACE = "Oranges", "#E8E8E8"
-DARK = 0.75  # value of the palette from which numbers are white
+NO_PLACE = "#E8E8E8"
 GREY_MEANS = "no place: the metric\ndoes not distinguish\ncontrol and real cells,\nor too few cells"
-ARROWS = {"lower": "↓", "higher": "↑"}
-CORRELATION_INCHES, MOST_LABELS = (4.9, 4.5), 40
 
 
 @shared_docs
@@ -57,13 +51,13 @@ def token_heatmap(
     """
     chosen, labels = chosen_tokens(adata, tokens)
     means = token_activation(adata)[chosen].groupby(group_column(adata, groupby), observed=True).mean()
-    row = CELL_INCHES if len(chosen) <= MANY_TOKENS else SMALL_CELL_INCHES
+    row = 0.22 if len(chosen) <= 32 else 0.15
     longest = max(len(str(name)) for name in [*labels, *means.index])
-    size = (1.6 + CELL_INCHES * len(means) + 0.07 * longest, 0.5 + row * len(chosen) + 0.05 * longest)
+    size = (1.6 + 0.22 * len(means) + 0.07 * longest, 0.5 + row * len(chosen) + 0.05 * longest)
     (axis,) = panels(1, 1, size, ax)
     image = axis.imshow(means.T, cmap=DIVERGING, norm=CenteredNorm(), aspect="auto", interpolation="nearest")
     axis.set_xticks(range(len(means)), means.index, rotation=90, fontsize=8)
-    axis.set_yticks(range(len(chosen)), labels, fontsize=8 if row == CELL_INCHES else 7)
+    axis.set_yticks(range(len(chosen)), labels, fontsize=8 if len(chosen) <= 32 else 7)
     axis.tick_params(length=0)
     shrink = min(1.0, 2.0 / (row * len(chosen)))
     colour_bar(image, axis, "mean activation (s.d.)", shrink=shrink, aspect=12, labelsize=8)
@@ -133,10 +127,10 @@ def attention(
         raise ValueError(f"`layer` is {layer}: choose from {list(layers)}.")
     drawn = frame if layer is None else frame.xs(layer, level="layer", drop_level=False)
     levels, tokens = frame.index.unique("level"), list(frame.columns)
-    axes = panels(len(levels), ncols, ATTENTION_INCHES, ax)
+    axes = panels(len(levels), ncols, (2.7, 2.7), ax)
     means = drawn.groupby(["level", "token"]).mean()
     limits = {"vmin": means.to_numpy().min(), "vmax": means.to_numpy().max()}
-    ticks = np.arange(0, len(tokens), -(-len(tokens) // MOST_TICKS))
+    ticks = np.arange(0, len(tokens), -(-len(tokens) // 16))
     names = frame.attrs.get("labels", {})
     labels = [shortened(names.get(tokens[tick], tokens[tick])) for tick in ticks]
     for axis, level in zip(axes, levels, strict=True):
@@ -182,10 +176,10 @@ def evaluation_scores(
     relative = relative_scores(scores)
     values = scores.xs("generated", level="source")[list(relative)]
     (axis,) = panels(1, 1, scores_inches(scores), ax)
-    palette = colormaps[PALETTE].with_extremes(bad=NO_PLACE)
+    palette = colormaps["Oranges"].with_extremes(bad=NO_PLACE)
     image = axis.imshow(relative, cmap=palette, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     for row, column in np.ndindex(values.shape):
-        score, colour = values.iloc[row, column], "white" if relative.iloc[row, column] > DARK else "black"
+        score, colour = values.iloc[row, column], "white" if relative.iloc[row, column] > 0.75 else "black"
         text = "–" if np.isnan(score) else f"{score:.{3 if abs(score) < 0.1 else 2}f}"
         axis.text(column, row, text, color=colour, fontsize=6.5, ha="center", va="center")
     axis.set_xticks(range(len(values.columns)), _metric_labels(scores), rotation=90, fontsize=8)
@@ -217,7 +211,8 @@ def _group_labels(scores: pd.DataFrame) -> list[str]:
 def _metric_labels(scores: pd.DataFrame) -> list[str]:
     """Metrics with where they are best."""
     best = {name: "real" if isinstance(ideal, str) else f"{ideal:g}" for name, ideal in scores.attrs["ideal"].items()}
-    return [f"{name} {ARROWS.get(scores.attrs['direction'][name], f'→ {best[name]}')}" for name in best]
+    arrows = [{"lower": "↓", "higher": "↑"}.get(scores.attrs["direction"][name], f"→ {best[name]}") for name in best]
+    return [f"{name} {arrow}" for name, arrow in zip(best, arrows, strict=True)]
 
 
 @shared_docs
@@ -253,9 +248,9 @@ def evaluation_gene_correlation(
     >>> axes = evaluation_gene_correlation(adata[::2], adata[1::2], layer="counts")
     """
     correlations = gene_correlations(real, generated, n_genes, layer=layer)
-    axes = panels(2, 2, CORRELATION_INCHES)
+    axes = panels(2, 2, (4.9, 4.5))
     symbols = pd.Series(symbols_of(real, gene_symbols, "real"), index=real.var_names)
-    names = symbols[correlations[0].index].tolist() if len(correlations[0]) <= MOST_LABELS else None
+    names = symbols[correlations[0].index].tolist() if len(correlations[0]) <= 40 else None
     draw_correlations(axes, correlations, names)
     return finish(axes, "evaluation_gene_correlation", show, save)
 

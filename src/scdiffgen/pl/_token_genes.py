@@ -17,9 +17,6 @@ from scdiffgen._stored_tokens import token_loadings as stored_loadings
 from scdiffgen.pl._figure import BLUE, GREY, VERMILION, Ax, Names, Save, Show, finish, panels, shortened
 
 UP, DOWN, TOTAL = VERMILION, BLUE, GREY
-ROW_INCHES, TITLE_INCHES, BAR_INCHES, LETTER_INCHES = 0.17, 0.55, 1.7, 0.075  # of loadings
-TERM_INCHES = 0.24  # of a waterfall
-TITLE_LETTERS = 26
 
 
 @shared_docs
@@ -57,14 +54,14 @@ def token_loadings(
     orders = {name: np.argsort(-loadings[name].abs().to_numpy(), kind="stable")[:n_genes] for name in loadings}
     largest = [loadings[token].iloc[orders[token]] for token in chosen]
     longest = max(len(shortened(gene)) for drawn in largest for gene in drawn.index)
-    size = (BAR_INCHES + LETTER_INCHES * longest, TITLE_INCHES + ROW_INCHES * n_genes)
+    size = (1.7 + 0.075 * longest, 0.55 + 0.17 * n_genes)
     axes = panels(len(chosen), ncols, size, ax)
     for axis, genes, label, token in zip(axes, largest, labels, chosen, strict=True):
         drawn = genes.sort_values()
         axis.barh(range(len(drawn)), drawn, color=[UP if value >= 0 else DOWN for value in drawn], height=0.75)
         axis.set_yticks(range(len(drawn)), map(shortened, drawn.index), fontsize=8)
         axis.axvline(0, color="black", linewidth=0.6)
-        axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
+        axis.set_title(fill(label, 26), fontsize=10)
         axis.spines["left"].set_visible(False)
         stable = stability.get(token, np.nan)
         note = f"loading (stability {stable:.2f})" if np.isfinite(stable) else "loading"
@@ -125,7 +122,7 @@ def token_contributions(
     """
     rows = _terms(contributions, cell, gene, symbols_of(contributions, gene_symbols, "contributions"), n_terms)
     longest = max(map(len, rows.index))
-    (axis,) = panels(1, 1, (3.2 + 0.07 * longest, 0.9 + TERM_INCHES * len(rows)), ax)
+    (axis,) = panels(1, 1, (3.2 + 0.07 * longest, 0.9 + 0.24 * len(rows)), ax)
     ends = rows.cumsum().to_numpy(copy=True)
     starts = np.append(0, ends[:-1])
     starts[0] = starts[-1] = min(0, float(ends.min()))  # first and last row are levels, the others are steps
