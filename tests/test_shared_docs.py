@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import inspect
 import re
 from collections import Counter
@@ -117,19 +116,6 @@ def test_parameters_that_are_not_described_get_their_entries_in_the_order_of_the
     assert inspect.getdoc(not_at_all) == f"{start}{seed}{returns}The axes.\n\nExamples\n--------\nNone."
 
 
-def test_a_parameter_without_a_description_raises_when_the_function_is_made() -> None:
-    def forgotten(what: int) -> None:
-        """Do something.
-
-        Returns
-        -------
-        Nothing.
-        """
-
-    with pytest.raises(KeyError, match=r"forgotten.*what"):
-        shared_docs(forgotten)
-
-
 @pytest.mark.parametrize(("name", "documented"), list(_public()))
 def test_no_placeholder_is_left_and_every_parameter_of_a_function_is_described_once(
     name: str, documented: object
@@ -142,21 +128,24 @@ def test_no_placeholder_is_left_and_every_parameter_of_a_function_is_described_o
         assert described == Counter(name for name in inspect.signature(documented).parameters if name != "self")
 
 
-def test_doctest_finds_the_examples() -> None:
-    (found,) = doctest.DocTestFinder().find(_described, "_described", globs={})
-    assert [example.source for example in found.examples] == ['{"adata": 1}\n']
-    assert doctest.DocTestRunner().run(found).failed == 0
-
-
-def test_unknown_placeholder_raises_when_the_function_is_made() -> None:
+def test_what_has_no_entry_raises_when_the_function_is_made() -> None:
     def misspelt(adata: object) -> None:
         """Do something.
 
         {adatas}
         """
 
-    with pytest.raises(KeyError, match=r"misspelt.*\{adatas\}.*adata"):
-        shared_docs(misspelt)
+    def forgotten(what: int) -> None:
+        """Do something.
+
+        Returns
+        -------
+        Nothing.
+        """
+
+    for function, message in ((misspelt, r"misspelt.*\{adatas\}.*adata"), (forgotten, r"forgotten.*what")):
+        with pytest.raises(KeyError, match=message):
+            shared_docs(function)
 
 
 def test_without_docstrings_nothing_happens() -> None:
