@@ -61,7 +61,10 @@ def test_auc_is_that_of_sklearn(cells: AnnData) -> None:
 
 def test_eta_squared_follows_from_the_f_test_of_sklearn(cells: AnnData) -> None:
     cells.obsm["X_token_activation"][:, 5] = 1.0  # a token that is the same in all cells
-    table = tl.token_associations(cells, "cell_type").query("statistic == 'eta_squared'").set_index("token")
+    table = tl.token_associations(cells, ["cell_type", "n_counts"]).set_index("token")
+    constant = table.loc["token_6"]
+    assert set(constant["p_value"]) == {1} and (constant["value"] == (constant["statistic"] == "auc") / 2).all()
+    table = table.query("statistic == 'eta_squared'")
     f_ratio, p_values = f_classif(cells.obsm["X_token_activation"][:, :5], cells.obs["cell_type"])
     between, within = cells.obs["cell_type"].nunique() - 1, cells.n_obs - cells.obs["cell_type"].nunique()
     shares = f_ratio * between / (f_ratio * between + within)
