@@ -85,7 +85,7 @@ def chosen_tokens(adata: AnnData, tokens: Sequence[str] | None) -> tuple[list[st
         known, given = list(labels), [label for token, label in labels.items() if label != token]
         raise ValueError(
             f"`tokens` names {unknown[:5]}, which are none of {known[0]!r} to {known[-1]!r}, nor of the names given by "
-            f"`tl.annotate_tokens`: {listed(given) or 'none yet'}."
+            f"`tl.annotate_tokens`: {f'[{listed(given)}]' if given else 'none yet'}."
         )
     for name, several in found.items():
         if len(several) > 1:

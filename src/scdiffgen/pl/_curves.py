@@ -31,15 +31,19 @@ def training_history(
 
     Raises
     ------
+    TypeError
+        If this is no mapping, such as the model itself.
     ValueError
-        If this is not the history of a trained model.
+        If the history holds no loss.
 
     Examples
     --------
     >>> axis = training_history(model.history)
     """
-    if not isinstance(history, Mapping) or "train_loss" not in history:
-        raise ValueError("`history` is not a mapping that holds a loss: pass `model.history` of a trained model.")
+    if not isinstance(history, Mapping):
+        raise TypeError(f"`history` is of type {type(history).__name__}: pass `model.history` of a trained model.")
+    if "train_loss" not in history:
+        raise ValueError(f"`history` holds {list(history)} and no loss: pass `model.history` of a trained model.")
     (axis,) = panels(1, 1, (4.2, 2.8), ax)
     axis.plot(history["train_loss"].iloc[:, 0].dropna(), color="#999999", label="training", linewidth=1.2)
     if "validation_loss" in history:

@@ -10,7 +10,6 @@ from anndata import AnnData
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 
-from scdiffgen._arguments import check_whole_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import (
     LOG_RATES_KEY,
@@ -86,8 +85,8 @@ def rank_token_genes(
     >>> sc.get.rank_genes_groups_df(adata, "token_1", key="rank_token_genes")[["names", "scores"]].shape
     (765, 2)
     """
-    if n_genes is not None:
-        check_whole_number("n_genes", n_genes)
+    if n_genes is not None and (not isinstance(n_genes, int | np.integer) or n_genes < 1):
+        raise ValueError(f"`n_genes` is {n_genes!r}: pass a whole number of at least 1, or None for all.")
     loadings = token_loadings(adata, gene_symbols=gene_symbols)
     order = np.argsort(-loadings.to_numpy(), axis=0, kind="stable")[:n_genes]
     scores = np.take_along_axis(loadings.to_numpy(), order, axis=0)
