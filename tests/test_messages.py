@@ -6,12 +6,9 @@ import pytest
 from scdiffgen._messages import and_others, counted, did_you_mean, listed, plain, unknown_name
 
 
-def test_numpy_scalars_print_as_the_user_wrote_them():
+def test_at_most_ten_values_are_listed_as_the_user_wrote_them():
     assert repr(plain(np.int64(3))) == "3"
     assert listed(np.array(["B cells", "T cells"])) == "'B cells', 'T cells'"
-
-
-def test_at_most_ten_values_are_listed():
     assert listed(range(10)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9"
     assert listed(range(11)) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, ... (11 in all)"
 

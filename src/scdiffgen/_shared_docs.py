@@ -20,6 +20,7 @@ SECTION = re.compile(
     r"^(?P<margin>[ \t]*)(?:Parameters\n[ \t]*-+\n(?P<described>(?:[ \t]*\S.*\n)+)|(?:Returns|Raises|Examples)\n)",
     re.MULTILINE,
 )
+RETURNS = {"Axes": "The axes.", "list[Axes]": "The axes, one a panel."}
 PLACEHOLDER = re.compile(r"^([ \t]*)\{(\w+)\}[ \t]*$", re.MULTILINE)
 
 _FIGURES = """
@@ -206,8 +207,6 @@ warns_few = FewCellsWarning
 """
 
 _TOGETHER = {
-    "drawn": "ax show save",
-    "shown": "show save",
     "sides": "real generated",
     "points": "points_real points_generated",
     "forests": "n_trees n_jobs",
@@ -224,22 +223,18 @@ _RAISES = {
     "raises_cells": "raises_read raises_columns raises_type raises_untrained",
 }
 
-
-def _read(text: str) -> dict[str, str]:
-    """Entries by their placeholders."""
-    found = re.findall(r"^(\w+)(?: = ([\w, ]+))?\n((?: {4}.+\n)+)", text, re.MULTILINE)
-    return {placeholder: f"{name or placeholder}\n{meaning.rstrip()}" for placeholder, name, meaning in found}
-
-
-ENTRIES = _read(_FIGURES + _MODEL + _METRICS)
+ENTRIES = {
+    placeholder: f"{name or placeholder}\n{meaning.rstrip()}"
+    for placeholder, name, meaning in re.findall(
+        r"^(\w+)(?: = ([\w, ]+))?\n((?: {4}.+\n)+)", _FIGURES + _MODEL + _METRICS, re.MULTILINE
+    )
+}
 ENTRIES |= {name: "\n".join(ENTRIES[part] for part in parts.split()) for name, parts in (_TOGETHER | _RAISES).items()}
 ENTRIES |= {name: f"Raises\n------\n{ENTRIES[name]}" for name in _RAISES}
-ENTRIES["figure"] = f"{ENTRIES['drawn']}\n\nReturns\n-------\nThe axes."
-ENTRIES["figures"] = f"{ENTRIES['drawn']}\n\nReturns\n-------\nThe axes, one a panel."
 
 
 def shared_docs(documented: Documented) -> Documented:
-    """Put the shared entries where a docstring names them, and those of parameters that it does not describe."""
+    """Put the shared entries where a docstring names them, those of other parameters, and what figures return."""
 
     def entry(name: str) -> str:
         if name not in ENTRIES:
@@ -251,6 +246,10 @@ def shared_docs(documented: Documented) -> Documented:
 
     if documented.__doc__:  # none under `python -OO`
         text = PLACEHOLDER.sub(lambda found: indent(entry(found[2]), found[1]), documented.__doc__)
+        returned = RETURNS.get(documented.__annotations__.get("return", ""))
+        if returned and "Returns\n" not in text:
+            section = rf"\1Returns\n\1-------\n\1{returned}\n\n\1"
+            text = re.sub(r"^( *)(?=(?:Raises|Examples)$)", section, text, count=1, flags=re.MULTILINE)
         documented.__doc__ = _with_all_parameters(text, [*signature(documented).parameters], entry)
     return documented
 

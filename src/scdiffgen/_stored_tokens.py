@@ -8,13 +8,14 @@ from typing import Any
 import pandas as pd
 from anndata import AnnData
 
-from scdiffgen._names import as_names, symbols_of
+from scdiffgen._messages import listed
+from scdiffgen._names import as_names, check_column, symbols_of
 
 LOADINGS_KEY = "token_loadings"  # .varm, (genes, tokens)
 LOG_RATES_KEY = "token_log_rates"  # likewise, written with the loadings
 ACTIVATION_KEY = "X_token_activation"  # .obsm, (cells, tokens)
 UNS_KEY = "scdiffgen"  # .uns
-MOST_NAMED = 10  # annotations that a message lists
+MOST_NUMBERS = 100  # distinct fractional numbers that are still groups
 
 
 def numbered_tokens(n_tokens: int) -> list[str]:
@@ -81,12 +82,10 @@ def chosen_tokens(adata: AnnData, tokens: Sequence[str] | None) -> tuple[list[st
     found = {name: [name] if name in labels else called[name] for name in requested}
     unknown = [name for name in requested if not found[name]]
     if unknown:
-        first, *_, last = [*labels, *labels]
-        given = [label for token, label in labels.items() if label != token]
-        known = f"{given[:MOST_NAMED]}{' and so on' if len(given) > MOST_NAMED else ''}" if given else "none yet"
+        known, given = list(labels), [label for token, label in labels.items() if label != token]
         raise ValueError(
-            f"`tokens` names {unknown[:5]}, which are none of {first!r} to {last!r}, nor of the names given by "
-            f"`tl.annotate_tokens`: {known}."
+            f"`tokens` names {unknown[:5]}, which are none of {known[0]!r} to {known[-1]!r}, nor of the names given by "
+            f"`tl.annotate_tokens`: {f'[{listed(given)}]' if given else 'none yet'}."
         )
     for name, several in found.items():
         if len(several) > 1:
@@ -100,3 +99,15 @@ def annotation_column(adata: AnnData, key: str) -> pd.Series:
     if key not in adata.obs:
         raise ValueError(f"`adata.obs` has no column {key!r}: choose from {list(adata.obs.columns)}.")
     return adata.obs[key]
+
+
+def group_column(adata: AnnData, groupby: str) -> pd.Series:
+    """Group of every cell, as categories that are text: scanpy loses a group that is called ``False``."""
+    check_column(groupby)
+    column = annotation_column(adata, groupby)
+    if pd.api.types.is_float_dtype(column) and column.nunique() > MOST_NUMBERS:
+        raise ValueError(
+            f"`groupby` is {groupby!r}, which is continuous: it has {column.nunique()} distinct numbers. Cut it into "
+            "groups first, such as with `pandas.cut`."
+        )
+    return column.astype("category").cat.rename_categories(str)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -17,22 +16,6 @@ from matplotlib.colors import to_hex
 
 import scdiffgen
 from scdiffgen import pl, tl
-
-
-@pytest.fixture(autouse=True)
-def _close_figures() -> Iterator[None]:
-    yield
-    plt.close("all")
-
-
-@pytest.fixture
-def settings() -> Iterator[type]:
-    """Settings of scanpy, put back afterwards."""
-    names = ("figdir", "autoshow", "autosave", "plot_suffix")
-    before = [getattr(sc.settings, name) for name in names]
-    yield sc.settings
-    for name, value in zip(names, before, strict=True):
-        setattr(sc.settings, name, value)
 
 
 def with_tokens(n_tokens: int) -> AnnData:
@@ -52,30 +35,24 @@ def cells(request: pytest.FixtureRequest) -> AnnData:
     return with_tokens(request.param)
 
 
-@pytest.fixture
-def attention_frame() -> pd.DataFrame:
-    tokens = [f"token_{i + 1}" for i in range(5)]
-    index = pd.MultiIndex.from_product([[0.0, 1.0], [1, 2], tokens], names=["level", "layer", "token"])
-    return pd.DataFrame(np.random.default_rng(0).dirichlet(np.ones(5), 20), index=index, columns=tokens)
+def labels(axis: Axes, side: str = "y") -> list[str]:
+    return [label.get_text() for label in getattr(axis, f"get_{side}ticklabels")()]
 
 
-def inside(axes: list[Axes]) -> bool:
-    """Whether all text of tick labels lies in the figure that is saved, none over another of the same axis."""
+def legible(axes: list[Axes]) -> bool:
+    """Whether no tick label lies over another of the same axis."""
     axes[0].figure.canvas.draw()
-    for axis in axes:
-        boxes = [label.get_window_extent() for label in axis.get_yticklabels() if label.get_text()]
-        if any(one.y0 < other.y0 - 0.5 < one.y1 - 1.5 for one in boxes for other in boxes):
-            return False
-    return True
+    boxes = [[label.get_window_extent() for label in axis.get_yticklabels() if label.get_text()] for axis in axes]
+    return not any(one.y0 < other.y0 - 0.5 < one.y1 - 1.5 for drawn in boxes for one in drawn for other in drawn)
 
 
 def test_bars_are_the_loadings_of_the_strongest_genes(cells: AnnData) -> None:
-    axes = pl.token_loadings(cells, n_genes=6, show=False)
-    assert len(axes) == cells.obsm["X_token_activation"].shape[1] and inside(axes)
+    axes = pl.token_loadings(cells, n_genes=6)
+    assert len(axes) == cells.obsm["X_token_activation"].shape[1] and legible(axes)
     assert axes[2].get_title().replace("\n", " ") == "interferon response of everything"
     loadings = pd.Series(cells.varm["token_loadings"][:, 1], index=cells.var_names)
     strongest = loadings[loadings.abs().nlargest(6).index].sort_values()
-    assert [label.get_text() for label in axes[1].get_yticklabels()] == strongest.index.tolist()
+    assert labels(axes[1]) == strongest.index.tolist()
     np.testing.assert_allclose([bar.get_width() for bar in axes[1].patches], strongest)
 
 
@@ -85,29 +62,20 @@ def test_a_token_names_the_one_that_shares_its_genes_and_no_other() -> None:
     loadings[:6, 0], loadings[2:8, 1] = 1, -1  # four genes in common, of the other sign
     loadings[10:16, 2], loadings[14:20, 3] = 1, 1  # two in common
     cells.varm["token_loadings"] = loadings
-    notes = [axis.get_xlabel().split("\n")[1:] for axis in pl.token_loadings(cells, n_genes=6, show=False)]
+    notes = [axis.get_xlabel().split("\n")[1:] for axis in pl.token_loadings(cells, n_genes=6)]
     assert notes == [["shares 4 of 6 genes with token_2"], ["shares 4 of 6 genes with token_1"], [], []]
 
 
 def test_the_heatmap_shows_means_by_group(cells: AnnData) -> None:
-    axis = pl.token_heatmap(cells, "cell_type", show=False)
-    assert inside([axis])
-    drawn = pd.DataFrame(
-        axis.images[0].get_array(),
-        index=[label.get_text() for label in axis.get_yticklabels()],
-        columns=[label.get_text() for label in axis.get_xticklabels()],
-    )
+    axis = pl.token_heatmap(cells, "cell_type")
+    assert legible([axis])
+    drawn = pd.DataFrame(axis.images[0].get_array(), index=labels(axis), columns=labels(axis, "x"))
     expected = cells.obsm["X_token_activation"][cells.obs["cell_type"] == "CD56+ NK", 2].mean()
     assert drawn.loc["interferon response of everything", "CD56+ NK"] == pytest.approx(expected)
     assert axis.images[0].norm(0.0) == 0.5
-
-
-def test_groups_stand_in_the_order_of_their_categories() -> None:
-    cells = with_tokens(4)
     order = list(cells.obs["cell_type"].cat.categories[::-1])
     cells.obs["cell_type"] = cells.obs["cell_type"].cat.reorder_categories(order)
-    axis = pl.token_heatmap(cells, "cell_type", show=False)
-    assert [label.get_text() for label in axis.get_xticklabels()] == order
+    assert labels(pl.token_heatmap(cells, "cell_type"), "x") == order
 
 
 @pytest.mark.parametrize(
@@ -119,50 +87,41 @@ def test_numbers_and_truth_values_are_groups(groups: list, shown: list[str]) -> 
     cells = with_tokens(4)
     cells.obs["group"] = np.resize(groups, cells.n_obs)
     for plot in (pl.token_heatmap, pl.token_dotplot):
-        axis = plot(cells, "group", show=False)
-        assert [label.get_text() for label in axis.get_xticklabels()] == shown
+        assert labels(plot(cells, "group"), "x") == shown
 
 
 def test_tokens_are_chosen_by_name_or_annotation_and_one_needs_no_list() -> None:
     cells = with_tokens(4)
     title = "interferon response of everything"
-    assert [axis.get_title() for axis in pl.token_loadings(cells, "token_1", show=False)] == ["token_1"]
-    by_name, by_annotation = (pl.token_loadings(cells, token, show=False)[0] for token in ("token_3", [title]))
+    assert [axis.get_title() for axis in pl.token_loadings(cells, "token_1")] == ["token_1"]
+    by_name, by_annotation = (pl.token_loadings(cells, token)[0] for token in ("token_3", [title]))
     widths = [[bar.get_width() for bar in axis.patches] for axis in (by_name, by_annotation)]
     assert widths[0] == widths[1] and by_annotation.get_title().replace("\n", " ") == title
     for plot in (pl.token_heatmap, pl.token_dotplot):
-        axis = plot(cells, "cell_type", [title, "token_1"], show=False)
-        assert {label.get_text() for label in axis.get_yticklabels()} == {title, "token_1"}
-    assert len(pl.token_embedding(cells, title, show=False)) == 1
-
-
-def test_a_name_is_the_token_of_that_name_before_one_that_is_called_so() -> None:
-    cells = with_tokens(4)
-    tl.annotate_tokens(cells, {"token_1": "token_2"})
-    (axis,) = pl.token_loadings(cells, "token_2", n_genes=1, show=False)
-    assert (
-        axis.patches[0].get_width()
-        == cells.varm["token_loadings"][np.abs(cells.varm["token_loadings"][:, 1]).argmax(), 1]
-    )
+        assert set(labels(plot(cells, "cell_type", [title, "token_1"]))) == {title, "token_1"}
+    (_, given) = plt.subplots()
+    assert pl.token_embedding(cells, title, ax=given) == [given]
+    tl.annotate_tokens(cells, {"token_1": "token_3"})  # a name is the token of that name, not one that is called so
+    assert [bar.get_width() for bar in pl.token_loadings(cells, "token_3")[0].patches] == widths[0]
 
 
 def test_dots_stand_for_every_group_and_token(cells: AnnData) -> None:
-    axis = pl.token_dotplot(cells, "cell_type", show=False)
+    axis = pl.token_dotplot(cells, "cell_type")
     n_tokens = cells.obsm["X_token_activation"].shape[1]
     assert len(axis.collections[0].get_offsets()) == n_tokens * cells.obs["cell_type"].nunique()
-    assert "interferon response of everything" in [label.get_text() for label in axis.get_yticklabels()]
+    assert "interferon response of everything" in labels(axis)
 
 
 def test_long_names_of_genes_lose_their_middle_and_long_labels_are_wrapped() -> None:
     cells = with_tokens(4)
     tl.annotate_tokens(cells, {"token_1": "antigen presentation by MHC class II of dendritic cells"})
     cells.var_names = [f"ENSG{i:011d}-AC0{i:03d}.2-read-through" for i in range(cells.n_vars)]
-    (axis,) = pl.token_loadings(cells, ["token_2"], n_genes=1, show=False)
+    (axis,) = pl.token_loadings(cells, ["token_2"], n_genes=1)
     strongest = cells.var_names[np.abs(cells.varm["token_loadings"][:, 1]).argmax()]
     (label,) = axis.get_yticklabels()
     start, end = label.get_text().split("…")
     assert len(label.get_text()) <= 30 and strongest.startswith(start) and strongest.endswith(end)
-    (axis,) = pl.token_embedding(cells, ["token_1"], show=False)
+    (axis,) = pl.token_embedding(cells, ["token_1"])
     assert max(map(len, axis.get_title().split("\n"))) <= 28
     assert axis.get_title().replace("\n", " ") == "antigen presentation by MHC class II of dendritic cells"
 
@@ -171,88 +130,85 @@ def test_genes_are_called_by_their_symbols() -> None:
     cells = scdiffgen.datasets.pbmc68k()
     cells.varm["token_loadings"] = np.random.default_rng(0).normal(size=(cells.n_vars, 2))
     cells.uns["scdiffgen"] = {"tokens": ["token_1", "token_2"], "stability": np.array([0.873, np.nan])}
-    known = [text.get_text() for text in pl.token_loadings(cells, "token_1", show=False)[0].get_yticklabels()]
-    correlated = pl.evaluation_gene_correlation(cells[::2], cells[1::2], 10, layer="counts", show=False)[0]
-    of_genes = [text.get_text() for text in correlated.get_yticklabels()]
+    known = labels(pl.token_loadings(cells, "token_1")[0])
+    of_genes = labels(pl.evaluation_gene_correlation(cells[::2], cells[1::2], 10, layer="counts")[0])
     cells.var["symbol"] = cells.var_names
     cells.var_names = [f"ENSG{i:05d}" for i in range(cells.n_vars)]
-    one, other = pl.token_loadings(cells, gene_symbols="symbol", show=False)
-    assert [text.get_text() for text in one.get_yticklabels()] == known
+    one, other = pl.token_loadings(cells, gene_symbols="symbol")
+    assert labels(one) == known
     assert (one.get_xlabel(), other.get_xlabel()) == ("loading (stability 0.87)", "loading")
-    sides, options = (cells[::2], cells[1::2]), {"layer": "counts", "gene_symbols": "symbol", "show": False}
-    correlated = pl.evaluation_gene_correlation(*sides, 10, **options)[0]
-    assert [text.get_text() for text in correlated.get_yticklabels()] == of_genes
+    options = {"layer": "counts", "gene_symbols": "symbol"}
+    assert labels(pl.evaluation_gene_correlation(cells[::2], cells[1::2], 10, **options)[0]) == of_genes
     with pytest.raises(ValueError, match="`gene_symbols` is 'name', which is no column of `adata.var`"):
         pl.token_loadings(cells, gene_symbols="name")
 
 
 def test_an_embedding_is_coloured_by_activation(cells: AnnData) -> None:
-    (axis,) = pl.token_embedding(cells, ["token_4"], show=False)
+    (axis,) = pl.token_embedding(cells, ["token_4"])
     points = axis.collections[0]
     order = [np.flatnonzero((cells.obsm["X_umap"] == place).all(1))[0] for place in points.get_offsets()[:20].data]
     np.testing.assert_allclose(points.get_array()[:20], cells.obsm["X_token_activation"][order, 3])
-    assert len(pl.token_embedding(cells, basis="pca", show=False)) == cells.obsm["X_token_activation"].shape[1]
+    assert len(pl.token_embedding(cells, basis="pca")) == cells.obsm["X_token_activation"].shape[1]
 
 
-def test_a_waterfall_goes_from_the_average_to_the_cell() -> None:
-    terms = pd.Series([0.5, -2.0, 0.1, 1.0, -0.2], index=[f"token_{i + 1}" for i in range(5)])
-    contributions = AnnData(
-        np.array([[3.0 + terms.sum()]]),
+def contributions(terms: dict[str, float], baseline: float, **stored: dict[str, str]) -> AnnData:
+    """What tokens add to one gene of one cell."""
+    return AnnData(
+        np.array([[baseline + sum(terms.values())]]),
         obs=pd.DataFrame(index=["cell"]),
-        var=pd.DataFrame({"baseline": [3.0]}, index=["GENE"]),
+        var=pd.DataFrame({"baseline": [baseline], "symbol": ["CD3E"]}, index=["GENE"]),
         layers={name: np.array([[value]]) for name, value in terms.items()},
-        uns={"terms": list(terms.index), "scdiffgen": {"tokens": list(terms.index), "annotation": {"token_2": "IFN"}}},
+        uns={"terms": list(terms), "scdiffgen": {"tokens": list(terms), **stored}},
     )
-    axis = pl.token_contributions(contributions, "cell", "GENE", n_terms=3, show=False)
-    labels = [label.get_text() for label in axis.get_yticklabels()]
-    assert labels == ["average cell", "IFN", "token_4", "token_1", "2 others", "this cell"]
-    widths = [bar.get_width() for bar in axis.patches]
-    np.testing.assert_allclose(widths, [3.0, -2.0, 1.0, 0.5, -0.1, 2.4])
-    contributions.var["symbol"] = "CD3E"
-    axis = pl.token_contributions(contributions, "cell", "CD3E", gene_symbols="symbol", n_terms=3, show=False)
-    assert axis.get_title() == "CD3E in cell"
+
+
+def test_a_waterfall_goes_from_the_average_to_the_cell_and_ends_before_the_edge() -> None:
+    terms = dict(zip([f"token_{i + 1}" for i in range(5)], [0.5, -2.0, 0.1, 1.0, -0.2], strict=True))
+    added = contributions(terms, 3.0, annotation={"token_2": "IFN"})
+    axis = pl.token_contributions(added, "cell", "GENE", n_terms=3)
+    assert labels(axis) == ["average cell", "IFN", "token_4", "token_1", "2 others", "this cell"]
+    np.testing.assert_allclose([bar.get_width() for bar in axis.patches], [3.0, -2.0, 1.0, 0.5, -0.1, 2.4])
     ends = [bar.get_x() + bar.get_width() for bar in axis.patches]
     np.testing.assert_allclose(ends, [3.0, 1.0, 2.0, 2.5, 2.4, 2.4])
+    axis = pl.token_contributions(added, "cell", "CD3E", gene_symbols="symbol")
+    assert axis.get_title() == "CD3E in cell"
+    axis = pl.token_contributions(contributions({"token_1": 2.0, "token_2": -0.5}, 1.0), "cell", "GENE")
+    assert axis.get_xlim()[1] > 3.05  # the largest bar ends at 1 + 2
 
 
-def test_attention_is_averaged_over_layers_or_taken_of_one(attention_frame: pd.DataFrame) -> None:
-    axes = pl.attention(attention_frame, show=False)
+def test_attention_is_averaged_over_layers_or_taken_of_one() -> None:
+    tokens = [f"token_{i + 1}" for i in range(5)]
+    index = pd.MultiIndex.from_product([[0.0, 1.0], [1, 2], tokens], names=["level", "layer", "token"])
+    attention_frame = pd.DataFrame(np.random.default_rng(0).dirichlet(np.ones(5), 20), index=index, columns=tokens)
+    axes = pl.attention(attention_frame)
     mean = (attention_frame.loc[(1.0, 1)] + attention_frame.loc[(1.0, 2)]) / 2
     np.testing.assert_allclose(axes[1].images[0].get_array(), mean)
-    axes = pl.attention(attention_frame, layer=2, show=False)
+    axes = pl.attention(attention_frame, layer=2)
     np.testing.assert_allclose(axes[0].images[0].get_array(), attention_frame.loc[(0.0, 2)])
     assert [axis.get_title() for axis in axes] == ["0% of the molecules", "100% of the molecules"]
     attention_frame.attrs["labels"] = {"token_2": "interferon response"}
-    (axis, _) = pl.attention(attention_frame, show=False)
-    ticks = [[label.get_text() for label in labels] for labels in (axis.get_xticklabels(), axis.get_yticklabels())]
-    assert ticks == [["token_1", "interferon response", "token_3", "token_4", "token_5"]] * 2
+    (axis, _) = pl.attention(attention_frame)
+    assert labels(axis) == labels(axis, "x") == ["token_1", "interferon response", "token_3", "token_4", "token_5"]
 
 
-def test_a_path_is_drawn_from_empty_to_full() -> None:
+def test_a_path_is_drawn_from_empty_to_full_among_the_components_of_scanpy() -> None:
     adata = scdiffgen.datasets.pbmc68k()
-    expected = np.stack([adata.layers["counts"][i].toarray()[0] for i in (0, 1, 2, 3)]).astype(float)
+    expected = adata.layers["counts"][:4].toarray().astype(float)
     obs = pd.DataFrame({"cell": ["a", "a", "b", "b"], "level": [0.0, 1.0, 0.0, 1.0]}, index=list("wxyz"))
     path = AnnData(expected, obs=obs, var=adata.var[[]], layers={"expected": expected})
-    places = tl.path_coordinates(path, adata, "counts")
-    np.testing.assert_allclose(places.path, places.cells[:4], atol=1e-6)
-    axis = pl.generation_path(path, adata, "counts", groupby="cell_type", show=False)
-    np.testing.assert_allclose(axis.lines[1].get_xydata(), places.cells[2:4], atol=1e-6)
-    names = [text.get_text() for text in axis.get_legend().get_texts()]
-    assert names == list(adata.obs["cell_type"].cat.categories)
+    axis = pl.generation_path(path, adata, "counts", groupby="cell_type")
+    measured = AnnData(adata.layers["counts"].toarray())
+    sc.pp.normalize_total(measured, target_sum=1e4)
+    sc.pp.log1p(measured)
+    places = np.abs(sc.pp.pca(measured.X, n_comps=2, svd_solver="arpack"))
+    np.testing.assert_allclose(np.abs(axis.collections[0].get_offsets()), places, atol=1e-3)
+    np.testing.assert_allclose(np.abs(axis.lines[1].get_xydata()), places[2:4], atol=1e-3)
+    assert [text.get_text() for text in axis.get_legend().get_texts()] == list(adata.obs["cell_type"].cat.categories)
     drawn = [to_hex(handle.get_facecolor()[0], keep_alpha=False) for handle in axis.get_legend().legend_handles]
     assert drawn == list(adata.uns["cell_type_colors"])  # those of sc.pl.umap
-
-
-def test_no_bar_of_the_waterfall_ends_at_the_edge() -> None:
-    contributions = AnnData(
-        np.zeros((1, 1)),
-        obs=pd.DataFrame(index=["cell"]),
-        var=pd.DataFrame({"baseline": [1.0]}, index=["gene"]),
-        layers={"token_1": np.array([[2.0]]), "token_2": np.array([[-0.5]])},
-        uns={"terms": ["token_1", "token_2"], "scdiffgen": {"tokens": np.array(["token_1", "token_2"])}},
-    )
-    axis = pl.token_contributions(contributions, "cell", "gene", show=False)
-    assert axis.get_xlim()[1] > 3.05  # the largest bar ends at 1 + 2
+    path.var_names = [f"unknown {name}" for name in path.var_names]
+    with pytest.raises(KeyError, match="unknown"):
+        pl.generation_path(path, adata, "counts")
 
 
 def test_history_marks_the_lowest_validation_loss() -> None:
@@ -260,37 +216,28 @@ def test_history_marks_the_lowest_validation_loss() -> None:
         "train_loss": pd.DataFrame({"train_loss": [3.0, 2.0, 1.0, 0.5]}),
         "validation_loss": pd.DataFrame({"validation_loss": [2.5, 1.5, 1.8]}, index=[0, 2, 3]),
     }
-    axis = pl.training_history(history, show=False)
+    axis = pl.training_history(history)
     assert axis.lines[-1].get_xydata().tolist() == [[2.0, 1.5]]
     assert axis.lines[-1].get_label() == "lowest"  # not "kept": the weights at the end generate
     np.testing.assert_allclose(axis.lines[0].get_ydata(), history["train_loss"]["train_loss"])
 
 
-def test_figures_are_saved_as_scanpy_saves(tmp_path: Path, settings: type) -> None:
-    settings.figdir = tmp_path / "figures"
-    cells = with_tokens(4)
-    pl.token_heatmap(cells, "cell_type", show=False, save="_by_type.png")
-    pl.token_heatmap(cells, "cell_type", show=False, save=True)
-    pl.token_loadings(cells, show=False, save=tmp_path / "exactly.pdf")
-    named = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert named == {"token_heatmap_by_type.png", f"token_heatmap.{settings.file_format_figs}"}
-    assert (tmp_path / "exactly.pdf").read_bytes().startswith(b"%PDF")
-
-
 @pytest.mark.filterwarnings("ignore:Argument `save` is deprecated:FutureWarning")  # of scanpy 1.12, which ours outlives
 def test_files_have_the_names_that_scanpy_gives_to_its_own(tmp_path: Path, settings: type) -> None:
-    settings.figdir, settings.plot_suffix = tmp_path, "_draft"
+    settings.figdir, settings.plot_suffix = tmp_path / "figures", "_draft"
     cells = with_tokens(4)
     for save in ("_one.pdf", "_two", True):
         pl.token_heatmap(cells, "cell_type", show=False, save=save)
         sc.pl.embedding(cells, "umap", show=False, save=save)
     settings.autosave = True
     settings.plot_suffix = "_auto"
-    pl.token_heatmap(cells, "cell_type", show=False)
-    sc.pl.embedding(cells, "umap", show=False)
-    names = {path.name for path in tmp_path.iterdir()}
+    pl.token_heatmap(cells, "cell_type")
+    sc.pl.embedding(cells, "umap")
+    names = {path.name for path in settings.figdir.iterdir()}
     ours = {name.removeprefix("token_heatmap") for name in names if name.startswith("token_heatmap")}
     assert ours == {name.removeprefix("umap") for name in names if name.startswith("umap")} and len(ours) == 4
+    pl.token_loadings(cells, save=tmp_path / "exactly.pdf")
+    assert (tmp_path / "exactly.pdf").read_bytes().startswith(b"%PDF")
     assert not plt.get_fignums()  # what was saved is closed
 
 
@@ -303,13 +250,6 @@ def test_figures_are_shown_as_scanpy_shows(monkeypatch: pytest.MonkeyPatch, sett
         pl.token_heatmap(cells, "cell_type", show=show)
         assert len(shown) == expected
         shown.clear()
-
-
-def test_figures_are_drawn_into_given_axes() -> None:
-    cells = with_tokens(4)
-    _, (one, other) = plt.subplots(1, 2)
-    assert pl.token_heatmap(cells, "cell_type", ax=one, show=False) is one
-    assert pl.token_loadings(cells, ["token_2"], ax=other, show=False) == [other]
 
 
 @pytest.mark.parametrize(

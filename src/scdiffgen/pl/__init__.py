@@ -1,7 +1,4 @@
-"""Figures of results. They return axes, and what they draw is given to them or comes from `metrics` or `tl`.
-
-Nothing is computed here but where things are drawn: orders, colours and sizes.
-"""
+"""Figures of results; they return axes, and compute no more than where things are drawn: orders, colours, sizes."""
 
 from scdiffgen.pl._curves import dose_response, training_history
 from scdiffgen.pl._dispersion_panel import evaluation_dispersion

@@ -13,11 +13,6 @@ from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.pl._figure import BLUE, GREY, Ax, Names, Save, Show, finish, panels, plain
 
-LOSS_INCHES, DOSE_INCHES = (4.2, 2.8), (3.0, 2.4)
-LOSSES = ("train_loss", "validation_loss")
-COLUMNS = ("dose", "gene", "mean", "low", "high")
-ZERO_SHARE = 0.25  # length of the axis from dose 0 to the smallest positive dose, in lengths of the rest
-MAX_TICKS = 6
 MOST_GENES = 12  # drawn unless genes are named
 
 
@@ -33,7 +28,6 @@ def training_history(
     ----------
     history
         The model's ``history``.
-    {figure}
 
     Raises
     ------
@@ -45,20 +39,16 @@ def training_history(
     Examples
     --------
     >>> axis = training_history(model.history)
-    >>> axis.get_ylabel()
-    'loss (nats per molecule)'
     """
     if not isinstance(history, Mapping):
         raise TypeError(f"`history` is of type {type(history).__name__}: pass `model.history` of a trained model.")
     if "train_loss" not in history:
         raise ValueError(f"`history` holds {list(history)} and no loss: pass `model.history` of a trained model.")
-    curves = {name: history[name].iloc[:, 0].astype(float).dropna() for name in LOSSES if name in history}
-    training = curves["train_loss"]
-    (axis,) = panels(1, 1, LOSS_INCHES, ax)
-    axis.plot(training.index, training, color="#999999", label="training", linewidth=1.2)
-    if "validation_loss" in curves:
-        validation = curves["validation_loss"]
-        axis.plot(validation.index, validation, color=BLUE, marker=".", label="validation", linewidth=1.2)
+    (axis,) = panels(1, 1, (4.2, 2.8), ax)
+    axis.plot(history["train_loss"].iloc[:, 0].dropna(), color="#999999", label="training", linewidth=1.2)
+    if "validation_loss" in history:
+        validation = history["validation_loss"].iloc[:, 0].astype(float).dropna()
+        axis.plot(validation, color=BLUE, marker=".", label="validation", linewidth=1.2)
         axis.plot([validation.idxmin()], [validation.min()], "o", color=BLUE, markersize=7, label="lowest")
     plain(axis, "epoch", "loss (nats per molecule)")
     axis.legend(frameon=False, fontsize=8)
@@ -89,10 +79,8 @@ def dose_response(
     genes
         Gene or genes to draw, in this order. ``None`` draws the 12 whose mean changes most between two doses, from the
         largest change down, or if the table has no more, all in its order.
-    {ncols}
     dose_unit
         Unit of the doses, for the label of the axis; by default ``frame.attrs["dose_unit"]``, the registered one.
-    {drawn}
 
     Returns
     -------
@@ -109,51 +97,40 @@ def dose_response(
     >>> import pandas as pd
     >>> curve = pd.DataFrame({"dose": [0, 1, 10], "gene": "IFIT1", "mean": [0.1, 0.9, 2.0]})
     >>> (axis,) = dose_response(curve.assign(low=curve["mean"] - 0.1, high=curve["mean"] + 0.1))
-    >>> axis.get_title()
-    'IFIT1'
     """
     chosen = _checked(frame, genes)
-    axes = panels(len(chosen), ncols, DOSE_INCHES, ax)
+    axes = panels(len(chosen), ncols, (3.0, 2.4), ax)
     for axis, gene in zip(axes, chosen, strict=True):
         _draw(axis, frame[frame["gene"] == gene].sort_values("dose"))
         axis.set_title(gene)
     unit = frame.attrs.get("dose_unit") if dose_unit is None else dose_unit
-    label = f"dose ({unit})" if unit else "dose"
     for axis in axes[::ncols]:
         axis.set_ylabel("mean log expression")
     for axis in axes[-ncols:]:
-        axis.set_xlabel(label)
+        axis.set_xlabel(f"dose ({unit})" if unit else "dose")
     return finish(axes, "dose_response", show, save)
 
 
 def _checked(frame: pd.DataFrame, genes: Sequence[str] | None) -> list[str]:
     """Raise if the table cannot be drawn; the genes to draw."""
-    absent = [name for name in COLUMNS if name not in frame]
+    absent = [name for name in ("dose", "gene", "mean", "low", "high") if name not in frame]
     if absent:
         raise ValueError(f"`frame` lacks the columns {absent}: pass what `TokenDiffusion.dose_response` returns.")
     known = list(frame["gene"].unique())
-    chosen = _most_changed(frame, known) if genes is None else as_names(genes)
+    chosen = known if genes is None else as_names(genes)
+    if genes is None and len(known) > MOST_GENES:
+        means = frame.groupby("gene", observed=True, sort=False)["mean"]
+        chosen = (means.max() - means.min()).nlargest(MOST_GENES).index.tolist()
     unknown = [gene for gene in chosen if gene not in known]
     if unknown or not chosen:
         raise ValueError(f"`genes` is {unknown or chosen}, of which `frame` has none: it has {known[:5]} and so on.")
     if (frame["dose"] < 0).any():
         raise ValueError(f"`frame` holds the dose {frame['dose'].min():g}: a dose is at least 0.")
-    drawn = frame[frame["gene"].isin(chosen)]
-    if drawn.duplicated(["gene", "dose"]).any():
-        row = drawn[drawn.duplicated(["gene", "dose"])].iloc[0]
+    for row in frame[frame["gene"].isin(chosen) & frame.duplicated(["gene", "dose"])].itertuples():
         raise ValueError(
-            f"`frame` holds gene {row['gene']!r} at dose {row['dose']:g} twice: pass one group of cells at a time."
+            f"`frame` holds gene {row.gene!r} at dose {row.dose:g} twice: pass one group of cells at a time."
         )
     return chosen
-
-
-def _most_changed(frame: pd.DataFrame, genes: list[str]) -> list[str]:
-    """Genes whose mean differs most between two doses, the first the most; all as they are if they are few."""
-    if len(genes) <= MOST_GENES:
-        return genes
-    means = frame.groupby("gene", observed=True, sort=False)["mean"]
-    change = means.max() - means.min()
-    return change.sort_values(ascending=False, kind="stable").index[:MOST_GENES].tolist()
 
 
 def _draw(axis: Axes, curve: pd.DataFrame) -> None:
@@ -175,12 +152,13 @@ def _scale(axis: Axes, doses: np.ndarray, *, with_zero: bool) -> None:
     lowest, highest = doses.min(), doses.max()
     margin = (highest / lowest) ** 0.05 * 1.1
     exponents = np.arange(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
-    ticks = 10.0 ** exponents[:: math.ceil(len(exponents) / MAX_TICKS)]
+    ticks = 10.0 ** exponents[:: math.ceil(len(exponents) / 6)]
     ticks = ticks[(ticks >= lowest / margin) & (ticks <= highest * margin)]
     if len(ticks) < 2:
         ticks = doses
     if with_zero:
-        axis.set_xscale("symlog", linthresh=lowest, linscale=max(ZERO_SHARE * math.log10(highest / lowest), ZERO_SHARE))
+        decades = max(math.log10(highest / lowest), 1.0)
+        axis.set_xscale("symlog", linthresh=lowest, linscale=0.25 * decades)  # a fifth of the axis is linear
         axis.set_xlim(-0.2 * lowest, highest * margin)
         ticks = np.append(0.0, ticks)
     else:

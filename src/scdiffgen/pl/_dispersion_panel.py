@@ -7,23 +7,18 @@ from collections.abc import Sequence
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import LogNorm
 from matplotlib.figure import FigureBase
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+from matplotlib.ticker import FixedLocator
 
 from scdiffgen._shared_docs import shared_docs
+from scdiffgen.pl._evaluation_panels import number_ticks
 from scdiffgen.pl._figure import DIVERGING, GREY, ORANGE, Ax, Save, Show, colour_bar, finish, plain, shortened
 
-COMPONENT_INCHES, CURVE_INCHES, ROW_INCHES, LETTER_INCHES = 0.26, 3.0, 0.19, 0.07
-MOST_WIDE = 60  # components, before they move together
-N_NAMED = 4  # components with the names of their genes
 TICKS, FAR_TICKS = (0.2, 0.3, 0.5, 0.7, 1, 1.5, 2, 3, 5), (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
-FAR = 8  # as many times lies the largest ratio above the smallest where ticks stand far apart
-WIDEST, SMALLEST = 4.0, 1e-3  # ratio of the darkest colour, and the least that is drawn
-FAINT = 0.4  # colours of ratios whose interval holds 1
+WIDEST = 4.0  # ratio of the darkest colour
 NEEDED = {"ratio", "low", "high", "other_real", "other_real_low", "other_real_high", "apart", "genes", "n"}
 
 
@@ -42,7 +37,6 @@ def evaluation_dispersion(
     ----------
     dispersion
         From :func:`scdiffgen.metrics.dispersion`, or of :meth:`scdiffgen.model.TokenDiffusion.criticism`.
-    {shown}
     ax
         Where to draw the components; by default a new figure, with the groups below if there are any.
 
@@ -59,8 +53,6 @@ def evaluation_dispersion(
     --------
     >>> from scdiffgen.metrics import dispersion
     >>> axes = evaluation_dispersion(dispersion(adata[::2], adata[1::2], layer="counts"))
-    >>> axes[0].get_ylabel()
-    'variance, generated / real'
     """
     if dispersion.index.names != ["group", "component"] or not NEEDED <= set(dispersion):
         raise ValueError("`dispersion` is not what `metrics.dispersion` returns, with its index and its columns.")
@@ -84,18 +76,19 @@ def of_enough_cells(dispersion: pd.DataFrame) -> pd.DataFrame:
 
 def dispersion_inches(table: pd.DataFrame) -> tuple[float, float]:
     """Size of a figure of its own."""
-    names = _rows(table)
-    width = 1.6 + COMPONENT_INCHES * min(len(table.index.unique("component")), MOST_WIDE)
-    return width + LETTER_INCHES * max(map(len, [*names, ""])), sum(_heights(names))
+    n_components = len(table.index.unique("component"))
+    return 3.5 + 0.26 * min(n_components, 60), sum(_heights(table))
 
 
-def _heights(names: Sequence[str]) -> list[float]:
-    return [CURVE_INCHES] + [0.3 + ROW_INCHES * len(names)] * bool(names)
+def _heights(table: pd.DataFrame) -> list[float]:
+    """Of the components, and of the groups if there are any."""
+    n_rows = len(_rows(table))
+    return [3.0, 0.3 + 0.19 * n_rows] if n_rows else [3.0]
 
 
 def dispersion_axes(figure: FigureBase, table: pd.DataFrame) -> list[Axes]:
     """Empty axes of the components, and of the groups if there are any."""
-    heights = _heights(_rows(table))
+    heights = _heights(table)
     return list(figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0])
 
 
@@ -132,16 +125,14 @@ def _draw_components(axis: Axes, rows: pd.DataFrame, group: str) -> None:
     for chosen, fill, text in ((~apart, "white", label), (apart, ORANGE, "apart from real cells")):
         axis.plot(at[chosen], rows["ratio"][chosen], "o", color=ORANGE, mfc=fill, markersize=5, zorder=4, label=text)
     off = np.log(rows["ratio"] / rows["other_real"]).abs().to_numpy()
-    for i in [i for i in np.argsort(-np.nan_to_num(off)) if apart[i]][:N_NAMED]:
-        axis.axvline(i, ymin=0, ymax=1, color=GREY, linewidth=0.6, linestyle=":", zorder=1)
+    for i in [i for i in np.argsort(-np.nan_to_num(off)) if apart[i]][:4]:
+        axis.axvline(i, color=GREY, linewidth=0.6, linestyle=":", zorder=1)
         name = axis.text(i - 0.2, 1.02, rows["genes"].iloc[i], transform=axis.get_xaxis_transform())
         name.set(rotation=30, ha="left", va="bottom", fontsize=7.5, fontstyle="italic")
     axis.set_yscale("log")
     axis.margins(y=0.12)
     lowest, highest = axis.get_ylim()
-    axis.yaxis.set_major_locator(FixedLocator(TICKS if highest < FAR * lowest else FAR_TICKS))
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.yaxis.set_minor_locator(NullLocator())
+    number_ticks(axis.yaxis, FixedLocator(TICKS if highest < 8 * lowest else FAR_TICKS))
     plain(axis, "", "variance, generated / real")
     axis.legend(frameon=False, fontsize=8, loc="lower right", ncols=3, handlelength=1.2)
 
@@ -149,22 +140,17 @@ def _draw_components(axis: Axes, rows: pd.DataFrame, group: str) -> None:
 def _draw_groups(axis: Axes, table: pd.DataFrame, names: Sequence[str]) -> None:
     """Heat map of groups by components; dots on those that are apart from other real cells."""
     order = table.index.unique("component")
-    ratios = table["ratio"].unstack("component").loc[names, order]
-    one_inside = ((table["low"] < 1) & (table["high"] > 1)).unstack("component").loc[names, order]
-    row, column = np.nonzero(table["apart"].unstack("component").loc[names, order].to_numpy(dtype=bool))
-    n_cells = table["n"].groupby("group").first()[names]
-    norm = LogNorm(1 / WIDEST, WIDEST)
-    shades = colormaps[DIVERGING](norm(ratios.clip(lower=SMALLEST).to_numpy()))
-    shades[..., 3] = np.where(one_inside, FAINT, 1.0)
-    axis.imshow(shades, aspect="auto", interpolation="nearest")
-    dark = np.abs(np.log(ratios.to_numpy()[row, column])) > np.log(WIDEST) / 2
+    wide = table[["ratio", "low", "high", "apart", "n"]].unstack("component").loc[names]
+    ratios, low, high, apart = (wide[name][order].to_numpy() for name in ("ratio", "low", "high", "apart"))
+    norm, alpha = LogNorm(1 / WIDEST, WIDEST), np.where((low < 1) & (high > 1), 0.4, 1.0)
+    drawn = ratios.clip(1e-3)
+    axis.imshow(drawn, cmap=DIVERGING, norm=norm, alpha=alpha, aspect="auto", interpolation="nearest")
+    row, column = np.nonzero(apart.astype(bool))
+    dark = np.abs(np.log(ratios[row, column])) > np.log(WIDEST) / 2
     axis.scatter(column, row, s=6, c=np.where(dark, "white", "black"), linewidths=0)
-    axis.set_yticks(range(len(names)), [f"{shortened(name)} ({n})" for name, n in n_cells.items()])
+    axis.set_yticks(range(len(names)), [f"{shortened(name)} ({n})" for name, n in wide["n"][order[0]].items()])
     plain(axis, "", "")
     axis.tick_params(length=0)
     axis.spines[:].set_visible(False)
-    solid = ScalarMappable(norm, DIVERGING)
-    bar = colour_bar(solid, axis, extend="both", aspect=8, shrink=1.0)
-    bar.ax.yaxis.set_major_locator(FixedLocator([1 / WIDEST, 1, WIDEST]))
-    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    bar.ax.yaxis.set_minor_locator(NullLocator())
+    bar = colour_bar(ScalarMappable(norm, DIVERGING), axis, extend="both", aspect=8, shrink=1.0)
+    number_ticks(bar.ax.yaxis, FixedLocator([1 / WIDEST, 1, WIDEST]))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from textwrap import fill, wrap
+from collections.abc import Sequence
+from textwrap import fill
 from typing import Literal
 
 import numpy as np
@@ -11,18 +11,16 @@ import pandas as pd
 from anndata import AnnData
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
+from sklearn.decomposition import PCA
 
-from scdiffgen._names import check_column
+from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
+from scdiffgen._stored_tokens import chosen_tokens, group_column, token_activation
 from scdiffgen.metrics._summaries import joint_embedding
 from scdiffgen.pl import _group_style as groups
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, figure_of, finish, panels, unticked
-from scdiffgen.tl import path_coordinates
 
 INCHES = (3.1, 3.0)
-LETTER_INCHES = 0.065
-TITLE_LETTERS = 28
 
 
 @shared_docs
@@ -47,16 +45,12 @@ def evaluation_embedding(
 
     Parameters
     ----------
-    {sides}
     groupby
         Column of ``obs`` of both.
     basis
         ``"umap"`` or ``"pca"``.
-    {layer}
-    {max_cells}
     seed
         Seed of the draws and of the UMAP.
-    {drawn}
 
     Returns
     -------
@@ -65,8 +59,6 @@ def evaluation_embedding(
     Examples
     --------
     >>> axes = evaluation_embedding(adata[::2], adata[1::2], "cell_type", basis="pca", layer="counts")
-    >>> [axis.get_title() for axis in axes]
-    ['real and generated', 'real', 'generated']
     """
     places = joint_embedding(real, generated, groupby, basis=basis, layer=layer, max_cells=max_cells, seed=seed)
     names = group_names(places)
@@ -128,11 +120,8 @@ def token_embedding(
     Parameters
     ----------
     {stored}
-    {tokens}
     basis
         Embedding, as in :func:`scanpy.pl.embedding`: ``"umap"`` is ``adata.obsm["X_umap"]``.
-    {ncols}
-    {figures}
 
     Raises
     ------
@@ -158,7 +147,7 @@ def token_embedding(
         x, y = points[order].T
         colours, norm = values[order], Normalize(-limit, limit)
         drawn = axis.scatter(x, y, s=size, c=colours, norm=norm, cmap=DIVERGING, linewidths=0, rasterized=True)
-        axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
+        axis.set_title(fill(label, 28), fontsize=10)
         unticked(axis, f"{name}1", f"{name}2")
         colour_bar(drawn, axis, shrink=0.7, aspect=12)
     return finish(axes, "token_embedding", show, save)
@@ -177,63 +166,48 @@ def generation_path(
 ) -> Axes:
     """Draw generated cells from empty to full, among measured ones, in the first two principal components.
 
-    A state stands where the full cell is that the model expects from it; see :func:`scdiffgen.tl.path_coordinates`.
+    Cells are log-normalised, and the components are those of the measured cells. A state stands where the full cell is
+    that the model expects from it, because a few molecules have no place: the first state is the mean of what may come,
+    the last the finished cell.
 
     Parameters
     ----------
-    {path}
     adata
-        Measured cells.
+        Measured cells with the genes of the path.
     layer
         Layer of their counts; by default ``adata.X``.
     groupby
         Column of ``adata.obs`` whose groups colour the measured cells, in scanpy's colours.
-    {figure}
+
+    Raises
+    ------
+    KeyError
+        If genes of the path are missing among the measured cells, or there is no such layer.
 
     Examples
     --------
     >>> path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=4, seed=0)
     >>> axis = generation_path(path, adata, layer="counts", groupby="cell_type")
     """
+    import scanpy as sc
+
+    shown, beside = AnnData(obs=adata.obs[[]]), 0.0
     if groupby is not None:
-        check_column(groupby)
-    places = path_coordinates(path, adata, layer)
-    of_cells = np.full(adata.n_obs, "") if groupby is None else annotation_column(adata, groupby).astype(str).to_numpy()
-    colours = {"": "#BBBBBB"} if groupby is None else _colours(adata, groupby)
-    lines = [len(line) for name in colours for line in wrap(name, groups.LABEL_LETTERS)]
-    (axis,) = panels(1, 1, (4.2 + LETTER_INCHES * max(lines, default=0), 4.0), ax)
-    _draw_cells(axis, places.cells, of_cells, colours)
-    for states in path.obs.groupby("cell", observed=True, sort=False).indices.values():
-        axis.plot(*places.path[states].T, color="black", linewidth=0.8, zorder=2)
-    (x, y), shares = places.path.T, 100 * path.obs["level"].to_numpy()
+        column = group_column(adata, groupby)
+        shown.obs[groupby] = column.cat.rename_categories(lambda name: fill(name, groups.LABEL_LETTERS))
+        shown.uns = {key: colours for key, colours in adata.uns.items() if key == f"{groupby}_colors"}
+        n_groups = len(column.cat.categories)
+        beside = groups.COLUMN_INCHES * (1 + (n_groups > 14) + (n_groups > 30))  # columns of scanpy's legend
+    pca = PCA(2, svd_solver="randomized", random_state=0)
+    shown.obsm["pca"] = pca.fit_transform(log_normalise(adata[:, path.var_names].to_df(layer)))
+    states = pca.transform(log_normalise(path.to_df("expected")))
+    (axis,) = panels(1, 1, (4.2 + beside, 4.0), ax)
+    dots = {"marker": "o", "size": min(12.0, 12_000 / shown.n_obs), "alpha": 0.35, "na_color": "#BBBBBB"}
+    sc.pl.embedding(shown, "pca", color=groupby, legend_fontsize=7, title="", ax=axis, show=False, **dots)
+    for cell in path.obs.groupby("cell", observed=True, sort=False).indices.values():
+        axis.plot(*states[cell].T, color="black", linewidth=0.8, zorder=2)
+    (x, y), shares = states.T, 100 * path.obs["level"].to_numpy()
     drawn = axis.scatter(x, y, c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
     colour_bar(drawn, axis, "molecules present (%)", location="bottom", shrink=0.6, aspect=25, labelsize=8)
-    unticked(axis, *(f"PC{i + 1} ({places.explained[i]:.0%} of variance)" for i in range(2)))
+    unticked(axis, *(f"PC{i + 1} ({share:.0%} of variance)" for i, share in enumerate(pca.explained_variance_ratio_)))
     return finish(axis, "generation_path", show, save)
-
-
-def _colours(adata: AnnData, groupby: str) -> dict[str, str]:
-    """Colours of the groups that there are: those that scanpy has given them, or would give them."""
-    column = adata.obs[groupby].astype("category").cat
-    palette = adata.uns.get(f"{groupby}_colors", ())
-    if len(palette) < len(column.categories):
-        from scanpy.plotting.palettes import default_20, default_102
-
-        palette = default_20 if len(column.categories) <= len(default_20) else default_102
-    present = set(column.codes)
-    named = enumerate(map(str, column.categories))
-    return {name: palette[code % len(palette)] for code, name in named if code in present}
-
-
-def _draw_cells(axis: Axes, places: np.ndarray, of_cells: np.ndarray, colours: Mapping[str, str]) -> None:
-    """Measured cells in pale colours by group, with a legend beside the axes if there are several."""
-    size = min(12.0, 12_000 / len(places))
-    for name, colour in colours.items():
-        x, y = places[of_cells == name].T
-        label = fill(name, groups.LABEL_LETTERS)
-        axis.scatter(x, y, s=size, color=colour, alpha=0.35, linewidths=0, label=label, rasterized=True)
-    if len(colours) > 1:
-        legend = axis.legend(frameon=False, fontsize=7, loc="center left", bbox_to_anchor=(1, 0.5), markerscale=2)
-        for handle in legend.legend_handles:
-            if handle is not None:
-                handle.set_alpha(1)

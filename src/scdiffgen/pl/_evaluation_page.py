@@ -30,10 +30,6 @@ from scdiffgen.pl._evaluation_panels import (
 from scdiffgen.pl._figure import Save, Show, finish
 from scdiffgen.pl._heat_maps import draw_correlations, evaluation_scores, scores_inches
 
-PANEL_INCHES = (3.3, 3.1)
-SCORED_CELLS, RESAMPLES, TREES = 500, 50, 25  # of each group, if the page computes the scores itself
-N_GENES = 100
-
 PANELS = {  # those that draw themselves from both sides
     "mean_variance": evaluation_mean_variance,
     "mean_dropout": evaluation_mean_dropout,
@@ -63,26 +59,21 @@ def evaluation(
     """Draw generated beside real cells on one page.
 
     The page has embeddings of both, by group if there are groups; mean and variance, and mean and zeros, of the genes;
-    library sizes; how well classifiers tell generated cells; correlations of genes; variances along principal
+    library sizes; how well classifiers distinguish generated cells; correlations of genes; variances along principal
     components; and scores by group. Each is a function of its own, with more options: `evaluation_embedding`,
     `evaluation_mean_variance`, `evaluation_mean_dropout`, `evaluation_library_size`, `evaluation_roc`,
     `evaluation_gene_correlation`, `evaluation_dispersion`, `evaluation_scores`.
 
     Parameters
     ----------
-    {sides}
-    {train}
     groupby
         Column of ``obs`` of all.
     scores
         From :func:`scdiffgen.metrics.evaluate`: the page draws its classifiers, which are fitted only if it has none,
         and components. ``None`` computes the default scores, by forests of 25 trees on at most 500 cells of each
         group. A dash stands for a missing score.
-    {layer}
-    {n_jobs}
     seed
         Seed of everything.
-    {shown}
 
     Returns
     -------
@@ -93,11 +84,9 @@ def evaluation(
     Examples
     --------
     >>> axes = evaluation(adata[::2], adata[1::2], layer="counts")
-    >>> axes["roc"].get_xlabel()
-    'false positive rate'
     """
     if scores is None:
-        score = partial(metrics.evaluate, n_bootstrap=RESAMPLES, n_trees=TREES, max_cells=SCORED_CELLS, silent=True)
+        score = partial(metrics.evaluate, n_bootstrap=50, n_trees=25, max_cells=500, silent=True)
         score = partial(score, layer=layer, gene_symbols=gene_symbols, n_jobs=n_jobs, seed=seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", metrics.FewCellsWarning)  # the figure shows it
@@ -111,7 +100,7 @@ def evaluation(
     axes = _page(names, ratios, scores_inches(scores.frame))
     for basis in BASES:
         draw_embedding([axes[name] for name in axes if name.startswith(basis)], places[basis], names)
-    correlations = gene_correlations(real, generated, N_GENES, layer=layer)
+    correlations = gene_correlations(real, generated, n_genes=100, layer=layer)
     draw_correlations([axes[name] for name in CORRELATIONS], correlations)
     for name, panel in PANELS.items():
         panel(real, generated, layer=layer, ax=axes[name], show=False)
@@ -131,8 +120,8 @@ def _page(names: Sequence[str], dispersion: pd.DataFrame, heatmap: tuple[float, 
     """Empty axes by name, and the legend of the groups."""
     blocks = IN_GROUPS if names else ALONE
     below = [dispersion_inches(dispersion), heatmap]
-    heights = [PANEL_INCHES[1] * len(rows) for rows in blocks] + [height for _, height in below]
-    width = max(PANEL_INCHES[0] * len(blocks[0][0]) + groups.legend_inches(names), *(width for width, _ in below))
+    heights = [3.1 * len(rows) for rows in blocks] + [height for _, height in below]
+    width = max(3.3 * len(blocks[0][0]) + groups.legend_inches(names), *(width for width, _ in below))
     figure = plt.figure(figsize=(width, sum(heights)), layout="constrained")
     *parts, wide, last = cast("np.ndarray", figure.subfigures(len(heights), 1, height_ratios=heights))
     axes: dict[str, Axes] = {}

@@ -9,7 +9,7 @@ import pandas as pd
 from anndata import AnnData
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import Locator, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from scdiffgen._shared_docs import shared_docs
@@ -20,7 +20,6 @@ from scdiffgen.pl._figure import BLUE, GREEN, GREY, ORANGE, VERMILION, Ax, Save,
 from scdiffgen.pl._group_style import SOURCES
 
 INCHES = (3.2, 3.0)
-N_BINS, FEWEST_GENES = 25, 5  # of a line, and of a bin
 STYLES = dict(zip(CLASSIFIERS, ((BLUE, "--"), (VERMILION, "-"), (GREEN, ":")), strict=True))
 
 
@@ -33,17 +32,9 @@ def evaluation_mean_variance(
     Lines are medians over genes of about the same mean. Poisson counts lie on the dashed line: generated cells that
     follow it do not vary as real cells do.
 
-    Parameters
-    ----------
-    {sides}
-    {layer}
-    {figure}
-
     Examples
     --------
     >>> axis = evaluation_mean_variance(adata[::2], adata[1::2], layer="counts")
-    >>> axis.get_ylabel()
-    'variance of the counts'
     """
     axis = _draw_genes(gene_summary(real, generated, layer=layer), "variance", lambda mean: mean, ax)
     axis.set_yscale("log")
@@ -59,17 +50,9 @@ def evaluation_mean_dropout(
 
     Lines are medians over genes of about the same mean. Poisson counts lie on the dashed line.
 
-    Parameters
-    ----------
-    {sides}
-    {layer}
-    {figure}
-
     Examples
     --------
     >>> axis = evaluation_mean_dropout(adata[::2], adata[1::2], layer="counts")
-    >>> axis.get_ylabel()
-    'fraction of cells without the gene'
     """
     axis = _draw_genes(gene_summary(real, generated, layer=layer), "zero_fraction", lambda mean: np.exp(-mean), ax)
     plain(axis, "mean count", "fraction of cells without the gene")
@@ -79,26 +62,18 @@ def evaluation_mean_dropout(
 def _draw_genes(genes: pd.DataFrame, statistic: str, poisson: Callable[[NDArray], NDArray], ax: Ax) -> Axes:
     """Points and lines of both sides over the mean; a gene that a side lacks has no place on its logarithmic axis."""
     (axis,) = panels(1, 1, INCHES, ax)
-    lines = []
     for source, colour in SOURCES.items():
-        side = genes[source]
-        side = side[side["mean"] > 0]
+        side = genes[source].query("mean > 0")[["mean", statistic]]
+        n_bins = min(25, max(1, len(side) // 5))
+        medians = side.sort_values("mean").groupby(np.arange(len(side)) * n_bins // max(len(side), 1)).median()
         axis.scatter(side["mean"], side[statistic], s=4, color=colour, alpha=0.35, linewidths=0, rasterized=True)
-        lines += axis.plot(*_medians(side["mean"], side[statistic]), color=colour, linewidth=2, label=source, zorder=3)
+        axis.plot(*medians.to_numpy().T, color=colour, linewidth=2, label=source, zorder=3)
     means = genes.xs("mean", axis=1, level="statistic").to_numpy()
     at = np.geomspace(means[means > 0].min(), means.max(), 200) if (means > 0).any() else np.ones(1)
-    lines += axis.plot(at, poisson(at), "--", color=GREY, linewidth=1, label="Poisson", zorder=2)
+    axis.plot(at, poisson(at), "--", color=GREY, linewidth=1, label="Poisson", zorder=2)
     axis.set_xscale("log")
-    axis.legend(handles=lines, frameon=False, fontsize=8)
+    axis.legend(frameon=False, fontsize=8)
     return axis
-
-
-def _medians(mean: pd.Series, values: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Medians of both in bins of equally many genes, in the order of the mean."""
-    n_bins = min(N_BINS, max(1, len(mean) // FEWEST_GENES))
-    bins = np.arange(len(mean)) * n_bins // max(len(mean), 1)
-    table = pd.DataFrame({"mean": mean, "value": values}).sort_values("mean").groupby(bins).median()
-    return table["mean"].to_numpy(), table["value"].to_numpy()
 
 
 @shared_docs
@@ -110,17 +85,9 @@ def evaluation_library_size(
     Generated cells with the right library sizes lie on the diagonal. In the band lie 95 of 100 samples of the real
     population that have as many cells.
 
-    Parameters
-    ----------
-    {sides}
-    {layer}
-    {figure}
-
     Examples
     --------
     >>> axis = evaluation_library_size(adata[::2], adata[1::2], layer="counts")
-    >>> axis.get_xlabel()
-    'library size of real cells'
     """
     quantiles = library_size_quantiles(real, generated, layer=layer)
     expected, low, high = (quantiles[name] for name in ("real", "low", "high"))
@@ -130,18 +97,18 @@ def evaluation_library_size(
     axis.plot(expected, quantiles["generated"], "o", color=ORANGE, markersize=3.5, label="generated cells")
     if (quantiles.drop(columns="share") > 0).to_numpy().all():
         axis.set(xscale="log", yscale="log")
-        _plain_ticks(axis.xaxis, axis.yaxis)
+        for side in (axis.xaxis, axis.yaxis):
+            number_ticks(side, LogLocator(subs=(1, 2, 5)))
     plain(axis, "library size of real cells", "library size of generated cells")
     axis.legend(frameon=False, fontsize=8)
     return finish(axis, "evaluation_library_size", show, save)
 
 
-def _plain_ticks(*axes: Axis) -> None:
-    """Plain numbers at 1, 2, 5, 10 and so on of logarithmic axes."""
-    for axis in axes:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        axis.set_minor_locator(NullLocator())
+def number_ticks(axis: Axis, locator: Locator) -> None:
+    """Plain numbers along a logarithmic axis."""
+    axis.set_major_locator(locator)
+    axis.set_major_formatter("{x:,g}")
+    axis.set_minor_locator(NullLocator())
 
 
 @shared_docs
@@ -160,7 +127,7 @@ def evaluation_roc(
     show: Show = None,
     save: Save = None,
 ) -> Axes:
-    """Draw the ROC of classifiers that are trained to tell generated cells from real ones.
+    """Draw the ROC of classifiers that are trained to distinguish generated cells from real ones.
 
     A line is the mean over five test folds, its band their range. Positive is generated: on the diagonal,
     generated cells are not distinguished from real ones; the nearer to the upper left corner, the better they are. The
@@ -168,22 +135,14 @@ def evaluation_roc(
 
     Parameters
     ----------
-    {sides}
-    {train}
     groupby
         Column of ``obs`` of all; groups only say how the real cells are halved.
-    {layer}
-    {max_cells}
-    {forests}
     seed
         Seed of halves, draws, folds and forests.
-    {figure}
 
     Examples
     --------
     >>> axis = evaluation_roc(adata[::2], adata[1::2], layer="counts", n_trees=10)
-    >>> axis.get_xlabel()
-    'false positive rate'
     """
     settings = Settings(layer, max_cells=max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
     curves = classifier_curves(real, generated, train, groupby, settings)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from textwrap import fill
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import FigureBase
@@ -17,25 +18,22 @@ from scdiffgen.pl._figure import BLUE, GREEN, ORANGE, VERMILION
 
 SOURCES = {"real": BLUE, "generated": ORANGE}
 OKABE_ITO = (GREEN, "#CC79A7", "#56B4E9", VERMILION, "#F0E442", "#999999", BLUE, ORANGE)
-DARKER, LIGHTER = 0.6, 0.45  # what is left of a colour that is mixed with black, and with white
 LABEL_LETTERS = 32  # of a group in one line of a legend
 ROWS, COLUMN_INCHES = 18, 2.4  # of a legend, before it takes another column
 NUMBER_SIZE = np.array([0.055, 0.05])  # room for the number of a group, in shares of the axes
-ROUNDS = 60  # of pushing numbers apart
 
 Colour = str | tuple[float, float, float]
 
 
 def colours(n_groups: int) -> list[Colour]:
     """Colours of Okabe and Ito; then darker, then lighter ones."""
-    plain = [np.array(to_rgb(colour)) for colour in OKABE_ITO]
-    darker, lighter = [DARKER * c for c in plain], [1 - LIGHTER * (1 - c) for c in plain]
-    shades = [*plain, *darker, *lighter]
+    plain = np.array([to_rgb(colour) for colour in OKABE_ITO])
+    shades = np.concatenate([plain, 0.6 * plain, 1 - 0.45 * (1 - plain)])
     return [tuple(shades[i % len(shades)]) for i in range(n_groups)]
 
 
 def numbered(names: Sequence[str]) -> bool:
-    """Whether there are so many groups that colours alone do not tell them apart."""
+    """Whether there are so many groups that colours alone do not distinguish them."""
     return len(names) > len(OKABE_ITO)
 
 
@@ -68,19 +66,17 @@ def add_legend(figure: FigureBase, names: Sequence[str]) -> None:
 
 def number(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
     """Write the number of every group at the median of its points, or near; the limits of the axes have to be set."""
-    there = [name for name in names if (groups == name).any()]
-    middles = np.array([np.median(points[groups == name], axis=0) for name in there])
-    limits = np.array([axis.get_xlim(), axis.get_ylim()])
-    outline = [withStroke(linewidth=2, foreground="white")]
-    for name, (x, y) in zip(there, _apart((middles - limits.T[0]) / np.ptp(limits, axis=1)), strict=True):
-        number = str(list(names).index(name) + 1)
-        axis.text(x, y, number, transform=axis.transAxes, fontsize=7, ha="center", va="center", path_effects=outline)
+    medians = pd.DataFrame(points).groupby(groups).median()
+    low, high = np.transpose([axis.get_xlim(), axis.get_ylim()])
+    for name, (x, y) in zip(medians.index, _apart((medians.to_numpy() - low) / (high - low)), strict=True):
+        text = axis.text(x, y, str(list(names).index(name) + 1), transform=axis.transAxes, fontsize=7)
+        text.set(ha="center", va="center", path_effects=[withStroke(linewidth=2, foreground="white")])
 
 
 def _apart(places: NDArray[np.float64]) -> NDArray[np.float64]:
     """Push numbers apart that are written over each other; ``places`` are shares of the axes."""
     places = places + 1e-4 * np.arange(len(places))[:, None] * [1, -1]  # no two at one place
-    for _ in range(ROUNDS):
+    for _ in range(60):
         between = (places[:, None] - places) / NUMBER_SIZE
         distance = np.linalg.norm(between, axis=-1, keepdims=True) + np.eye(len(places))[..., None]
         places += 0.5 * NUMBER_SIZE * (between * np.clip(1 / distance - 1, 0, None)).sum(axis=1)

@@ -7,30 +7,24 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from anndata import AnnData
+from anndata.utils import make_index_unique
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import CenteredNorm
 from matplotlib.patches import Patch
 from scipy.spatial.distance import squareform
 
-from scdiffgen._names import check_column, symbols_of
+from scdiffgen._names import symbols_of
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen._stored_tokens import annotation_column, chosen_tokens, token_activation
+from scdiffgen._stored_tokens import chosen_tokens, group_column, token_activation
 from scdiffgen.metrics._evaluation import Evaluation
 from scdiffgen.metrics._score_verdicts import relative_scores
 from scdiffgen.metrics._summaries import gene_correlations
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, finish, panels, shortened
 
-CELL_INCHES, SMALL_CELL_INCHES = 0.22, 0.15
-MANY_TOKENS = 32
-MOST_NUMBERS = 100  # distinct fractional numbers that are still groups
-ACTIVE = 1.0  # standard deviations over the mean from which a token counts as active
-ATTENTION_INCHES, MOST_TICKS = (2.7, 2.7), 16
 SCORE_INCHES, LETTER_INCHES = (0.5, 0.24), 0.07
-PALETTE, NO_PLACE = "Oranges", "#E8E8E8"
-DARK = 0.75  # value of the palette from which numbers are white
+NO_PLACE = "#E8E8E8"
 GREY_MEANS = "no place: the metric\ndoes not distinguish\ncontrol and real cells,\nor too few cells"
-ARROWS = {"lower": "↓", "higher": "↑"}
-CORRELATION_INCHES, MOST_LABELS = (4.9, 4.5), 40
 
 
 @shared_docs
@@ -43,8 +37,6 @@ def token_heatmap(
     ----------
     {stored}
     {token_groups}
-    {tokens}
-    {figure}
 
     Raises
     ------
@@ -56,19 +48,16 @@ def token_heatmap(
     Examples
     --------
     >>> axis = token_heatmap(adata, "cell_type")
-    >>> len(axis.get_yticklabels())
-    4
     """
     chosen, labels = chosen_tokens(adata, tokens)
-    means = token_activation(adata)[chosen].groupby(_groups(adata, groupby), observed=True).mean()
-    row = CELL_INCHES if len(chosen) <= MANY_TOKENS else SMALL_CELL_INCHES
+    means = token_activation(adata)[chosen].groupby(group_column(adata, groupby), observed=True).mean()
+    row = 0.22 if len(chosen) <= 32 else 0.15
     longest = max(len(str(name)) for name in [*labels, *means.index])
-    size = (1.6 + CELL_INCHES * len(means) + 0.07 * longest, 0.5 + row * len(chosen) + 0.05 * longest)
+    size = (1.6 + 0.22 * len(means) + 0.07 * longest, 0.5 + row * len(chosen) + 0.05 * longest)
     (axis,) = panels(1, 1, size, ax)
-    limit = float(np.abs(means.to_numpy()).max())
-    image = axis.imshow(means.T, cmap=DIVERGING, vmin=-limit, vmax=limit, aspect="auto", interpolation="nearest")
+    image = axis.imshow(means.T, cmap=DIVERGING, norm=CenteredNorm(), aspect="auto", interpolation="nearest")
     axis.set_xticks(range(len(means)), means.index, rotation=90, fontsize=8)
-    axis.set_yticks(range(len(chosen)), labels, fontsize=8 if row == CELL_INCHES else 7)
+    axis.set_yticks(range(len(chosen)), labels, fontsize=8 if len(chosen) <= 32 else 7)
     axis.tick_params(length=0)
     shrink = min(1.0, 2.0 / (row * len(chosen)))
     colour_bar(image, axis, "mean activation (s.d.)", shrink=shrink, aspect=12, labelsize=8)
@@ -88,8 +77,6 @@ def token_dotplot(
     ----------
     {stored}
     {token_groups}
-    {tokens}
-    {figure}
 
     Examples
     --------
@@ -98,32 +85,13 @@ def token_dotplot(
     import scanpy as sc
 
     chosen, labels = chosen_tokens(adata, tokens)
-    shown = AnnData(token_activation(adata)[chosen].to_numpy(), obs=_groups(adata, groupby).to_frame())
-    shown.var_names = _unique(labels)
-    plot = sc.pl.DotPlot(
-        shown, list(shown.var_names), groupby, expression_cutoff=ACTIVE, vcenter=0, cmap=DIVERGING, ax=ax
-    ).legend(colorbar_title="mean activation\n(s.d.)", size_title=f"cells above\n{ACTIVE:g} s.d. (%)", width=1.9)
+    shown = AnnData(token_activation(adata)[chosen].to_numpy(), obs=group_column(adata, groupby).to_frame())
+    shown.var_names = make_index_unique(pd.Index(labels))
+    plot = sc.pl.DotPlot(shown, shown.var_names, groupby, expression_cutoff=1.0, vcenter=0, cmap=DIVERGING, ax=ax)
+    plot.legend(colorbar_title="mean activation\n(s.d.)", size_title="cells above\n1 s.d. (%)", width=1.9)
     plot.style(cmap=DIVERGING)
-    plot.swap_axes()
-    plot.make_figure()
+    plot.swap_axes().make_figure()
     return finish(plot.get_axes()["mainplot_ax"], "token_dotplot", show, save)
-
-
-def _groups(adata: AnnData, groupby: str) -> pd.Series:
-    """Group of every cell, as categories that are text: scanpy loses a group that is called ``False``."""
-    check_column(groupby)
-    column = annotation_column(adata, groupby)
-    if pd.api.types.is_float_dtype(column) and column.nunique() > MOST_NUMBERS:
-        raise ValueError(
-            f"`groupby` is {groupby!r}, which is continuous: it has {column.nunique()} distinct numbers. Cut it into "
-            "groups first, such as with `pandas.cut`."
-        )
-    return column.astype("category").cat.rename_categories(str)
-
-
-def _unique(labels: list[str]) -> pd.Index:
-    """Labels as names of variables: a second token of the same label says which it is."""
-    return pd.Index([f"{label} ({i + 1})" if label in labels[:i] else label for i, label in enumerate(labels)])
 
 
 @shared_docs
@@ -144,8 +112,6 @@ def attention(
         From :meth:`scdiffgen.model.TokenDiffusion.get_token_attention`.
     layer
         Layer to draw, from 1; by default the mean of all.
-    {ncols}
-    {figures}
 
     Raises
     ------
@@ -155,22 +121,20 @@ def attention(
     Examples
     --------
     >>> axes = attention(model.get_token_attention(adata, levels=[0.1, 1.0]))
-    >>> [axis.get_title() for axis in axes]
-    ['10% of the molecules', '100% of the molecules']
     """
     layers = frame.index.unique("layer")
     if layer is not None and layer not in layers:
         raise ValueError(f"`layer` is {layer}: choose from {list(layers)}.")
     drawn = frame if layer is None else frame.xs(layer, level="layer", drop_level=False)
     levels, tokens = frame.index.unique("level"), list(frame.columns)
-    axes = panels(len(levels), ncols, ATTENTION_INCHES, ax)
-    shares = drawn.groupby(["level", "token"]).mean().to_numpy()
-    ticks = np.arange(0, len(tokens), -(-len(tokens) // MOST_TICKS))
+    axes = panels(len(levels), ncols, (2.7, 2.7), ax)
+    means = drawn.groupby(["level", "token"]).mean()
+    limits = {"vmin": means.to_numpy().min(), "vmax": means.to_numpy().max()}
+    ticks = np.arange(0, len(tokens), -(-len(tokens) // 16))
     names = frame.attrs.get("labels", {})
     labels = [shortened(names.get(tokens[tick], tokens[tick])) for tick in ticks]
     for axis, level in zip(axes, levels, strict=True):
-        mean = drawn.loc[level].groupby("token").mean().loc[tokens]
-        image = axis.imshow(mean, cmap="viridis", vmin=shares.min(), vmax=shares.max(), interpolation="nearest")
+        image = axis.imshow(means.loc[level].loc[tokens], cmap="viridis", interpolation="nearest", **limits)
         axis.set_xticks(ticks, labels, rotation=90, fontsize=7)
         axis.set_yticks(ticks, labels if axis is axes[0] else [""] * len(ticks), fontsize=7)
         axis.set_title(f"{100 * level:g}% of the molecules", fontsize=9)
@@ -196,7 +160,6 @@ def evaluation_scores(
     ----------
     scores
         From :func:`scdiffgen.metrics.evaluate`, or its ``.frame``.
-    {figure}
 
     Raises
     ------
@@ -208,18 +171,17 @@ def evaluation_scores(
     >>> from scdiffgen.metrics import evaluate
     >>> scores = evaluate(adata[::2], adata[1::2], layer="counts", metrics=["mmd", "gene_correlation"])
     >>> axis = evaluation_scores(scores)
-    >>> [label.get_text() for label in axis.get_xticklabels()]
-    ['mmd ↓', 'gene_correlation ↓']
     """
     scores = scores.frame if isinstance(scores, Evaluation) else scores
     relative = relative_scores(scores)
     values = scores.xs("generated", level="source")[list(relative)]
     (axis,) = panels(1, 1, scores_inches(scores), ax)
-    palette = colormaps[PALETTE].with_extremes(bad=NO_PLACE)
+    palette = colormaps["Oranges"].with_extremes(bad=NO_PLACE)
     image = axis.imshow(relative, cmap=palette, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     for row, column in np.ndindex(values.shape):
-        colour = "white" if relative.iloc[row, column] > DARK else "black"
-        axis.text(column, row, _written(values.iloc[row, column]), color=colour, fontsize=6.5, ha="center", va="center")
+        score, colour = values.iloc[row, column], "white" if relative.iloc[row, column] > 0.75 else "black"
+        text = "–" if np.isnan(score) else f"{score:.{3 if abs(score) < 0.1 else 2}f}"
+        axis.text(column, row, text, color=colour, fontsize=6.5, ha="center", va="center")
     axis.set_xticks(range(len(values.columns)), _metric_labels(scores), rotation=90, fontsize=8)
     axis.set_yticks(range(len(values)), _group_labels(scores), fontsize=8)
     axis.set_title("scores of generated cells", fontsize=10)
@@ -249,16 +211,8 @@ def _group_labels(scores: pd.DataFrame) -> list[str]:
 def _metric_labels(scores: pd.DataFrame) -> list[str]:
     """Metrics with where they are best."""
     best = {name: "real" if isinstance(ideal, str) else f"{ideal:g}" for name, ideal in scores.attrs["ideal"].items()}
-    return [f"{name} {ARROWS.get(scores.attrs['direction'][name], f'→ {best[name]}')}" for name in best]
-
-
-def _written(value: float) -> str:
-    """Three digits at most, without a leading zero; a dash if the score is missing."""
-    if np.isnan(value):
-        return "–"
-    size = abs(value)
-    text = f"{value:.3f}" if size < 0.1 else f"{value:.2f}" if size < 10 else f"{value:.3g}"
-    return text.replace("0.", ".", 1) if size < 1 else text
+    arrows = [{"lower": "↓", "higher": "↑"}.get(scores.attrs["direction"][name], f"→ {best[name]}") for name in best]
+    return [f"{name} {arrow}" for name, arrow in zip(best, arrows, strict=True)]
 
 
 @shared_docs
@@ -280,13 +234,10 @@ def evaluation_gene_correlation(
 
     Parameters
     ----------
-    {sides}
     n_genes
         Number of genes; up to 40 are named.
     gene_symbols
         Column of ``real.var`` with the names to show, as in scanpy; by default those in ``.var_names``.
-    {layer}
-    {shown}
 
     Returns
     -------
@@ -295,13 +246,11 @@ def evaluation_gene_correlation(
     Examples
     --------
     >>> axes = evaluation_gene_correlation(adata[::2], adata[1::2], layer="counts")
-    >>> [axis.get_title() for axis in axes]
-    ['real', 'generated']
     """
     correlations = gene_correlations(real, generated, n_genes, layer=layer)
-    axes = panels(2, 2, CORRELATION_INCHES)
+    axes = panels(2, 2, (4.9, 4.5))
     symbols = pd.Series(symbols_of(real, gene_symbols, "real"), index=real.var_names)
-    names = symbols[correlations[0].index].tolist() if len(correlations[0]) <= MOST_LABELS else None
+    names = symbols[correlations[0].index].tolist() if len(correlations[0]) <= 40 else None
     draw_correlations(axes, correlations, names)
     return finish(axes, "evaluation_gene_correlation", show, save)
 
@@ -310,7 +259,7 @@ def draw_correlations(
     axes: Sequence[Axes], correlations: Sequence[pd.DataFrame], names: Sequence[str] | None = None
 ) -> None:
     """Draw both matrices in the order of the real one, on one scale that ends at 98 % of all correlations."""
-    order = leaf_order(np.clip(1 - correlations[0].to_numpy(), 0, None))
+    order = _leaf_order(correlations[0].to_numpy())
     off_diagonal = ~np.eye(len(order), dtype=bool)
     strengths = np.abs([matrix.to_numpy()[off_diagonal] for matrix in correlations])
     limit = float(np.quantile(strengths, 0.98)) or 1.0
@@ -325,11 +274,11 @@ def draw_correlations(
     colour_bar(image, list(axes), "correlation", shrink=0.7, aspect=15, extend="both")
 
 
-def leaf_order(distance: np.ndarray) -> np.ndarray:
-    """An order that puts what is near side by side: leaves of average linkage. The diagonal is set to 0."""
+def _leaf_order(correlations: np.ndarray) -> np.ndarray:
+    """An order that puts genes side by side that correlate: leaves of average linkage."""
     from scipy.cluster.hierarchy import leaves_list, linkage
 
-    if len(distance) < 3:
-        return np.arange(len(distance))
-    np.fill_diagonal(distance, 0)
-    return leaves_list(linkage(squareform(distance, checks=False), "average", optimal_ordering=True))
+    if len(correlations) < 3:
+        return np.arange(len(correlations))
+    distance = squareform(np.clip(1 - correlations, 0, None), checks=False)
+    return leaves_list(linkage(distance, "average", optimal_ordering=True))

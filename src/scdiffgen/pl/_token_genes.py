@@ -17,9 +17,6 @@ from scdiffgen._stored_tokens import token_loadings as stored_loadings
 from scdiffgen.pl._figure import BLUE, GREY, VERMILION, Ax, Names, Save, Show, finish, panels, shortened
 
 UP, DOWN, TOTAL = VERMILION, BLUE, GREY
-ROW_INCHES, TITLE_INCHES, BAR_INCHES, LETTER_INCHES = 0.17, 0.55, 1.7, 0.075  # of loadings
-TERM_INCHES = 0.24  # of a waterfall
-TITLE_LETTERS = 26
 
 
 @shared_docs
@@ -43,36 +40,31 @@ def token_loadings(
     Parameters
     ----------
     {stored}
-    {tokens}
     n_genes
         Genes of each token. Those with the largest absolute loadings are drawn, from the most positive down; names of
         more than 30 letters lose their middle.
-    {gene_symbols}
-    {ncols}
-    {figures}
 
     Examples
     --------
     >>> axes = token_loadings(adata, ["token_2", "token_1"], n_genes=5)
-    >>> [axis.get_title() for axis in axes]
-    ['token_2', 'token_1']
     """
     chosen, labels = chosen_tokens(adata, tokens)
-    loadings, stability = stored_loadings(adata, gene_symbols=gene_symbols), _stability(adata)
+    loadings = stored_loadings(adata, gene_symbols=gene_symbols)
+    stability = dict(zip(loadings, stored_about_tokens(adata).get("stability", []), strict=False))
     orders = {name: np.argsort(-loadings[name].abs().to_numpy(), kind="stable")[:n_genes] for name in loadings}
     largest = [loadings[token].iloc[orders[token]] for token in chosen]
     longest = max(len(shortened(gene)) for drawn in largest for gene in drawn.index)
-    size = (BAR_INCHES + LETTER_INCHES * longest, TITLE_INCHES + ROW_INCHES * n_genes)
+    size = (1.7 + 0.075 * longest, 0.55 + 0.17 * n_genes)
     axes = panels(len(chosen), ncols, size, ax)
     for axis, genes, label, token in zip(axes, largest, labels, chosen, strict=True):
         drawn = genes.sort_values()
         axis.barh(range(len(drawn)), drawn, color=[UP if value >= 0 else DOWN for value in drawn], height=0.75)
         axis.set_yticks(range(len(drawn)), map(shortened, drawn.index), fontsize=8)
         axis.axvline(0, color="black", linewidth=0.6)
-        axis.set_title(fill(label, TITLE_LETTERS), fontsize=10)
+        axis.set_title(fill(label, 26), fontsize=10)
         axis.spines["left"].set_visible(False)
-        known = np.isfinite(stability.get(token, np.nan))
-        note = f"loading (stability {stability[token]:.2f})" if known else "loading"
+        stable = stability.get(token, np.nan)
+        note = f"loading (stability {stable:.2f})" if np.isfinite(stable) else "loading"
         axis.set_xlabel(note + _overlap(token, orders), fontsize=8)
         _bare(axis)
     return finish(axes, "token_loadings", show, save)
@@ -80,16 +72,10 @@ def token_loadings(
 
 def _overlap(token: str, genes: Mapping[str, np.ndarray]) -> str:
     """A line with the token that shares most genes, if these are at least half of them; empty otherwise."""
-    shared = {name: len(np.intersect1d(genes[token], genes[name])) for name in genes if name != token}
-    other = max(shared, key=shared.__getitem__, default=token)
-    n_shared, n_genes = shared.get(other, 0), len(genes[token])
+    shared = [(len(np.intersect1d(genes[token], genes[name])), name) for name in genes if name != token]
+    n_shared, other = max(shared, key=lambda count: count[0], default=(0, token))
+    n_genes = len(genes[token])
     return f"\nshares {n_shared} of {n_genes} genes with {other}" if 2 * n_shared >= n_genes else ""
-
-
-def _stability(adata: AnnData) -> dict[str, float]:
-    """Stability of the stored tokens by their names."""
-    stored = stored_about_tokens(adata)
-    return dict(zip(map(str, stored["tokens"]), map(float, stored.get("stability", [])), strict=False))
 
 
 def _bare(axis: Axes) -> None:
@@ -123,8 +109,6 @@ def token_contributions(
         Name of the gene, as in ``gene_symbols`` if it is given.
     n_terms
         Terms to draw, those that add most; the others are drawn as one.
-    {gene_symbols}
-    {figure}
 
     Raises
     ------
@@ -135,12 +119,10 @@ def token_contributions(
     --------
     >>> contributions = model.get_token_contributions(adata, genes=["LYZ"], indices=[0])
     >>> axis = token_contributions(contributions, contributions.obs_names[0], "LYZ")
-    >>> axis.get_yticklabels()[0].get_text()
-    'average cell'
     """
     rows = _terms(contributions, cell, gene, symbols_of(contributions, gene_symbols, "contributions"), n_terms)
     longest = max(map(len, rows.index))
-    (axis,) = panels(1, 1, (3.2 + 0.07 * longest, 0.9 + TERM_INCHES * len(rows)), ax)
+    (axis,) = panels(1, 1, (3.2 + 0.07 * longest, 0.9 + 0.24 * len(rows)), ax)
     ends = rows.cumsum().to_numpy(copy=True)
     starts = np.append(0, ends[:-1])
     starts[0] = starts[-1] = min(0, float(ends.min()))  # first and last row are levels, the others are steps

@@ -6,15 +6,12 @@ Everything here reads what :meth:`~scdiffgen.model.TokenDiffusion.write_back` st
 from scdiffgen.tl._ablation import ablate_token
 from scdiffgen.tl._associations import token_associations
 from scdiffgen.tl._gene_set_tests import enrich_tokens
-from scdiffgen.tl._path_coordinates import PathCoordinates, path_coordinates
 from scdiffgen.tl._token_lists import annotate_tokens, rank_token_genes, token_similarity
 
 __all__ = [
-    "PathCoordinates",
     "ablate_token",
     "annotate_tokens",
     "enrich_tokens",
-    "path_coordinates",
     "rank_token_genes",
     "token_associations",
     "token_similarity",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import stats
 
 from scdiffgen._log_normalise import TARGET_SUM, log_normalise
 from scdiffgen._names import check_column, symbols_of
+from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import annotation_column
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 PSEUDOCOUNT = 0.1  # molecules per 10,000
 
 
+@shared_docs
 def ablate_token(
     model: TokenDiffusion,
     token: str,
@@ -49,14 +52,8 @@ def ablate_token(
     level
         Activation at which the token is held, in standard deviations; 0 is the mean of the training cells. The mean
         activation of control cells shows what treated cells are without this token's response.
-    gene_symbols
-        Column of ``adata.var`` with the names of genes to return; by default those in ``.var_names``.
     max_cells
         Cells of each group to take, evenly spread.
-    n_steps
-        Evaluations of the network a cell.
-    seed
-        Same seed, same cells.
 
     Returns
     -------
@@ -77,7 +74,7 @@ def ablate_token(
     groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}
     chosen = {name: cells[:: -(-len(cells) // max_cells)] for name, cells in groups.items()}
     indices = np.concatenate(list(chosen.values()))
-    labels = np.repeat(list(chosen), [len(cells) for cells in chosen.values()])
+    labels = column.iloc[indices].astype(str).to_numpy()
     samples = [
         each.predict_perturbation(adata, {}, indices=indices, keep=0.0, n_steps=n_steps, seed=seed)
         for each in (model, model.hold_tokens({token: level}))
@@ -92,7 +89,10 @@ def ablate_token(
 def _changes(counts: np.ndarray, without: np.ndarray, genes: pd.Index, group: str) -> pd.DataFrame:
     """Rows of one group of matched samples ``(cells, genes)``."""
     mean, mean_without = (TARGET_SUM * part.sum(0) / max(part.sum(), 1) for part in (counts, without))
-    score, p_values = _paired_t(log_normalise(without) - log_normalise(counts))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of one cell, and of genes that change alike in all cells
+        test = stats.ttest_rel(log_normalise(without), log_normalise(counts))
+    p_values = np.nan_to_num(test.pvalue, nan=1.0)
     table = pd.DataFrame(
         {
             "group": group,
@@ -100,21 +100,9 @@ def _changes(counts: np.ndarray, without: np.ndarray, genes: pd.Index, group: st
             "mean": mean,
             "mean_without": mean_without,
             "log2_fold_change": np.log2(mean_without + PSEUDOCOUNT) - np.log2(mean + PSEUDOCOUNT),
-            "score": score,
+            "score": np.nan_to_num(test.statistic, nan=0.0, posinf=np.inf, neginf=-np.inf),
             "fdr": stats.false_discovery_control(p_values),
         }
     )
     order = np.lexsort([-table["log2_fold_change"].abs(), -table["score"].abs()])
     return table.iloc[order]
-
-
-def _paired_t(differences: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Statistics and p-values ``(genes,)`` of differences ``(cells, genes)``: 0 and 1 where nothing differs."""
-    n_cells, mean = len(differences), differences.mean(0)
-    if n_cells < 2:
-        return np.zeros_like(mean), np.ones_like(mean)
-    error = differences.std(0, ddof=1) / np.sqrt(n_cells)
-    same_for_all = np.copysign(np.inf, mean)  # no spread at all
-    score = np.divide(mean, error, out=same_for_all, where=error > 0)
-    score[mean == 0] = 0
-    return score, 2 * stats.t.sf(np.abs(score), n_cells - 1)

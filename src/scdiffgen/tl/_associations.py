@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -61,9 +62,12 @@ def token_associations(adata: AnnData, keys: str | Sequence[str]) -> pd.DataFram
         present = column.notna().to_numpy()
         if column[present].nunique() < 2:
             raise ValueError(f"`keys` names {key!r}, which does not differ between the cells: choose another column.")
-        for level, statistic, values, p_values in _associate(activation.to_numpy()[present], column[present]):
-            table = pd.DataFrame({"token": activation.columns, "key": key, "level": level})
-            rows.append(table.assign(statistic=statistic, value=values, p_value=p_values))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # of a token that is the same in all cells: it has NaN
+            tests = list(_associate(activation[present].to_numpy(np.float64), column[present]))
+        for level, statistic, values, p_values in tests:
+            table = pd.DataFrame({"token": activation.columns, "key": key, "level": level, "statistic": statistic})
+            rows.append(table.assign(value=np.nan_to_num(values), p_value=np.nan_to_num(p_values, nan=1.0)))
     result = pd.concat(rows, ignore_index=True)
     result["level"] = result["level"].astype(object).where(result["level"].notna(), None)
     return result.assign(fdr=stats.false_discovery_control(result["p_value"]))
@@ -82,16 +86,11 @@ def _associate(activation: np.ndarray, column: pd.Series) -> Iterator[Associatio
 
 
 def _eta_squared(activation: np.ndarray, codes: np.ndarray) -> Association:
-    """Sum of squares between the groups over that of all, and the F test of its ratio to that within."""
-    sizes = np.bincount(codes)
-    activation = activation - activation.mean(0)
-    means = np.stack([activation[codes == code].mean(0) for code in range(len(sizes))])
-    total = (activation.astype(np.float64) ** 2).sum(0)
-    share = np.divide(sizes @ means.astype(np.float64) ** 2, total, out=np.zeros_like(total), where=total > 0)
-    between, within = len(sizes) - 1, len(codes) - len(sizes)
+    """Share of the variance that lies between the groups, from the F test."""
+    between, within = codes.max(), len(codes) - codes.max() - 1
+    test = stats.f_oneway(*(activation[codes == code] for code in range(between + 1)), axis=0)
     with np.errstate(divide="ignore"):
-        ratio = (share / between) / ((1 - share) / within)
-    return None, "eta_squared", share, stats.f.sf(ratio, between, within)
+        return None, "eta_squared", 1 / (1 + within / (between * test.statistic)), test.pvalue
 
 
 def _auc(activation: np.ndarray, inside: np.ndarray, level: str) -> Association:

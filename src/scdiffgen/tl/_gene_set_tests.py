@@ -45,9 +45,8 @@ def enrich_tokens(
     {loadings}
     gene_sets
         A mapping from sets to genes; a table with the columns ``source`` (the set), ``target`` (a gene) and perhaps
-        ``weight``; a path to a GMT file; or ``"GO_BP"`` or ``"KEGG"``, human sets that need no download. Genes are
-        compared ignoring case, so that human sets serve for mouse genes.
-    {gene_symbols}
+        ``weight``, such as ``decoupler.op.hallmark()``; a path to a GMT file; or ``"GO_BP"`` or ``"KEGG"``, human sets
+        that need no download. Genes are compared ignoring case, so that human sets serve for mouse genes.
     min_genes, max_genes
         Sets with fewer or more genes in the model are left out.
     n_top_genes
@@ -75,23 +74,21 @@ def enrich_tokens(
     """
     loadings = token_loadings(tokens, "tokens", gene_symbols)
     loadings = loadings[~loadings.index.str.upper().duplicated()]
-    genes = loadings.index
-    loadings = loadings.set_axis(genes.str.upper())
-    table = gene_set_table(gene_sets)
-    table = table.assign(target=table["target"].astype(str).str.upper()).drop_duplicates(["source", "target"])
-    known = table[table["target"].isin(loadings.index)]
+    genes, loadings = loadings.index, loadings.set_axis(loadings.index.str.upper())
+    sets = _gene_set_table(gene_sets)
+    sets = sets.assign(target=sets["target"].astype(str).str.upper()).drop_duplicates(["source", "target"])
+    known = sets[sets["target"].isin(loadings.index)]
     n_genes = known["source"].value_counts()
     if n_genes.empty:
-        raise ValueError(_no_common_names(table["target"], genes, tokens))
-    of_all, n_genes = n_genes, n_genes[(n_genes >= min_genes) & (n_genes <= max_genes)]
-    if n_genes.empty:
-        largest, n_largest = of_all.index[0], (table["source"] == of_all.index[0]).sum()
+        raise ValueError(_no_common_names(sets["target"], genes, tokens))
+    table = known[known["source"].map(n_genes).between(min_genes, max_genes)]
+    if table.empty:
+        largest, n_largest = n_genes.index[0], (sets["source"] == n_genes.index[0]).sum()
         raise ValueError(
-            f"`gene_sets` has no set with {min_genes} to {max_genes} genes of the model: its sets have {of_all.min()} "
-            f"to {of_all.max()} (most: {largest!r}, {of_all.max()} of {n_largest}, as the model has only the genes "
+            f"`gene_sets` has no set with {min_genes} to {max_genes} genes of the model: its sets have {n_genes.min()} "
+            f"to {n_genes.max()} (most: {largest!r}, {n_genes.max()} of {n_largest}, as the model has only the genes "
             "that it was trained on). Change `min_genes` or `max_genes`, or the sets."
         )
-    table = known[known["source"].isin(n_genes.index)]
     varying = loadings.loc[:, loadings.nunique() > 1].astype(float)  # a token may contribute nothing
     if varying.empty:
         raise ValueError("`tokens` has no token whose loadings differ between genes: train the model for longer.")
@@ -109,17 +106,17 @@ def enrich_tokens(
 
 def _no_common_names(targets: pd.Series, genes: pd.Index, tokens: AnnData | pd.DataFrame) -> str:
     """Why no set was tested: names of both, and the column of ``.var`` that has those of the sets."""
-    shown = [", ".join(map(repr, names[:3])) for names in (list(targets.unique()), list(genes))]
-    message = (
+    shown = [", ".join(map(repr, names[:3])) for names in (targets.unique(), genes)]
+    way_out = "Pass `gene_symbols=`, a column of `.var` with names like those of the sets, or other sets."
+    var = tokens.var.astype(str) if isinstance(tokens, AnnData) else pd.DataFrame()
+    shares = pd.Series({name: np.isin(targets.unique(), column.str.upper()).mean() for name, column in var.items()})
+    if (shares > 0).any():
+        best, share = shares.idxmax(), shares.max()
+        way_out = f"Pass `gene_symbols={best!r}`: this column of `.var` has {share:.0%} of those of the sets."
+    return (
         f"`gene_sets` has no gene of the model: its genes are called {shown[0]} (in capitals), the model's {shown[1]}. "
+        f"{way_out}"
     )
-    var = tokens.var if isinstance(tokens, AnnData) else pd.DataFrame()
-    wanted = set(targets)
-    shares = {name: len(wanted & set(var[name].astype(str).str.upper())) / len(wanted) for name in var}
-    best = max(shares, key=shares.__getitem__, default=None)
-    if best is None or not shares[best]:
-        return message + "Pass `gene_symbols=`, a column of `.var` with names like those of the sets, or other sets."
-    return message + f"Pass `gene_symbols={best!r}`: this column of `.var` has {shares[best]:.0%} of those of the sets."
 
 
 def _top_genes(
@@ -142,30 +139,25 @@ def _decoupler() -> ModuleType:
         raise ImportError("`enrich_tokens` needs decoupler: `pip install 'scdiffgen[enrichment]'`.") from error
 
 
-def gene_set_table(gene_sets: GeneSets) -> pd.DataFrame:
+def _gene_set_table(gene_sets: GeneSets) -> pd.DataFrame:
     """Gene sets as a table with the columns ``source`` (the set), ``target`` (a gene) and ``weight``."""
     if isinstance(gene_sets, pd.DataFrame):
-        return _checked(gene_sets)
+        absent = [column for column in ("source", "target") if column not in gene_sets]
+        if absent:
+            raise ValueError(f"`gene_sets` lacks the columns {absent}: pass a set in `source` and a gene in `target`.")
+        return pd.DataFrame({"weight": 1.0, **gene_sets}, columns=["source", "target", "weight"])
     if not isinstance(gene_sets, Mapping):
-        gene_sets = read_gmt(_shipped_file(str(gene_sets)) if gene_sets in SHIPPED else Path(gene_sets))
-    pairs = [(name, gene) for name, genes in gene_sets.items() for gene in dict.fromkeys(as_names(genes))]
+        gene_sets = _read_gmt(_shipped_file(str(gene_sets)) if gene_sets in SHIPPED else Path(gene_sets))
+    pairs = [(name, gene) for name, genes in gene_sets.items() for gene in as_names(genes)]
     return pd.DataFrame(pairs, columns=["source", "target"]).assign(weight=1.0)
 
 
-def read_gmt(path: Path) -> dict[str, list[str]]:
-    """Read a GMT file: a line a set, with its name, a description and its genes between tabs."""
+def _read_gmt(path: Path) -> dict[str, list[str]]:
+    """Sets of a GMT file, a line each: name, description and genes between tabs, where decoupler splits at blanks."""
     if not path.is_file():
         raise ValueError(f"`gene_sets` is {str(path)!r}, which is neither a file nor one of {list(SHIPPED)}.")
     lines = (line.rstrip().split("\t") for line in path.read_text().splitlines() if "\t" in line)
     return {name: [gene for gene in genes if gene] for name, _, *genes in lines}
-
-
-def _checked(table: pd.DataFrame) -> pd.DataFrame:
-    absent = [column for column in ("source", "target") if column not in table]
-    if absent:
-        raise ValueError(f"`gene_sets` lacks the columns {absent}: pass a set in `source` and a gene in `target`.")
-    table = table if "weight" in table else table.assign(weight=1.0)
-    return table[["source", "target", "weight"]].drop_duplicates(["source", "target"])
 
 
 def _shipped_file(name: str) -> Path:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import (
@@ -71,7 +72,6 @@ def rank_token_genes(
         The result is ``adata.uns[key_added]``, in the layout of :func:`scanpy.tl.rank_genes_groups`: so
         :func:`scanpy.get.rank_genes_groups_df` and :func:`scanpy.pl.rank_genes_groups` read it, given this key. Tokens
         are the groups.
-    {gene_symbols}
 
     Raises
     ------
@@ -92,7 +92,7 @@ def rank_token_genes(
     scores = np.take_along_axis(loadings.to_numpy(), order, axis=0)
     log_rates = np.asarray(adata.varm.get(LOG_RATES_KEY, np.full(loadings.shape, np.nan)))
     untested = np.full(scores.shape, np.nan)
-    columns = {
+    tables = {
         "names": (loadings.index.to_numpy(dtype=object)[order], "O"),
         "scores": (scores, "float32"),
         "logfoldchanges": (np.take_along_axis(log_rates, order, axis=0) / np.log(2), "float32"),
@@ -109,13 +109,10 @@ def rank_token_genes(
             "corr_method": "none",
             "stability": np.asarray(stored_about_tokens(adata).get("stability", [])),
         }
-    } | {name: _records(values, list(loadings.columns), dtype) for name, (values, dtype) in columns.items()}
-
-
-def _records(values: np.ndarray, tokens: list[str], dtype: str) -> np.recarray:
-    """A field a token."""
-    table = pd.DataFrame(values, columns=tokens)
-    return table.to_records(index=False, column_dtypes=dict.fromkeys(tokens, dtype))
+    }
+    for name, (values, dtype) in tables.items():
+        table = pd.DataFrame(values, columns=loadings.columns)
+        adata.uns[key_added][name] = table.to_records(index=False, column_dtypes=dtype)
 
 
 def token_similarity(first: AnnData | pd.DataFrame, second: AnnData | pd.DataFrame) -> pd.DataFrame:
@@ -153,19 +150,9 @@ def token_similarity(first: AnnData | pd.DataFrame, second: AnnData | pd.DataFra
     genes = one.index.intersection(other.index)
     if len(genes) < 3:
         raise ValueError(f"`first` and `second` have {len(genes)} genes in common: pass loadings of the same genes.")
-    correlations = _correlations(one.loc[genes].to_numpy(), other.loc[genes].to_numpy())
+    correlations = 1 - cdist(one.loc[genes].T, other.loc[genes].T, "correlation")
+    correlations = np.nan_to_num(correlations)  # of a token that is constant
     rows, columns = linear_sum_assignment(np.abs(correlations), maximize=True)
     return pd.DataFrame(
         {"match": other.columns[columns], "correlation": correlations[rows, columns]}, index=one.columns[rows]
     )
-
-
-def _correlations(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Pearson correlations ``(tokens of one, tokens of other)``; 0 for a token that is constant."""
-
-    def standardised(loadings: np.ndarray) -> np.ndarray:
-        centred = loadings.astype(np.float64) - loadings.mean(0, dtype=np.float64)
-        length = np.linalg.norm(centred, axis=0)
-        return centred / np.where(length > 0, length, np.inf)
-
-    return standardised(one).T @ standardised(other)
