@@ -48,9 +48,15 @@ class ConditionedDenoiser(nn.Module):
     network: Any  # of the identity
 
     def __init__(
-        self, n_vars: int, specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
+        self,
+        n_vars: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        features: Mapping[str, Tensor],
+        process: Any = None,
     ) -> None:
         super().__init__()
+        self.process = process
         has_effects = size.options.intervention == "effect"  # otherwise interventions are embedded as the identity is
         self.effect_names = [spec.name for spec in specs if spec.is_intervention and has_effects]
         embedded = [spec for spec in specs if spec.name not in self.effect_names]

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import block_diag
 from scipy.sparse.linalg import ArpackError
 from sklearn.decomposition import PCA
 from torch import nn
@@ -18,7 +19,6 @@ from scdiffgen.diffusion import Blocks
 from scdiffgen.nn import AdditiveReadout, CountEncoder, ScoreNetwork
 
 LEAST_RETURN = 0.3  # part of the standard deviation along a component that must return in other cells
-N_TURNS, LEAST_GAIN = 100, 1e-6  # of the rotation
 
 
 class LinearModel(NamedTuple):
@@ -45,11 +45,9 @@ def linear_model_of_blocks(counts: sparse.csr_matrix, blocks: Blocks, n_componen
     found = [
         linear_model(cells[cells.getnnz(1) > 0], n_components // len(blocks.sizes)) for cells in blocks.split(counts)
     ]
-    axes = [np.zeros((len(part.axes), counts.shape[1])) for part in found]
-    for part, whole, columns in zip(found, axes, blocks.slices, strict=True):
-        whole[:, columns] = part.axes
-    turns = np.argsort(np.concatenate([np.arange(len(part)) for part in axes]), kind="stable")
-    return LinearModel(np.concatenate(axes)[turns], np.concatenate([part.spread for part in found])[turns])
+    turns = np.argsort(np.concatenate([np.arange(len(part.axes)) for part in found]), kind="stable")
+    axes, spread = block_diag(*(part.axes for part in found)), np.concatenate([part.spread for part in found])
+    return LinearModel(axes[turns], spread[turns])
 
 
 def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
@@ -72,12 +70,12 @@ def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
 def varimax(loadings: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rotate loadings ``(factors, genes)`` by :cite:t:`kaiser1958varimax`; the heavier tail of each is positive."""
     columns, rotation, before = loadings.T, np.eye(len(loadings)), 0.0
-    for _ in range(N_TURNS):
+    for _ in range(100):
         rotated = columns @ rotation
         gradient = columns.T @ (rotated**3 - rotated * (rotated**2).mean(0))
         left, singular, right = np.linalg.svd(gradient)
         rotation = left @ right
-        if singular.sum() < before * (1 + LEAST_GAIN):
+        if singular.sum() < before * (1 + 1e-6):
             break
         before = singular.sum()
     rotated = (columns @ rotation).T
