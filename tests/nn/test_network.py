@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -120,22 +119,3 @@ def test_every_parameter_learns_after_the_first_step(n_layers: int) -> None:
         optimizer.step()
     dead = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
     assert dead == []
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"n_tokens": 0}, "`n_tokens` is 0"),
-        ({"readout_dim": -1}, "`readout_dim` is -1: pass a whole number of at least 1"),
-        ({"n_layers": -1}, "`n_layers` is -1"),
-        (
-            {"token_dim": 11},
-            r"`token_dim` is 11, not a multiple of the 2 attention .*NetworkOptions\(n_heads=1\)",
-        ),
-        ({"dropout": 1.0}, r"`dropout` is 1.0: pass a share in \[0, 1\)"),
-        ({"dropout": -0.1}, "`dropout` is -0.1"),
-    ],
-)
-def test_sizes_that_make_no_network_are_named(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        NetworkSize(**wrong)

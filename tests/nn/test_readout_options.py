@@ -80,11 +80,3 @@ def test_nested_tokens_vary_in_number_in_training_alone() -> None:
     expected = 400 * np.array([0, 1 / 8, 1 / 8, 1 / 8, 5 / 8])
     assert np.abs(numbers - expected).max() < 4 * np.sqrt(400 / 4)
     assert {trunk.eval()(*arguments).shape[1] for _ in range(20)} == {4}
-
-
-@pytest.mark.parametrize(
-    ("options", "message"), [({"kind": "max"}, "`kind`"), ({"orthogonality": -1}, "`orthogonality` is -1")]
-)
-def test_errors_name_the_option(options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ReadoutOptions(**options)

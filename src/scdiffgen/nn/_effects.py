@@ -22,7 +22,7 @@ from ._categories import extend_features, feature_table
 from ._condition_embedder import PartEmbedding, clear_padding
 from ._network import TokenTrunk
 from ._options import InputKind, NetworkSize
-from ._shapes import Genes, Levels, Vector
+from ._shapes import CellVector, Genes, Levels
 
 EFFECT_READOUT_DIM = 8
 
@@ -86,7 +86,7 @@ class EffectNetwork(nn.Module):
         paired = hidden(rows, product, gates[rows, one[pair]] * gates[rows, other[pair]])
         return scores + paired @ self.interaction_weights[: paired.shape[1]]
 
-    def summary(self, condition: Condition[Tensor]) -> Vector:
+    def summary(self, condition: Condition[Tensor]) -> CellVector:
         """Sum of the embedded interventions of each cell, weighted by dose."""
         condition = clear_padding(condition, self.gene_weights.dtype)
         return (self.embed(condition) * self.gates(condition)[..., None]).sum(1)

@@ -13,9 +13,10 @@ from csr import csr
 from torch import Tensor, nn
 
 from scdiffgen.nn import NetworkOptions, NetworkSize, TokenNetwork
-from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS, log_count_embedding
+from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 from scdiffgen.nn._options import ConditioningKind
-from scdiffgen.nn._transformer import GatedAttention, TokenTransformer
+from scdiffgen.nn._transformer import TokenTransformer
+from scdiffgen.nn.variants._attention_forms import GatedAttention
 
 DIM, HEADS, CONDITIONING, N_GENES, N_CELLS, N_CONDITIONS = 8, 2, 6, 10, 5, 3
 SIZE = NetworkSize(
@@ -165,15 +166,3 @@ def test_the_level_matters_from_the_empty_cell_to_millions_of_molecules(level: s
     found = network(empty, n_molecules, library, torch.zeros(5, CONDITIONING)).logits
     assert found.isfinite().all()
     assert torch.pdist(found).min() > 1e-4
-
-
-def test_the_default_level_embedding_has_waves_from_half_a_unit_to_fifty_of_the_logarithm() -> None:
-    embedding = log_count_embedding("sinusoidal", 8)
-    periods = 2 * torch.pi / embedding.frequencies
-    np.testing.assert_allclose(periods, np.geomspace(50, 0.5, 4), rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["conditioning", "level_embedding"])
-def test_an_unknown_kind_is_named(name: str) -> None:
-    with pytest.raises(ValueError, match=f"`{name}` is 'nonsense': pass one of"):
-        NetworkOptions(**{name: "nonsense"})

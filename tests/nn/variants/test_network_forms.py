@@ -12,6 +12,7 @@ from csr import csr
 from torch import Tensor, nn
 
 from scdiffgen.nn import (
+    GeneAttentionEncoder,
     LinearEncoder,
     NetworkOptions,
     NetworkSize,
@@ -19,9 +20,8 @@ from scdiffgen.nn import (
     ScoreNetwork,
     TokenNetwork,
 )
-from scdiffgen.nn._encoders import GeneAttentionEncoder
-from scdiffgen.nn._readouts import AttentionReadout, PerceptronReadout
-from scdiffgen.nn._transformer import GatedAttention
+from scdiffgen.nn.variants._attention_forms import GatedAttention
+from scdiffgen.nn.variants._readout_forms import AttentionReadout, PerceptronReadout
 
 N_CELLS, N_GENES, N_TOKENS, DIM, HEADS, CONDITIONING = 6, 12, 3, 8, 2, 8
 SIZE = NetworkSize(
@@ -223,23 +223,3 @@ def test_sinusoidal_positions_are_those_of_vaswani_and_none_are_nothing() -> Non
     angles = place / 10_000 ** (wave / (DIM // 2 - 1))
     np.testing.assert_allclose(found.sort(1).values, np.sort(np.hstack([np.sin(angles), np.cos(angles)])), atol=1e-4)
     assert not make(positions="none").trunk.positions.any()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"encoder": "cnn"}, "`encoder` is 'cnn'"),
-        ({"positions": "rotary"}, "`positions` is 'rotary'"),
-        ({"attention": "none"}, "`attention` is 'none'"),
-    ],
-)
-def test_unknown_options_are_named(wrong: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        NetworkOptions(**wrong)
-
-
-def test_other_read_outs_have_no_further_options() -> None:
-    with pytest.raises(ValueError, match="`kind` is 'linear': pass one of"):
-        ReadoutOptions(kind="linear")
-    with pytest.raises(ValueError, match="`kind` is 'mlp', which leaves no further choice"):
-        ReadoutOptions(kind="mlp", orthogonality=0.1)

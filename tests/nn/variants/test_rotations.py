@@ -12,9 +12,8 @@ from csr import csr
 from torch import Tensor, nn
 
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
-from scdiffgen.nn import ConditionEmbedder, NetworkOptions, NetworkSize, TokenNetwork
-from scdiffgen.nn._rotations import PlaneAngles, Rotations
-from scdiffgen.nn._transformer import Attention, GatedAttention
+from scdiffgen.nn import Attention, ConditionEmbedder, NetworkOptions, NetworkSize, TokenNetwork
+from scdiffgen.nn.variants._attention_forms import GatedAttention, PlaneAngles, Rotations
 
 N_CELLS, N_GENES, DIM, HEADS, CONDITIONING = 5, 10, 24, 2, 6
 N_PLANES = DIM // HEADS // 2
@@ -203,13 +202,6 @@ def test_numbers_of_conditions() -> None:
     mean_dose = [np.log([2, 4]).mean(), np.log(2), np.log(4), 0, 0]
     np.testing.assert_allclose(found, np.column_stack([np.zeros(5), mean_dose, [0, 2, -2, 0, -1.4]]), rtol=1e-5)
     assert torch.equal(embedder.numbers({}, 4), torch.zeros(4, 3))
-
-
-def test_rotations_that_change_nothing_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"`attention_numbers` is 'rotated', which changes nothing .* Pass `cond"):
-        NetworkOptions(attention_numbers="rotated")
-    with pytest.raises(ValueError, match="`attention_numbers` is 'rotary': pass one of"):
-        NetworkOptions(attention_numbers="rotary", conditioning="concat")
 
 
 def test_too_few_planes_are_named() -> None:

@@ -1,0 +1,72 @@
+"""Number embeddings ``(...)`` to ``(..., dim)`` of numbers of order one; magnitudes are clipped at ``LARGEST``."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from ._options import NumberKind
+
+LARGEST = 2.0**20
+"""Largest magnitude that is distinguished: float32 resolves no more than 1/8 there, so finer phases would be noise."""
+
+LOG_COUNT_PERIOD = 0.5  # shortest period of waves over logarithms of counts, which run to about 12
+
+Numbers = Float[Tensor, "*shape"]
+Embedded = Float[Tensor, "*shape {self.dim}"]
+
+
+class NumberEmbedding(nn.Module):
+    """A map from a number to a vector of length ``dim``."""
+
+    for_log_counts: ClassVar[dict[str, Any]] = {}
+    """Arguments of an embedding of logarithms of counts."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.dim = dim
+
+    def forward(self, numbers: Numbers) -> Embedded:
+        """Embed numbers of any shape; the vectors lie along a new last axis."""
+        return self._embed(numbers.clamp(-LARGEST, LARGEST))
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        raise NotImplementedError
+
+
+def geometric_frequencies(n: int, min_period: float, max_period: float) -> Float[Tensor, " {n}"]:
+    """Angular frequencies from that of ``max_period`` up to that of ``min_period``, in equal ratios."""
+    return 2 * math.pi / torch.logspace(math.log10(max_period), math.log10(min_period), n)
+
+
+class WaveEmbedding(NumberEmbedding):
+    """Sines of the number at some frequencies, then the cosines; an odd ``dim`` drops the last cosine."""
+
+    frequencies: Tensor
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        phases = numbers[..., None] * self.frequencies
+        return torch.cat([phases.sin(), phases.cos()], dim=-1)[..., : self.dim]
+
+
+class SinusoidalEmbedding(WaveEmbedding):
+    """Sines and cosines at geometric frequencies (Vaswani et al. 2017, "Attention is all you need", section 3.5)."""
+
+    for_log_counts: ClassVar[dict[str, Any]] = {"min_period": LOG_COUNT_PERIOD}
+
+    def __init__(self, dim: int, *, min_period: float = 1.0, max_period: float = 50.0) -> None:
+        super().__init__(dim)
+        self.register_buffer("frequencies", geometric_frequencies((dim + 1) // 2, min_period, max_period))
+
+
+NUMBER_EMBEDDINGS: dict[NumberKind, type[NumberEmbedding]] = {"sinusoidal": SinusoidalEmbedding}
+
+
+def log_count_embedding(kind: NumberKind, dim: int) -> NumberEmbedding:
+    """Make an embedding of logarithms of counts, such as noise level and library size."""
+    form = NUMBER_EMBEDDINGS[kind]
+    return form(dim, **form.for_log_counts)
