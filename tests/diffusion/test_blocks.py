@@ -26,7 +26,6 @@ from scdiffgen.diffusion import (
     split_thinned,
     thin_blocks,
     thin_to,
-    thinning_levels,
     without_blocks,
 )
 
@@ -151,13 +150,6 @@ def test_what_levels_are_trained_on(n_kinds: int) -> None:
     late = (levels[:, :2] > 0.5).all(1)  # beyond half a cell almost all are of the uniform kind: one share for all
     assert np.isclose(levels[late, 0], levels[late, 1]).mean() > 0.5
     np.testing.assert_allclose(given[:, 0].mean(), given[:, -1].mean(), atol=0.01)
-
-
-def test_levels_of_one_place_are_those_of_each_kind_alone() -> None:
-    library = torch.tensor([[100.0, 5_000.0]]).expand(64, 2)
-    together = thinning_levels(library, seeded())
-    for kind in range(2):
-        torch.testing.assert_close(together[:, kind], thinning_levels(library[:, kind], seeded()))
 
 
 def test_a_kind_that_a_cell_lacks_is_never_what_is_predicted() -> None:

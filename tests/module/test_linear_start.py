@@ -15,7 +15,7 @@ from anndata import AnnData
 from csr import csr
 from module_parts import SIZE, SPECS
 from parts import chosen, unconditional
-from scipy import sparse, stats
+from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.decomposition._factor_analysis import _ortho_rotation
 from small_cells import QUIET, SMALL, simulated_cells, small_model
@@ -117,25 +117,6 @@ def test_varimax_is_that_of_scikit_learn() -> None:
     np.testing.assert_allclose(np.sort(overlap.max(1)), 1, atol=1e-3)
     assert ((found**3).sum(1) > 0).all()
     np.testing.assert_allclose(found.T @ found, loadings.T @ loadings, atol=1e-8)  # it is a rotation
-
-
-def test_no_turn_in_a_plane_improves_on_varimax() -> None:
-    def criterion(loadings: np.ndarray) -> float:
-        return float((loadings**2).var(1).sum())
-
-    found = varimax(np.random.default_rng(1).normal(size=(3, 100)) ** 3)
-    for plane in [(0, 1), (0, 2), (1, 2)]:
-        for angle in np.linspace(-np.pi / 4, np.pi / 4, 41):
-            turned = found.copy()
-            cosine, sine = np.cos(angle), np.sin(angle)
-            turned[list(plane)] = np.array([[cosine, -sine], [sine, cosine]]) @ found[list(plane)]
-            assert criterion(turned) <= criterion(found) * (1 + 1e-4)
-
-
-def test_varimax_finds_loadings_of_disjoint_genes() -> None:
-    simple = np.kron(np.eye(3), np.random.default_rng(0).uniform(1, 2, 10))
-    found = varimax(stats.ortho_group.rvs(3, random_state=0) @ simple)
-    np.testing.assert_allclose(found[np.argsort(found.argmax(1))], simple, atol=1e-3)
 
 
 # The network at its start.
@@ -246,19 +227,6 @@ def joint_module(depths: tuple[int, int] = (300, 3000)) -> JointThinningModule:
     module.initialise([(counts, unconditional(200))])
     module.start_linearly([(counts, unconditional(200))])
     return module
-
-
-def test_several_modalities_start_at_the_average_of_each() -> None:
-    depths = 300, 350  # deeper ones have priors of limited strength
-    module = joint_module(depths)
-    assert len(module.linear_weights()) == 2
-    empty = torch.zeros(3, 2 * N_GENES)
-    library = torch.full((3, 2), 300.0)
-    drawn = module.predictor(unconditional(3), 3)(empty, library).log_prob(empty).exp().detach()
-    of_each = [counts_of(shares_along_two_axes(200, seed), depth) for seed, depth in zip((0, 5), depths, strict=True)]
-    for columns, counts in zip(Blocks((N_GENES, N_GENES)).slices, of_each, strict=True):
-        average = counts.sum(0) / counts.sum()
-        np.testing.assert_allclose(drawn[:, columns], np.tile(average, (3, 1)), rtol=1e-2, atol=1e-5)
 
 
 @pytest.mark.parametrize(("depths", "counts_as"), [((300, 3000), 1.0), ((3000, 60), 0.2)])

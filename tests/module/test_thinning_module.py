@@ -60,15 +60,6 @@ def test_cells_are_drawn_from_the_multinomial(n_steps: int, make_multinomial: Ma
     assert 0.75 < cells[:, 0].var() / variance < 1.3  # s.e. 0.07
 
 
-def test_growing_starts_from_what_is_there(make_multinomial: Make) -> None:
-    start = torch.tensor(np.random.default_rng(0).poisson(3, (20, 5))).float()
-    library = start.sum(1) + 10
-    module = make_multinomial(SHARES)
-    cells = module.draw(module.predictor(unconditional(20), 20), library, start=start, n_steps=4, generator=seeded())
-    assert (cells >= start).all()
-    torch.testing.assert_close(cells.sum(1), library)
-
-
 def test_expected_expression_is_the_prediction_for_the_whole_cell(make_multinomial: Make) -> None:
     expression = make_multinomial(SHARES).expression(csr([[3, 0, 1, 2, 1], [0, 0, 0, 0, 1]]), unconditional(2))
     np.testing.assert_allclose(expression, np.tile(SHARES, (2, 1)), rtol=1e-4)

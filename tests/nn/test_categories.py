@@ -38,15 +38,6 @@ def test_features_without_spread_are_finite(vectors):
     assert embedding(torch.tensor(0)).isfinite().all()
 
 
-def test_features_come_back_with_the_state():
-    torch.manual_seed(0)
-    saved, loaded = FeatureEmbedding(4, 3), FeatureEmbedding(4, 3)
-    saved.extend(torch.randn(5, 4))
-    saved.extend(torch.randn(2, 4))
-    loaded.load_state_dict(saved.state_dict())
-    torch.testing.assert_close(loaded(torch.arange(7)), saved(torch.arange(7)), rtol=0, atol=0)
-
-
 def test_missing_features_raise_and_never_count_as_zero():
     embedding = FeatureEmbedding(4, 3)
     with pytest.raises(RuntimeError, match="No feature vectors were given"):

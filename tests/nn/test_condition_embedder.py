@@ -225,15 +225,6 @@ def trained_hierarchy():
     return embed
 
 
-def test_masking_the_leaf_gives_the_parent():
-    embed = trained_hierarchy()
-    path = parts([0, 3, 6])
-    masked = path._replace(mask=torch.tensor([[True, True, False]]))
-    parent, leaf = embed({"place": parts([0, 3])}, 1), embed({"place": path}, 1)
-    torch.testing.assert_close(embed({"place": masked}, 1), parent, rtol=0, atol=0)
-    assert (leaf != parent).all()
-
-
 def test_a_leaf_never_trained_is_embedded_as_its_parent():
     embed = make([PLACE])
     optimiser = torch.optim.AdamW(embed.parameters(), lr=0.1)

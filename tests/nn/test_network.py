@@ -59,10 +59,6 @@ def test_sparse_and_dense_cells_have_the_same_scores(network: TokenNetwork) -> N
     assert_same(network(**inputs()), network(**inputs(layout="dense")))
 
 
-def test_scores_are_finite_for_an_empty_cell(network: TokenNetwork) -> None:
-    assert torch.isfinite(network(**inputs()).log_rates()).all()
-
-
 def test_a_cell_does_not_see_its_neighbours(network: TokenNetwork) -> None:
     together, given = network(**inputs()), inputs(layout="dense")
     for cell in range(len(COUNTS)):

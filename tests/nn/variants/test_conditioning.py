@@ -8,7 +8,6 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from csr import csr
 from torch import Tensor, nn
 
@@ -80,13 +79,6 @@ def test_cross_attention_is_torchs_behind_its_gate() -> None:
     torch.testing.assert_close(layer(tokens, sequence), tokens + layer.gate * attended, rtol=1e-4, atol=1e-5)
 
 
-def test_before_training_cross_attention_changes_nothing() -> None:
-    transformer = TokenTransformer(of_kind("cross_attention"))
-    tokens = normal(N_CELLS, 4, DIM)
-    read = transformer(tokens, normal(N_CELLS, CONDITIONING), normal(N_CELLS, N_CONDITIONS, CONDITIONING))
-    torch.testing.assert_close(read, F.layer_norm(tokens, (DIM,)))
-
-
 def test_concatenated_conditions_are_tokens_until_the_end() -> None:
     joined = trained(TokenTransformer(of_kind("concat")))
     plain = TokenTransformer(SIZE)
@@ -119,13 +111,6 @@ def test_each_condition_matters_to_its_own_cell_alone(kind: ConditioningKind, co
 def test_without_conditions_the_level_is_all_there_is(kind: ConditioningKind) -> None:
     network = trained(TokenNetwork(N_GENES, of_kind(kind)))
     assert scores(network, conditions_of(kind, n_conditions=0)).isfinite().all()
-
-
-def test_cross_attention_reads_the_level_beside_the_conditions() -> None:
-    trunk, given = TokenNetwork(N_GENES, of_kind("cross_attention")).trunk, conditions_of("concat")
-    level, sequence, _ = trunk.conditioning(torch.arange(5.0), torch.arange(5.0) + 9, given)
-    torch.testing.assert_close(sequence, torch.cat([given, level[:, None]], dim=1))
-    assert torch.pdist(level).min() > 1e-4
 
 
 def test_concatenating_no_conditions_is_no_conditioning() -> None:

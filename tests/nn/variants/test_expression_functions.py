@@ -118,27 +118,6 @@ def test_a_fresh_network_trains_all_weights_of_its_encoder(kind: NumberKind, enc
     assert stuck == []
 
 
-@EVERY_KIND
-def test_embedded_counts_fit_what_sums_of_logarithms_cannot(kind: NumberKind) -> None:
-    """A target that rises and falls with the counts; the best fit in logarithms is that of least squares."""
-    rng = np.random.default_rng(0)
-    cells, coefficients = rng.integers(0, 8, (300, 4)), np.array([1.0, -2.0, 0.5, 1.5])
-    target = np.sin(2 * np.pi * np.log1p(cells) / np.log(8)) @ coefficients
-    target -= target.mean()
-    logs = np.column_stack([np.log1p(cells), np.ones(300)])
-    by_logarithms = np.linalg.lstsq(logs, target, rcond=None)[1].item() / (target**2).sum()
-    torch.manual_seed(0)
-    encoder = LinearEncoder(4, sized(kind, n_tokens=1, token_dim=4, n_heads=1))
-    optimizer, goal = torch.optim.Adam(encoder.parameters(), lr=0.02), torch.tensor(target).float()
-    for _ in range(150):
-        fitted = encoder(encoder.read(csr(cells)), torch.zeros(300, 8)).sum((1, 2))
-        loss = (fitted - goal).square().sum() / goal.square().sum()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert by_logarithms > 0.5 and loss < 0.2, f"unexplained: {by_logarithms:.3f} by logarithms, {loss:.3f} embedded"
-
-
 # Attention to the genes.
 
 
