@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
+from networks import seeded
 from scipy import sparse, stats
 from torch import Tensor
 
@@ -32,10 +33,6 @@ from scdiffgen.diffusion import (
 ALPHA = (np.array([0.4, 2.0, 1.1]), np.array([3.0, 0.5]))
 BLOCKS = Blocks((3, 2))
 CELLS = np.array([[2, 0, 3, 1, 4], [0, 0, 1, 0, 0], [0, 0, 0, 5, 2]])  # the last two lack molecules of a kind
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def random_prediction(blocks: Blocks, n_cells: int) -> BlockPrediction:

@@ -9,6 +9,7 @@ import pytest
 import torch
 from csr import csr
 from module_parts import SIZE, SPECS
+from networks import seeded
 from parts import unconditional
 from scipy import stats
 from torch import Tensor
@@ -18,10 +19,6 @@ from scdiffgen.module import JointThinningModule
 
 SHARES = (np.array([0.5, 0.3, 0.2]), np.array([0.9, 0.1]))
 CELLS = np.array([[3, 0, 1, 9, 2], [1, 0, 0, 0, 0], [0, 0, 0, 15, 7]])
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def make(specs: tuple = (), withhold_rate: float = 0.0) -> JointThinningModule:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
+from networks import seeded
 from parts import category, chosen, unconditional
 from scipy import stats
 from torch import Tensor
@@ -19,10 +20,6 @@ from scdiffgen.module import ThinningModule, growth_path
 Make = Callable[..., ThinningModule]
 SHARES = np.array([0.5, 0.2, 0.15, 0.1, 0.05])
 UNIFORM = np.full(5, 0.2)
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def test_the_loss_of_a_uniform_prediction_is_the_log_of_the_number_of_genes(make_multinomial: Make) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
+from networks import random_weights, without_gradient
 from parts import chosen
 from torch import Tensor
 
@@ -32,10 +33,7 @@ def make(*, dosed: bool = False, trained: bool = True, n_features: int = 0, n_sl
     )
     features = torch.randn(3, n_features) if n_features else None
     effects = EffectNetwork(spec, N_GENES, SIZE, features)
-    if trained:
-        for weight in effects.parameters():
-            torch.nn.init.normal_(weight, std=0.4)
-    return effects
+    return random_weights(effects) if trained else effects
 
 
 def scores(effects: EffectNetwork, parts: Condition[Tensor]) -> Tensor:
@@ -63,7 +61,7 @@ def test_an_effect_starts_at_nothing_and_all_of_it_learns(dosed: bool, n_feature
         optimizer.zero_grad()
         (effects(csr(COUNTS), library, library, treated) - 1).square().sum().backward()
         optimizer.step()
-    assert [name for name, weight in effects.named_parameters() if weight.grad is None or not weight.grad.any()] == []
+    assert without_gradient(effects) == []
     assert not dosed or effects.half_dose.grad.ne(0).all()  # that of each
 
 

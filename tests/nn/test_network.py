@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
+from networks import normal, random_weights, without_gradient
 from torch import Tensor
 
 from scdiffgen.nn import GeneScores, NetworkSize, TokenNetwork
@@ -31,7 +32,7 @@ COUNTS[4] = 0
 def inputs(counts: np.ndarray = COUNTS, layout: str = "sparse") -> dict[str, Tensor]:
     state = csr(counts)
     n_molecules = torch.tensor(counts.sum(1)).float()
-    condition = torch.randn(len(counts), 8, generator=torch.Generator().manual_seed(5))
+    condition = normal(len(counts), 8, seed=5)
     return {
         "state": state.to_dense() if layout == "dense" else state,
         "n_molecules": n_molecules,
@@ -43,11 +44,7 @@ def inputs(counts: np.ndarray = COUNTS, layout: str = "sparse") -> dict[str, Ten
 @pytest.fixture
 def network() -> TokenNetwork:
     """A network that is no longer fresh: every weight is random."""
-    torch.manual_seed(0)
-    network = TokenNetwork(N_GENES, SIZE)
-    for weight in network.parameters():
-        torch.nn.init.normal_(weight, std=0.3)
-    return network
+    return random_weights(TokenNetwork(N_GENES, SIZE), 0.3)
 
 
 def assert_same(one: GeneScores, other: GeneScores) -> None:
@@ -113,5 +110,4 @@ def test_every_parameter_learns_after_the_first_step(n_layers: int) -> None:
         rates = scores.log_rates().exp() + scores.urn_weights * given["state"].to_dense()
         (-(missing * (rates / rates.sum(1, keepdim=True)).log()).sum()).backward()
         optimizer.step()
-    dead = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
-    assert dead == []
+    assert without_gradient(network) == []

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
-from torch import Tensor, nn
+from networks import normal, random_weights
+from torch import Tensor
 
 from scdiffgen.nn import (
     CountEncoder,
@@ -27,19 +28,13 @@ N_GENES = 12
 SIZE = NetworkSize(n_tokens=3, token_dim=8, n_layers=1, n_heads=2, n_hidden=16, conditioning_dim=8, dropout=0)
 COUNTS = np.random.default_rng(0).poisson(1.5, (6, N_GENES)) ** 2
 COUNTS[2] = 0  # an empty cell, as generation starts from
-CONDITION = torch.randn(6, 8, generator=torch.Generator().manual_seed(4))
+CONDITION = normal(6, 8, seed=4)
 EVERY_KIND = pytest.mark.parametrize("kind", get_args(NumberKind))
 BOTH_ENCODERS = pytest.mark.parametrize("form", [CountEncoder, LinearEncoder])
 
 
 def sized(kind: NumberKind | None, **sizes: int) -> NetworkSize:
     return replace(SIZE, options=NetworkOptions(expression_embedding=kind), **sizes)
-
-
-def random_weights(module: nn.Module) -> None:
-    torch.manual_seed(0)
-    for weight in module.parameters():
-        nn.init.normal_(weight, std=0.4)
 
 
 def by_definition(encoder: CountEncoder | LinearEncoder, expression: Tensor) -> Tensor:
@@ -71,7 +66,7 @@ def test_sums_and_their_gradients_are_those_of_the_definition(kind: NumberKind, 
 def test_values_are_embedded_as_they_are(kind: NumberKind, form: type) -> None:
     encoder = form(N_GENES, sized(kind), "values")
     random_weights(encoder)
-    values = torch.randn(6, N_GENES, generator=torch.Generator().manual_seed(3))
+    values = normal(6, N_GENES, seed=3)
     torch.testing.assert_close(encoder.read(values), by_definition(encoder, values), rtol=1e-4, atol=1e-4)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
-from torch import Tensor, nn
+from networks import normal, random_weights
+from torch import Tensor
 
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
 from scdiffgen.nn import Attention, ConditionEmbedder, NetworkOptions, NetworkSize, TokenNetwork
@@ -38,16 +39,6 @@ FORMS: dict[str, dict[str, Any]] = {
     "concat, across": {"conditioning": "concat", "attention": "across"},
 }
 EVERY_FORM = pytest.mark.parametrize("form", FORMS)
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def random_weights(module: nn.Module) -> None:
-    torch.manual_seed(0)
-    for weight in module.parameters():
-        nn.init.normal_(weight, std=0.4)
 
 
 def make(form: str, attention_numbers: str = "rotated", **size: Any) -> TokenNetwork:
