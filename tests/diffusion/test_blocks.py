@@ -112,11 +112,11 @@ def test_grown_cells_are_dirichlet_multinomial_in_each_modality(n_steps: int) ->
 def test_growing_keeps_what_is_there_and_fills_each_modality() -> None:
     start, library = torch.tensor(CELLS).float(), torch.tensor([[9.0, 5.0], [1.0, 0.0], [0.0, 20.0]])
 
-    def told(state: Tensor, sizes: Tensor) -> BlockPrediction:
+    def checked(state: Tensor, sizes: Tensor) -> BlockPrediction:
         torch.testing.assert_close(sizes, library)
         return two_urns(state, sizes)
 
-    predictor: MoleculePredictor = told
+    predictor: MoleculePredictor = checked
     grown = grow_molecules(predictor, library, start, n_steps=3, generator=seeded(), count=BLOCKS.dense_sums)
     assert (grown >= start).all()
     torch.testing.assert_close(BLOCKS.dense_sums(grown), library)

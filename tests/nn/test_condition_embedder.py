@@ -1,4 +1,4 @@
-"""Embedding of conditions: padding, not told and control are three things, and only what is told matters."""
+"""Embedding of conditions: padding, missing and control are three things, and only what is given matters."""
 
 import itertools
 from dataclasses import replace
@@ -33,7 +33,7 @@ def make_drugs(pooling):
     return make([DRUGS])
 
 
-def parts(*cells, told=None, n_slots=None):
+def parts(*cells, given=None, n_slots=None):
     """Condition of cells given as lists of ids or of (id, value)."""
     n_slots = n_slots or max(1, *map(len, cells))
     ids, values = torch.zeros(len(cells), n_slots, dtype=torch.long), torch.zeros(len(cells), n_slots)
@@ -43,7 +43,7 @@ def parts(*cells, told=None, n_slots=None):
             ids[row, slot], values[row, slot] = part if isinstance(part, tuple) else (part, 0.0)
             mask[row, slot] = True
     return Condition(
-        ids, values, mask, torch.ones(len(cells), dtype=torch.bool) if told is None else torch.tensor(told)
+        ids, values, mask, torch.ones(len(cells), dtype=torch.bool) if given is None else torch.tensor(given)
     )
 
 
@@ -82,10 +82,10 @@ def test_a_condition_changes_its_own_vector_only(spec):
 
 
 @pytest.mark.parametrize("spec", EVERYTHING, ids=lambda spec: spec.kind)
-def test_not_told_is_the_null_vector_whatever_the_tensors_hold(spec):
+def test_missing_is_the_null_vector_whatever_the_tensors_hold(spec):
     embed, given = make(EVERYTHING), everything(7)
-    told = given[spec.name]._replace(given=torch.tensor([True, False] * 3 + [True]))
-    sequence = embed({spec.name: with_garbage(told)}, 7)
+    partly = given[spec.name]._replace(given=torch.tensor([True, False] * 3 + [True]))
+    sequence = embed({spec.name: with_garbage(partly)}, 7)
     nothing = embed({}, 7)
     torch.testing.assert_close(sequence[1::2], nothing[1::2], rtol=0, atol=0)
     torch.testing.assert_close(sequence[::2], embed({spec.name: given[spec.name]}, 7)[::2])
@@ -94,8 +94,8 @@ def test_not_told_is_the_null_vector_whatever_the_tensors_hold(spec):
 @pytest.mark.parametrize("spec", EVERYTHING, ids=lambda spec: spec.kind)
 def test_gradients_are_finite_with_garbage_in_the_padding(spec):
     embed, given = make(EVERYTHING), everything(6)
-    told = given[spec.name]._replace(given=torch.tensor([True, False] * 3))
-    embed({spec.name: with_garbage(told)}, 6).square().sum().backward()
+    partly = given[spec.name]._replace(given=torch.tensor([True, False] * 3))
+    embed({spec.name: with_garbage(partly)}, 6).square().sum().backward()
     gradients = [p.grad for p in embed.parameters() if p.grad is not None]
     assert all(gradient.isfinite().all() for gradient in gradients)
 
@@ -125,7 +125,7 @@ def test_same_label_same_vector_and_unknown_ids_raise():
 
 
 @pytest.mark.parametrize("name", ["cell_type", "age", "place"])
-def test_without_any_part_only_a_set_is_told(name):
+def test_without_any_part_only_a_set_is_given(name):
     embed = make(EVERYTHING)
     torch.testing.assert_close(embed({name: parts([], [])}, 2), embed({}, 2), rtol=0, atol=0)
     assert (embed({"drugs": parts([], [])}, 2) != embed({}, 2))[:, 2].all()
@@ -163,7 +163,7 @@ def test_padding_does_not_matter(pooling):
 @pytest.mark.parametrize("pooling", WAYS_TO_POOL)
 def test_the_empty_set_is_finite_trainable_and_not_the_null_vector(pooling):
     embed = make_drugs(pooling)
-    control, null = embed({"drugs": parts([], [], told=[True, False])}, 2)
+    control, null = embed({"drugs": parts([], [], given=[True, False])}, 2)
     assert control.isfinite().all()
     assert (control - null).abs().min() > 1e-6
     control.sum().backward()
@@ -205,7 +205,7 @@ def test_attention_pooling_agrees_with_torch_attention():
     torch.testing.assert_close(embed({"genes": parts([1, 4, 5], n_slots=5)}, 1)[0, 0], pooled + pooling.mlp(pooled))
 
 
-def test_components_are_told_apart_by_what_a_part_is():
+def test_components_are_distinguished_by_the_category_of_a_part():
     # ids 0 to 2 are knock-outs, 3 to 5 drugs: as the embedding of each is its own, an absent drug is its learned vector
     embed = make_drugs("components")
     pooling, seen = embed.embedders[0].pooling, []

@@ -150,10 +150,10 @@ class DiffusionModule(BaseModuleClass):
         return counts, conditions_from_batch(tensors, self.specs)
 
     def drop_conditions(self, conditions: Given) -> tuple[Given, Tensor | None]:
-        """Drop conditions, and select the cells that train effects ``(cells,)``: with their identity; None is all."""
-        identity = self.denoiser.embed.names
-        fewer = conditions.drop(self.withhold_rate, together=identity)
-        complete = [fewer[name].given == conditions[name].given for name in identity if name in conditions]
+        """Drop conditions, and select the cells that train effects ``(cells,)``: of full context; None is all."""
+        context = self.denoiser.embed.names
+        fewer = conditions.drop(self.withhold_rate, together=context)
+        complete = [fewer[name].given == conditions[name].given for name in context if name in conditions]
         return fewer, torch.stack(complete).all(0) if complete else None
 
     def stages(self) -> tuple[float, ...]:

@@ -35,7 +35,7 @@ def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
     """
     n_components = min(n_components, counts.shape[0] // 2 - 1, counts.shape[1] - 1)
     if n_components > 0:
-        with suppress(ArpackError):  # of cells that are all alike
+        with suppress(ArpackError):  # of cells that are all equal
             return _returning(counts, n_components)
     return LinearModel(np.zeros((0, counts.shape[1])), np.zeros(0))
 

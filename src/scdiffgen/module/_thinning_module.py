@@ -72,7 +72,7 @@ class ThinningModule(DiffusionModule):
 
     @property
     def starts_linearly(self) -> bool:
-        """Whether there is a linear start; where effects are learned beside the weights, these came out worse."""
+        """Whether there is a linear start; where effects are learned beside the weights, it was worse."""
         return not self.denoiser.effect_names
 
     def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:

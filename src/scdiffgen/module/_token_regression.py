@@ -58,9 +58,9 @@ def linear_stability(loadings: NDArray, expression: sparse.csr_matrix) -> NDArra
                 pca = fit_pca(part, n_components)
                 axes = varimax(pca.components_ * np.sqrt(pca.explained_variance_)[:, None])
                 again = regression_loadings(np.asarray(part @ axes.T), part)
-                alike = np.abs(standardised(loadings).T @ standardised(again)) / len(loadings)
-                tokens, components = linear_sum_assignment(alike, maximize=True)
-                found[2 * split + row, tokens] = alike[tokens, components]
+                correlation = np.abs(standardised(loadings).T @ standardised(again)) / len(loadings)
+                tokens, components = linear_sum_assignment(correlation, maximize=True)
+                found[2 * split + row, tokens] = correlation[tokens, components]
         return found.mean(0)
     return np.full(n_tokens, np.nan)
 

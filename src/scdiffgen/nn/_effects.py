@@ -1,6 +1,6 @@
-r"""What interventions add to the scores of the genes, blind to the labels of the cell.
+r"""What interventions add to the scores of the genes, blind to the cell context, such as labels.
 
-.. math:: \text{logits} = \text{base}(x_t, \text{identity}) + \sum_i \gamma_i(d_i) \, W h(x_t, i, d_i)
+.. math:: \text{logits} = \text{base}(x_t, \text{context}) + \sum_i \gamma_i(d_i) \, W h(x_t, i, d_i)
           + \sum_{i<j} \gamma_i(d_i) \, \gamma_j(d_j) \, W' h(x_t, i, j)
 
 An effect sees the molecules of a cell, never its labels, so responses transfer between types. It is zero for a control

@@ -49,7 +49,7 @@ class RotaryEmbedding(NumberEmbedding):
             raise ValueError(f"`dim` is {dim}, but RotaryEmbedding needs at least 2. Pass a larger `dim`.")
         super().__init__(dim)
         self.register_buffer("frequencies", geometric_frequencies(dim // 2, min_period, max_period))
-        self.start = nn.Parameter(torch.ones(dim))  # at first all planes weigh alike
+        self.start = nn.Parameter(torch.ones(dim))  # at first all planes have the same weight
 
     def _embed(self, numbers: Numbers) -> Embedded:
         return rotate(self.start.expand(*numbers.shape, self.dim), numbers[..., None] * self.frequencies)
@@ -70,7 +70,7 @@ class DirectEmbedding(NumberEmbedding):
 
 MAX_EXPONENT = int(math.log2(LARGEST)) + 1
 MIN_EXPONENT = 2 - MAX_EXPONENT
-"""Binary exponents told apart, of magnitudes from ``1 / LARGEST`` to ``LARGEST``; smaller ones share the lowest."""
+"""Binary exponents, of magnitudes from ``1 / LARGEST`` to ``LARGEST``; smaller ones share the lowest."""
 
 N_SIGNS = 3
 N_EXPONENTS = MAX_EXPONENT - MIN_EXPONENT + 2  # the first is for zero
