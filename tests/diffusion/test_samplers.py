@@ -33,12 +33,6 @@ def test_a_schedule_runs_from_start_to_end_and_adds_something_each_step(start: i
     assert (schedule.diff()[before_the_end] >= 1).all() and (schedule.diff() >= 0).all()
 
 
-def test_as_many_steps_as_molecules_add_one_each() -> None:
-    schedule = molecule_schedule(torch.tensor([0, 5, 0]), torch.tensor([70, 75, 20]), 70)
-    expected = [np.arange(71), np.arange(5, 76), np.minimum(np.arange(71), 20)]
-    np.testing.assert_array_equal(schedule.T, expected)
-
-
 def uniform(state: Tensor, library: Tensor) -> UrnPrediction:
     return UrnPrediction(torch.zeros_like(state), torch.zeros(state.shape[1]))
 

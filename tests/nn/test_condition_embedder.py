@@ -89,13 +89,7 @@ def test_missing_is_the_null_vector_whatever_the_tensors_hold(spec):
     nothing = embed({}, 7)
     torch.testing.assert_close(sequence[1::2], nothing[1::2], rtol=0, atol=0)
     torch.testing.assert_close(sequence[::2], embed({spec.name: given[spec.name]}, 7)[::2])
-
-
-@pytest.mark.parametrize("spec", EVERYTHING, ids=lambda spec: spec.kind)
-def test_gradients_are_finite_with_garbage_in_the_padding(spec):
-    embed, given = make(EVERYTHING), everything(6)
-    partly = given[spec.name]._replace(given=torch.tensor([True, False] * 3))
-    embed({spec.name: with_garbage(partly)}, 6).square().sum().backward()
+    sequence.square().sum().backward()
     gradients = [p.grad for p in embed.parameters() if p.grad is not None]
     assert all(gradient.isfinite().all() for gradient in gradients)
 
