@@ -18,8 +18,6 @@ from scdiffgen._log_normalise import log_normalise
 from scdiffgen.diffusion import Blocks
 from scdiffgen.nn import AdditiveReadout, CountEncoder, ScoreNetwork
 
-LEAST_RETURN = 0.3  # part of the standard deviation along a component that must return in other cells
-
 
 class LinearModel(NamedTuple):
     """Principal components of log-normalised expression, largest first."""
@@ -62,7 +60,7 @@ def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
         one, two = (np.asarray(log_normalise(part) @ axes) for part in (first, second))
         variance += ((one - one.mean(0)) * (two - two.mean(0))).mean(0).clip(min=0) / 2
     spread = np.sqrt(np.minimum(variance, pca.explained_variance_))
-    returns = spread >= LEAST_RETURN * np.sqrt(pca.explained_variance_)
+    returns = spread >= 0.3 * np.sqrt(pca.explained_variance_)  # the part that must return in other cells
     n_kept = n_components if returns.all() else int(np.argmin(returns))
     return LinearModel(pca.components_[:n_kept].copy(), spread[:n_kept])
 

@@ -18,7 +18,6 @@ from ._linear_start import linear_model_of_blocks, linear_weights, start_linearl
 from ._processes import Given, Predictor, Thinning
 from ._rare_labels import LabelSums
 
-N_READINGS, N_READ = 8, 4  # how often, and with how many molecules on average, a cell is read for its response
 DEEP = 10  # molecules of a gene (or protein) and cell, on average over a modality, from which its priors are limited
 
 
@@ -151,13 +150,14 @@ class ThinningModule(DiffusionModule):
 
     def _change(self, counts: Tensor, before: MoleculePredictor, after: MoleculePredictor, generator: Rng) -> Tensor:
         """Change of the log-probabilities ``(cells, genes)`` of the next molecule, given few of each cell."""
+        n_readings, n_read = 8, 4  # how often, and with how many molecules on average, a cell is read
         library = self.library(counts)
-        share = (N_READ / row_sums(counts, counts.values())).clamp(max=1)
+        share = (n_read / row_sums(counts, counts.values())).clamp(max=1)
         change = torch.zeros(counts.shape, device=counts.device)
-        for _ in range(N_READINGS):
+        for _ in range(n_readings):
             state = self.process.keep(counts, share, generator).state.to_dense()
             change += after(state, library).log_prob(state) - before(state, library).log_prob(state)
-        return change / N_READINGS
+        return change / n_readings
 
     # Reading.
 

@@ -239,7 +239,7 @@ class CodeEmbedding(nn.Module):
 
 # Expression.
 
-N_FUNCTIONS, EMBEDDED_DIM = 4, 32
+N_FUNCTIONS = 4
 
 
 class ExpressionFunctions(nn.Module):
@@ -247,8 +247,8 @@ class ExpressionFunctions(nn.Module):
 
     def __init__(self, kind: NumberKind) -> None:
         super().__init__()
-        self.embed = log_count_embedding(kind, EMBEDDED_DIM)
-        self.to_functions = nn.Linear(EMBEDDED_DIM, N_FUNCTIONS)
+        self.embed = log_count_embedding(kind, 32)
+        self.to_functions = nn.Linear(self.embed.dim, N_FUNCTIONS)
         with torch.no_grad():
             self.to_functions.weight[0] = self.to_functions.bias[0] = 0
 
