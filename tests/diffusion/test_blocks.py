@@ -1,4 +1,4 @@
-"""Molecules of several kinds: each kind by itself is what it is alone, and together they are a product."""
+"""Molecules of several modalities: each modality by itself is what it is alone, and together they are a product."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
+from networks import seeded
 from scipy import sparse, stats
 from torch import Tensor
 
@@ -26,36 +27,31 @@ from scdiffgen.diffusion import (
     split_thinned,
     thin_blocks,
     thin_to,
-    thinning_levels,
     without_blocks,
 )
 
 ALPHA = (np.array([0.4, 2.0, 1.1]), np.array([3.0, 0.5]))
 BLOCKS = Blocks((3, 2))
-CELLS = np.array([[2, 0, 3, 1, 4], [0, 0, 1, 0, 0], [0, 0, 0, 5, 2]])  # the last two lack molecules of a kind
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+CELLS = np.array([[2, 0, 3, 1, 4], [0, 0, 1, 0, 0], [0, 0, 0, 5, 2]])  # the last two lack molecules of a modality
 
 
 def random_prediction(blocks: Blocks, n_cells: int) -> BlockPrediction:
     random = torch.Generator().manual_seed(1)
     n_columns = sum(blocks.sizes)
     log_rates = torch.randn(n_cells, n_columns, generator=random)
-    own = torch.arange(len(blocks.sizes)) > 0  # the first kind has weights that are the same in all cells
+    own = torch.arange(len(blocks.sizes)) > 0  # the first modality has weights that are the same in all cells
     weights = torch.rand(n_cells, n_columns, generator=random)
     weights[:, : blocks.sizes[0]] = weights[0, : blocks.sizes[0]]
     return BlockPrediction(log_rates, weights, own, blocks)
 
 
 def two_urns(state: Tensor, library: Tensor) -> BlockPrediction:
-    """The predictive rule of cells with shares that are Dirichlet, of each kind for itself."""
+    """The predictive rule of cells with shares that are Dirichlet, of each modality for itself."""
     log_rates = torch.tensor(np.log(np.concatenate(ALPHA))).float().expand(state.shape[0], 5)
     return BlockPrediction(log_rates, torch.ones(state.shape[0], 5), torch.tensor([False, True]), BLOCKS)
 
 
-def test_each_kind_has_a_distribution_of_its_own() -> None:
+def test_each_modality_has_a_distribution_of_its_own() -> None:
     prediction, state = random_prediction(BLOCKS, len(CELLS)), torch.tensor(CELLS).float()
     log_prob = prediction.log_prob(state)
     for block in log_prob.exp().split(BLOCKS.sizes, 1):
@@ -65,7 +61,7 @@ def test_each_kind_has_a_distribution_of_its_own() -> None:
     torch.testing.assert_close(prediction.log_prob_at(stored), log_prob[rows, columns])
 
 
-def test_one_kind_is_the_urn() -> None:
+def test_one_modality_is_the_urn() -> None:
     prediction, counts = random_prediction(Blocks((5,)), len(CELLS)), csr(CELLS)
     urn = UrnPrediction(prediction.log_rates, prediction.weights[0])
     torch.testing.assert_close(prediction.log_prob(counts.to_dense()), urn.log_prob(counts.to_dense()))
@@ -74,7 +70,7 @@ def test_one_kind_is_the_urn() -> None:
     torch.testing.assert_close(loss[:, 0], molecule_loss(urn, thinned))
 
 
-def test_sums_of_each_kind() -> None:
+def test_sums_of_each_modality() -> None:
     counts = csr(CELLS)
     expected = np.stack([CELLS[:, :3].sum(1), CELLS[:, 3:].sum(1)], axis=1)
     np.testing.assert_array_equal(BLOCKS.sums(counts, counts.values()), expected)
@@ -99,34 +95,34 @@ def test_the_bound_is_exact_for_a_product_of_dirichlet_multinomials(cell: list[i
 
 
 @pytest.mark.parametrize("n_steps", [1, 4])
-def test_grown_cells_are_dirichlet_multinomial_in_each_kind(n_steps: int) -> None:
+def test_grown_cells_are_dirichlet_multinomial_in_each_modality(n_steps: int) -> None:
     n_cells, library = 4_000, (3, 4)
     sizes = torch.tensor([library]).float().expand(n_cells, 2)
     cells = grow_molecules(
         two_urns, sizes, torch.zeros(n_cells, 5), n_steps=n_steps, generator=seeded(), count=BLOCKS.dense_sums
     ).numpy()
     for columns, alpha, n in ((slice(0, 3), ALPHA[0], 3), (slice(3, 5), ALPHA[1], 4)):
-        kinds = [bag for bag in product(range(n + 1), repeat=len(alpha)) if sum(bag) == n]
-        found = [(cells[:, columns] == bag).all(1).sum() for bag in kinds]
-        expected = [n_cells * stats.dirichlet_multinomial.pmf(bag, alpha, n) for bag in kinds]
+        bags = [bag for bag in product(range(n + 1), repeat=len(alpha)) if sum(bag) == n]
+        found = [(cells[:, columns] == bag).all(1).sum() for bag in bags]
+        expected = [n_cells * stats.dirichlet_multinomial.pmf(bag, alpha, n) for bag in bags]
         assert stats.chisquare(found, expected).pvalue > 1e-3
-    assert abs(np.corrcoef(cells[:, 0], cells[:, 3])[0, 1]) < 0.06  # four standard errors: kinds are independent
+    assert abs(np.corrcoef(cells[:, 0], cells[:, 3])[0, 1]) < 0.06  # four standard errors: modalities are independent
 
 
-def test_growing_keeps_what_is_there_and_fills_each_kind() -> None:
+def test_growing_keeps_what_is_there_and_fills_each_modality() -> None:
     start, library = torch.tensor(CELLS).float(), torch.tensor([[9.0, 5.0], [1.0, 0.0], [0.0, 20.0]])
 
-    def told(state: Tensor, sizes: Tensor) -> BlockPrediction:
+    def checked(state: Tensor, sizes: Tensor) -> BlockPrediction:
         torch.testing.assert_close(sizes, library)
         return two_urns(state, sizes)
 
-    predictor: MoleculePredictor = told
+    predictor: MoleculePredictor = checked
     grown = grow_molecules(predictor, library, start, n_steps=3, generator=seeded(), count=BLOCKS.dense_sums)
     assert (grown >= start).all()
     torch.testing.assert_close(BLOCKS.dense_sums(grown), library)
 
 
-def test_molecules_of_each_kind_are_thinned_by_its_level() -> None:
+def test_molecules_of_each_modality_are_thinned_by_its_level() -> None:
     n_cells, keep = 20_000, torch.tensor([[0.2, 0.9]])
     cell = np.array([[6, 3, 0, 8, 2]])
     counts = csr(np.tile(cell, (n_cells, 1)))
@@ -140,38 +136,31 @@ def test_molecules_of_each_kind_are_thinned_by_its_level() -> None:
     assert thinned.library.unique(dim=0).tolist() == [[9.0, 10.0]]
 
 
-@pytest.mark.parametrize("n_kinds", [2, 3])
-def test_what_levels_are_trained_on(n_kinds: int) -> None:
-    library = torch.tensor([[100.0, 5_000.0, 40.0][:n_kinds]]).expand(20_000, n_kinds)
+@pytest.mark.parametrize("n_modalities", [2, 3])
+def test_what_levels_are_trained_on(n_modalities: int) -> None:
+    library = torch.tensor([[100.0, 5_000.0, 40.0][:n_modalities]]).expand(20_000, n_modalities)
     levels = block_levels(library, seeded()).numpy()
     assert (levels > 0).all() and (levels <= 1).all()
     given = levels == 1
     assert not given.all(1).any()  # something is always left to predict
-    np.testing.assert_allclose(given.any(1).mean(), 0.25 * {2: 1, 3: 0.75}[n_kinds], atol=0.015)
-    late = (levels[:, :2] > 0.5).all(1)  # beyond half a cell almost all are of the uniform kind: one share for all
+    np.testing.assert_allclose(given.any(1).mean(), 0.25 * {2: 1, 3: 0.75}[n_modalities], atol=0.015)
+    late = (levels[:, :2] > 0.5).all(1)  # beyond half a cell almost all are uniform: one share for all
     assert np.isclose(levels[late, 0], levels[late, 1]).mean() > 0.5
     np.testing.assert_allclose(given[:, 0].mean(), given[:, -1].mean(), atol=0.01)
 
 
-def test_levels_of_one_place_are_those_of_each_kind_alone() -> None:
-    library = torch.tensor([[100.0, 5_000.0]]).expand(64, 2)
-    together = thinning_levels(library, seeded())
-    for kind in range(2):
-        torch.testing.assert_close(together[:, kind], thinning_levels(library[:, kind], seeded()))
-
-
-def test_a_kind_that_a_cell_lacks_is_never_what_is_predicted() -> None:
+def test_a_modality_that_a_cell_lacks_is_never_what_is_predicted() -> None:
     library = torch.tensor([[100.0, 0.0]]).expand(1_000, 2)
     assert (block_levels(library, seeded())[:, 0] < 1).all()
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.3, 0.99])
-def test_kinds_are_withheld_but_never_the_last_that_a_cell_has(rate: float) -> None:
+def test_modalities_are_dropped_but_never_the_last_that_a_cell_has(rate: float) -> None:
     library = torch.tensor([[100.0, 0.0, 5.0], [0.0, 0.0, 7.0]]).repeat(5_000, 1)
     gone = without_blocks(library, rate, seeded())
     left = (~gone & (library > 0)).any(1)
     assert left.all()
-    expected = rate - rate**2 / 2  # of two kinds, unless both would go
+    expected = rate - rate**2 / 2  # of two modalities, unless both would go
     assert abs(gone[::2, 0].float().mean().item() - expected) < 0.03
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import SCHEDULES, TIME_MAX, TIME_MIN, noise_times, time_grid, time_of_signal
+from scdiffgen.diffusion import SCHEDULES, TIME_MAX, TIME_MIN, noise_times, time_of_signal
 from scdiffgen.diffusion._schedules import linear_schedule
 
 TIMES = torch.linspace(TIME_MIN, TIME_MAX, 41, dtype=torch.float64)
@@ -51,7 +51,3 @@ def test_training_times_are_spread_over_the_range() -> None:
     times = noise_times(500, torch.Generator().manual_seed(0)).sort().values
     assert TIME_MIN <= times[0] and times[-1] <= TIME_MAX
     assert (times - torch.linspace(TIME_MIN, TIME_MAX, 500)).abs().max() < 2 / 500
-
-
-def test_a_grid_has_both_its_ends() -> None:
-    np.testing.assert_allclose(time_grid(5, 0.1, 0.9), np.linspace(0.1, 0.9, 5), rtol=1e-6)

@@ -11,6 +11,7 @@ import torch
 from anndata import AnnData
 from csr import csr
 from module_parts import SIZE, SPECS
+from networks import seeded
 from parts import unconditional
 from torch import Tensor
 
@@ -31,10 +32,6 @@ def make(*, silent: bool = False, **options: Any) -> GaussianModule:
     for name, weight in module.named_parameters():
         torch.nn.init.normal_(weight, std=0.0 if silent and "readout" in name else 0.3)
     return module.eval()
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def test_vectors_are_scanpys_normalised_expression_standardised() -> None:

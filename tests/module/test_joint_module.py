@@ -1,4 +1,4 @@
-"""Several kinds of molecules: the method against products of multinomials, and what one kind has to do with another."""
+"""Several modalities: the method against products of multinomials, and what one modality has to do with another."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 import torch
 from csr import csr
 from module_parts import SIZE, SPECS
+from networks import seeded
 from parts import unconditional
 from scipy import stats
 from torch import Tensor
@@ -18,10 +19,6 @@ from scdiffgen.module import JointThinningModule
 
 SHARES = (np.array([0.5, 0.3, 0.2]), np.array([0.9, 0.1]))
 CELLS = np.array([[3, 0, 1, 9, 2], [1, 0, 0, 0, 0], [0, 0, 0, 15, 7]])
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def make(specs: tuple = (), withhold_rate: float = 0.0) -> JointThinningModule:
@@ -42,7 +39,7 @@ def multinomial() -> JointThinningModule:
             denoiser.network.readout.gene_weights.zero_()
             denoiser.network.readout.unit_weights.zero_()
             denoiser.network.urn.weight_logits.fill_(-torch.inf)
-            # frequencies need not sum to 1 over all kinds: only those of a kind are compared
+            # frequencies need not sum to 1 over all modalities: only those of a modality are compared
             denoiser.network.readout.initialise_bias(torch.tensor(np.concatenate([SHARES[0], 7 * SHARES[1]])).float())
     return module
 
@@ -56,7 +53,9 @@ def test_the_bound_is_unbiased_for_a_product_of_multinomials(multinomial: JointT
         assert abs(draws.mean() - exact) < 4 * draws.std() / np.sqrt(n_draws) + 1e-5
 
 
-def test_the_loss_is_the_mean_over_the_kinds_of_which_molecules_are_missing(multinomial: JointThinningModule) -> None:
+def test_the_loss_is_the_mean_over_modalities_that_miss_molecules(
+    multinomial: JointThinningModule,
+) -> None:
     both = csr(np.random.default_rng(0).poisson(5_000, (400, 5)) @ np.diag([1, 1, 1, 0, 0]))  # no molecule of the other
     cross_entropy = -np.log(SHARES[0]).mean()  # the three genes are equally frequent in these cells
     np.testing.assert_allclose(
@@ -72,7 +71,7 @@ def test_cells_are_drawn_from_the_multinomials(multinomial: JointThinningModule)
         assert stats.chisquare(cells[:, columns].sum(0), cells[:, columns].sum() * shares).pvalue > 1e-3
 
 
-def test_opinions_are_limited_for_kinds_with_many_molecules_a_column() -> None:
+def test_priors_are_limited_for_modalities_with_many_molecules_a_column() -> None:
     module = make()
     rna, protein = np.array([9, 2, 1, 0, 0]), np.array([0, 0, 0, 30, 1])  # 4 and 15.5 a column
     batches = [
@@ -89,16 +88,16 @@ def test_opinions_are_limited_for_kinds_with_many_molecules_a_column() -> None:
     assert of_limited.log_rates.exp()[0, :3].sum() > 100  # as many as there are
 
 
-def test_a_kind_that_is_withheld_is_as_if_it_had_not_been_measured() -> None:
+def test_a_modality_that_is_dropped_is_as_if_it_had_not_been_measured() -> None:
     module, nothing = make(), unconditional(3)
     counts, alone = csr(CELLS), csr(CELLS * [1, 1, 1, 0, 0])
-    withheld = module.without(counts, torch.tensor([[False, True]]).expand(3, 2))
-    torch.testing.assert_close(module.library(withheld), module.library(alone))
-    torch.testing.assert_close(module.tokens(withheld, nothing), module.tokens(alone, nothing))
+    dropped = module.without(counts, torch.tensor([[False, True]]).expand(3, 2))
+    torch.testing.assert_close(module.library(dropped), module.library(alone))
+    torch.testing.assert_close(module.tokens(dropped, nothing), module.tokens(alone, nothing))
     assert not torch.allclose(module.tokens(counts, nothing)[0], module.tokens(alone, nothing)[0])
 
 
-def test_each_kind_hears_of_the_other() -> None:
+def test_each_modality_depends_on_the_other() -> None:
     """Shares of proteins change with RNA, and with the number of RNA molecules in the whole cell."""
     module = make()
     library, start = torch.tensor([[10.0, 20.0]]), torch.tensor([[4.0, 0.0, 0.0, 0.0, 0.0]])
@@ -112,7 +111,7 @@ def test_each_kind_hears_of_the_other() -> None:
         torch.testing.assert_close(log_prob.exp().sum(1), torch.ones(1))
 
 
-def test_weights_of_the_genes_are_centred_in_each_kind_and_predict_the_same() -> None:
+def test_weights_of_the_genes_are_centred_in_each_modality_and_predict_the_same() -> None:
     module = make()
     weights = module.gene_weights()
     assert weights is not None
@@ -128,7 +127,7 @@ def test_weights_of_the_genes_are_centred_in_each_kind_and_predict_the_same() ->
     torch.testing.assert_close(module.expression(counts, nothing), before)
 
 
-def test_conditions_of_every_kind_go_with_several_kinds(conditions: Conditions[Tensor]) -> None:
+def test_every_type_of_condition_goes_with_several_modalities(conditions: Conditions[Tensor]) -> None:
     module = make(SPECS, withhold_rate=0.3).train()
     counts = csr(np.random.default_rng(0).poisson(5, (4, 5)))
     module.loss(counts, conditions).loss.backward()

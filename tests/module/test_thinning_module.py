@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
+from networks import seeded
 from parts import category, chosen, unconditional
 from scipy import stats
 from torch import Tensor
@@ -19,10 +20,6 @@ from scdiffgen.module import ThinningModule, growth_path
 Make = Callable[..., ThinningModule]
 SHARES = np.array([0.5, 0.2, 0.15, 0.1, 0.05])
 UNIFORM = np.full(5, 0.2)
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def test_the_loss_of_a_uniform_prediction_is_the_log_of_the_number_of_genes(make_multinomial: Make) -> None:
@@ -58,15 +55,6 @@ def test_cells_are_drawn_from_the_multinomial(n_steps: int, make_multinomial: Ma
     assert stats.chisquare(cells.sum(0), cells.sum() * SHARES).pvalue > 1e-3
     variance = 50 * SHARES[0] * (1 - SHARES[0])
     assert 0.75 < cells[:, 0].var() / variance < 1.3  # s.e. 0.07
-
-
-def test_growing_starts_from_what_is_there(make_multinomial: Make) -> None:
-    start = torch.tensor(np.random.default_rng(0).poisson(3, (20, 5))).float()
-    library = start.sum(1) + 10
-    module = make_multinomial(SHARES)
-    cells = module.draw(module.predictor(unconditional(20), 20), library, start=start, n_steps=4, generator=seeded())
-    assert (cells >= start).all()
-    torch.testing.assert_close(cells.sum(1), library)
 
 
 def test_expected_expression_is_the_prediction_for_the_whole_cell(make_multinomial: Make) -> None:

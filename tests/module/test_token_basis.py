@@ -77,18 +77,6 @@ def third_moment(loadings: np.ndarray) -> np.ndarray:
     return (loadings.astype(np.float64) ** 3).sum(0)
 
 
-def test_one_number_a_token_is_reproduced_exactly() -> None:
-    random = np.random.default_rng(1)
-    hidden, weights = random.normal(2.0, 3.0, (50, 2, 1)), random.normal(size=(2, 1, GENES))
-    example = Example(hidden, weights, token_basis(HiddenMoments.of(hidden), weights))
-    activation = example.basis.activation(hidden)
-    for token in range(2):
-        contribution = example.contribution(token)
-        rebuilt = contribution.mean(0) + np.outer(activation[:, token], example.basis.loadings[:, token])
-        np.testing.assert_allclose(rebuilt, contribution, atol=1e-5)
-    np.testing.assert_allclose(example.basis.first_direction, 1)
-
-
 def test_how_the_network_writes_its_vectors_does_not_matter(example: Example) -> None:
     change = np.random.default_rng(2).normal(size=(TOKENS, READOUT, READOUT))
     hidden = np.einsum("ctr,trs->cts", example.hidden, change)

@@ -12,6 +12,7 @@ import pytest
 import torch
 from csr import csr
 from module_parts import SIZE, SPECS
+from networks import seeded
 from torch import Tensor
 
 from scdiffgen.conditions import Conditions
@@ -66,10 +67,6 @@ def both(module: str, options: dict[str, Any]) -> tuple[DiffusionModule, Diffusi
     permuted = deepcopy(made.eval())
     permuted.sort_tokens(ORDER)
     return made, permuted
-
-
-def seeded() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
 
 
 @torch.no_grad()

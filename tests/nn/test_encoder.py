@@ -34,25 +34,3 @@ def test_gradients_of_sparse_and_dense_counts_agree(encoder: CountEncoder) -> No
     gradients = [torch.autograd.grad(encoder.read(counts).square().sum(), encoder.weight)[0] for counts in layouts()]
     torch.testing.assert_close(gradients[0], gradients[2])
     torch.testing.assert_close(gradients[1], gradients[2])
-
-
-def test_the_order_of_genes_does_not_matter(encoder: CountEncoder) -> None:
-    order = torch.randperm(12)
-    before = encoder.read(csr(COUNTS))
-    with torch.no_grad():
-        encoder.weight.copy_(encoder.weight[order])
-    torch.testing.assert_close(encoder.read(csr(COUNTS[:, order])), before)
-
-
-def test_cells_become_tokens_one_by_one(encoder: CountEncoder) -> None:
-    conditioning = torch.randn(6, 5)
-    tokens = encoder(encoder.read(csr(COUNTS)), conditioning)
-    assert tokens.shape == (6, 3, 4)
-    alone = encoder(encoder.read(csr(COUNTS[3:4])), conditioning[3:4])
-    torch.testing.assert_close(tokens[3:4], alone)
-
-
-def test_conditioning_moves_the_tokens(encoder: CountEncoder) -> None:
-    sums = encoder.read(csr(COUNTS))
-    moved = encoder(sums, torch.ones(6, 5)) - encoder(sums, torch.zeros(6, 5))
-    assert moved.abs().amax(dim=(1, 2)).min() > 1e-3

@@ -1,87 +1,11 @@
-"""Number embeddings against closed forms, SciPy's rank correlation and automatic differentiation."""
-
-from typing import get_args
+"""Sinusoids against closed forms; the tests of all embeddings are in `variants`."""
 
 import numpy as np
 import pytest
 import torch
 from scipy.signal import find_peaks
-from scipy.spatial.distance import pdist
-from scipy.stats import spearmanr
 
-from scdiffgen.nn._numbers import (
-    LARGEST,
-    NUMBER_EMBEDDINGS,
-    DirectEmbedding,
-    FourierEmbedding,
-    HybridEmbedding,
-    SinusoidalEmbedding,
-    gaussian_slope,
-    number_bins,
-    ricker,
-)
-from scdiffgen.nn._options import NumberKind
-
-KINDS = sorted(NUMBER_EMBEDDINGS)
-SMOOTH_KINDS = [kind for kind in KINDS if kind != "learned"]
-
-
-def make(kind, dim):
-    torch.manual_seed(0)
-    return NUMBER_EMBEDDINGS[kind](dim).double()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dim", [1, 2, 3, 4, 5, 16, 31])
-def test_every_dim_is_filled(kind, dim):
-    if kind == "rotary" and dim == 1:
-        with pytest.raises(ValueError, match="`dim` is 1, but RotaryEmbedding needs at least 2"):
-            NUMBER_EMBEDDINGS[kind](dim)
-        return
-    embedding = make(kind, dim)
-    assert embedding(torch.zeros(3, 2, dtype=torch.float64)).shape == (3, 2, dim)
-    varying = embedding(torch.linspace(-3, 3, 50, dtype=torch.float64)).std(0).gt(1e-3).sum()
-    assert varying == (dim - dim % 2 if kind == "rotary" else dim)  # the odd component of a rotation stays
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_zero_negative_tiny_and_huge_numbers_are_finite_and_of_order_one(kind):
-    numbers = torch.tensor([0.0, -0.0, -1.0, 1e-38, -1e38, 1e38, torch.inf, -torch.inf])
-    torch.manual_seed(0)
-    vectors = NUMBER_EMBEDDINGS[kind](32)(numbers)
-    assert vectors.isfinite().all()
-    assert vectors.abs().max() < 6
-    torch.testing.assert_close(vectors[0], vectors[1])
-    assert (vectors[4] - vectors[5]).abs().max() > 1e-3  # the sign of a huge number is seen
-
-
-@pytest.mark.parametrize("kind", SMOOTH_KINDS)
-def test_derivative_agrees_with_finite_differences_and_is_bounded(kind):
-    embedding = make(kind, 32)
-    # off the binary powers, where the table within "hybrid" jumps
-    numbers = (torch.linspace(-6, 6, 41, dtype=torch.float64) + 1e-3).requires_grad_()
-    assert torch.autograd.gradcheck(embedding, numbers)
-    slopes = torch.autograd.functional.jacobian(lambda x: embedding(x).sum(0), numbers)
-    assert slopes.abs().max() < 12
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "sinusoidal"])  # which has none
-def test_gradients_of_parameters_are_finite_at_zero_and_far_out(kind):
-    embedding = NUMBER_EMBEDDINGS[kind](8)
-    embedding(torch.tensor([0.0, -1e30, torch.inf])).square().sum().backward()
-    assert all(p.grad.isfinite().all() for p in embedding.parameters())
-
-
-# Measured Spearman correlation of distances in -4 .. 4, at 32 components, less a margin of 0.05.
-@pytest.mark.parametrize(
-    ("kind", "at_least"),
-    [("sinusoidal", 0.90), ("rotary", 0.90), ("fourier", 0.90), ("direct", 0.85), ("hybrid", 0.80), ("wavelet", 0.70)],
-)
-def test_nearby_numbers_have_nearby_vectors(kind, at_least):
-    numbers = np.linspace(-4, 4, 161)
-    vectors = make(kind, 32)(torch.from_numpy(numbers)).detach().numpy()
-    correlation = spearmanr(pdist(vectors), pdist(numbers[:, None])).statistic
-    assert correlation > at_least, f"{kind}: rank correlation of distances {correlation:.3f}"
+from scdiffgen.nn._numbers import SinusoidalEmbedding, log_count_embedding
 
 
 def test_inner_product_of_sinusoids_depends_on_the_difference_only():
@@ -100,65 +24,7 @@ def test_periods_of_the_sinusoids_are_the_ones_asked_for():
     assert np.diff(numbers[find_peaks(fast)[0]]) == pytest.approx(0.5, abs=2e-3)
 
 
-def test_random_fourier_features_approach_a_gaussian_kernel():
-    # Bochner: E[cos(w d)] of Gaussian frequencies is exp(-(2 pi b d)^2 / 2)
-    torch.manual_seed(1)
-    embedding = FourierEmbedding(40_000)
-    differences = torch.linspace(0, 2, 9)
-    kernel = embedding(3 * differences) @ embedding(torch.zeros(1)).T / 20_000  # b is 0.1 at a third of the distance
-    torch.testing.assert_close(
-        kernel[:, 0], torch.exp(-((2 * torch.pi * 0.3 * differences) ** 2) / 2), atol=0.02, rtol=0
-    )
-
-
-def test_direct_embedding_sees_three_increasing_functions():
-    embedding, seen = DirectEmbedding(4).double(), []
-    embedding.mlp.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
-    embedding(torch.tensor([-1e5, -3, -0.2, -1e-4, 0, 1e-4, 0.2, 3, 1e5], dtype=torch.float64))
-    assert seen[0][4].eq(0).all()
-    assert seen[0].diff(dim=0)[:, 1].gt(0).all()  # log-magnitude: strictly
-    assert seen[0].diff(dim=0).ge(0).all()
-
-
-def test_bins_agree_with_numpy():
-    rng = np.random.default_rng(0)
-    numbers = rng.normal(size=500) * 10.0 ** rng.uniform(-3, 3, size=500)
-    sign, exponent_bin, mantissa = number_bins(torch.from_numpy(numbers), n_mantissas=8)
-    exponent = np.floor(np.log2(np.abs(numbers)))
-    digits = np.floor((np.abs(numbers) / 2**exponent - 1) * 8)
-    np.testing.assert_array_equal(sign, np.sign(numbers) + 1)
-    np.testing.assert_array_equal(mantissa, digits + 1)
-    np.testing.assert_array_equal(exponent_bin - exponent_bin.min(), exponent - exponent.min())
-
-
-def test_extreme_magnitudes_have_a_row_in_the_tables():
-    for kind in ("learned", "hybrid"):
-        embedding = NUMBER_EMBEDDINGS[kind](8)
-        assert embedding(torch.tensor([LARGEST, -LARGEST, 1 / LARGEST, 1e-45, 0.0])).isfinite().all()
-
-
-def test_hybrid_is_its_parts_side_by_side():
-    embedding = HybridEmbedding(11)
-    numbers = torch.linspace(-2, 2, 7)
-    assert [part.dim for part in embedding.parts] == [6, 3, 2]
-    torch.testing.assert_close(embedding(numbers)[:, :6], SinusoidalEmbedding(6)(numbers))
-
-
-def test_wavelets_have_no_mean_and_their_known_peaks():
-    x = torch.linspace(-12, 12, 240_001, dtype=torch.float64)
-    for wavelet, peak in ((ricker, 0.0), (gaussian_slope, 1.0)):
-        assert torch.trapezoid(wavelet(x), x).abs() < 1e-9
-        assert x[wavelet(x).argmax()].item() == pytest.approx(peak, abs=1e-4)
-        assert wavelet(x).max().item() == pytest.approx(1.0)
-
-
-def test_wavelets_are_derivatives_of_a_gaussian():
-    x = torch.linspace(-3, 3, 31, dtype=torch.float64, requires_grad=True)
-    (slope,) = torch.autograd.grad(torch.exp(-(x**2) / 2).sum(), x, create_graph=True)
-    (curvature,) = torch.autograd.grad(slope.sum(), x)
-    torch.testing.assert_close(ricker(x), -curvature)
-    torch.testing.assert_close(gaussian_slope(x), -slope * torch.e**0.5)
-
-
-def test_every_name_that_may_be_chosen_is_an_embedding():
-    assert list(NUMBER_EMBEDDINGS) == list(get_args(NumberKind))
+def test_the_default_level_embedding_has_waves_from_half_a_unit_to_fifty_of_the_logarithm() -> None:
+    embedding = log_count_embedding("sinusoidal", 8)
+    periods = 2 * torch.pi / embedding.frequencies
+    np.testing.assert_allclose(periods, np.geomspace(50, 0.5, 4), rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Limited opinions against the posterior of a gamma-Poisson model, and the urn where nothing is limited."""
+"""Limited priors against the posterior of a gamma-Poisson model, and the urn where nothing is limited."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rates(limit: PriorLimit, weights: float) -> np.ndarray:
     return (log_rates.exp() + weights_now * torch.tensor(COUNTS)).detach().numpy()
 
 
-def test_kinds_are_not_limited_at_first(limit: PriorLimit) -> None:
+def test_modalities_are_not_limited_at_first(limit: PriorLimit) -> None:
     np.testing.assert_allclose(rates(limit, 0.3), EXPECTED + 0.3 * COUNTS)
 
 
@@ -50,7 +50,7 @@ def test_limited_rates_are_posterior_means_of_a_gamma_poisson_model(limit: Prior
         np.testing.assert_allclose(found[cell, gene], above / below, rtol=1e-4)
 
 
-def test_only_the_kinds_that_are_said_are_limited(limit: PriorLimit) -> None:
+def test_only_the_modalities_that_are_said_are_limited(limit: PriorLimit) -> None:
     limit.limited[1] = True
     found = rates(limit, 0.3)
     np.testing.assert_allclose(found[:, :2], (EXPECTED + 0.3 * COUNTS)[:, :2])

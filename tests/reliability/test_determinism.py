@@ -19,7 +19,7 @@ from scvi.train import SaveCheckpoint
 from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.nn._categories import CodeEmbedding, HashedEmbedding
+from scdiffgen.nn.variants._embedding_forms import CodeEmbedding, HashedEmbedding
 
 SUPPORT = Path(__file__).parents[1] / "support"
 

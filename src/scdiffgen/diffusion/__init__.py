@@ -10,11 +10,11 @@ from ._blocks import (
     thin_blocks,
     without_blocks,
 )
-from ._coupling import couple_molecules
+from ._draws import Rng, couple_molecules
 from ._gaussian import PredictionKind, add_noise, error_weight, gaussian_loss, to_clean
 from ._guidance import guide, guide_denoisers
-from ._ode_samplers import Denoise, SamplerKind, sampler
-from ._samplers import MoleculePrediction, MoleculePredictor, grow_molecules, molecules_of_cells
+from ._ode_samplers import SAMPLERS, Denoise, SamplerKind
+from ._samplers import MoleculePrediction, MoleculePredictor, grow_molecules
 from ._schedules import (
     SCHEDULES,
     TIME_MAX,
@@ -23,7 +23,6 @@ from ._schedules import (
     Schedule,
     ScheduleKind,
     noise_times,
-    time_grid,
     time_of_signal,
 )
 from ._sparse import column_sums, row_sums, side_by_side, to_scipy, with_values

@@ -17,11 +17,9 @@ import torch
 from scipy.sparse import csr_matrix
 from torch import Tensor
 
+from ._draws import Rng
 from ._sparse import row_indices, row_sums, with_values
 from ._thinning import Thinned, UrnPrediction, log_shares, thinning_levels
-
-SHARED, GIVEN = 0.5, 0.25
-"""Shares of the training cells whose modalities are all at one level, and in which some are there in full."""
 
 
 class Blocks(NamedTuple):
@@ -91,7 +89,7 @@ class BlockPrediction(NamedTuple):
         """Rates ``(cells, columns)`` for a dense state ``(cells, columns)``."""
         return torch.cat([urn.rates_at(there) for urn, there in self._urns(state)], dim=1)
 
-    def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def draw(self, rates: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
         """Draw ``n_molecules`` ``(cells, modalities)`` by given rates; each counts for later ones of its modality."""
         drawn = [urn.draw(part, n, generator) for (urn, part), n in zip(self._urns(rates), n_molecules.T, strict=True)]
         return self.blocks.side_by_side(drawn)
@@ -112,7 +110,7 @@ def split_thinned(thinned: Thinned, blocks: Blocks) -> Thinned:
     return thinned._replace(n_molecules=blocks.sums(thinned.state, there), library=library)
 
 
-def thin_blocks(counts: Tensor, keep: Tensor, blocks: Blocks, generator: torch.Generator | None = None) -> Thinned:
+def thin_blocks(counts: Tensor, keep: Tensor, blocks: Blocks, generator: Rng = None) -> Thinned:
     """Keep every molecule with the probability ``keep`` ``(cells, modalities)`` of its modality."""
     values = counts.values()
     kept = torch.binomial(values, keep.to(values.dtype).flatten()[blocks.places(counts)], generator=generator)
@@ -136,7 +134,7 @@ def block_likelihood_bound(prediction: BlockPrediction, thinned: Thinned, counts
     return library.sum(1) * cross_entropy - orders
 
 
-def block_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:
+def block_levels(library: Tensor, generator: Rng = None) -> Tensor:
     """Draw a probability ``(cells, modalities)`` of keeping a molecule, for each modality of each training cell.
 
     Half of the cells have one level for all modalities, the others one each; in half of these some modalities are kept
@@ -152,11 +150,11 @@ def block_levels(library: Tensor, generator: torch.Generator | None = None) -> T
     case = uniform(n_cells, 1)
     predicted = (uniform(n_cells, n_modalities) * (library > 0)).argmax(1, keepdim=True)
     given = uniform(n_cells, n_modalities) < (1.0 if n_modalities == 2 else 0.5)
-    given = given.scatter(1, predicted, torch.zeros_like(given)) & (case > 1 - GIVEN)
-    return torch.where(given, 1.0, torch.where(case < SHARED, shared, own))
+    given = given.scatter(1, predicted, torch.zeros_like(given)) & (case > 0.75)
+    return torch.where(given, 1.0, torch.where(case < 0.5, shared, own))
 
 
-def without_blocks(library: Tensor, rate: float, generator: torch.Generator | None = None) -> Tensor:
+def without_blocks(library: Tensor, rate: float, generator: Rng = None) -> Tensor:
     """Draw modalities to drop ``(cells, modalities)`` at a ``rate`` in [0, 1), never all that a cell has."""
     uniform = torch.rand(library.shape, generator=generator, device=library.device)
     kept = (uniform * (library > 0)).argmax(1, keepdim=True)  # a modality that the cell has, the most lasting one

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-LEAST_WEIGHT = 1e-6
-"""Weights below count as this, with which shares hardly vary."""
+Rng = torch.Generator | None
+"""A source of randomness; None is torch's own."""
 
 
-def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
     """Draw ``n_molecules`` ``(cells,)`` genes a cell from ``log_prob`` ``(cells, genes)``, with replacement.
 
     Inverse CDF; returns the flat positions ``cell * n_genes + gene`` ``(molecules,)``, cell after cell.
@@ -18,9 +18,7 @@ def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: torch.Gener
     return _positions(log_prob.exp(), n_molecules, generator)
 
 
-def draw_from_urn(
-    rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None
-) -> Tensor:
+def draw_from_urn(rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
     r"""The same from an urn: each drawn molecule adds ``weights`` ``(genes,)`` to the rate of its gene.
 
     Molecule :math:`i` is drawn by the first ``rates``, of sum :math:`R`, or copies an earlier new molecule :math:`j`,
@@ -50,26 +48,41 @@ def draw_from_urn(
     return drawn
 
 
-def draw_by_gamma(
-    rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None
-) -> Tensor:
+def draw_by_gamma(rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
     """The same by shares drawn first, with weights ``(cells, genes)`` of each cell.
 
     Shares are ratios of gamma variables of mean :math:`r_g` and variance :math:`r_g w_g`; with equal weights they are
     Dirichlet, and this is the urn :cite:p:`blackwell1973ferguson`.
     """
-    weights = weights.clamp(min=LEAST_WEIGHT)
+    weights = weights.clamp(min=1e-6)  # with which shares hardly vary
     shares = torch._standard_gamma(rates / weights, generator=generator) * weights
     return _positions(shares.clamp(min=torch.finfo(shares.dtype).tiny), n_molecules, generator)
 
 
-def _point(total: Tensor, order: Tensor, generator: torch.Generator | None) -> Tensor:
+def couple_molecules(counts: Tensor, source: Tensor, target: Tensor, generator: Rng = None) -> Tensor:
+    r"""Move molecules of dense ``counts`` ``(cells, genes)`` between distributions by maximal coupling.
+
+    A molecule drawn from :math:`\pi` is kept with probability :math:`\min(1, \pi'_g / \pi_g)`, else resampled from the
+    excess :math:`(\pi' - \pi)_+` :cite:p:`thorisson2000coupling`, which changes the fewest molecules. ``source`` and
+    ``target`` are log-probabilities up to a constant a cell.
+    """
+    source, target = source.log_softmax(1), target.log_softmax(1)
+    kept = torch.binomial(counts, (target - source).exp().clamp(max=1), generator=generator)
+    removed = (counts - kept).sum(1).round().long()
+    excess = (target.exp() - source.exp()).clamp(min=0)
+    # where rounding leaves no excess, what is drawn again comes from the distribution itself
+    replacement = torch.where(excess.sum(1, keepdim=True) > 0, excess.log(), target)
+    drawn = draw_molecules(replacement, removed, generator)
+    return kept.view(-1).index_add(0, drawn, torch.ones_like(drawn, dtype=kept.dtype)).view_as(kept)
+
+
+def _point(total: Tensor, order: Tensor, generator: Rng) -> Tensor:
     """A place among the molecules before, each of which takes 1; or beyond them, which is the urn as it was."""
     uniform = torch.rand(len(order), generator=generator, device=order.device, dtype=torch.float64)
     return torch.where(total.isinf(), order, uniform * (total + order))
 
 
-def _positions(rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None) -> Tensor:
+def _positions(rates: Tensor, n_molecules: Tensor, generator: Rng) -> Tensor:
     n_genes = rates.shape[1]
     shares = rates / rates.sum(1, keepdim=True).clamp(min=torch.finfo(rates.dtype).tiny)  # sizes may differ by e^80
     cumulative = shares.flatten().double().cumsum_(0)

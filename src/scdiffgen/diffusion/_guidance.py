@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ._draws import Rng
 from ._ode_samplers import Denoise
 from ._samplers import MoleculePrediction, MoleculePredictor
 from ._thinning import log_of, within_range
@@ -33,7 +34,7 @@ class GuidedPrediction(NamedTuple):
         logs = [log_of(part.rates_at(state)) for part in (self.unconditional, *self.conditional)]
         return within_range(self._mixed(logs)).exp()
 
-    def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def draw(self, rates: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
         """Draw ``n_molecules`` by given rates from an urn whose weights are those of the unconditional prediction."""
         return self.unconditional.draw(rates, n_molecules, generator)
 

@@ -1,33 +1,33 @@
 r"""Samplers of Gaussian diffusion: from noise to data along given times, or back.
 
-Each is a plain function of a denoiser whose conditions are bound. All but :func:`ancestral` solve the probability-flow
-equation and run in both directions. They return the state at the last time, with the noise of that time: the denoiser
-itself takes the last step.
+Each is a plain function of a denoiser whose conditions are bound. All but :func:`ancestral`, which alone draws random
+numbers, solve the probability-flow equation and run in both directions. They return the state at the last time, with
+the noise of that time: the denoiser itself takes the last step.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import pairwise
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from ._draws import Rng
 from ._gaussian import to_noise
 from ._schedules import Schedule
 
 Denoise = Callable[[Tensor, Tensor], Tensor]
 """``denoise(noisy, time)``: the expected data given a noisy state ``(cells, ...)`` at one time ``()``."""
 
-Sampler = Callable[[Denoise, Tensor, Tensor, Schedule], Tensor]
-"""``sampler(denoise, noisy, times, schedule)``: the state at the last of the times, given that at the first."""
+NoiseSampler = Callable[[Denoise, Tensor, Tensor, Schedule, Rng], Tensor]
+"""``sampler(denoise, noisy, times, schedule, generator)``: the state at the last time, given that at the first."""
 
 SamplerKind = Literal["ddim", "dpm_solver", "ancestral"]
 
 
-def ddim(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> Tensor:
+def ddim(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, generator: Rng = None) -> Tensor:
     r"""Keep the noise, change how much of it there is; first order :cite:p:`song2021denoising`.
 
     .. math:: x_{t'} = \alpha_{t'} \hat x_0 + \sigma_{t'} \hat \epsilon
@@ -39,9 +39,7 @@ def ddim(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> 
     return noisy
 
 
-def ancestral(
-    denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, generator: torch.Generator | None = None
-) -> Tensor:
+def ancestral(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, generator: Rng = None) -> Tensor:
     r"""DDPM's sampler :cite:p:`ho2020denoising`: as :func:`ddim`, with part of the noise drawn anew.
 
     The new part has the variance of the posterior of the next state,
@@ -57,7 +55,7 @@ def ancestral(
     return noisy
 
 
-def dpm_solver(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule) -> Tensor:
+def dpm_solver(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, generator: Rng = None) -> Tensor:
     """DPM-Solver++(2M) :cite:p:`lu2025dpm`: second order, one evaluation a step; exact but for extrapolated data."""
     previous: Tensor | None = None
     last_step = torch.ones_like(times[0])
@@ -71,10 +69,4 @@ def dpm_solver(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedul
     return noisy
 
 
-SOLVERS: dict[str, Sampler] = {"ddim": ddim, "dpm_solver": dpm_solver}
-"""Samplers without randomness, which run in both directions."""
-
-
-def sampler(kind: SamplerKind, generator: torch.Generator | None = None) -> Sampler:
-    """A sampler by its name; ``generator`` is the source of the randomness of ``"ancestral"``."""
-    return partial(ancestral, generator=generator) if kind == "ancestral" else SOLVERS[kind]
+SAMPLERS: dict[SamplerKind, NoiseSampler] = {"ddim": ddim, "dpm_solver": dpm_solver, "ancestral": ancestral}

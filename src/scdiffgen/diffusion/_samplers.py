@@ -8,21 +8,20 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ._draws import Rng
+
 
 class MoleculePrediction(Protocol):
     """What a predictor of the thinning process returns."""
 
     def log_prob(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(cells, genes)`` of the next molecule given the dense state ``(cells, genes)``."""
-        ...
 
     def rates_at(self, state: Tensor) -> Tensor:
         """The same as rates, whose sum matters against the weights of the urn."""
-        ...
 
-    def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def draw(self, rates: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
         """Draw ``n_molecules`` ``(cells,)`` by given rates, in turn: flat positions ``cell * n_genes + gene``."""
-        ...
 
 
 MoleculePredictor = Callable[[Tensor, Tensor], MoleculePrediction]
@@ -42,17 +41,6 @@ def molecule_schedule(n_start: Tensor, n_end: Tensor, n_steps: int, offset: floa
     return torch.maximum(geometric, torch.minimum(n_start.long() + step, n_end.long()))
 
 
-def molecules_of_steps(n_start: Tensor, n_end: Tensor, n_steps: int) -> Tensor:
-    """Molecules that each step adds to each cell ``(steps, cells)``, of the steps that add any."""
-    added = molecule_schedule(n_start, n_end, n_steps).diff(dim=0)
-    return added[added.any(1)]
-
-
-def molecules_of_cells(state: Tensor) -> Tensor:
-    """Number of molecules ``(cells,)`` of a dense state."""
-    return state.sum(1)
-
-
 @torch.no_grad()
 def grow_molecules(
     predictor: MoleculePredictor,
@@ -60,18 +48,19 @@ def grow_molecules(
     start: Tensor,
     *,
     n_steps: int,
-    generator: torch.Generator | None = None,
-    count: Callable[[Tensor], Tensor] = molecules_of_cells,
+    generator: Rng = None,
+    count: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Add molecules to ``start`` ``(cells, genes)`` until ``count``, by cell or modality, is ``library``.
+    """Add molecules to ``start`` ``(cells, genes)`` until ``count``, by cell (the default) or modality, is ``library``.
 
     One evaluation of the predictor a step. An urn is sampled exactly in any number of steps, other predictions in as
     many as there are molecules. Cells with ``library`` molecules or more stay as they are.
     """
     state = start.clone()
-    present = count(state).round().long()
+    present = (state.sum(1) if count is None else count(state)).round().long()
     target = torch.maximum(library.round().long(), present)
-    for n_molecules in molecules_of_steps(present.flatten(), target.flatten(), n_steps):
+    added = molecule_schedule(present.flatten(), target.flatten(), n_steps).diff(dim=0)  # (steps, cells)
+    for n_molecules in added[added.any(1)]:
         prediction = predictor(state, library)
         drawn = prediction.draw(prediction.rates_at(state), n_molecules.view_as(present), generator)
         state.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=state.dtype))

@@ -15,8 +15,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from ._draws import Rng
+
 TIME_MIN, TIME_MAX = 1e-3, 1 - 1e-3
-N_DDPM_LEVELS = 1000
 
 ScheduleKind = Literal["linear", "cosine", "rectified"]
 
@@ -45,10 +46,11 @@ Schedule = Callable[[Tensor], Level]
 
 def linear_schedule(time: Tensor) -> Level:
     """DDPM's :cite:p:`ho2020denoising` 1,000 levels, with variances from 1e-4 to 0.02; log alpha is interpolated."""
-    beta = torch.linspace(1e-4, 0.02, N_DDPM_LEVELS, dtype=torch.float64, device=time.device)
+    n_levels = 1000
+    beta = torch.linspace(1e-4, 0.02, n_levels, dtype=torch.float64, device=time.device)
     log_alpha = torch.cat([beta.new_zeros(1), 0.5 * torch.log1p(-beta).cumsum(0)])
-    place = time.double() * N_DDPM_LEVELS
-    below = place.floor().long().clamp(max=N_DDPM_LEVELS - 1)
+    place = time.double() * n_levels
+    below = place.floor().long().clamp(max=n_levels - 1)
     log_alpha = torch.lerp(log_alpha[below], log_alpha[below + 1], place - below)
     sigma = torch.expm1(2 * log_alpha).neg().sqrt()
     return _on_circle(torch.atan2(sigma, log_alpha.exp()).to(time.dtype))
@@ -73,18 +75,11 @@ def _on_circle(angle: Tensor) -> Level:
 SCHEDULES: dict[str, Schedule] = {"linear": linear_schedule, "cosine": cosine_schedule, "rectified": rectified_schedule}
 
 
-def noise_times(n_cells: int, generator: torch.Generator | None = None, device: torch.device | None = None) -> Tensor:
+def noise_times(n_cells: int, generator: Rng = None, device: torch.device | None = None) -> Tensor:
     """Draw a time ``(cells,)`` for each training cell, uniform, stratified over the batch."""
     order = torch.randperm(n_cells, generator=generator, device=device)
     jitter = torch.rand(n_cells, generator=generator, device=device)
     return TIME_MIN + (TIME_MAX - TIME_MIN) * (order + jitter) / n_cells
-
-
-def time_grid(
-    n_times: int, start: float = TIME_MAX, end: float = TIME_MIN, device: torch.device | None = None
-) -> Tensor:
-    """Equally spaced times ``(n_times,)`` from ``start`` to ``end``, both included."""
-    return torch.linspace(start, end, n_times, device=device)
 
 
 def time_of_signal(share: Tensor, schedule: Schedule) -> Tensor:

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ._draws import draw_by_gamma, draw_from_urn
+from ._draws import Rng, draw_by_gamma, draw_from_urn
 from ._sparse import row_indices, row_sums, with_values
 
 LARGEST_LOG_RATE = 40.0  # far beyond any weight of an urn, and its exponential over the least of them is a number
@@ -59,13 +59,13 @@ class UrnPrediction(NamedTuple):
         """Rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""
         return torch.addcmul(within_range(self.log_rates).exp_(), self.weights, state)
 
-    def draw(self, rates: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Tensor:
+    def draw(self, rates: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
         """Draw ``n_molecules`` ``(cells,)`` from the urn; with weights of each cell, by shares drawn first."""
         draw = draw_from_urn if self.weights.ndim == 1 else draw_by_gamma
         return draw(rates, self.weights, n_molecules, generator)
 
 
-def thinning_levels(library: Tensor, generator: torch.Generator | None = None) -> Tensor:
+def thinning_levels(library: Tensor, generator: Rng = None) -> Tensor:
     """Draw probabilities of keeping a molecule of training cells, in the shape of their library sizes.
 
     Half of the cells: uniform on (0, 1). Other half: the expected number of molecules is log-uniform on
@@ -79,14 +79,14 @@ def thinning_levels(library: Tensor, generator: torch.Generator | None = None) -
     return torch.where(uniform < 0.5, 2 * uniform, log_uniform.clamp(max=1))
 
 
-def thin(counts: Tensor, keep: Tensor, generator: torch.Generator | None = None) -> Thinned:
+def thin(counts: Tensor, keep: Tensor, generator: Rng = None) -> Thinned:
     """Keep every molecule with probability ``keep`` ``(cells,)``: binomial thinning of the stored values only."""
     values = counts.values()
     kept = torch.binomial(values, keep.to(values.dtype)[row_indices(counts)], generator=generator)
     return _split(counts, kept)
 
 
-def thin_to(counts: Tensor, n_molecules: Tensor, generator: torch.Generator | None = None) -> Thinned:
+def thin_to(counts: Tensor, n_molecules: Tensor, generator: Rng = None) -> Thinned:
     """Keep exactly ``n_molecules`` ``(cells,)`` of each cell, all subsets equally likely (without replacement)."""
     per_value = counts.values().round().long()
     position = torch.repeat_interleave(per_value)

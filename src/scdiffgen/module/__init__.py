@@ -5,8 +5,7 @@ from ._diffusion_module import DiffusionModule
 from ._gaussian_module import GaussianModule
 from ._joint_thinning_module import JointThinningModule
 from ._latent_module import LatentModule
-from ._process_options import GaussianOptions, LatentOptions
-from ._processes import Predictor, growth_path
+from ._processes import GaussianOptions, LatentOptions, Predictor, growth_path
 from ._thinning_module import ThinningModule
 from ._token_attributions import activation_gradient, attention_weights, contributions, encoder_weights
 from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis

@@ -45,13 +45,19 @@ class ConditionedDenoiser(nn.Module):
     input_type: ClassVar[InputKind] = "counts"
     """What the networks see of a cell: counts or values."""
 
-    network: Any  # of the identity
+    network: Any  # of the cell context
 
     def __init__(
-        self, n_vars: int, specs: Sequence[ConditionSpec], size: NetworkSize, features: Mapping[str, Tensor]
+        self,
+        n_vars: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        features: Mapping[str, Tensor],
+        process: Any = None,  # by which predictions of vectors are converted; counts need none
     ) -> None:
         super().__init__()
-        has_effects = size.options.intervention == "effect"  # otherwise interventions are embedded as the identity is
+        self.process = process
+        has_effects = size.options.intervention == "effect"  # otherwise interventions are part of the context
         self.effect_names = [spec.name for spec in specs if spec.is_intervention and has_effects]
         embedded = [spec for spec in specs if spec.name not in self.effect_names]
         dim = size.conditioning_dim
@@ -70,7 +76,7 @@ class ConditionedDenoiser(nn.Module):
 
     @abstractmethod
     def make_network(self, n_vars: int, size: NetworkSize) -> nn.Module:
-        """The network of the identity."""
+        """The network of the cell context."""
 
     @abstractmethod
     def bind(self, conditions: Given, effect_scale: float = 1.0, trains_effects: Tensor | None = None) -> Predictor:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy import sparse
 from scvi import REGISTRY_KEYS
 from scvi.module.base import BaseModuleClass, LossOutput
@@ -19,11 +20,11 @@ from torch import Tensor
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import ConditionSpec, conditions_from_batch
-from scdiffgen.diffusion import column_sums, side_by_side, to_scipy, with_values
+from scdiffgen.diffusion import Rng, side_by_side, to_scipy
 from scdiffgen.nn import AdditiveReadout, NetworkSize
 
 from ._denoiser import ConditionedDenoiser
-from ._processes import Given, Predictor, Rng, Scale
+from ._processes import Given, Predictor, Scale
 
 
 class DiffusionModule(BaseModuleClass):
@@ -149,10 +150,10 @@ class DiffusionModule(BaseModuleClass):
         return counts, conditions_from_batch(tensors, self.specs)
 
     def drop_conditions(self, conditions: Given) -> tuple[Given, Tensor | None]:
-        """Drop conditions, and select the cells that train effects ``(cells,)``: with their identity; None is all."""
-        identity = self.denoiser.embed.names
-        fewer = conditions.drop(self.withhold_rate, together=identity)
-        complete = [fewer[name].given == conditions[name].given for name in identity if name in conditions]
+        """Drop conditions, and select the cells that train effects ``(cells,)``: of full context; None is all."""
+        context = self.denoiser.embed.names
+        fewer = conditions.drop(self.withhold_rate, together=context)
+        complete = [fewer[name].given == conditions[name].given for name in context if name in conditions]
         return fewer, torch.stack(complete).all(0) if complete else None
 
     def stages(self) -> tuple[float, ...]:
@@ -231,12 +232,6 @@ def loss_output(errors: Tensor, penalty: Tensor | float = 0.0) -> LossOutput:
     return LossOutput(loss=errors.mean() + penalty, n_obs_minibatch=len(errors))
 
 
-def gene_frequencies(batches: Iterable[tuple[Tensor, Tensor]], n_vars: int) -> Tensor:
-    """Share of all molecules of each gene ``(genes,)``, smoothed, in the selected cells or, without any, in all."""
-    of_all, of_chosen = np.zeros(n_vars), np.zeros(n_vars)
-    for counts, chosen in batches:
-        of_value = torch.repeat_interleave(chosen, counts.crow_indices().diff())
-        of_all += column_sums(counts).cpu().numpy()
-        of_chosen += column_sums(with_values(counts, counts.values() * of_value)).cpu().numpy()
-    total = of_chosen if of_chosen.any() else of_all
-    return torch.from_numpy((total + 0.5) / (total + 0.5).sum()).float()
+def gene_frequencies(molecules: NDArray[np.float64]) -> Tensor:
+    """Share of all molecules of each gene ``(genes,)``, smoothed."""
+    return torch.from_numpy((molecules + 0.5) / (molecules + 0.5).sum()).float()

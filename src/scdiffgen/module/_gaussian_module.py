@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -11,26 +11,23 @@ import torch
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen.conditions import ConditionSpec
-from scdiffgen.diffusion import TIME_MAX, TIME_MIN, Denoise, time_of_signal, to_clean
+from scdiffgen._log_normalise import TARGET_SUM
+from scdiffgen.diffusion import TIME_MAX, TIME_MIN, Denoise, Rng, time_of_signal, to_clean
 from scdiffgen.nn import NetworkSize, ScoreNetwork
 
 from ._denoiser import ConditionedDenoiser
 from ._diffusion_module import DiffusionModule, loss_output
-from ._process_options import GaussianOptions
-from ._processes import GaussianDiffusion, Given, Predictor, Rng, VectorPredictor
-
-TARGET_SUM = 1e4
+from ._processes import GaussianDiffusion, GaussianOptions, Given, Predictor, VectorPredictor
 
 
 class Encoded(NamedTuple):
-    """Cells of which the vectors are known."""
+    """TrainingCells of which the vectors are known."""
 
     vector: Tensor  # (cells, length)
     library: Tensor  # (cells,)
 
 
-Cells: TypeAlias = Tensor | Encoded
+TrainingCells: TypeAlias = Tensor | Encoded
 """CSR counts ``(cells, genes)``, or what is known of them."""
 
 
@@ -39,17 +36,7 @@ class VectorDenoiser(ConditionedDenoiser):
 
     input_type = "values"
     network: ScoreNetwork
-
-    def __init__(
-        self,
-        length: int,
-        specs: Sequence[ConditionSpec],
-        size: NetworkSize,
-        features: Mapping[str, Tensor],
-        process: GaussianDiffusion,
-    ) -> None:
-        super().__init__(length, specs, size, features)
-        self.process = process
+    process: GaussianDiffusion
 
     def make_network(self, n_vars: int, size: NetworkSize) -> ScoreNetwork:
         return ScoreNetwork(n_vars, size, self.input_type)
@@ -90,17 +77,17 @@ class GaussianModule(DiffusionModule):
     def make_process(self) -> GaussianDiffusion:
         return GaussianDiffusion(self.process_options)
 
-    def loss(self, cells: Cells, conditions: Given) -> LossOutput:
+    def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
         """Squared error of the prediction; penalties on the read-out are added."""
         conditions, trains_effects = self.drop_conditions(conditions)
         predictor = self.denoiser.bind(conditions, trains_effects=trains_effects)
         return loss_output(self._errors(predictor, cells), self.denoiser.network.readout.penalty())
 
     @torch.no_grad()
-    def validation_loss(self, cells: Cells, conditions: Given, generator: torch.Generator) -> LossOutput:
+    def validation_loss(self, cells: TrainingCells, conditions: Given, generator: torch.Generator) -> LossOutput:
         return loss_output(self._errors(self.ema_denoiser.bind(conditions), cells, generator))
 
-    def _errors(self, predictor: VectorPredictor, cells: Cells, generator: Rng = None) -> Tensor:
+    def _errors(self, predictor: VectorPredictor, cells: TrainingCells, generator: Rng = None) -> Tensor:
         """Corrupt vectors, predict them without noise, and score the prediction ``(cells,)``."""
         vector, library = (self.to_vector(cells), self.library(cells)) if isinstance(cells, Tensor) else cells
         noisy = self.process.corrupt(vector, generator)
@@ -120,7 +107,8 @@ class GaussianModule(DiffusionModule):
         """Add noise until a share ``keep`` (none) of the variance of the cells is left, and remove it by ``after``."""
         library, vector = self.library(cells), self.to_vector(cells)
         start = time_of_signal(vector.new_tensor(keep or 0.0), self.process.level)
-        moved = self.process.redraw(vector, start, after(library), n_steps=n_steps, generator=generator)
+        noisy = self.process.corrupt(vector, generator, start).state
+        moved = self.process.draw(after(library), noisy, float(start), n_steps=n_steps, generator=generator)
         return self.to_counts(moved, library, generator)
 
     # Vectors are expression.

@@ -13,23 +13,19 @@ from scdiffgen._log_normalise import log_normalise
 from scdiffgen.diffusion import Blocks, Thinned, to_scipy, with_values, without_blocks
 
 from ._denoiser import Denoiser
-from ._processes import BlockThinning
+from ._processes import Thinning
 from ._thinning_module import ThinningModule
-
-WHOLE = 300  # molecules of a modality with which a cell counts in full when it is asked how many cells there are
 
 
 class JointThinningModule(ThinningModule):
     """Token diffusion on counts of several modalities; ``n_vars`` by the key of their counts in a minibatch."""
 
-    process: BlockThinning
-
     def __init__(self, n_vars: Mapping[str, int], *others: Any) -> None:
         self.count_keys, self.blocks = tuple(n_vars), Blocks(tuple(n_vars.values()))
         super().__init__(sum(n_vars.values()), *others)
 
-    def make_process(self) -> BlockThinning:
-        return BlockThinning(self.blocks)
+    def make_process(self) -> Thinning:
+        return Thinning(self.blocks)
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> Denoiser:
         return Denoiser(self.blocks.sizes, self.specs, self.size, features)
@@ -42,7 +38,8 @@ class JointThinningModule(ThinningModule):
     def regularisation(self, n_cells: int) -> tuple[float, float]:
         """Cells count by their shallowest modality, which is fitted too closely first: all losses weigh the same."""
         depth = float(self.denoiser.limit.depth.nan_to_num(torch.inf).min())
-        return super().regularisation(max(round(n_cells * min(depth / WHOLE, 1)), 1))
+        whole = 300  # molecules of a modality with which a cell counts in full
+        return super().regularisation(max(round(n_cells * min(depth / whole, 1)), 1))
 
     def without(self, counts: Tensor, modalities: Tensor) -> Tensor:
         """CSR counts of cells as if some ``modalities`` ``(cells, modalities)`` had not been measured."""

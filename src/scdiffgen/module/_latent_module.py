@@ -6,17 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
+import numpy as np
 import torch
 from scvi.module.base import LossOutput
 from torch import Tensor
 
 from scdiffgen.conditions import ConditionSpec, conditions_from_batch
+from scdiffgen.diffusion import Rng, column_sums
 from scdiffgen.nn import NetworkSize, ReadoutOptions, TokenAutoencoder
 
 from ._diffusion_module import gene_frequencies, loss_output
-from ._gaussian_module import Cells, Encoded, GaussianModule, VectorDenoiser
-from ._process_options import LatentOptions
-from ._processes import GaussianDiffusion, Given, Rng
+from ._gaussian_module import Encoded, GaussianModule, TrainingCells, VectorDenoiser
+from ._processes import GaussianDiffusion, Given, LatentOptions
 from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
 
 TOKENS, LIBRARY = "latent tokens", "latent library"
@@ -71,10 +72,10 @@ class LatentModule(GaussianModule):
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
         """Start from the average cell."""
-        frequencies = gene_frequencies(
-            ((counts, torch.ones(len(counts), dtype=torch.bool, device=counts.device)) for counts, _ in batches),
-            self.n_vars,
-        )
+        molecules = np.zeros(self.n_vars)
+        for counts, _ in batches:
+            molecules += column_sums(counts).cpu().numpy()
+        frequencies = gene_frequencies(molecules)
         for denoiser in self.denoisers:
             denoiser.autoencoder.readout.initialise_bias(frequencies)
 
@@ -108,21 +109,21 @@ class LatentModule(GaussianModule):
             self.scale.copy_(cached[TOKENS].std(0).clamp(min=1e-4))
             self.stage.fill_(1)
 
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[Cells, Given]:
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[TrainingCells, Given]:
         if TOKENS not in batch:
             return super().unpack(batch)
         tensors = {key: tensor.to(self.mean.device) for key, tensor in batch.items()}
         vector = (tensors[TOKENS] - self.mean) / self.scale
         return Encoded(vector, tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
 
-    def loss(self, cells: Cells, conditions: Given) -> LossOutput:
+    def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
         """Loss of counts in the first stage (nats per molecule), of tokens in the second."""
         if isinstance(cells, Tensor) and not self.stage:
             return loss_output(self._reconstruction(self.denoiser.autoencoder, cells))
         return super().loss(cells, conditions)
 
     @torch.no_grad()
-    def validation_loss(self, cells: Cells, conditions: Given, generator: torch.Generator) -> LossOutput:
+    def validation_loss(self, cells: TrainingCells, conditions: Given, generator: torch.Generator) -> LossOutput:
         """The same of the averaged networks, no condition dropped, at the given randomness."""
         if isinstance(cells, Tensor) and not self.stage:
             return loss_output(self._reconstruction(self.ema_denoiser.autoencoder, cells))

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.linalg import block_diag
 from scipy.sparse.linalg import ArpackError
 from sklearn.decomposition import PCA
 from torch import nn
@@ -16,9 +17,6 @@ from torch import nn
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.diffusion import Blocks
 from scdiffgen.nn import AdditiveReadout, CountEncoder, ScoreNetwork
-
-LEAST_RETURN = 0.3  # part of the standard deviation along a component that must return in other cells
-N_TURNS, LEAST_GAIN = 100, 1e-6  # of the rotation
 
 
 class LinearModel(NamedTuple):
@@ -35,7 +33,7 @@ def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
     """
     n_components = min(n_components, counts.shape[0] // 2 - 1, counts.shape[1] - 1)
     if n_components > 0:
-        with suppress(ArpackError):  # of cells that are all alike
+        with suppress(ArpackError):  # of cells that are all equal
             return _returning(counts, n_components)
     return LinearModel(np.zeros((0, counts.shape[1])), np.zeros(0))
 
@@ -45,11 +43,9 @@ def linear_model_of_blocks(counts: sparse.csr_matrix, blocks: Blocks, n_componen
     found = [
         linear_model(cells[cells.getnnz(1) > 0], n_components // len(blocks.sizes)) for cells in blocks.split(counts)
     ]
-    axes = [np.zeros((len(part.axes), counts.shape[1])) for part in found]
-    for part, whole, columns in zip(found, axes, blocks.slices, strict=True):
-        whole[:, columns] = part.axes
-    turns = np.argsort(np.concatenate([np.arange(len(part)) for part in axes]), kind="stable")
-    return LinearModel(np.concatenate(axes)[turns], np.concatenate([part.spread for part in found])[turns])
+    turns = np.argsort(np.concatenate([np.arange(len(part.axes)) for part in found]), kind="stable")
+    axes, spread = block_diag(*(part.axes for part in found)), np.concatenate([part.spread for part in found])
+    return LinearModel(axes[turns], spread[turns])
 
 
 def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
@@ -64,7 +60,7 @@ def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
         one, two = (np.asarray(log_normalise(part) @ axes) for part in (first, second))
         variance += ((one - one.mean(0)) * (two - two.mean(0))).mean(0).clip(min=0) / 2
     spread = np.sqrt(np.minimum(variance, pca.explained_variance_))
-    returns = spread >= LEAST_RETURN * np.sqrt(pca.explained_variance_)
+    returns = spread >= 0.3 * np.sqrt(pca.explained_variance_)  # the part that must return in other cells
     n_kept = n_components if returns.all() else int(np.argmin(returns))
     return LinearModel(pca.components_[:n_kept].copy(), spread[:n_kept])
 
@@ -72,12 +68,12 @@ def _returning(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
 def varimax(loadings: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rotate loadings ``(factors, genes)`` by :cite:t:`kaiser1958varimax`; the heavier tail of each is positive."""
     columns, rotation, before = loadings.T, np.eye(len(loadings)), 0.0
-    for _ in range(N_TURNS):
+    for _ in range(100):
         rotated = columns @ rotation
         gradient = columns.T @ (rotated**3 - rotated * (rotated**2).mean(0))
         left, singular, right = np.linalg.svd(gradient)
         rotation = left @ right
-        if singular.sum() < before * (1 + LEAST_GAIN):
+        if singular.sum() < before * (1 + 1e-6):
             break
         before = singular.sum()
     rotated = (columns @ rotation).T

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -10,12 +11,8 @@ from torch import Tensor
 
 from scdiffgen import diffusion
 from scdiffgen.conditions import Conditions
-from scdiffgen.diffusion import BlockPrediction, Blocks, Denoise, MoleculePrediction, MoleculePredictor, Thinned
-
-from ._process_options import GaussianOptions
-
-Rng: TypeAlias = torch.Generator | None
-"""A source of randomness; None is torch's own."""
+from scdiffgen.diffusion import Blocks, Denoise, MoleculePrediction, MoleculePredictor, Rng, Thinned
+from scdiffgen.nn import check_choices
 
 Given: TypeAlias = Conditions[Tensor]
 """Conditions of the cells of a minibatch."""
@@ -31,45 +28,64 @@ VectorPredictor = Callable[[Tensor], Denoise]
 
 
 class Thinning:
-    """Molecules are taken away one by one, and put back."""
+    """Molecules are taken away one by one, and put back; those of several modalities each at a level of its own."""
 
     guide = staticmethod(diffusion.guide)
-    count: Callable[[Tensor], Tensor] = staticmethod(diffusion.molecules_of_cells)
+
+    def __init__(self, blocks: Blocks | None = None) -> None:
+        self.blocks = blocks
 
     def corrupt(self, counts: Tensor, generator: Rng = None) -> Thinned:
         """Thin CSR cells to levels drawn for training."""
-        levels = diffusion.thinning_levels(diffusion.row_sums(counts, counts.values()), generator)
-        return diffusion.thin(counts, levels, generator)
+        if self.blocks is None:
+            return diffusion.thin(counts, diffusion.thinning_levels(_library(counts), generator), generator)
+        levels = diffusion.block_levels(self.blocks.sums(counts, counts.values()), generator)
+        return diffusion.thin_blocks(counts, levels, self.blocks, generator)
 
     def keep(self, counts: Tensor, share: float | Tensor, generator: Rng = None) -> Thinned:
-        """Thin CSR cells to a share of their molecules, the same for all or one a cell ``(cells,)``."""
-        return diffusion.thin(counts, torch.as_tensor(share, device=counts.device).expand(len(counts)), generator)
+        """Thin CSR cells to a share of all their molecules, the same for all or one a cell ``(cells,)``."""
+        share = torch.as_tensor(share, device=counts.device).expand(len(counts))
+        return self._by_modality(diffusion.thin(counts, share, generator))
 
     def keep_any_number(self, counts: Tensor, generator: Rng = None) -> Thinned:
         """Keep a uniform number of molecules of each CSR cell, from none to all but one, as :meth:`bound` needs it."""
-        library = diffusion.row_sums(counts, counts.values())
+        library = _library(counts)
         uniform = torch.rand(library.shape, generator=generator, device=library.device)
-        return diffusion.thin_to(counts, (uniform * library).long(), generator)
+        return self._by_modality(diffusion.thin_to(counts, (uniform * library).long(), generator))
 
     def score(self, prediction: Any, thinned: Thinned) -> Tensor:
-        """Cross-entropy ``(cells,)`` of a missing molecule, in nats."""
-        return diffusion.molecule_loss(prediction, thinned)
+        """Cross-entropy ``(cells,)`` of a missing molecule, in nats; the mean over modalities that miss some."""
+        if self.blocks is None:
+            return diffusion.molecule_loss(prediction, thinned)
+        missing = (thinned.library > thinned.n_molecules).float()
+        return (diffusion.block_loss(prediction, thinned) * missing).sum(1) / missing.sum(1).clamp(min=1)
 
     def bound(self, prediction: Any, thinned: Thinned, counts: Tensor) -> Tensor:
-        """One draw ``(cells,)`` of the bound on ``-log p(cell | library size)``, in nats."""
-        return diffusion.likelihood_bound(diffusion.molecule_loss(prediction, thinned), counts)
+        """One draw ``(cells,)`` of the bound on ``-log p(cell | library sizes)``, in nats."""
+        if self.blocks is None:
+            return diffusion.likelihood_bound(diffusion.molecule_loss(prediction, thinned), counts)
+        return diffusion.block_likelihood_bound(prediction, thinned, counts)
 
     def draw(
         self, predictor: MoleculePredictor, start: Tensor, library: Tensor, *, n_steps: int, generator: Rng = None
     ) -> Tensor:
         """Add molecules to dense cells, or to each of their modalities, until they have ``library`` of them."""
-        return diffusion.grow_molecules(
-            predictor, library, start, n_steps=n_steps, generator=generator, count=self.count
-        )
+        count = None if self.blocks is None else self.blocks.dense_sums
+        return diffusion.grow_molecules(predictor, library, start, n_steps=n_steps, generator=generator, count=count)
 
     def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
-        """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones, and resize them."""
-        return diffusion.couple_molecules(counts, log_prob, log_prob + change, generator)
+        """Move dense cells from given log-probabilities ``(cells, genes)`` to changed ones, each modality by itself."""
+        sizes = self.blocks.sizes if self.blocks is not None else counts.shape[1]
+        parts = zip(*(array.split(sizes, 1) for array in (counts, log_prob, log_prob + change)), strict=True)
+        moved = [diffusion.couple_molecules(cells, before, after, generator) for cells, before, after in parts]
+        return torch.cat(moved, dim=1)
+
+    def _by_modality(self, thinned: Thinned) -> Thinned:
+        return thinned if self.blocks is None else diffusion.split_thinned(thinned, self.blocks)
+
+
+def _library(counts: Tensor) -> Tensor:
+    return diffusion.row_sums(counts, counts.values())
 
 
 @torch.no_grad()
@@ -91,39 +107,68 @@ def growth_path(
     return torch.stack([*states, full], dim=1), torch.stack([*expected, full], dim=1)
 
 
-class BlockThinning(Thinning):
-    """Thinning of several modalities side by side: each has its own level, library size and softmax."""
+@dataclass(frozen=True)
+class GaussianOptions:
+    """Settings of ``process="gaussian"``, passed in place of the name.
 
-    def __init__(self, blocks: Blocks) -> None:
-        self.blocks, self.count = blocks, blocks.dense_sums
+    Parameters
+    ----------
+    prediction
+        What the network predicts, with uniformly weighted squared error: data ``"x0"``, noise ``"eps"`` or velocity
+        ``"v"``.
+    schedule
+        How the noise grows: ``"linear"`` (DDPM), ``"cosine"`` or ``"rectified"`` (straight, as in flow matching).
+    sampler
+        ``"ddim"``, ``"dpm_solver"``, or ``"ancestral"`` (DDPM's, with new noise at each step).
 
-    def corrupt(self, counts: Tensor, generator: Rng = None) -> Thinned:
-        """Thin each modality to a level of its own."""
-        library = self.blocks.sums(counts, counts.values())
-        return diffusion.thin_blocks(counts, diffusion.block_levels(library, generator), self.blocks, generator)
+    Examples
+    --------
+    >>> import scdiffgen
+    >>> adata = scdiffgen.datasets.pbmc68k()
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> options = scdiffgen.model.GaussianOptions(prediction="v", sampler="ddim")
+    >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
+    """
 
-    def keep(self, counts: Tensor, share: float | Tensor, generator: Rng = None) -> Thinned:
-        """Thin CSR cells to a share of their molecules, of every modality."""
-        return diffusion.split_thinned(super().keep(counts, share, generator), self.blocks)
+    prediction: diffusion.PredictionKind = "x0"
+    schedule: diffusion.ScheduleKind = "cosine"
+    sampler: diffusion.SamplerKind = "dpm_solver"
 
-    def keep_any_number(self, counts: Tensor, generator: Rng = None) -> Thinned:
-        """Keep a uniform number of the molecules of all modalities together."""
-        return diffusion.split_thinned(super().keep_any_number(counts, generator), self.blocks)
+    def __post_init__(self) -> None:
+        check_choices(self)
 
-    def score(self, prediction: BlockPrediction, thinned: Thinned) -> Tensor:
-        """Mean cross-entropy ``(cells,)`` over the modalities of which molecules are missing."""
-        missing = (thinned.library > thinned.n_molecules).float()
-        return (diffusion.block_loss(prediction, thinned) * missing).sum(1) / missing.sum(1).clamp(min=1)
 
-    def bound(self, prediction: BlockPrediction, thinned: Thinned, counts: Tensor) -> Tensor:
-        """One draw ``(cells,)`` of the bound on ``-log p(cell | library sizes)``, in nats."""
-        return diffusion.block_likelihood_bound(prediction, thinned, counts)
+@dataclass(frozen=True)
+class LatentOptions(GaussianOptions):
+    """Settings of ``process="latent"``, passed in place of the name: of the diffusion of tokens and the autoencoder.
 
-    def couple(self, counts: Tensor, log_prob: Tensor, change: Tensor, generator: Rng = None) -> Tensor:
-        """Move dense cells, each modality by itself."""
-        couple = super().couple
-        parts = zip(*(array.split(self.blocks.sizes, 1) for array in (counts, log_prob, change)), strict=True)
-        return torch.cat([couple(there, log, moved, generator) for there, log, moved in parts], dim=1)
+    Parameters
+    ----------
+    prediction, schedule, sampler
+        As in :class:`GaussianOptions`.
+    latent_dim
+        Length of a token.
+    autoencoder_share
+        Share of the epochs in which the autoencoder is trained, before the diffusion of its tokens.
+
+    Examples
+    --------
+    >>> import scdiffgen
+    >>> adata = scdiffgen.datasets.pbmc68k()
+    >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
+    >>> options = scdiffgen.model.LatentOptions(latent_dim=4)
+    >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
+    """
+
+    latent_dim: int = 8
+    autoencoder_share: float = 0.4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.latent_dim < 1:
+            raise ValueError(f"`latent_dim` is {self.latent_dim}: pass a positive integer.")
+        if not 0 < self.autoencoder_share < 1:
+            raise ValueError(f"`autoencoder_share` is {self.autoencoder_share}: pass a share in (0, 1).")
 
 
 class Noisy(NamedTuple):
@@ -141,10 +186,11 @@ class GaussianDiffusion:
         self.options = options
         self.level = diffusion.SCHEDULES[options.schedule]
 
-    def corrupt(self, vector: Tensor, generator: Rng = None) -> Noisy:
-        """Add noise at times drawn for training."""
-        time = diffusion.noise_times(len(vector), generator, vector.device)
-        return Noisy(vector, self._with_noise(vector, time, generator), time)
+    def corrupt(self, vector: Tensor, generator: Rng = None, time: Tensor | None = None) -> Noisy:
+        """Add noise at a time, by default at times drawn for training."""
+        time = diffusion.noise_times(len(vector), generator, vector.device) if time is None else time
+        noise = torch.randn(vector.shape, generator=generator, device=vector.device)
+        return Noisy(vector, diffusion.add_noise(vector, noise, self.level(time)), time)
 
     def score(self, predicted: Tensor, noisy: Noisy) -> Tensor:
         """Squared error ``(cells,)`` of the prediction, from predicted vectors without noise."""
@@ -153,14 +199,9 @@ class GaussianDiffusion:
 
     def draw(self, denoise: Denoise, noisy: Tensor, start: float, *, n_steps: int, generator: Rng = None) -> Tensor:
         """Free vectors of their noise, in ``n_steps`` of which the last takes away what is left."""
-        run = diffusion.sampler(self.options.sampler, generator)
-        times = diffusion.time_grid(n_steps, start, diffusion.TIME_MIN, noisy.device)
-        return denoise(run(denoise, noisy, times, self.level), times[-1])
-
-    def redraw(self, vector: Tensor, start: Tensor, denoise: Denoise, *, n_steps: int, generator: Rng = None) -> Tensor:
-        """Add random noise up to the time ``start``, and take it away again."""
-        noisy = self._with_noise(vector, start, generator)
-        return self.draw(denoise, noisy, float(start), n_steps=n_steps, generator=generator)
+        times = torch.linspace(start, diffusion.TIME_MIN, n_steps, device=noisy.device)
+        sampler = diffusion.SAMPLERS[self.options.sampler]
+        return denoise(sampler(denoise, noisy, times, self.level, generator), times[-1])
 
     def guide(
         self, unconditional: VectorPredictor, conditional: Sequence[VectorPredictor], scales: Sequence[float]
@@ -169,7 +210,3 @@ class GaussianDiffusion:
         return lambda library: diffusion.guide_denoisers(
             unconditional(library), [each(library) for each in conditional], scales
         )
-
-    def _with_noise(self, vector: Tensor, time: Tensor, generator: Rng) -> Tensor:
-        noise = torch.randn(vector.shape, generator=generator, device=vector.device)
-        return diffusion.add_noise(vector, noise, self.level(time))

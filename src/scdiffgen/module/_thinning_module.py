@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
 import torch
 from scipy import sparse
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen.diffusion import Blocks, MoleculePredictor, Thinned, row_sums, to_scipy
+from scdiffgen.diffusion import Blocks, MoleculePredictor, Rng, Thinned, column_sums, row_sums, to_scipy, with_values
 
 from ._denoiser import Denoiser
 from ._diffusion_module import DiffusionModule, gene_frequencies, loss_output
 from ._linear_start import linear_model_of_blocks, linear_weights, start_linearly
-from ._processes import Given, Predictor, Rng, Thinning
+from ._processes import Given, Predictor, Thinning
 from ._rare_labels import LabelSums
 
-N_READINGS, N_READ = 8, 4
-"""How often, and with how many molecules on average, a cell is read to tell its response."""
-
-PRIOR_CELLS, LARGEST_DECAY = 5000, 5.0  # cells that the prior of the weights counts for
-MANY_GENES = 750  # of which, and of more, the prior has its whole strength
-FREE_CELLS, LEAST_SHARE = 10_000, 0.1  # cells with which the linear model is as free to change as anything else
-
-DEEP = 10
-"""Molecules of a gene (or protein) and cell, on average over a modality, from which its priors are limited."""
+DEEP = 10  # molecules of a gene (or protein) and cell, on average over a modality, from which its priors are limited
 
 
 class ThinningModule(DiffusionModule):
@@ -45,21 +38,29 @@ class ThinningModule(DiffusionModule):
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
         """Start from the average untreated cell; offset rare labels, and cap modalities of :data:`DEEP` counts."""
         blocks = Blocks(self.denoiser.limit.sizes)
-        widths = torch.tensor(blocks.sizes)
-        n_molecules = n_cells = torch.zeros(len(widths))
         offsets = self.denoiser.label_offsets if self.starts_linearly else None
         of_labels = [] if offsets is None else [LabelSums(offsets.name, len(offsets.table), n) for n in blocks.sizes]
+        in_all, in_untreated = np.zeros(self.n_vars), np.zeros(self.n_vars)
+        n_molecules = n_cells = torch.zeros(len(blocks.sizes))
+        for counts, given in batches:
+            library = self.library(counts).cpu().reshape(len(counts), len(blocks.sizes))
+            n_molecules, n_cells = n_molecules + library.sum(0), n_cells + (library > 0).sum(0)
+            untreated = self.denoiser.unaffected(given, len(counts)).repeat_interleave(counts.crow_indices().diff())
+            in_all += column_sums(counts).cpu().numpy()
+            in_untreated += column_sums(with_values(counts, counts.values() * untreated)).cpu().numpy()
+            for sums, cells in zip(of_labels, blocks.split(to_scipy(counts)) if of_labels else (), strict=True):
+                sums.add(cells, given)
+        frequencies = gene_frequencies(in_untreated if in_untreated.any() else in_all)
+        self._start_from(frequencies, n_molecules, n_cells)
+        if of_labels:
+            of_blocks = zip(of_labels, frequencies.split(blocks.sizes), strict=True)
+            table = torch.cat([sums.offsets(shares) for sums, shares in of_blocks], dim=1)
+            for denoiser in self.denoisers:
+                denoiser.label_offsets.set(table)
 
-        def untreated() -> Iterator[tuple[Tensor, Tensor]]:
-            nonlocal n_molecules, n_cells
-            for counts, given in batches:
-                library = self.library(counts).cpu().reshape(len(counts), len(widths))
-                n_molecules, n_cells = n_molecules + library.sum(0), n_cells + (library > 0).sum(0)
-                for sums, cells in zip(of_labels, blocks.split(to_scipy(counts)) if of_labels else (), strict=True):
-                    sums.add(cells, given)
-                yield counts, self.denoiser.unaffected(given, len(counts))
-
-        frequencies = gene_frequencies(untreated(), self.n_vars)
+    def _start_from(self, frequencies: Tensor, n_molecules: Tensor, n_cells: Tensor) -> None:
+        """Set what follows from frequencies of the genes, and from molecules and cells ``(modalities,)``."""
+        widths = torch.tensor(self.denoiser.limit.sizes)
         deep = (n_molecules >= DEEP * n_cells * widths) & (n_cells > 0)
         if len(widths) == 1 and any(spec.is_intervention for spec in self.specs):
             deep[:] = False  # limited priors would take away that effects add up
@@ -67,13 +68,10 @@ class ThinningModule(DiffusionModule):
             denoiser.limit.limit(deep)
             denoiser.limit.depth.copy_(n_molecules / n_cells)
             denoiser.network.readout.initialise_bias(frequencies)
-            if of_labels:
-                of_blocks = zip(of_labels, frequencies.split(blocks.sizes), strict=True)
-                denoiser.label_offsets.set(torch.cat([sums.offsets(shares) for sums, shares in of_blocks], dim=1))
 
     @property
     def starts_linearly(self) -> bool:
-        """Whether there is a linear start; where effects are learned beside the weights, these came out worse."""
+        """Whether there is a linear start; where effects are learned beside the weights, it was worse."""
         return not self.denoiser.effect_names
 
     def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
@@ -91,8 +89,10 @@ class ThinningModule(DiffusionModule):
     def regularisation(self, n_cells: int) -> tuple[float, float]:
         if not self.starts_linearly:
             return super().regularisation(n_cells)
-        panel = min(self.n_vars / MANY_GENES, 1.0)  # few genes have few weights
-        return panel * min(PRIOR_CELLS / n_cells, LARGEST_DECAY), min(max(n_cells / FREE_CELLS, LEAST_SHARE), 1.0)
+        prior_cells, many_genes = 5000, 750  # that the prior of the weights counts for; few genes have few weights
+        free_cells = 10_000  # with which the linear model is as free to change as anything else
+        decay = min(self.n_vars / many_genes, 1.0) * min(prior_cells / n_cells, 5.0)
+        return decay, min(max(n_cells / free_cells, 0.1), 1.0)
 
     # Training.
 
@@ -150,13 +150,14 @@ class ThinningModule(DiffusionModule):
 
     def _change(self, counts: Tensor, before: MoleculePredictor, after: MoleculePredictor, generator: Rng) -> Tensor:
         """Change of the log-probabilities ``(cells, genes)`` of the next molecule, given few of each cell."""
+        n_readings, n_read = 8, 4  # how often, and with how many molecules on average, a cell is read
         library = self.library(counts)
-        share = (N_READ / row_sums(counts, counts.values())).clamp(max=1)
+        share = (n_read / row_sums(counts, counts.values())).clamp(max=1)
         change = torch.zeros(counts.shape, device=counts.device)
-        for _ in range(N_READINGS):
+        for _ in range(n_readings):
             state = self.process.keep(counts, share, generator).state.to_dense()
             change += after(state, library).log_prob(state) - before(state, library).log_prob(state)
-        return change / N_READINGS
+        return change / n_readings
 
     # Reading.
 

@@ -18,7 +18,6 @@ from scipy.sparse.linalg import ArpackError
 from ._linear_start import fit_pca, varimax
 
 PENALTY = 0.3  # measured in benchmarks.studies.token_ranking
-N_SPLITS = 2  # of the cells in halves
 
 
 class TokenGenes(NamedTuple):
@@ -49,19 +48,19 @@ def linear_stability(loadings: NDArray, expression: sparse.csr_matrix) -> NDArra
     """Correlate tokens with one-to-one matches in varimax-rotated components of half of the cells, ``(tokens,)``."""
     rng, n_cells, n_tokens = np.random.default_rng(0), expression.shape[0], loadings.shape[1]
     n_components = min(n_tokens, n_cells // 2 - 1, expression.shape[1] - 1)
-    found = np.zeros((2 * N_SPLITS, n_tokens))
+    found = np.zeros((4, n_tokens))  # two halves of each of two splits
     if n_components < 1:
         return np.full(n_tokens, np.nan)
     with suppress(ArpackError):  # of equal cells
-        for split in range(N_SPLITS):
+        for split in range(2):
             half = rng.permutation(n_cells) < n_cells // 2
             for row, part in enumerate((expression[half], expression[~half])):
                 pca = fit_pca(part, n_components)
                 axes = varimax(pca.components_ * np.sqrt(pca.explained_variance_)[:, None])
                 again = regression_loadings(np.asarray(part @ axes.T), part)
-                alike = np.abs(standardised(loadings).T @ standardised(again)) / len(loadings)
-                tokens, components = linear_sum_assignment(alike, maximize=True)
-                found[2 * split + row, tokens] = alike[tokens, components]
+                correlation = np.abs(standardised(loadings).T @ standardised(again)) / len(loadings)
+                tokens, components = linear_sum_assignment(correlation, maximize=True)
+                found[2 * split + row, tokens] = correlation[tokens, components]
         return found.mean(0)
     return np.full(n_tokens, np.nan)
 

@@ -1,12 +1,14 @@
-"""Networks: they know no diffusion and no AnnData."""
+"""Networks: they know no diffusion and no AnnData. Files in this folder are the default network."""
 
-from ._autoencoder import TokenAutoencoder
+from ._attention import Attention
 from ._categories import TableEmbedding
 from ._condition_embedder import ConditionEmbedder, PartEmbedding, UniversalCombination
 from ._effects import EffectNetwork
-from ._encoders import CountEncoder, GeneAttentionEncoder, LinearEncoder
-from ._label_offsets import LabelOffsets
+from ._encoders import CountEncoder
 from ._network import ScoreNetwork, TokenNetwork, TokenTrunk
 from ._options import InputKind, NetworkOptions, NetworkSize, ReadoutOptions, check_choices
-from ._readouts import AdditiveReadout, GeneScores, PerceptronReadout, PriorLimit
-from ._transformer import Attention
+from ._readouts import AdditiveReadout, GeneScores, LabelOffsets, PriorLimit
+from .variants import _table
+from .variants._autoencoder import TokenAutoencoder
+from .variants._encoder_forms import GeneAttentionEncoder, LinearEncoder
+from .variants._readout_forms import PerceptronReadout

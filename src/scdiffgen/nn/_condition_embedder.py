@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -52,70 +53,18 @@ class PartEmbedding(nn.Module):
         return what + self.join(torch.cat([what, dose], dim=-1))
 
 
-class AttentionPooling(nn.Module):
-    """Multi-dimensional attention over the parts, through a perceptron (Shen et al. 2018, "DiSAN")."""
+class Embedder(nn.Module):
+    """A condition, whose padding is cleared, to one vector a cell."""
 
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
-        self.score = nn.Linear(dim, dim)
+    empty_is_control = False
+    """Whether a cell without any part is a control, or one whose condition is missing."""
 
-    def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Pool the vectors of the parts; an empty set is finite."""
-        mask, scores = parts.mask[..., None], self.score(vectors)
-        # The most negative finite number: a row of -inf, an empty set, would have NaN weights.
-        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
-        pooled = (vectors * weights).masked_fill(~mask, 0.0).sum(dim=1)
-        return pooled + self.mlp(pooled)
+    def extend_features(self, name: str, vectors: Tensor, components: Sequence[int]) -> None:
+        """Append feature vectors ``(new, n_features)`` of new categories, and their components if there are any."""
+        extend_features(self, name, vectors)
 
 
-class ComponentPooling(nn.Module):
-    """Concatenate one averaged vector a component (knock-out, drug), or a learned one if absent, for a perceptron."""
-
-    components: Tensor
-
-    def __init__(self, dim: int, components: Sequence[int]) -> None:
-        super().__init__()
-        self.n_components = max(components) + 1
-        self.register_buffer("components", torch.tensor(components), persistent=False)
-        self.absent = nn.Parameter(torch.randn(self.n_components, dim) * dim**-0.5)
-        self.mlp = nn.Sequential(nn.Linear(self.n_components * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
-
-    def extend(self, components: Sequence[int]) -> None:
-        """Append the components, known ones, of further categories."""
-        self.components = torch.cat([self.components, self.components.new_tensor(components)])
-
-    def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        mask = parts.mask[..., None]
-        component = self.components[parts.ids][..., None]
-        member = (component == torch.arange(self.n_components, device=component.device)) & mask
-        n_parts = member.sum(dim=1)[..., None]
-        total = member.to(vectors.dtype).transpose(1, 2) @ vectors.masked_fill(~mask, 0.0)
-        present = total / n_parts.clamp(min=1)
-        return self.mlp(torch.where(n_parts > 0, present, self.absent).flatten(1))
-
-
-class SetEmbedder(nn.Module):
-    """Embed a set of parts, pooled or component by component; the empty set, a control, has a learned vector."""
-
-    def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
-        super().__init__()
-        if spec.components and len(spec.components) != spec.n_categories:
-            raise ValueError(
-                f"`components` of {spec.name!r} has {len(spec.components)} entries for {spec.n_categories} categories. "
-                "Pass one each."
-            )
-        self.parts = PartEmbedding(spec, dim, options)
-        self.pooling = ComponentPooling(dim, spec.components) if spec.components else AttentionPooling(dim)
-        self.control = nn.Parameter(torch.randn(dim) * dim**-0.5)
-
-    def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
-        """Embed the sets of some cells, padding cleared."""
-        pooled = self.pooling(self.parts(parts), parts)
-        return torch.where(parts.mask.any(dim=1, keepdim=True), pooled, self.control)
-
-
-class NumberEmbedder(nn.Module):
+class NumberEmbedder(Embedder):
     """Embed one number a cell, brought to order one by a transform, through a perceptron."""
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
@@ -128,7 +77,7 @@ class NumberEmbedder(nn.Module):
         return self.mlp(self.embedding(self.transform(condition.values[:, 0])))
 
 
-class LabelEmbedder(nn.Module):
+class LabelEmbedder(Embedder):
     """Embed a label, or a path in a hierarchy as the sum over its known levels, whose tables start at zero."""
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
@@ -141,12 +90,12 @@ class LabelEmbedder(nn.Module):
         return self.categories(condition.ids).masked_fill(~condition.mask[..., None], 0.0).sum(dim=1)
 
 
-EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], nn.Module]] = {
+EMBEDDERS: dict[str, Callable[[ConditionSpec, int, NetworkOptions], Embedder]] = {
     "number": NumberEmbedder,
     "category": LabelEmbedder,
     "hierarchy": LabelEmbedder,
-    "set": SetEmbedder,
 }
+"""Embedders by the kind of the condition; that of sets, which are effects by default, is a variant."""
 
 
 class ConditionEmbedder(nn.Module):
@@ -161,7 +110,7 @@ class ConditionEmbedder(nn.Module):
     ) -> None:
         super().__init__()
         self.names = [spec.name for spec in specs]
-        self.embedders = nn.ModuleList(EMBEDDERS[spec.kind](spec, dim, options) for spec in specs)
+        self.embedders: Any = nn.ModuleList(EMBEDDERS[spec.kind](spec, dim, options) for spec in specs)
         self.null = nn.Parameter(torch.randn(len(specs), dim) * dim**-0.5)
         self.transforms = {index: spec.transform for index, spec in enumerate(specs) if spec.has_values}
         for name, vectors in (features or {}).items():
@@ -171,12 +120,8 @@ class ConditionEmbedder(nn.Module):
         self, conditions: Mapping[str, Condition[Tensor]], n_cells: int
     ) -> Float[Tensor, "{n_cells} n_conditions dim"]:
         """Embed the conditions, in the order of ``specs``; one that is left out is missing in all cells."""
-        for name, condition in conditions.items():
+        for name in conditions:
             self._index(name)
-            if len(condition.given) != n_cells:
-                raise ValueError(
-                    f"`conditions[{name!r}]` is of {len(condition.given)} cells. Pass one of `n_cells`={n_cells}."
-                )
         null = self.null.expand(n_cells, -1, -1)
         vectors = [
             self._embed(index, conditions[name]) if name in conditions else null[:, index]
@@ -197,14 +142,9 @@ class ConditionEmbedder(nn.Module):
                 numbers[:, index] = values.masked_fill(~there, 0.0).sum(dim=1) / there.sum(dim=1).clamp(min=1)
         return numbers
 
-    def extend_features(
-        self, name: str, vectors: Float[Tensor, "new n_features"], components: Sequence[int] = ()
-    ) -> None:
-        """Append feature vectors of new categories (their ids follow on), and their components if the set has any."""
-        embedder = self.embedders[self._index(name)]
-        extend_features(embedder, name, vectors)
-        if isinstance(embedder, SetEmbedder) and isinstance(embedder.pooling, ComponentPooling):
-            embedder.pooling.extend(components)
+    def extend_features(self, name: str, vectors: Tensor, components: Sequence[int] = ()) -> None:
+        """Append feature vectors ``(new, n_features)`` of new categories (ids follow on), and their components."""
+        self.embedders[self._index(name)].extend_features(name, vectors, components)
 
     def _index(self, name: str) -> int:
         if name not in self.names:
@@ -213,7 +153,7 @@ class ConditionEmbedder(nn.Module):
 
     def _embed(self, index: int, condition: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
         embedder, condition = self.embedders[index], clear_padding(condition, self.null.dtype)
-        given = condition.given if isinstance(embedder, SetEmbedder) else condition.mask.any(dim=1)
+        given = condition.given if embedder.empty_is_control else condition.mask.any(dim=1)
         return torch.where(given[:, None], embedder(condition), self.null[index])
 
 

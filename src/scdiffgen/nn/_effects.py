@@ -1,6 +1,6 @@
-r"""What interventions add to the scores of the genes, blind to the labels of the cell.
+r"""What interventions add to the scores of the genes, blind to the cell context, such as labels.
 
-.. math:: \text{logits} = \text{base}(x_t, \text{identity}) + \sum_i \gamma_i(d_i) \, W h(x_t, i, d_i)
+.. math:: \text{logits} = \text{base}(x_t, \text{context}) + \sum_i \gamma_i(d_i) \, W h(x_t, i, d_i)
           + \sum_{i<j} \gamma_i(d_i) \, \gamma_j(d_j) \, W' h(x_t, i, j)
 
 An effect sees the molecules of a cell, never its labels, so responses transfer between types. It is zero for a control
@@ -22,7 +22,7 @@ from ._categories import extend_features, feature_table
 from ._condition_embedder import PartEmbedding, clear_padding
 from ._network import TokenTrunk
 from ._options import InputKind, NetworkSize
-from ._shapes import Genes, Levels, Vector
+from ._shapes import CellVector, Genes, Levels
 
 EFFECT_READOUT_DIM = 8
 
@@ -86,7 +86,7 @@ class EffectNetwork(nn.Module):
         paired = hidden(rows, product, gates[rows, one[pair]] * gates[rows, other[pair]])
         return scores + paired @ self.interaction_weights[: paired.shape[1]]
 
-    def summary(self, condition: Condition[Tensor]) -> Vector:
+    def summary(self, condition: Condition[Tensor]) -> CellVector:
         """Sum of the embedded interventions of each cell, weighted by dose."""
         condition = clear_padding(condition, self.gene_weights.dtype)
         return (self.embed(condition) * self.gates(condition)[..., None]).sum(1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
@@ -10,12 +9,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from ._encoders import ENCODERS
-from ._numbers import SinusoidalEmbedding, log_count_embedding
+from ._numbers import log_count_embedding
 from ._options import InputKind, NetworkSize
 from ._readouts import READOUTS, AdditiveReadout, GeneScores, Urn
-from ._rotations import NOT_ROTATED, Angles, Rotations
-from ._shapes import ConditionNumbers, Genes, Levels, Tokens, Vector, Vectors
+from ._shapes import CellVector, ConditionNumbers, Genes, Levels, Tokens, Vectors
 from ._transformer import TokenTransformer
+from .variants._attention_forms import NOT_ROTATED, Angles, Rotations
+from .variants._embedding_forms import FIXED_POSITIONS
 
 
 class Conditioning(NamedTuple):
@@ -43,11 +43,8 @@ class TokenTrunk(nn.Module):
         self.encoder = ENCODERS[form.encoder](n_genes, size, input_kind)
         if form.positions == "learned":
             self.positions = nn.Parameter(torch.randn(size.n_tokens, size.token_dim) * 0.02)
-        elif form.positions == "sinusoidal":
-            waves = SinusoidalEmbedding(size.token_dim, min_period=2 * math.pi, max_period=2e4 * math.pi)
-            self.register_buffer("positions", waves(torch.arange(size.n_tokens, dtype=torch.float32)))
         else:
-            self.register_buffer("positions", torch.zeros(size.n_tokens, size.token_dim))
+            self.register_buffer("positions", FIXED_POSITIONS[form.positions](size.n_tokens, size.token_dim))
         self.nested = size.nested_tokens
         self.rotations = Rotations(size) if form.attention_numbers == "rotated" else None
         self.transformer = TokenTransformer(size)
@@ -99,7 +96,7 @@ class ScoreNetwork(nn.Module):
 
     def read(
         self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None
-    ) -> tuple[Genes, Vector]:
+    ) -> tuple[Genes, CellVector]:
         """Scores of the genes in corrupted cells, and what they were conditioned on."""
         conditioning = self.trunk.conditioning(level, library, condition, numbers)
         tokens = self.trunk(self.trunk.encoder.read(state), conditioning)

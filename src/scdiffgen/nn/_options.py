@@ -70,25 +70,23 @@ class NetworkOptions:
         How genes become tokens: ``"mlp"``, ``"linear"``, or ``"cross_attention"`` over the expressed genes, which can
         do with a part of them (:meth:`TokenDiffusion.get_latent_representation`).
     expression_embedding
-        How the encoder reads the molecules of a gene. ``None``: weighted by their logarithm, or sinusoidal with
-        ``"cross_attention"``. One of the kinds of ``number_embedding``: by learned functions of that embedding, or with
-        ``"cross_attention"`` the embedding itself, of which ``"rotary"`` rotates the keys of the genes.
+        How the encoder reads the molecules of a gene: weighted by their logarithm (``None``; sinusoidal with
+        ``"cross_attention"``), or by one of the kinds of ``number_embedding``: by learned functions of the embedding,
+        or with ``"cross_attention"`` the embedding itself, of which ``"rotary"`` rotates the keys of the genes.
     conditioning
         How conditions reach the tokens: in one vector with the noise level that scales and shifts the layers
         (``"adaln"``, :cite:p:`peebles2023dit`), each as a vector that the tokens attend to (``"cross_attention"``), or
         as one more token (``"concat"``).
     positions
-        What tells tokens apart beside the encoder: ``"learned"`` vectors, ``"sinusoidal"`` ones, or ``"none"``.
+        What distinguishes tokens beside the encoder: ``"learned"`` vectors, ``"sinusoidal"`` ones, or ``"none"``.
     attention
         Whether tokens attend to those of their own cell (``"within"``), or also to those of the other cells of the
         minibatch (``"across"``), on which the result for a cell then depends.
     attention_numbers
-        How attention sees numbers: as they are ``"embedded"``, or by queries and keys that are also ``"rotated"`` by
-        angles proportional to them (:cite:p:`su2024roformer`), so that logits depend on differences of angles. Vectors
-        of conditions are rotated by their covariate or mean dose (a dose needs ``intervention="embedding"``); with
-        ``conditioning="cross_attention"`` also that of noise level and library size, with ``"concat"`` the tokens of
-        the cell by these two; with ``attention="across"`` tokens by all of these numbers of their cell, among which
-        the components of a head are dealt out. A missing number counts as 0.
+        Whether numbers are only ``"embedded"``, or queries and keys are also ``"rotated"`` by angles proportional to
+        them (:cite:p:`su2024roformer`): vectors of conditions by their covariate or mean dose (a dose needs
+        ``intervention="embedding"``), tokens by noise level and library size, with ``attention="across"`` by all
+        numbers of their cell. A missing number counts as 0.
     intervention
         ``"effect"``: perturbations add to the scores of the genes, seeing the molecules of the cell but not its labels,
         so that responses transfer to cells never treated. ``"embedding"``: they are embedded as other conditions are.
@@ -105,12 +103,9 @@ class NetworkOptions:
         Length of the vector by which each token contributes to the genes in proportion, and number of hidden units by
         which it also contributes a curved function of itself (0: none). Without ``readout_units`` there are none with
         effects of perturbations, several modalities, another process or another ``readout``, which were not measured.
-    n_heads
-        Attention heads; ``token_dim`` is a multiple of it.
-    n_hidden
-        Width of the hidden layer of the encoder.
-    conditioning_dim
-        Length of the embedded conditions.
+    n_heads, n_hidden, conditioning_dim
+        Attention heads (``token_dim`` is a multiple of them), width of the hidden layer of the encoder, and length of
+        the embedded conditions.
 
     Raises
     ------
@@ -155,18 +150,7 @@ class NetworkOptions:
                 "`attention_numbers` is 'rotated', which changes nothing where an attention rotates all vectors alike. "
                 "Pass `conditioning='cross_attention'` or `'concat'`, or `attention='across'`, too."
             )
-        if self.dropout is not None:
-            check_share("dropout", self.dropout)
-        for name in SIZES:
-            if getattr(self, name) is not None:
-                check_whole_number(name, getattr(self, name), at_least=LEAST.get(name, 1))
-
-
-SIZES = ("readout_dim", "readout_units", "n_heads", "n_hidden", "conditioning_dim")
-"""Sizes that are chosen in :class:`NetworkOptions`."""
-
-LEAST = {"readout_units": 0, "n_layers": 0}
-"""Of what there may be none."""
+        check_sizes(self)
 
 
 @dataclass(frozen=True)
@@ -188,9 +172,7 @@ class NetworkSize:
     options: NetworkOptions = field(default_factory=NetworkOptions)
 
     def __post_init__(self) -> None:
-        for name in ("n_tokens", "token_dim", "n_layers", *SIZES):
-            check_whole_number(name, getattr(self, name), at_least=LEAST.get(name, 1))
-        check_share("dropout", self.dropout)
+        check_sizes(self)
         if self.token_dim % self.n_heads:
             raise ValueError(
                 f"`token_dim` is {self.token_dim}, not a multiple of the {self.n_heads} attention heads: pass a "
@@ -203,3 +185,13 @@ def check_choices(options: Any) -> None:
     for name, kinds in get_type_hints(type(options)).items():
         if get_origin(kinds) is Literal and getattr(options, name) not in get_args(kinds):
             raise ValueError(f"`{name}` is {getattr(options, name)!r}: pass one of {list(get_args(kinds))}.")
+
+
+def check_sizes(options: NetworkOptions | NetworkSize) -> None:
+    """Raise unless every size that is given is a whole number, and dropout a share."""
+    positive = ("n_tokens", "token_dim", "n_heads", "n_hidden", "conditioning_dim", "readout_dim")
+    for name in (*positive, "n_layers", "readout_units"):
+        if getattr(options, name, None) is not None:
+            check_whole_number(name, getattr(options, name), at_least=int(name in positive))
+    if options.dropout is not None:
+        check_share("dropout", options.dropout)

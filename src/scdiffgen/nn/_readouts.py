@@ -1,4 +1,4 @@
-"""Tokens to scores of the genes, and scores to rates of an urn, in which molecules attract more of their genes."""
+"""Tokens to scores of the genes, fixed scores of labels, and rates of an urn, in which molecules attract their like."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from scdiffgen.conditions import Conditions, ConditionSpec
+
 from ._options import NetworkSize, ReadoutKind
-from ._shapes import Genes, Hidden, Levels, Tokens, Vector
-from ._transformer import Attention
+from ._shapes import CellVector, Genes, Hidden, Levels, Tokens
 
 
 class Readout(nn.Module):
@@ -95,41 +96,36 @@ class AdditiveReadout(Readout):
         self.bias.add_(contribution)
 
 
-class PerceptronReadout(Readout):
-    """Two-layer perceptron on the concatenated tokens, for comparison: it has no loadings."""
+READOUTS: dict[ReadoutKind, Callable[[int, NetworkSize], Readout]] = {"additive": AdditiveReadout}
 
-    def __init__(self, n_genes: int, size: NetworkSize) -> None:
+
+class LabelOffsets(nn.Module):
+    """What a label of too few cells to be learned adds to the scores: nothing unless it is set, and not trained."""
+
+    table: Tensor  # (labels, genes)
+
+    def __init__(self, spec: ConditionSpec, n_genes: int) -> None:
         super().__init__()
-        self.bias = nn.Parameter(torch.zeros(n_genes))
-        self.hidden_layer = nn.Linear(size.n_tokens * size.token_dim, size.n_hidden)
-        self.gene_weights = nn.Parameter(torch.randn(size.n_hidden, n_genes) * 0.01)
+        self.name = spec.name
+        self.register_buffer("table", torch.zeros(spec.n_categories, n_genes))
+        self.is_used = False  # whether any is set, known without asking the device
 
-    def forward(self, tokens: Tokens) -> Genes:
-        concatenated = tokens.flatten(1)
-        hidden = F.linear(concatenated, self.hidden_layer.weight[:, : concatenated.shape[1]], self.hidden_layer.bias)
-        return torch.addmm(self.bias, F.silu(hidden), self.gene_weights)
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
+        self.set(self.table)
 
+    def set(self, table: Tensor) -> None:
+        """Set the offsets ``(labels, genes)``."""
+        self.table.copy_(table)
+        self.is_used = bool(table.any())
 
-class AttentionReadout(Readout):
-    """Every gene has a query that attends to the tokens, and weights of what it takes; for comparison, no loadings."""
-
-    def __init__(self, n_genes: int, size: NetworkSize) -> None:
-        super().__init__()
-        self.bias = nn.Parameter(torch.zeros(n_genes))
-        self.queries = nn.Parameter(torch.randn(n_genes, size.token_dim))
-        self.attention = Attention(size.token_dim, size.n_heads, size.token_dim, learned_queries=True)
-        self.gene_weights = nn.Parameter(torch.randn(n_genes, size.token_dim) * 0.01)
-
-    def forward(self, tokens: Tokens) -> Genes:
-        attended = self.attention(self.queries, tokens)
-        return self.bias + (attended * self.gene_weights).sum(2)
-
-
-READOUTS: dict[ReadoutKind, Callable[[int, NetworkSize], Readout]] = {
-    "additive": AdditiveReadout,
-    "mlp": PerceptronReadout,
-    "cross_attention": AttentionReadout,
-}
+    def forward(self, conditions: Conditions[Tensor]) -> Genes:
+        """Scores of cells; zero where the label is missing."""
+        if self.name not in conditions:
+            return self.table.new_zeros(conditions.n_cells, self.table.shape[1])
+        label = conditions[self.name]
+        there = label.given & label.mask[:, 0]
+        return self.table[torch.where(there, label.ids[:, 0], 0)] * there[:, None]
 
 
 class GeneScores(NamedTuple):
@@ -157,15 +153,11 @@ class Urn(nn.Module):
         nn.init.zeros_(self.concentration.weight)
         nn.init.zeros_(self.concentration.bias)
 
-    def forward(self, logits: Genes, conditioning: Vector, n_molecules: Levels) -> GeneScores:
+    def forward(self, logits: Genes, conditioning: CellVector, n_molecules: Levels) -> GeneScores:
         """Scores from logits and the molecules that are there."""
         concentration = self.concentration(conditioning)
         log_concentration = concentration + torch.log1p(n_molecules).reshape(concentration.shape)
         return GeneScores(logits, log_concentration, F.softplus(self.weight_logits))
-
-
-N_AT_FIRST = 10.0
-"""Molecules that the prior of the tokens counts for before training: shares then spread by a third round it."""
 
 
 class PriorLimit(nn.Module):
@@ -185,7 +177,8 @@ class PriorLimit(nn.Module):
     def __init__(self, sizes: tuple[int, ...]) -> None:
         super().__init__()
         self.sizes = sizes
-        self.log_limits = nn.Parameter(torch.full((sum(sizes),), math.log(N_AT_FIRST)))
+        # Before training the prior counts for 10 molecules, with which shares spread by a third round it.
+        self.log_limits = nn.Parameter(torch.full((sum(sizes),), math.log(10.0)))
         self.register_buffer("limited", torch.zeros(len(sizes), dtype=torch.bool))
         self.register_buffer("depth", torch.full((len(sizes),), torch.inf))
         self.which = (False,) * len(sizes)  # are limited, known without asking the device

@@ -8,13 +8,14 @@ from torch import Tensor
 Genes = Float[Tensor, "cells genes"]
 """One number a gene: counts (CSR or dense), values, scores."""
 
+Sums = Float[Tensor, "cells sums"]
 Slots = Float[Tensor, "cells slots dim"]
 Tokens = Float[Tensor, "cells tokens dim"]
 Hidden = Float[Tensor, "cells tokens readout_dim"]
 Levels = Float[Tensor, " cells *levels"]
 """Noise levels or library sizes: one a cell, or one for each modality."""
 
-Vector = Float[Tensor, "cells conditioning_dim"]
+CellVector = Float[Tensor, "cells conditioning_dim"]
 Vectors = Float[Tensor, " cells *vectors conditioning_dim"]
 """Embedded conditions: one vector a cell with ``conditioning="adaln"``, otherwise several."""
 

@@ -1,80 +1,13 @@
-"""The token transformer: attention, and pre-norm blocks modulated by the conditioning."""
+"""The token transformer: pre-norm blocks modulated by the conditioning."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ._numbers import rotate
+from ._attention import Attention
 from ._options import NetworkSize
-from ._rotations import NOT_ROTATED, Angles
-
-
-class Attention(nn.Module):
-    """Multi-head attention within a row, or to sources; learned queries and their output are not projected."""
-
-    def __init__(self, dim: int, n_heads: int, source_dim: int | None = None, *, learned_queries: bool = False) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-        if source_dim is None:
-            self.project = nn.Linear(dim, 3 * dim)
-        else:
-            self.query = nn.Identity() if learned_queries else nn.Linear(dim, dim)
-            self.key_value = nn.Linear(source_dim, 2 * dim)
-        self.out = nn.Identity() if learned_queries else nn.Linear(dim, dim)
-
-    def forward(
-        self, queries: Tensor, sources: Tensor | None = None, mask: Tensor | None = None, angles: Tensor | None = None
-    ) -> Tensor:
-        """What each query ``(cells, queries, dim)``, or ``(queries, dim)``, takes from the sources where ``mask``.
-
-        Keys, and queries without separate sources, are rotated by angles ``(cells, sources, dim / heads / 2)``.
-        """
-        query, key, value = self._heads(queries, sources, angles)
-        mask = None if mask is None else mask[:, None, None]
-        is_slow = key.device.type == "cpu" and key.dtype.itemsize < 4  # attention in half precision on a CPU
-        if is_slow:
-            query, key, value = query.float(), key.float(), value.float()
-        with torch.autocast("cpu", enabled=False) if is_slow else nullcontext():
-            attended = F.scaled_dot_product_attention(query.expand(len(key), -1, -1, -1), key, value, attn_mask=mask)
-        return self.out(attended.transpose(1, 2).flatten(2))
-
-    def weights(self, tokens: Tensor, angles: Tensor | None = None) -> Tensor:
-        """Share that each token takes from each: ``(cells, heads, tokens, tokens)``, summing to 1 over the last."""
-        query, key, _ = self._heads(tokens, None, angles)
-        return (query @ key.transpose(2, 3) * key.shape[3] ** -0.5).softmax(3)
-
-    def _heads(self, queries: Tensor, sources: Tensor | None, angles: Tensor | None) -> tuple[Tensor, ...]:
-        """Queries, keys and values ``(cells, heads, vectors, dim / heads)``; of learned queries without the cells."""
-        if sources is None:
-            projected = self.project(queries).chunk(3, dim=2)
-        else:
-            projected = self.query(queries), *self.key_value(sources).chunk(2, dim=2)
-        query, key, value = (vectors.unflatten(-1, (self.n_heads, -1)).transpose(-3, -2) for vectors in projected)
-        if angles is not None:
-            key = rotate(key, angles[:, None]).to(value)
-            query = rotate(query, angles[:, None]).to(value) if sources is None else query
-        return query, key, value
-
-
-class GatedAttention(nn.Module):
-    """Attention behind a zero-initialised gate: to the conditions, or without these to the same token of all cells."""
-
-    def __init__(self, dim: int, n_heads: int, source_dim: int | None = None) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(dim)
-        self.attention = Attention(dim, n_heads, source_dim)
-        self.gate = nn.Parameter(torch.zeros(dim))
-
-    def forward(self, tokens: Tensor, sources: Tensor | None = None, angles: Tensor | None = None) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` to tokens; angles ``(cells, sources, planes)`` or ``(1, cells, planes)``."""
-        normed = self.norm(tokens)
-        if sources is None:
-            return tokens + self.gate * self.attention(normed.transpose(0, 1), angles=angles).transpose(0, 1)
-        return tokens + self.gate * self.attention(normed, sources, angles=angles)
+from .variants._attention_forms import NOT_ROTATED, Angles, GatedAttention
 
 
 def modulate(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from csr import csr
-from torch import Tensor, nn
+from networks import normal, random_weights
+from torch import Tensor
 
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
-from scdiffgen.nn import ConditionEmbedder, NetworkOptions, NetworkSize, TokenNetwork
-from scdiffgen.nn._rotations import PlaneAngles, Rotations
-from scdiffgen.nn._transformer import Attention, GatedAttention
+from scdiffgen.nn import Attention, ConditionEmbedder, NetworkOptions, NetworkSize, TokenNetwork
+from scdiffgen.nn.variants._attention_forms import GatedAttention, PlaneAngles, Rotations
 
 N_CELLS, N_GENES, DIM, HEADS, CONDITIONING = 5, 10, 24, 2, 6
 N_PLANES = DIM // HEADS // 2
@@ -39,16 +39,6 @@ FORMS: dict[str, dict[str, Any]] = {
     "concat, across": {"conditioning": "concat", "attention": "across"},
 }
 EVERY_FORM = pytest.mark.parametrize("form", FORMS)
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-def random_weights(module: nn.Module) -> None:
-    torch.manual_seed(0)
-    for weight in module.parameters():
-        nn.init.normal_(weight, std=0.4)
 
 
 def make(form: str, attention_numbers: str = "rotated", **size: Any) -> TokenNetwork:
@@ -84,16 +74,6 @@ def test_rotated_attention_is_that_of_complex_numbers(is_self: bool) -> None:
     torch.testing.assert_close(found, attention.out(attended), rtol=1e-4, atol=1e-5)
     if is_self:
         np.testing.assert_allclose(attention.weights(tokens, angles).detach(), shares, rtol=1e-4, atol=1e-5)
-
-
-def test_rotation_keeps_the_norms_of_queries_and_keys_and_the_values() -> None:
-    attention, tokens = Attention(DIM, HEADS), normal(N_CELLS, 4, DIM)
-    before = attention._heads(tokens, None, None)
-    after = attention._heads(tokens, None, 3 * normal(N_CELLS, 4, N_PLANES, seed=1))
-    for one, other in zip(before[:2], after[:2], strict=True):
-        torch.testing.assert_close(other.norm(dim=3), one.norm(dim=3))
-        assert not torch.allclose(other, one)
-    assert torch.equal(after[2], before[2])
 
 
 def test_planes_are_dealt_out_evenly_with_the_periods_of_each_number() -> None:
@@ -158,29 +138,6 @@ def test_several_levels(form: str) -> None:
     assert logits(network, form, NUMBERS, levels, library=2 * levels).isfinite().all()
 
 
-def test_a_number_that_no_value_knows_is_learned() -> None:
-    """Which of two sources is taken follows the number; keys and values are the same in all cells, but for rotation."""
-    torch.manual_seed(0)
-    attention, angles = Attention(8, 1, 3), PlaneAngles(4, [1.0])
-    numbers = torch.linspace(-1.5, 1.5, 31)
-    queries, sources = torch.ones(31, 1, 8), torch.eye(3)[:2].expand(31, -1, -1)
-    of_number = torch.stack([numbers, 0 * numbers], dim=1)[..., None]
-    readout, target = nn.Linear(8, 1), torch.sigmoid(4 * numbers)
-    optimizer = torch.optim.Adam([*attention.parameters(), *readout.parameters()], 0.02)
-
-    def error(numbers: Tensor) -> Tensor:
-        found = readout(attention(queries, sources, angles=angles(numbers)))[:, 0, 0]
-        return (found - target).square().mean() / target.var()
-
-    for _ in range(300):
-        optimizer.zero_grad()
-        loss = error(of_number)
-        loss.backward()
-        optimizer.step()
-    assert loss < 0.05
-    assert error(0 * of_number) > 0.5  # without the number there is nothing to know
-
-
 def test_numbers_of_conditions() -> None:
     log1p, standardise = NumberTransform("log1p", scale=2.0), NumberTransform("standardise", mean=10.0, scale=5.0)
     specs = [
@@ -203,13 +160,6 @@ def test_numbers_of_conditions() -> None:
     mean_dose = [np.log([2, 4]).mean(), np.log(2), np.log(4), 0, 0]
     np.testing.assert_allclose(found, np.column_stack([np.zeros(5), mean_dose, [0, 2, -2, 0, -1.4]]), rtol=1e-5)
     assert torch.equal(embedder.numbers({}, 4), torch.zeros(4, 3))
-
-
-def test_rotations_that_change_nothing_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"`attention_numbers` is 'rotated', which changes nothing .* Pass `cond"):
-        NetworkOptions(attention_numbers="rotated")
-    with pytest.raises(ValueError, match="`attention_numbers` is 'rotary': pass one of"):
-        NetworkOptions(attention_numbers="rotary", conditioning="concat")
 
 
 def test_too_few_planes_are_named() -> None:

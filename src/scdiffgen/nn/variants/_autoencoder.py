@@ -8,11 +8,11 @@ from jaxtyping import Float
 from scvi.distributions import NegativeBinomial
 from torch import Tensor, nn
 
-from ._encoders import ENCODERS
-from ._numbers import log_count_embedding
-from ._options import NetworkSize
-from ._readouts import AdditiveReadout
-from ._shapes import Genes, Hidden, Levels, Tokens
+from scdiffgen.nn._encoders import ENCODERS
+from scdiffgen.nn._numbers import log_count_embedding
+from scdiffgen.nn._options import NetworkSize
+from scdiffgen.nn._readouts import AdditiveReadout
+from scdiffgen.nn._shapes import Genes, Hidden, Levels, Tokens
 
 
 class CountLikelihood(nn.Module):

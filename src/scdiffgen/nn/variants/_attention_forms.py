@@ -1,4 +1,4 @@
-"""Angles by which numbers rotate queries and keys of attention, not values (:cite:p:`su2024roformer`)."""
+"""Attention to conditions and across cells, and angles by which numbers rotate queries and keys, not values."""
 
 from __future__ import annotations
 
@@ -9,8 +9,26 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from ._numbers import LARGEST, LOG_COUNT_PERIOD, geometric_frequencies
-from ._options import NetworkSize
+from scdiffgen.nn._attention import Attention
+from scdiffgen.nn._numbers import LARGEST, LOG_COUNT_PERIOD, geometric_frequencies
+from scdiffgen.nn._options import NetworkSize
+
+
+class GatedAttention(nn.Module):
+    """Attention behind a zero-initialised gate: to the conditions, or without these to the same token of all cells."""
+
+    def __init__(self, dim: int, n_heads: int, source_dim: int | None = None) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.attention = Attention(dim, n_heads, source_dim)
+        self.gate = nn.Parameter(torch.zeros(dim))
+
+    def forward(self, tokens: Tensor, sources: Tensor | None = None, angles: Tensor | None = None) -> Tensor:
+        """Tokens ``(cells, tokens, dim)`` to tokens; angles ``(cells, sources, planes)`` or ``(1, cells, planes)``."""
+        normed = self.norm(tokens)
+        if sources is None:
+            return tokens + self.gate * self.attention(normed.transpose(0, 1), angles=angles).transpose(0, 1)
+        return tokens + self.gate * self.attention(normed, sources, angles=angles)
 
 
 class Angles(NamedTuple):

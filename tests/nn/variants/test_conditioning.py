@@ -8,14 +8,15 @@ from typing import get_args
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from csr import csr
+from networks import normal, random_weights, torchs_attention, without_gradient
 from torch import Tensor, nn
 
 from scdiffgen.nn import NetworkOptions, NetworkSize, TokenNetwork
-from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS, log_count_embedding
+from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 from scdiffgen.nn._options import ConditioningKind
-from scdiffgen.nn._transformer import GatedAttention, TokenTransformer
+from scdiffgen.nn._transformer import TokenTransformer
+from scdiffgen.nn.variants._attention_forms import GatedAttention
 
 DIM, HEADS, CONDITIONING, N_GENES, N_CELLS, N_CONDITIONS = 8, 2, 6, 10, 5, 3
 SIZE = NetworkSize(
@@ -33,10 +34,6 @@ IN_SEQUENCE = [kind for kind in KINDS if kind != "adaln"]
 COUNTS = np.random.default_rng(0).poisson(2.0, (N_CELLS, N_GENES))
 
 
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
 def of_kind(kind: ConditioningKind) -> NetworkSize:
     return replace(SIZE, options=NetworkOptions(conditioning=kind))
 
@@ -46,48 +43,21 @@ def conditions_of(kind: ConditioningKind, n_conditions: int = N_CONDITIONS) -> T
     return normal(*shape, seed=1)
 
 
-def trained(network: nn.Module) -> nn.Module:
-    """The same with random weights everywhere: all gates are open."""
-    torch.manual_seed(0)
-    for weight in network.parameters():
-        nn.init.normal_(weight, std=0.4)
-    return network
-
-
 def scores(network: nn.Module, condition: Tensor) -> Tensor:
     library = torch.tensor(COUNTS.sum(1)).float()
     return network(csr(COUNTS), library, 2 * library, condition).log_rates()
 
 
 def test_cross_attention_is_torchs_behind_its_gate() -> None:
-    layer = trained(GatedAttention(DIM, HEADS, CONDITIONING))
-    ours = layer.attention
-    torchs = nn.MultiheadAttention(DIM, HEADS, kdim=CONDITIONING, vdim=CONDITIONING, batch_first=True)
-    key, value = ours.key_value.weight.chunk(2)
-    torchs.load_state_dict(
-        {
-            "q_proj_weight": ours.query.weight,
-            "k_proj_weight": key,
-            "v_proj_weight": value,
-            "in_proj_bias": torch.cat([ours.query.bias, ours.key_value.bias]),
-            "out_proj.weight": ours.out.weight,
-            "out_proj.bias": ours.out.bias,
-        }
-    )
+    layer = random_weights(GatedAttention(DIM, HEADS, CONDITIONING))
+    torchs = torchs_attention(layer.attention, DIM, HEADS)
     tokens, sequence = normal(N_CELLS, 4, DIM), normal(N_CELLS, N_CONDITIONS, CONDITIONING)
     attended = torchs(layer.norm(tokens), sequence, sequence)[0]
     torch.testing.assert_close(layer(tokens, sequence), tokens + layer.gate * attended, rtol=1e-4, atol=1e-5)
 
 
-def test_before_training_cross_attention_changes_nothing() -> None:
-    transformer = TokenTransformer(of_kind("cross_attention"))
-    tokens = normal(N_CELLS, 4, DIM)
-    read = transformer(tokens, normal(N_CELLS, CONDITIONING), normal(N_CELLS, N_CONDITIONS, CONDITIONING))
-    torch.testing.assert_close(read, F.layer_norm(tokens, (DIM,)))
-
-
 def test_concatenated_conditions_are_tokens_until_the_end() -> None:
-    joined = trained(TokenTransformer(of_kind("concat")))
+    joined = random_weights(TokenTransformer(of_kind("concat")))
     plain = TokenTransformer(SIZE)
     plain.load_state_dict({name: joined.state_dict()[name] for name in plain.state_dict()})
     tokens, level = normal(N_CELLS, 4, DIM), normal(N_CELLS, CONDITIONING)
@@ -99,14 +69,14 @@ def test_concatenated_conditions_are_tokens_until_the_end() -> None:
 
 @pytest.mark.parametrize("kind", IN_SEQUENCE)
 def test_the_order_of_a_sequence_of_conditions_does_not_matter(kind: ConditioningKind) -> None:
-    network, sequence = trained(TokenNetwork(N_GENES, of_kind(kind))), conditions_of(kind)
+    network, sequence = random_weights(TokenNetwork(N_GENES, of_kind(kind))), conditions_of(kind)
     torch.testing.assert_close(scores(network, sequence.flip(1)), scores(network, sequence), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", IN_SEQUENCE)
 @pytest.mark.parametrize("condition", range(N_CONDITIONS))
 def test_each_condition_matters_to_its_own_cell_alone(kind: ConditioningKind, condition: int) -> None:
-    network, sequence = trained(TokenNetwork(N_GENES, of_kind(kind))), conditions_of(kind)
+    network, sequence = random_weights(TokenNetwork(N_GENES, of_kind(kind))), conditions_of(kind)
     changed = sequence.clone()
     changed[2, condition] += 1
     moved = (scores(network, changed) - scores(network, sequence)).abs().amax(1)
@@ -116,20 +86,13 @@ def test_each_condition_matters_to_its_own_cell_alone(kind: ConditioningKind, co
 
 @pytest.mark.parametrize("kind", IN_SEQUENCE)
 def test_without_conditions_the_level_is_all_there_is(kind: ConditioningKind) -> None:
-    network = trained(TokenNetwork(N_GENES, of_kind(kind)))
+    network = random_weights(TokenNetwork(N_GENES, of_kind(kind)))
     assert scores(network, conditions_of(kind, n_conditions=0)).isfinite().all()
-
-
-def test_cross_attention_reads_the_level_beside_the_conditions() -> None:
-    trunk, given = TokenNetwork(N_GENES, of_kind("cross_attention")).trunk, conditions_of("concat")
-    level, sequence, _ = trunk.conditioning(torch.arange(5.0), torch.arange(5.0) + 9, given)
-    torch.testing.assert_close(sequence, torch.cat([given, level[:, None]], dim=1))
-    assert torch.pdist(level).min() > 1e-4
 
 
 def test_concatenating_no_conditions_is_no_conditioning() -> None:
     """The network of another kind that has the same weights, and nothing in its condition."""
-    joined = trained(TokenNetwork(N_GENES, of_kind("concat")))
+    joined = random_weights(TokenNetwork(N_GENES, of_kind("concat")))
     plain = TokenNetwork(N_GENES, SIZE)
     weights = {name: value for name, value in joined.state_dict().items() if "transformer.to_token" not in name}
     first = weights["trunk.join.0.weight"]
@@ -151,29 +114,16 @@ def test_every_parameter_learns_once_the_gates_are_open(kind: ConditioningKind, 
         optimizer.zero_grad()
         (scores(network, condition) - target).square().sum().backward()
         optimizer.step()
-    dead = [name for name, weight in network.named_parameters() if weight.grad is None or not weight.grad.any()]
     # the urn is no part of the first term of the rates
-    assert dead == ["urn.weight_logits"]
+    assert without_gradient(network) == ["urn.weight_logits"]
     assert condition.grad is not None and condition.grad.abs().amax(-1).min() > 0
 
 
 @pytest.mark.parametrize("level", NUMBER_EMBEDDINGS)
 def test_the_level_matters_from_the_empty_cell_to_millions_of_molecules(level: str) -> None:
-    network = trained(TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(level_embedding=level))))
+    network = random_weights(TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(level_embedding=level))))
     n_molecules = torch.tensor([0.0, 1.0, 30.0, 1e3, 1e6])
     empty, library = torch.zeros(5, N_GENES), torch.full((5,), 1e6)
     found = network(empty, n_molecules, library, torch.zeros(5, CONDITIONING)).logits
     assert found.isfinite().all()
     assert torch.pdist(found).min() > 1e-4
-
-
-def test_the_default_level_embedding_has_waves_from_half_a_unit_to_fifty_of_the_logarithm() -> None:
-    embedding = log_count_embedding("sinusoidal", 8)
-    periods = 2 * torch.pi / embedding.frequencies
-    np.testing.assert_allclose(periods, np.geomspace(50, 0.5, 4), rtol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["conditioning", "level_embedding"])
-def test_an_unknown_kind_is_named(name: str) -> None:
-    with pytest.raises(ValueError, match=f"`{name}` is 'nonsense': pass one of"):
-        NetworkOptions(**{name: "nonsense"})

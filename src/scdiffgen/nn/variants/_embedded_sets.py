@@ -1,0 +1,79 @@
+"""Sets of interventions embedded as other conditions are, in place of effects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from scdiffgen.conditions import Condition, ConditionSpec
+from scdiffgen.nn._condition_embedder import Embedder, PartEmbedding
+from scdiffgen.nn._options import NetworkOptions
+from scdiffgen.nn._shapes import Slots
+
+
+class AttentionPooling(nn.Module):
+    """Multi-dimensional attention over the parts, through a perceptron (Shen et al. 2018, "DiSAN")."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(nn.Linear(dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+        self.score = nn.Linear(dim, dim)
+
+    def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
+        """Pool the vectors of the parts; an empty set is finite."""
+        mask, scores = parts.mask[..., None], self.score(vectors)
+        # The most negative finite number: a row of -inf, an empty set, would have NaN weights.
+        weights = scores.masked_fill(~mask, torch.finfo(scores.dtype).min).softmax(dim=1)
+        pooled = (vectors * weights).masked_fill(~mask, 0.0).sum(dim=1)
+        return pooled + self.mlp(pooled)
+
+
+class ComponentPooling(nn.Module):
+    """Concatenate one averaged vector a component (knock-out, drug), or a learned one if absent, for a perceptron."""
+
+    components: Tensor
+
+    def __init__(self, dim: int, components: Sequence[int]) -> None:
+        super().__init__()
+        self.n_components = max(components) + 1
+        self.register_buffer("components", torch.tensor(components), persistent=False)
+        self.absent = nn.Parameter(torch.randn(self.n_components, dim) * dim**-0.5)
+        self.mlp = nn.Sequential(nn.Linear(self.n_components * dim, dim), nn.SiLU(), nn.Linear(dim, dim))
+
+    def extend(self, components: Sequence[int]) -> None:
+        """Append the components, known ones, of further categories."""
+        self.components = torch.cat([self.components, self.components.new_tensor(components)])
+
+    def forward(self, vectors: Slots, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
+        mask = parts.mask[..., None]
+        component = self.components[parts.ids][..., None]
+        member = (component == torch.arange(self.n_components, device=component.device)) & mask
+        n_parts = member.sum(dim=1)[..., None]
+        total = member.to(vectors.dtype).transpose(1, 2) @ vectors.masked_fill(~mask, 0.0)
+        present = total / n_parts.clamp(min=1)
+        return self.mlp(torch.where(n_parts > 0, present, self.absent).flatten(1))
+
+
+class SetEmbedder(Embedder):
+    """Embed a set of parts, pooled or component by component; the empty set, a control, has a learned vector."""
+
+    empty_is_control = True
+
+    def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
+        super().__init__()
+        self.parts = PartEmbedding(spec, dim, options)
+        self.pooling = ComponentPooling(dim, spec.components) if spec.components else AttentionPooling(dim)
+        self.control = nn.Parameter(torch.randn(dim) * dim**-0.5)
+
+    def forward(self, parts: Condition[Tensor]) -> Float[Tensor, "cells dim"]:
+        """Embed the sets of some cells, padding cleared."""
+        pooled = self.pooling(self.parts(parts), parts)
+        return torch.where(parts.mask.any(dim=1, keepdim=True), pooled, self.control)
+
+    def extend_features(self, name: str, vectors: Tensor, components: Sequence[int]) -> None:
+        super().extend_features(name, vectors, components)
+        if isinstance(self.pooling, ComponentPooling):
+            self.pooling.extend(components)

@@ -1,0 +1,272 @@
+"""Embeddings to compare with sinusoidal numbers, learned positions, a table of categories and plain expression."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from scdiffgen.nn._attention import rotate
+from scdiffgen.nn._categories import CategoryVectors, Ids, TableEmbedding
+from scdiffgen.nn._numbers import (
+    LARGEST,
+    LOG_COUNT_PERIOD,
+    Embedded,
+    NumberEmbedding,
+    Numbers,
+    SinusoidalEmbedding,
+    WaveEmbedding,
+    geometric_frequencies,
+    log_count_embedding,
+)
+from scdiffgen.nn._options import InputKind, NumberKind, PositionKind
+from scdiffgen.nn._shapes import Genes, Sums
+
+# Numbers.
+
+
+class FourierEmbedding(WaveEmbedding):
+    """Sines and cosines at trained Gaussian frequencies (Tancik et al. 2020; Li et al. 2021), of SD 0.1."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.frequencies = nn.Parameter(2 * math.pi * 0.1 * torch.randn((dim + 1) // 2))
+
+
+class RotaryEmbedding(NumberEmbedding):
+    """One learned vector, rotated by angles proportional to the number."""
+
+    for_log_counts: ClassVar[dict[str, Any]] = {"min_period": LOG_COUNT_PERIOD}
+    frequencies: Tensor
+
+    def __init__(self, dim: int, *, min_period: float = 1.0, max_period: float = 50.0) -> None:
+        if dim < 2:
+            raise ValueError(f"`dim` is {dim}, but RotaryEmbedding needs at least 2. Pass a larger `dim`.")
+        super().__init__(dim)
+        self.register_buffer("frequencies", geometric_frequencies(dim // 2, min_period, max_period))
+        self.start = nn.Parameter(torch.ones(dim))  # at first all planes have the same weight
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        return rotate(self.start.expand(*numbers.shape, self.dim), numbers[..., None] * self.frequencies)
+
+
+class DirectEmbedding(NumberEmbedding):
+    """Sign ``tanh(x / s)``, log-magnitude ``asinh(x / s)`` and value ``tanh(x)``, through a perceptron; s = 0.1."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.mlp = nn.Sequential(nn.Linear(3, dim), nn.SiLU(), nn.Linear(dim, dim))
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        scaled = numbers / 0.1
+        log_magnitude = scaled.asinh() / math.asinh(1 / 0.1)
+        return self.mlp(torch.stack([scaled.tanh(), log_magnitude, numbers.tanh()], dim=-1))
+
+
+MAX_EXPONENT = int(math.log2(LARGEST)) + 1
+MIN_EXPONENT = 2 - MAX_EXPONENT
+"""Binary exponents, of magnitudes from ``1 / LARGEST`` to ``LARGEST``; smaller ones share the lowest."""
+
+N_SIGNS = 3
+N_EXPONENTS = MAX_EXPONENT - MIN_EXPONENT + 2  # the first is for zero
+N_MANTISSAS = 8
+"""Bins of the mantissa: magnitudes closer than a share of ``1 / (2 * N_MANTISSAS)`` may fall in one bin."""
+
+
+def number_bins(numbers: Numbers, n_mantissas: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Bins of sign (negative, zero, positive), binary exponent and mantissa, from the smallest; zero has its own."""
+    mantissa, exponent = torch.frexp(numbers.abs())  # mantissa in [1/2, 1), or 0
+    is_zero = numbers == 0
+    mantissa_bin = ((2 * mantissa - 1) * n_mantissas).long() + 1
+    exponent_bin = exponent.long().clamp(MIN_EXPONENT, MAX_EXPONENT) - MIN_EXPONENT + 1
+    return numbers.sign().long() + 1, exponent_bin.masked_fill(is_zero, 0), mantissa_bin.masked_fill(is_zero, 0)
+
+
+def _table(n_rows: int, dim: int) -> nn.Embedding:
+    table = nn.Embedding(n_rows, dim)
+    nn.init.normal_(table.weight, std=0.25)
+    return table
+
+
+class BinEmbedding(NumberEmbedding):
+    """Sum of learned vectors of the sign, the binary exponent and the bin of the mantissa; nothing interpolates."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.signs = _table(N_SIGNS, dim)
+        self.exponents = _table(N_EXPONENTS, dim)
+        self.mantissas = _table(N_MANTISSAS + 1, dim)
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        sign, exponent, mantissa = number_bins(numbers, N_MANTISSAS)
+        return self.signs(sign) + self.exponents(exponent) + self.mantissas(mantissa)
+
+
+class ExponentEmbedding(NumberEmbedding):
+    """A learned vector for each sign and binary exponent."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.exponents = _table(N_SIGNS * N_EXPONENTS, dim)
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        sign, exponent, _ = number_bins(numbers, n_mantissas=1)
+        return self.exponents(sign * N_EXPONENTS + exponent)
+
+
+class HybridEmbedding(NumberEmbedding):
+    """Half sinusoidal, a quarter a learned function of the number, a quarter a table of exponents, concatenated."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        n_sinusoidal = (dim + 1) // 2
+        n_direct = (dim - n_sinusoidal + 1) // 2
+        n_exponent = dim - n_sinusoidal - n_direct
+        kinds = {SinusoidalEmbedding: n_sinusoidal, DirectEmbedding: n_direct, ExponentEmbedding: n_exponent}
+        self.parts = nn.ModuleList(kind(n) for kind, n in kinds.items() if n)
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        return torch.cat([part(numbers) for part in self.parts], dim=-1)
+
+
+def ricker(x: Numbers) -> Numbers:
+    """Even wavelet: second derivative of a Gaussian ("Mexican hat"), 1 at its peak."""
+    return (1 - x**2) * torch.exp(-(x**2) / 2)
+
+
+def gaussian_slope(x: Numbers) -> Numbers:
+    """Odd wavelet: first derivative of a Gaussian, 1 at its peak."""
+    return x * torch.exp((1 - x**2) / 2)
+
+
+class WaveletEmbedding(NumberEmbedding):
+    """Two wavelets at many scales and positions, projected (after Cao et al. 2026, "Speaking numbers to LLMs")."""
+
+    centres: Tensor
+    scales: Tensor
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        smallest, reach = 0.25, 4.0
+        widths = [smallest * 2**octave for octave in range(round(math.log2(LARGEST / smallest)) + 1)]
+        # Wavelets of every scale stand from -reach to reach, one scale apart; wider ones at zero only.
+        places = [[k * s, s] for s in widths for k in range(-int(reach // s), int(reach // s) + 1)]
+        centres, scales = torch.tensor(places).unbind(dim=1)
+        self.register_buffer("centres", centres)
+        self.register_buffer("scales", scales)
+        self.mix = nn.Linear(2 * len(scales), dim)
+        # Scales near the reach, that of numbers of order one, weigh most at first; training finds what else matters.
+        with torch.no_grad():
+            weight = torch.minimum(scales, reach**2 / scales).sqrt() / (2 * reach)
+            self.mix.weight.normal_().mul_(weight.repeat(2))
+
+    def _embed(self, numbers: Numbers) -> Embedded:
+        x = (numbers[..., None] - self.centres) / self.scales
+        return self.mix(torch.cat([ricker(x), gaussian_slope(x)], dim=-1))
+
+
+# Positions of tokens.
+
+
+def sinusoidal_positions(n_tokens: int, dim: int) -> Tensor:
+    """Sines and cosines of the place, of the frequencies of Vaswani et al. (2017) ``(tokens, dim)``."""
+    waves = SinusoidalEmbedding(dim, min_period=2 * math.pi, max_period=2e4 * math.pi)
+    return waves(torch.arange(n_tokens, dtype=torch.float32))
+
+
+FIXED_POSITIONS: dict[PositionKind, Callable[[int, int], Tensor]] = {
+    "sinusoidal": sinusoidal_positions,
+    "none": torch.zeros,
+}
+
+
+# Categories.
+
+
+def scramble(ids: Ids, salt: int) -> Ids:
+    """Permute the integers in [0, 2**32): the finaliser of MurmurHash3, which is one-to-one; one for each salt."""
+    last_bits = 2**32 - 1
+    word = (ids + salt * 0x9E3779B9) & last_bits
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        word = ((word ^ (word >> shift)) * factor) & last_bits
+    return word ^ (word >> 16)
+
+
+def _words(n_categories: int, n_words: int) -> Int[Tensor, "{n_categories} {n_words}"]:
+    """A few 32-bit words a category, each of which differs between any two; the same in every process."""
+    return torch.stack([scramble(torch.arange(n_categories), salt) for salt in range(1, n_words + 1)], dim=1)
+
+
+class HashedEmbedding(nn.Module):
+    """Weighted sum of three rows of a small table, chosen by hashing without collisions (Svenstrup et al. 2017)."""
+
+    n_hashes = 3
+    rows: Tensor
+
+    def __init__(self, n_categories: int, dim: int) -> None:
+        super().__init__()
+        words = _words(n_categories, self.n_hashes)
+        n_rows = 4 * math.isqrt(n_categories) + 4
+        while len((words % n_rows).unique(dim=0)) < n_categories:
+            n_rows += n_rows // 8
+        self.register_buffer("rows", words % n_rows, persistent=False)
+        self.table = TableEmbedding(n_rows, dim)
+        self.weights = nn.Parameter(torch.randn(self.n_hashes, dim) * self.n_hashes**-0.5)
+
+    def forward(self, ids: Ids) -> CategoryVectors:
+        return (self.table(F.embedding(ids, self.rows)) * self.weights).sum(dim=-2)
+
+
+class CodeEmbedding(nn.Module):
+    """A fixed binary code of 64 bits a category and one learned projection: parameters do not grow with categories."""
+
+    codes: Tensor
+
+    def __init__(self, n_categories: int, dim: int) -> None:
+        super().__init__()
+        bits = (_words(n_categories, 2)[:, :, None] >> torch.arange(32)) & 1
+        self.register_buffer("codes", 2.0 * bits.flatten(1) - 1.0, persistent=False)
+        self.projection = nn.Linear(64, dim)
+
+    def forward(self, ids: Ids) -> CategoryVectors:
+        return self.projection(F.embedding(ids, self.codes))
+
+
+# Expression.
+
+N_FUNCTIONS = 4
+
+
+class ExpressionFunctions(nn.Module):
+    """Learned functions of expression, linear in its embedding; 0 of 0. The first begins as the identity."""
+
+    def __init__(self, kind: NumberKind) -> None:
+        super().__init__()
+        self.embed = log_count_embedding(kind, 32)
+        self.to_functions = nn.Linear(self.embed.dim, N_FUNCTIONS)
+        with torch.no_grad():
+            self.to_functions.weight[0] = self.to_functions.bias[0] = 0
+
+    def forward(self, expression: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape functions"]:
+        learned = self.to_functions(self.embed(expression)) * (expression != 0)[..., None]
+        return learned + F.pad(expression[..., None], (0, N_FUNCTIONS - 1))
+
+    def weighted_sums(self, state: Genes, weight: Tensor, mix: Tensor, input_kind: InputKind) -> Sums:
+        """Sum genes by ``weight``, functions by ``mix``; genes of a cell with equal counts are summed first."""
+        if input_kind == "values":
+            return torch.einsum("cgj,gs,js->cs", self(state), weight, mix)
+        counts = state.to_sparse_csr() if state.layout == torch.strided else state
+        distinct, place = counts.values().unique(return_inverse=True)
+        factors = self(torch.log1p(distinct)) @ mix
+        cells = torch.arange(len(counts), device=counts.device).repeat_interleave(counts.crow_indices().diff())
+        groups, order = (cells * len(distinct) + place).sort()
+        groups, sizes = groups.unique_consecutive(return_counts=True)
+        starts, columns = F.pad(sizes.cumsum(0), (1, 0)), counts.col_indices()[order]
+        sums = F.embedding_bag(columns, weight, starts, mode="sum", include_last_offset=True)
+        sums = sums * F.embedding(groups % len(distinct), factors)
+        return sums.new_zeros(len(counts), sums.shape[1]).index_add(0, groups // len(distinct), sums)
