@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import StrMethodFormatter
 
-from benchmarks._tables import methods_of_kind, scores_by_method
+from benchmarks._generation_table import methods_of_kind, scores_by_method
 
 COLOURS = {"ours": "#0072B2", "other": "#E69F00", "redrawn": "#F0E442", "null": "#999999", "copies": "#CC79A7"}
 LIMIT, TEXT, PALE = "#009E73", "#333333", "#DDDDDD"

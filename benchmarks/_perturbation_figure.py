@@ -12,8 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from benchmarks._figures import COLOURS, LIMIT, PALE, TEXT, tidy
-from benchmarks._perturbation_table import SCORES, summary_of
-from benchmarks._perturbation_verdicts import kinds_of, primary
+from benchmarks._perturbation_table import SCORES, kinds_of, primary, summary_of
 
 N_COLUMNS, ROW_INCHES = 3, 0.19
 LEFT_OUT = ("weighted_mse", "de_overlap", "fold_change_spearman")  # the table has them

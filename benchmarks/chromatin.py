@@ -20,10 +20,10 @@ import scvi
 from benchmarks._chromatin_data import ATAC, CHROMATIN_DATA, OTHER, ChromatinSplit, split_chromatin
 from benchmarks._chromatin_methods import fit_multivi, fit_scdiffgen, imputers, multivi_draws, real_cells
 from benchmarks._chromatin_scores import METRICS, ChromatinScorer, imputation_scores, imputed_table
+from benchmarks._generation_table import generation_table
 from benchmarks._multimodal_data import RNA
 from benchmarks._multimodal_methods import scdiffgen_draws
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
-from benchmarks._tables import generation_table
 from benchmarks.generation import timed
 from scdiffgen.model._training_runs import default_max_epochs
 

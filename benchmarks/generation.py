@@ -24,6 +24,7 @@ import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
 from benchmarks._external import add_external_argument
+from benchmarks._generation_table import generation_table, likelihood_table
 from benchmarks._models import (
     Method,
     copies,
@@ -36,7 +37,6 @@ from benchmarks._models import (
 from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
 from benchmarks._scores import METRICS, Scorer, likelihoods
 from benchmarks._scvi import fit_scvi, scvi_methods
-from benchmarks._tables import generation_table, likelihood_table
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from sklearn.linear_model import RidgeCV
 
 from benchmarks._many_conditions_cells import CONTROL, FEATURES, PERTURBATION, Screen, simulate_screen
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
-from benchmarks._tables import many_conditions_table
+from benchmarks._tables import Column, score_table
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 EMBEDDINGS: Mapping[str, Mapping[str, Any]] = {
@@ -93,6 +93,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     write_result(output_folder(options.output, quick=options.quick), "many-conditions", result)
     print(many_conditions_table(result))
+
+
+def many_conditions_table(result: Mapping[str, Any]) -> str:
+    """Sizes of the embeddings, and how near each is to the true responses; what is ahead of features is marked."""
+    columns = {
+        "embedding_parameters": Column("embedding, parameters", digits=",.0f"),
+        "parameters": Column("all parameters", digits=",.0f"),
+        "file": Column("file, MB", digits=1),
+        "seconds": Column("training, s", digits=1),
+    }
+    rows = {row["method"]: {key: [row[key]] for key in columns if key in row} for row in result["rows"]}
+    for place in ("seen", "unseen"):
+        for score, title in {"pearson": "Pearson", "slope": "slope", "nll": "nats/molecule"}.items():
+            columns[f"{score}, {place}"] = Column(f"{title}, {place}", 1.0 if score == "pearson" else None)
+            for row in result["rows"]:
+                if place in row:
+                    rows[row["method"]][f"{score}, {place}"] = [row[place][score]]
+    return score_table("perturbations by", columns, rows, "features", limit="truth")
 
 
 def measured(embedding: str, screen: Screen, settings: Settings) -> dict[str, Any]:

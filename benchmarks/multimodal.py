@@ -18,6 +18,7 @@ import numpy as np
 import scvi
 from numpy.typing import NDArray
 
+from benchmarks._generation_table import generation_table
 from benchmarks._multimodal_data import CITE_DATA, PROTEIN, RNA, CiteSplit, available_cite, load_cite
 from benchmarks._multimodal_methods import (
     JointMethod,
@@ -34,7 +35,7 @@ from benchmarks._multimodal_methods import (
 )
 from benchmarks._multimodal_scores import METRICS, JointScorer, interval_coverage, pearson_by_protein
 from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
-from benchmarks._tables import generation_table, imputation_table
+from benchmarks._tables import Column, score_table
 from benchmarks.generation import timed
 from scdiffgen.model import TokenDiffusion
 
@@ -187,6 +188,18 @@ def run_ours(name: str, settings: Settings, folder: Path, models: Mapping[str, P
             write_result(folder, f"multimodal-{name}", result)
     print(f"\n## {name}\n\n{generation_table(result)}\n\n{imputation_table(result)}")
     return result
+
+
+def imputation_table(result: Mapping[str, Any]) -> str:
+    """Pearson correlation of measured and expected counts, a row a method; and what intervals of draws hold."""
+    columns, rows = {"mean": Column("mean", 1.0)}, {}
+    for row in result["imputation"]:
+        coverage = {} if "interval_coverage" not in row else {"coverage": row["interval_coverage"]}
+        columns |= {protein: Column(protein, digits=2) for protein in row["pearson"]}
+        for key, value in ({"mean": float(np.mean([*row["pearson"].values()]))} | row["pearson"] | coverage).items():
+            rows.setdefault(row["method"], {}).setdefault(key, []).append(value)
+    columns["coverage"] = Column("80 % intervals hold")
+    return score_table("Pearson of imputed protein", columns, rows, "scdiffgen")
 
 
 def shape(split: CiteSplit) -> dict[str, int]:

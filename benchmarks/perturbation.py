@@ -45,7 +45,7 @@ from benchmarks._dose_task import NETWORKS, TRANSFERRED_DOSE, dose_scores, simul
 from benchmarks._external import add_external_argument, external_files, read_external
 from benchmarks._perturbation_data import CONTEXT, RESPONSE, Fold
 from benchmarks._perturbation_settings import QUICK, Settings
-from benchmarks._perturbation_table import markdown, summary_of
+from benchmarks._perturbation_table import response_table, summary_of
 from benchmarks._perturbation_tasks import (
     TASKS,
     TRANSFERRED_NAMES,
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{options.task}, seed {seed}: {fold}", flush=True)
             result["rows"] += [{"seed": seed, "fold": fold, **row} for row in rows.to_dict("records")]
             write_result(folder, path.stem, result | {"rows": [*result["rows"], *others]})
-    print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
+    print(f"\n## {options.task}\n\n{response_table(summary_of(pd.DataFrame(result['rows'])))}")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -252,7 +252,7 @@ def add_others(options: argparse.Namespace, path: Path) -> None:
                 }
             )
             write_result(path.parent, path.stem, result)
-    print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
+    print(f"\n## {options.task}\n\n{response_table(summary_of(pd.DataFrame(result['rows'])))}")
 
 
 def check_scored_alike(path: Path, result: Mapping[str, Any], settings: Settings) -> None:
@@ -280,7 +280,7 @@ def add_transferred(options: argparse.Namespace, path: Path) -> None:
             kept = [row for row in result["rows"] if (row["seed"], row["fold"], row["prediction"]) not in replaced]
             result["rows"] = [*rows, *kept]
             write_result(path.parent, path.stem, result)
-    print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
+    print(f"\n## {options.task}\n\n{response_table(summary_of(pd.DataFrame(result['rows'])))}")
 
 
 def transferred_folds(

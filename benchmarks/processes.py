@@ -27,7 +27,7 @@ import scvi
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
 from benchmarks._models import Method, real_cells, scdiffgen_methods
 from benchmarks._process_parts import Budget, ProcessPart, read_process_parts, write_process_part
-from benchmarks._process_result import gather
+from benchmarks._process_result import REAL, gather
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
 from benchmarks._scores import Scorer, likelihoods
 from scdiffgen.model import GaussianOptions, NetworkOptions, ReadoutOptions, TokenDiffusion
@@ -181,9 +181,6 @@ def plan(contenders: Contenders, settings: Settings) -> list[tuple[str, Budget]]
     first, *others = contenders
     budgets: list[Budget] = ["steps", "time"] if settings.equal_time else ["steps"]
     return [(REAL, "both"), (first, "both"), *((name, budget) for name in others for budget in budgets)]
-
-
-REAL = "other real cells"
 
 
 def in_order(parts: Iterable[ProcessPart]) -> list[ProcessPart]:

@@ -25,7 +25,7 @@ import lightning.pytorch as pl
 from benchmarks._memory import peak_of_this_process
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
 from benchmarks._scale_cells import LABEL, simulate_to
-from benchmarks._tables import scale_table
+from benchmarks._tables import value_table
 from scdiffgen.model import TokenDiffusion, open_cells
 
 SIZES = (10_000, 31_623, 100_000, 316_228, 1_000_000)
@@ -36,6 +36,16 @@ WARM_UP = 3  # steps
 SOURCES = ("disk", "memory")
 BATCH_SIZE = 256
 GENERATED_SHARE = 0.1  # of as many cells as were trained on
+COLUMNS = {  # of the table: title and format
+    "n_cells": ("cells", ","),
+    "source": ("from", ""),
+    "registering": ("registering, s", ".1f"),
+    "before_training": ("before training, s", ".1f"),
+    "cells_per_second": ("training, cells/s", ",.0f"),
+    "after_training": ("after training, s", ".1f"),
+    "generated_per_second": ("generated to a file, cells/s", ",.0f"),
+    "peak_memory": ("peak memory, MB", ",.0f"),
+}
 
 
 class StepTimer(pl.Callback):
@@ -78,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "rows": rows,
     }
     write_result(output_folder(options.output, quick=options.quick), "scale", result)
-    print(scale_table(result))
+    print(value_table(COLUMNS, rows))
 
 
 def measured(n_cells: int, n_genes: int, folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import scvi
 
 from benchmarks._data import DATASETS, LABEL
 from benchmarks._memory import STATUS
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
-from benchmarks._tables import soak_table
+from benchmarks._tables import markdown
 from scdiffgen.model import TokenDiffusion
 
 DATA = "pbmc68k"
@@ -42,6 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     write_result(output_folder(options.output, quick=options.quick), "soak", result)
     print(soak_table(result))
+
+
+def soak_table(result: Mapping[str, Any]) -> str:
+    """Memory at the start and after each fifth of the cells."""
+    marks = np.linspace(0, len(result["generated"]) - 1, 6).round().astype(int)
+    rows = [[f"{result['generated'][mark]:,}", f"{result['resident'][mark]:.0f}"] for mark in marks]
+    return markdown(["cells generated", "resident memory, MB"], rows)
 
 
 def small_model(n_epochs: int) -> TokenDiffusion:

@@ -31,7 +31,7 @@ from benchmarks._perturbation_models import (
     untrained_model,
 )
 from benchmarks._perturbation_settings import Settings
-from benchmarks._perturbation_table import markdown, summary_of
+from benchmarks._perturbation_table import response_table, summary_of
 from benchmarks._perturbation_tasks import TASKS, score
 from benchmarks._record import start
 from benchmarks.perturbation import DOSE_SIZE
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for task in options.tasks:
         chosen = {"inner": options.inner, "n_draws": options.draws, "known": options.known}
         rows = task_scores(task, options.seeds, options.types, **chosen)
-        print(f"## {task}\n\n{markdown(summary_of(rows))}\n", flush=True)
+        print(f"## {task}\n\n{response_table(summary_of(rows))}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -29,12 +29,11 @@ from benchmarks._perturbation_data import (
 )
 from benchmarks._perturbation_models import seen_cells, start_cells
 from benchmarks._perturbation_settings import QUICK, Settings
-from benchmarks._perturbation_table import summary_of
+from benchmarks._perturbation_table import kinds_of, summary_of
 from benchmarks._perturbation_tasks import TASKS, TRANSFERRED_NAMES, transferred_predictions, transferred_scores
 from benchmarks._perturbation_time import PACKER, cells_of_both_sides, nearest_cells, time_predictions
-from benchmarks._perturbation_transfer import TRANSFERRED, transferred_sentence, transferred_shares
-from benchmarks._perturbation_verdicts import kinds_of
-from benchmarks.studies import response_time, responses
+from benchmarks._perturbation_transfer import TRANSFERRED, transferred_by_default, transferred_shares
+from benchmarks.studies import responses
 from benchmarks.studies.responses import fold_scores, inner_folds
 from scipy import sparse, stats
 from verdicts import numbers
@@ -207,12 +206,12 @@ def test_the_interval_of_the_share_is_that_of_the_mean_over_what_was_held_out() 
         for name, values in (("effect: coupled", (0.1, 0.2, 0.6)), ("effect: generate", (5.0, 5.0, 5.0)))
         for c, value in zip("abc", values, strict=True)
     ]
-    sentence = transferred_sentence({"rows": rows, "settings": {"models": ["effect"]}})
+    sentence = transferred_by_default({"rows": rows, "settings": {"models": ["effect"]}})
     interval = stats.ttest_1samp([0.1, 0.2, 0.6], 0).confidence_interval(0.95)
-    assert numbers(sentence)[:4] == pytest.approx([0.3, 95, *interval], abs=0.005)
-    assert transferred_sentence({"rows": [{"prediction": "a"}], "settings": {"models": []}}) == ""
+    assert numbers(sentence) == pytest.approx([0.3, *interval, 3], abs=0.005)
+    assert transferred_by_default({"rows": [{"prediction": "a"}], "settings": {"models": []}}) == ""
     nothing = [row | {TRANSFERRED: 0.0} for row in rows]
-    assert "transfers nothing in all" in transferred_sentence({"rows": nothing, "settings": {"models": ["effect"]}})
+    assert numbers(transferred_by_default({"rows": nothing, "settings": {"models": ["effect"]}})) == [0, 0, 0, 3]
 
 
 def test_all_pairs_with_both_singles_are_held_out(folder: Path) -> None:
@@ -465,15 +464,6 @@ def test_times_have_no_transferred_responses(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit):
         perturbation.parse(["--task", "packer", "--only-transferred"])
     assert "--only-transferred is for perturbations, not for packer" in capsys.readouterr().err
-
-
-def test_the_time_of_responses_is_reported(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(response_time, "FOLDER", folder)
-    monkeypatch.setattr(response_time, "CELL_TYPE", "T")
-    response_time.main(["--threads", "1"])
-    assert f"predicting {CELLS_A_GROUP} cells" in capsys.readouterr().out
 
 
 def test_tasks_without_data_are_not_available(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

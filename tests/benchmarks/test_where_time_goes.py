@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from benchmarks import _where_time_goes as where
-from verdicts import numbers
 
 
 @pytest.mark.parametrize(
@@ -37,4 +36,4 @@ def test_the_table_has_the_bound() -> None:
     row = dict.fromkeys([*where.KINDS, where.REST], 0.1) | {"at the rate of matrix products": 0.25}
     table = where.time_table({"rate": 9e10, "rows": {"training": row}})
     assert "| matrix products | 10% |" in table
-    assert numbers(table.splitlines()[-1]) == [90, 25]
+    assert table.splitlines()[-1] == "| matrix products alone, at 90 billion operations a second | 25% |"
