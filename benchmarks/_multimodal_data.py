@@ -33,23 +33,13 @@ class CiteData:
 
 @dataclass(frozen=True)
 class CiteSplit:
-    """Cells by what they are for, each a MuData of counts.
-
-    Parameters
-    ----------
-    train
-        Cells whose RNA and protein models are trained on.
-    imputed
-        Cells of which models see the RNA, and are asked for the protein.
-    held_out, other
-        Cells that no model sees: those that generated cells are compared with, and as many more.
-    """
+    """Cells by what they are for, each a MuData of counts."""
 
     name: str
     seed: int
-    train: MuData
-    imputed: MuData
-    held_out: MuData
+    train: MuData  # cells whose RNA and protein models are trained on
+    imputed: MuData  # cells of which models see the RNA, and are asked for the protein
+    held_out: MuData  # cells that no model sees: those that generated cells are compared with, and as many more
     other: MuData
 
     def seen(self) -> MuData:

@@ -40,27 +40,13 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True)
 class Fold:
-    """One split of the data.
+    """One split of the data."""
 
-    Parameters
-    ----------
-    name
-        What is held out.
-    train
-        Cells to train on: counts in ``.X``.
-    real
-        Held-out cells.
-    targets
-        The responses among them.
-    setup
-        Arguments of ``setup_anndata``.
-    """
-
-    name: str
-    train: AnnData
-    real: AnnData
-    targets: Sequence[Target]
-    setup: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # what is held out
+    train: AnnData  # cells to train on: counts in `.X`
+    real: AnnData  # held-out cells
+    targets: Sequence[Target]  # the responses among them
+    setup: Mapping[str, Any] = field(default_factory=dict)  # arguments of `setup_anndata`
 
     def __post_init__(self) -> None:
         shared = self.train.obs_names.intersection(self.real.obs_names)

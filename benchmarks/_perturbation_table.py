@@ -44,13 +44,7 @@ Kind = Literal["ours", "limit", "other", "null"]
 
 
 def summary_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Summarise scores: a row a prediction, and of doses one for each span of them.
-
-    Parameters
-    ----------
-    rows
-        A row a seed, prediction and held-out response.
-    """
+    """Summarise scores, a row a seed, prediction and held-out response: a row a prediction, and a span of doses."""
     metrics = [name for name in SCORES if name in rows and rows[name].notna().any()]
     by = [name for name in ("span", "prediction") if name in rows]
     held_out = [name for name in HELD_OUT if name in rows]

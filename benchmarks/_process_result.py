@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from benchmarks._data import Split, described
-from benchmarks._process_parts import ProcessPart
+from benchmarks._parts import ProcessPart
 from benchmarks._record import distinct_environments
 from benchmarks._scores import METRICS
 from benchmarks._tables import Column, Values, score_table

@@ -7,10 +7,10 @@ from itertools import combinations
 from typing import Any
 
 from benchmarks._data import Split, described
+from benchmarks._parts import TokenPart
 from benchmarks._record import distinct_environments
 from benchmarks._tables import Column, score_table
 from benchmarks._token_methods import BASELINES, VARIANTS
-from benchmarks._token_parts import Part
 from benchmarks._token_scores import stability
 
 QUALITY = ("mmd", "label_accuracy", "c2st_auc_forest_pcs")
@@ -31,7 +31,7 @@ METRICS = {
 }
 
 
-def gather(split: Split, parts: Sequence[Part]) -> dict[str, Any]:
+def gather(split: Split, parts: Sequence[TokenPart]) -> dict[str, Any]:
     """Put parts together: the scores of every method over its seeds; stability over all pairs of these."""
     rows = []
     for method in (DEFAULT, BY_READOUT, *(name for name in VARIANTS if name != DEFAULT), *BASELINES):

@@ -41,33 +41,16 @@ from benchmarks._scvi import fit_scvi, scvi_methods
 
 @dataclass(frozen=True)
 class Settings:
-    """What is run.
+    """What is run."""
 
-    Parameters
-    ----------
-    seeds
-        Seeds of split, training and drawing.
-    steps
-        Numbers of steps to generate in.
-    threads
-        Threads of everything.
-    max_epochs
-        Epochs of every model; ``None`` is the default of each.
-    n_trees
-        Trees of the forests.
-    external
-        Folders of cells that other programs generated, by name.
-    scvi_seeds
-        Seeds for which scVI is trained, which takes longest; ``None`` for all.
-    """
-
-    seeds: Sequence[int] = (0, 1, 2)
-    steps: Sequence[int] = (16, 32)
-    threads: int = 2
-    max_epochs: int | None = None
-    n_trees: int = 200
+    seeds: Sequence[int] = (0, 1, 2)  # seeds of split, training and drawing
+    steps: Sequence[int] = (16, 32)  # numbers of steps to generate in
+    threads: int = 2  # threads of everything
+    max_epochs: int | None = None  # epochs of every model; None is the default of each
+    n_trees: int = 200  # trees of the forests
+    # folders of cells that other programs generated, by name
     external: Mapping[str, Path] = field(default_factory=dict)
-    scvi_seeds: Sequence[int] | None = None
+    scvi_seeds: Sequence[int] | None = None  # seeds for which scVI is trained, which takes longest; None for all
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -47,31 +47,15 @@ SHRINKAGE = 100.0  # molecules of controls added to those of a perturbation's ow
 
 @dataclass(frozen=True)
 class Settings:
-    """What is simulated, and how long networks are trained.
+    """What is simulated, and how long networks are trained."""
 
-    Parameters
-    ----------
-    n_seen, n_unseen
-        Perturbations with and without training cells.
-    n_genes
-        Genes.
-    cells_each
-        Training cells of a perturbation.
-    max_epochs
-        Epochs of each training.
-    n_scored
-        Seen perturbations that are scored, and unseen ones at most.
-    n_generated
-        Cells generated for the response to each.
-    """
-
-    n_seen: int = 10_000
+    n_seen: int = 10_000  # perturbations with and without training cells
     n_unseen: int = 200
-    n_genes: int = 100
-    cells_each: int = 4
-    max_epochs: int = 12
-    n_scored: int = 200
-    n_generated: int = 50
+    n_genes: int = 100  # genes
+    cells_each: int = 4  # training cells of a perturbation
+    max_epochs: int = 12  # epochs of each training
+    n_scored: int = 200  # seen perturbations that are scored, and unseen ones at most
+    n_generated: int = 50  # cells generated for the response to each
 
 
 QUICK = Settings(n_seen=30, n_unseen=5, n_genes=20, max_epochs=1, n_scored=6, n_generated=5)

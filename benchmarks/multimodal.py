@@ -44,27 +44,13 @@ ENVIRONMENT_OF = {"imputation": "imputation_environment", "rows": "generation_en
 
 @dataclass(frozen=True)
 class Settings:
-    """What is run.
+    """What is run."""
 
-    Parameters
-    ----------
-    seeds
-        Seeds of split, training and drawing.
-    steps
-        Steps to generate in.
-    threads
-        Threads of everything.
-    max_epochs
-        Epochs of every model; ``None`` is the default of each.
-    n_trees
-        Trees of the forests.
-    """
-
-    seeds: Sequence[int] = (0, 1, 2)
-    steps: int = 32
-    threads: int = 2
-    max_epochs: int | None = None
-    n_trees: int = 200
+    seeds: Sequence[int] = (0, 1, 2)  # seeds of split, training and drawing
+    steps: int = 32  # steps to generate in
+    threads: int = 2  # threads of everything
+    max_epochs: int | None = None  # epochs of every model; None is the default of each
+    n_trees: int = 200  # trees of the forests
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

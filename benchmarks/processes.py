@@ -26,7 +26,7 @@ import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
 from benchmarks._models import Method, real_cells, scdiffgen_methods
-from benchmarks._process_parts import Budget, ProcessPart, read_process_parts, write_process_part
+from benchmarks._parts import Budget, ProcessPart, read_parts, write_part
 from benchmarks._process_result import REAL, gather
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
 from benchmarks._scores import Scorer, likelihoods
@@ -79,36 +79,16 @@ ANCESTRAL_EVALUATIONS = 1000
 
 @dataclass(frozen=True)
 class Settings:
-    """What is run.
+    """What is run."""
 
-    Parameters
-    ----------
-    seeds
-        Seeds of split, training and drawing.
-    evaluations
-        Evaluations of the network to generate in.
-    threads
-        Threads of everything.
-    max_epochs
-        Epochs of the first contender; ``None`` is its default.
-    n_cells
-        Held-out cells to generate and compare with; ``None`` is all of them.
-    n_ancestral
-        The same for a thousand evaluations.
-    n_trees
-        Trees of the forests.
-    equal_time
-        Whether contenders are trained again for as long as the first.
-    """
-
-    seeds: Sequence[int] = (0, 1, 2)
-    evaluations: Sequence[int] = (8, 16, 32, 64)
-    threads: int = 2
-    max_epochs: int | None = None
-    n_cells: int | None = None
-    n_ancestral: int = 100
-    n_trees: int = 200
-    equal_time: bool = True
+    seeds: Sequence[int] = (0, 1, 2)  # seeds of split, training and drawing
+    evaluations: Sequence[int] = (8, 16, 32, 64)  # evaluations of the network to generate in
+    threads: int = 2  # threads of everything
+    max_epochs: int | None = None  # epochs of the first contender; None is its default
+    n_cells: int | None = None  # held-out cells to generate and compare with; None is all of them
+    n_ancestral: int = 100  # the same for a thousand evaluations
+    n_trees: int = 200  # trees of the forests
+    equal_time: bool = True  # whether contenders are trained again for as long as the first
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -156,9 +136,8 @@ def run(name: str, title: str, contenders: Contenders, settings: Settings, folde
     """Measure one data set; what is measured already is left, and results are written after each part."""
     parts_folder = folder / "parts" / f"{title}-{name}"
     made_with = environment(settings.threads, settings.seeds)
-    parts = {
-        (part.seed, part.method, part.budget): part for part in read_process_parts(parts_folder, settings.decisive)
-    }
+    known = (part for part in read_parts(ProcessPart, parts_folder) if part.settings == settings.decisive)
+    parts = {(part.seed, part.method, part.budget): part for part in known}
     split = None
     for seed in settings.seeds:
         split = load_split(name, seed)
@@ -168,7 +147,7 @@ def run(name: str, title: str, contenders: Contenders, settings: Settings, folde
                 of_seed = {key[1:]: part for key, part in parts.items() if key[0] == seed}
                 part = contest.measure(method, budget, contenders, of_seed)
                 parts[seed, method, budget] = part
-                write_process_part(parts_folder, part)
+                write_part(parts_folder, part)
                 write_result(folder, f"{title}-{name}", gather(title, split, in_order(parts.values())))
                 print(f"{name}, seed {seed}: {method}, equal {budget}", flush=True)
     result = gather(title, split or load_split(name, settings.seeds[0]), in_order(parts.values()))

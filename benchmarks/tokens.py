@@ -21,9 +21,9 @@ import pandas as pd
 import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
+from benchmarks._parts import TokenPart, read_parts, write_part
 from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
 from benchmarks._token_methods import BASELINES, VARIANTS, available_baselines, fit_variant
-from benchmarks._token_parts import Part, read_parts, write_part
 from benchmarks._token_result import BY_READOUT, DEFAULT, QUALITY, gather, token_table
 from benchmarks._token_scores import readability
 from scdiffgen.metrics import evaluate
@@ -32,28 +32,15 @@ from scdiffgen.model import TokenDiffusion
 
 @dataclass(frozen=True)
 class Settings:
-    """What is run.
+    """What is run."""
 
-    Parameters
-    ----------
-    seeds
-        Seeds of training; the split is that of the first, so that runs can be compared.
-    variants, baselines
-        Names of read-outs to train, and of other methods.
-    n_programs
-        Number of programs of the other methods.
-    n_permutations
-        Permutations of the genes behind the null of enrichment.
-    max_epochs, baseline_epochs
-        Epochs of our models and of other networks; ``None`` is the default of each.
-    """
-
+    # seeds of training; the split is that of the first, so that runs can be compared
     seeds: Sequence[int] = (0, 1, 2, 3, 4)
-    variants: Sequence[str] = tuple(VARIANTS)
+    variants: Sequence[str] = tuple(VARIANTS)  # names of read-outs to train, and of other methods
     baselines: Sequence[str] = tuple(BASELINES)
-    n_programs: int = 8
-    n_permutations: int = 20
-    max_epochs: int | None = None
+    n_programs: int = 8  # number of programs of the other methods
+    n_permutations: int = 20  # permutations of the genes behind the null of enrichment
+    max_epochs: int | None = None  # epochs of our models and of other networks; None is the default of each
     baseline_epochs: int | None = None
 
     def of(self, method: str) -> dict[str, Any]:
@@ -98,7 +85,7 @@ def run(name: str, settings: Settings, threads: int, folder: Path) -> dict[str, 
     split = load_split(name, settings.seeds[0])
     parts_folder = folder / "parts" / f"tokens-{name}"
     made_with = environment(threads, settings.seeds)
-    parts = [part for part in read_parts(parts_folder) if part.settings == settings.of(part.method)]
+    parts = [part for part in read_parts(TokenPart, parts_folder) if part.settings == settings.of(part.method)]
     done = {(part.method, part.seed) for part in parts}
     for seed in settings.seeds:
         for method in (*settings.variants, *settings.baselines):
@@ -114,13 +101,13 @@ def run(name: str, settings: Settings, threads: int, folder: Path) -> dict[str, 
     return result
 
 
-def measure(split: Split, method: str, seed: int, settings: Settings, made_with: Mapping[str, Any]) -> list[Part]:
+def measure(split: Split, method: str, seed: int, settings: Settings, made_with: Mapping[str, Any]) -> list[TokenPart]:
     """Train and score one method with one seed; of our default also by the weights of its read-out."""
     scvi.settings.seed = seed
 
-    def part(name: str, kind: str, loadings: pd.DataFrame, scores: Mapping[str, float]) -> Part:
+    def part(name: str, kind: str, loadings: pd.DataFrame, scores: Mapping[str, float]) -> TokenPart:
         found = {**scores, **readability(loadings, settings.n_permutations, seed)}
-        return Part(name, kind, seed, settings.of(name), found, made_with, loadings)
+        return TokenPart(name, kind, seed, settings.of(name), found, made_with, loadings)
 
     if method not in VARIANTS:
         found = BASELINES[method](split, seed, settings.n_programs, settings.baseline_epochs)

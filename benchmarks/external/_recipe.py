@@ -96,17 +96,10 @@ class Stages:
     Every stage gets the same share of the length that the program recommends, such that all together fit into the time.
     Speeds are measured in processor time where there is one thread, so that what else runs on the machine does not
     shorten the training.
-
-    Parameters
-    ----------
-    seconds
-        Time for all stages together; `None` for the recommended lengths.
-    full
-        Recommended length of each stage, in steps or epochs.
     """
 
-    seconds: float | None
-    full: Mapping[str, int]
+    seconds: float | None  # time for all stages together; `None` for the recommended lengths
+    full: Mapping[str, int]  # recommended length of each stage, in steps or epochs
     rates: dict[str, float] = field(default_factory=dict)  # seconds a step or epoch
     lengths: dict[str, int] = field(default_factory=dict)
     took: dict[str, float] = field(default_factory=dict)
