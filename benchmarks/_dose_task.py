@@ -15,8 +15,8 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from benchmarks._dose_truth import true_mean
+from benchmarks._perturbation_data import Settings
 from benchmarks._perturbation_models import untrained_model
-from benchmarks._perturbation_settings import Settings
 from scdiffgen.datasets import simulate, true_expression
 from scdiffgen.metrics import pearson_delta
 from scdiffgen.metrics.baselines import dose_shift

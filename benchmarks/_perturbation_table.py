@@ -31,7 +31,6 @@ TASK_TITLES = {
     "mcfaline": "Knock-downs in a cell line, nearly without effect (McFaline-Figueroa et al. 2024)",
     "norman": "Two genes activated at once (Norman et al. 2019)",
     "papalexi": "Knock-outs of genes never knocked out, by features (Papalexi et al. 2021)",
-    "papalexi-random": "Knock-outs of genes never knocked out, by random features (Papalexi et al. 2021)",
     "papalexi-guides": "Guides never used, of genes that others knock out (Papalexi et al. 2021)",
     "packer": "A window of time in an embryo (Packer et al. 2019)",
     "dose": "Doses of simulated perturbations",

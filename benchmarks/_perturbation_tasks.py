@@ -24,6 +24,7 @@ from benchmarks._perturbation_data import (
     RESPONSE,
     ZHAO,
     Fold,
+    Settings,
     kang,
     kang_donors,
     mcfaline,
@@ -44,7 +45,6 @@ from benchmarks._perturbation_models import (
     untrained_model,
 )
 from benchmarks._perturbation_scvi import scvi_prediction
-from benchmarks._perturbation_settings import Settings
 from benchmarks._perturbation_time import PACKER, packer, time_predictions
 from benchmarks._perturbation_transfer import transferred_shares
 from scdiffgen.metrics import perturbation_report
@@ -75,7 +75,6 @@ TASKS = {
     "mcfaline": Task(MCFALINE, mcfaline, INTERVENTIONS),
     "norman": Task(NORMAN, norman, INTERVENTIONS),
     "papalexi": Task(PAPALEXI, papalexi, INTERVENTIONS),
-    "papalexi-random": Task(PAPALEXI, partial(papalexi, random_features=True), {"effect": {}}),
     "papalexi-guides": Task(PAPALEXI, papalexi_guides, INTERVENTIONS),
     "packer": Task(
         PACKER,

@@ -34,7 +34,7 @@ from benchmarks._models import (
     real_cells,
     scdiffgen_methods,
 )
-from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, read_result, start, write_result
 from benchmarks._scores import METRICS, Scorer, likelihoods
 from benchmarks._scvi import fit_scvi, scvi_methods
 
@@ -69,11 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.generation",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = benchmark_parser("benchmarks.generation", __doc__)
     parser.add_argument(
         "--data", nargs="+", choices=list(DATASETS), default=available(fewer=True), help="default: what is there"
     )
@@ -83,7 +79,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--add", action="store_true", help="add rows of --external and scVI to what is there")
     parser.add_argument("--scvi-seeds", nargs="*", type=int, help="seeds for which scVI is trained; default: all")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the training cells, and run nothing")
-    add_common_arguments(parser)
     return parser.parse_args(arguments)
 
 

@@ -7,14 +7,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._tables import Column, score_table
 
 N_REPEATS = 10
@@ -32,9 +31,8 @@ print(json.dumps(seconds))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.import_time", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.import_time", __doc__)
     parser.add_argument("--profile", action="store_true", help="print what takes longest, and stop")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
     if options.profile:

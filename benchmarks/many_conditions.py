@@ -11,7 +11,6 @@ of that on the features.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ from scipy import sparse, stats
 from sklearn.linear_model import RidgeCV
 
 from benchmarks._many_conditions_cells import CONTROL, FEATURES, PERTURBATION, Screen, simulate_screen
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._tables import Column, score_table
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
@@ -62,8 +61,7 @@ QUICK = Settings(n_seen=30, n_unseen=5, n_genes=20, max_epochs=1, n_scored=6, n_
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.many_conditions", description=__doc__.splitlines()[0])
-    add_common_arguments(parser)
+    parser = benchmark_parser("benchmarks.many_conditions", __doc__)
     options = parser.parse_args(arguments)
     start(options.threads)
     settings = QUICK if options.quick else Settings()

@@ -8,7 +8,6 @@ compared with cells that no model has seen.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ import scvi
 from numpy.typing import NDArray
 
 from benchmarks._generation_table import generation_table
-from benchmarks._multimodal_data import CITE_DATA, PROTEIN, RNA, CiteSplit, available_cite, load_cite
+from benchmarks._multimodal_data import CITE_DATA, PROTEIN, RNA, CiteSplit, split_cite
 from benchmarks._multimodal_methods import (
     JointMethod,
     fit_scdiffgen,
@@ -34,7 +33,7 @@ from benchmarks._multimodal_methods import (
     totalvi_imputes,
 )
 from benchmarks._multimodal_scores import METRICS, JointScorer, interval_coverage, pearson_by_protein
-from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, read_result, start, write_result
 from benchmarks._tables import Column, score_table
 from benchmarks.generation import timed
 from scdiffgen.model import TokenDiffusion
@@ -54,15 +53,9 @@ class Settings:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.multimodal",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    known = [name for name in available_cite() if name != "simulated"] or ["simulated"]
-    parser.add_argument("--data", nargs="+", choices=list(CITE_DATA), default=known, help="default: what is there")
+    parser = benchmark_parser("benchmarks.multimodal", __doc__)
+    parser.add_argument("--data", nargs="+", choices=list(CITE_DATA), default=["pbmc10k"])
     parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
-    add_common_arguments(parser)
     parser.add_argument("--imputation", type=Path, help="impute alone, with the models that this folder keeps")
     parser.add_argument("--generation", type=Path, help="generate with our model alone, likewise")
     options = parser.parse_args(arguments)
@@ -82,7 +75,7 @@ def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
     """Measure one data set; results are written after every seed."""
     result: dict[str, Any] = {
         "benchmark": "multimodal",
-        "data": {"name": name, "description": CITE_DATA[name].description},
+        "data": {"name": name, "description": CITE_DATA[name][0]},
         "settings": {"steps": settings.steps, "max_epochs": settings.max_epochs, "n_trees": settings.n_trees},
         "metrics": {key: asdict(metric) for key, metric in METRICS.items()},
         "environment": environment(settings.threads, settings.seeds),
@@ -91,7 +84,7 @@ def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
         "training": [],
     }
     for seed in settings.seeds:
-        split = load_cite(name, seed)
+        split = split_cite(CITE_DATA[name][1](), name, seed)
         result["data"] |= shape(split)
         for kind, record in measure(split, settings):
             result[kind].append({"seed": seed, **record})
@@ -114,9 +107,7 @@ def measure(split: CiteSplit, settings: Settings) -> Iterator[tuple[str, dict[st
     yield from imputations(split, ours, {"totalVI": lambda: totalvi_imputes(other, split)})
 
 
-def generations(
-    split: CiteSplit, scorer: JointScorer, methods: Sequence[JointMethod]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def generations(split: Any, scorer: Any, methods: Sequence[JointMethod]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Draw as many cells as were held out, and score them."""
     for method in methods:
         counts, seconds = timed(lambda method=method: method.sample(split.held_out.n_obs, split.seed))
@@ -156,7 +147,7 @@ def run_ours(name: str, settings: Settings, folder: Path, models: Mapping[str, P
             continue
         result[ENVIRONMENT_OF[part]] = environment(settings.threads, settings.seeds)
         for seed in settings.seeds:
-            split, path = load_cite(name, seed), of_part / f"{name}-{seed}"
+            split, path = split_cite(CITE_DATA[name][1](), name, seed), of_part / f"{name}-{seed}"
             if not path.exists():
                 scvi.settings.seed = seed
                 fit_scdiffgen(split, settings.max_epochs).save(path)

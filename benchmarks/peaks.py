@@ -8,10 +8,7 @@ what grows with the peaks from what grows with the non-zeros. Each size is measu
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -21,8 +18,8 @@ from typing import Any
 import anndata as ad
 import numpy as np
 
-from benchmarks._memory import peak_of_this_process
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._memory import in_own_process, peak_of_this_process
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scale_cells import LABEL, simulate_to
 from benchmarks._tables import value_table
 from benchmarks.scale import StepTimer
@@ -44,9 +41,8 @@ COLUMNS = {  # of the table: title and format
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peaks", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.peaks", __doc__)
     parser.add_argument("--one", type=Path, metavar="FILE", help="measure one file, and print it")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     if options.one:
         start(options.threads)
@@ -57,9 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for n_peaks, n_molecules in QUICK_SIZES if options.quick else SIZES:
             file = Path(folder) / f"{n_peaks}-{n_molecules}.h5ad"
             simulate_to(file, N_CELLS, n_peaks, n_molecules=n_molecules)
-            command = [sys.executable, "-m", "benchmarks.peaks", "--threads", str(options.threads)]
-            finished = subprocess.run([*command, "--one", str(file)], capture_output=True, text=True, check=True)
-            rows.append(json.loads(finished.stdout.splitlines()[-1]))
+            rows.append(in_own_process("peaks", "--threads", str(options.threads), "--one", str(file)))
             print(rows[-1], flush=True)
             file.unlink()
     result = {

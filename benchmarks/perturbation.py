@@ -9,7 +9,6 @@ zhao                the response of the tumour of a donor to panobinostat; the d
 mcfaline            responses of a cell line to knock-downs, nearly none; the lines are left out in turn
 norman              two genes activated at once, each of which was alone in training
 papalexi            knock-outs of genes never knocked out, by their loadings in a PCA; the genes are left out in turn
-papalexi-random     the same with random feature vectors
 papalexi-guides     guides never used, of genes that other guides knock out
 packer              a window of time in an embryo, with every way to see a number; the windows are left out in turn
 dose                doses of simulated perturbations, with every way to see a number
@@ -43,8 +42,7 @@ from anndata import AnnData
 from benchmarks._data import FOLDER
 from benchmarks._dose_task import NETWORKS, TRANSFERRED_DOSE, dose_scores, simulated_cells, untrained_dose_model
 from benchmarks._external import add_external_argument, external_files, read_external
-from benchmarks._perturbation_data import CONTEXT, RESPONSE, Fold
-from benchmarks._perturbation_settings import QUICK, Settings
+from benchmarks._perturbation_data import CONTEXT, QUICK, RESPONSE, Fold, Settings
 from benchmarks._perturbation_table import response_table, summary_of
 from benchmarks._perturbation_tasks import (
     TASKS,
@@ -55,7 +53,7 @@ from benchmarks._perturbation_tasks import (
     shrunk,
     transferred_scores,
 )
-from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, read_result, start, write_result
 
 DOSE_SIZE, QUICK_DOSE_SIZE = (4000, 200), (300, 30)  # cells, genes
 
@@ -92,11 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.perturbation",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = benchmark_parser("benchmarks.perturbation", __doc__)
     parser.add_argument("--task", choices=[*TASKS, "dose"], required=True)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument(
@@ -112,7 +106,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only-transferred", action="store_true", help="score transferred responses again, untrained")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
     parser.add_argument("--keep-added", action="store_true", help="keep rows that were added, or of other models")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     known = list(NETWORKS if options.task == "dose" else TASKS[options.task].models)
     options.models = known if options.models is None else options.models
@@ -203,13 +196,7 @@ def measure(options: argparse.Namespace, seed: int, done: Collection[str]) -> It
 
 
 def add(options: argparse.Namespace, path: Path) -> None:
-    """Score other programs, scVI or transferred responses alone, and put the rows into the result, if there is one.
-
-    Raises
-    ------
-    ValueError
-        If the rows of the result were scored otherwise.
-    """
+    """Score other programs, scVI or transferred responses alone, and put the rows into the result, if there is one."""
     result = read_result(path) if path.exists() or options.only_transferred else new_result(options)
     settings = settings_of(options)
     if changed := [name for name in SCORED_BY if result["settings"][name] != getattr(settings, name)]:

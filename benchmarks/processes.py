@@ -14,7 +14,6 @@ clock.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +27,7 @@ from benchmarks._data import DATASETS, LABEL, Split, available, load_split
 from benchmarks._models import Method, real_cells, scdiffgen_methods
 from benchmarks._parts import Budget, ProcessPart, read_parts, write_part
 from benchmarks._process_result import REAL, gather
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scores import Scorer, likelihoods
 from scdiffgen.model import GaussianOptions, NetworkOptions, ReadoutOptions, TokenDiffusion
 
@@ -98,7 +97,7 @@ class Settings:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.processes", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.processes", __doc__)
     parser.add_argument("--data", nargs="+", choices=list(DATASETS), default=available(), help="default: what is there")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
     parser.add_argument("--networks", action="store_true", help="compare forms of the network")
@@ -109,19 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ancestral-cells", type=int, default=Settings.n_ancestral, help="in 1,000 evaluations (100)")
     parser.add_argument("--trees", type=int, default=Settings.n_trees, help="trees of the forests (200)")
     parser.add_argument("--no-equal-time", action="store_true", help="train for the same steps alone")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
-    settings = Settings(
-        options.seeds,
-        options.evaluations,
-        options.threads,
-        options.max_epochs,
-        options.cells,
-        options.ancestral_cells,
-        options.trees,
-        not options.no_equal_time,
-    )
+    lengths = options.max_epochs, options.cells, options.ancestral_cells, options.trees
+    settings = Settings(options.seeds, options.evaluations, options.threads, *lengths, not options.no_equal_time)
     if options.quick:
         settings = Settings(options.seeds[:1], (8,), options.threads, 2, 50, 10, n_trees=20)
     contenders, title = (NETWORKS, "networks") if options.networks else (PROCESSES, "processes")
@@ -169,17 +159,7 @@ def in_order(parts: Iterable[ProcessPart]) -> list[ProcessPart]:
 
 
 class Contest:
-    """Contenders on one split.
-
-    Parameters
-    ----------
-    split
-        Cells.
-    settings
-        What is run.
-    made_with
-        Environment, to be kept with every part.
-    """
+    """Contenders on one split; the environment is kept with every part."""
 
     def __init__(self, split: Split, settings: Settings, made_with: Mapping[str, Any]) -> None:
         self.split = split

@@ -18,14 +18,12 @@ from benchmarks._readme import generation_summary, response_summary
 from benchmarks._record import RESULTS, ROOT, distinct_environments, read_result
 from benchmarks._sections import FIGURES, SECTIONS
 from benchmarks._variants import Run
-from benchmarks.studies import linear_start, rare_labels, readout_units, sizes
+from benchmarks.studies import readout_units, sizes
 
 OTHER_PAGES = {"processes": "processes.md", "networks": "processes.md"}  # than the one of benchmarks
 STUDIES: dict[str, Callable[[Sequence[Run]], str]] = {
     "study-sizes": sizes.table,
     "study-readout-units": readout_units.table,
-    "study-rare-labels": rare_labels.table,
-    "study-linear-start": linear_start.tables,
 }
 NOTHING = "Not measured yet."
 

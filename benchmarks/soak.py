@@ -7,8 +7,6 @@ Quality does not matter here: a small model of the bundled cells is trained for 
 
 from __future__ import annotations
 
-import argparse
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,8 +14,8 @@ import numpy as np
 import scvi
 
 from benchmarks._data import DATASETS, LABEL
-from benchmarks._memory import STATUS
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._memory import of_status
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._tables import markdown
 from scdiffgen.model import TokenDiffusion
 
@@ -27,10 +25,9 @@ QUICK_CELLS, QUICK_CELLS_A_CALL = 400, 50
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.soak", __doc__)
     parser.add_argument("--cells", type=int, default=N_CELLS, help=f"cells to generate ({N_CELLS:,})")
     parser.add_argument("--steps", type=int, default=8, help="steps of the sampler (8)")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
     n_cells, per_call = (QUICK_CELLS, QUICK_CELLS_A_CALL) if options.quick else (options.cells, CELLS_A_CALL)
@@ -66,19 +63,14 @@ def small_model(n_epochs: int) -> TokenDiffusion:
 def soak(model: TokenDiffusion, n_cells: int, per_call: int, n_steps: int) -> dict[str, list[float]]:
     """Generate cells and throw them away; resident memory in MB after each call."""
     labels = model.adata.obs[LABEL].unique()
-    generated, memory = [0], [resident()]
+    generated, memory = [0], [of_status("VmRSS")]
     while generated[-1] < n_cells:
         n_calls = len(generated) - 1
         wanted = min(per_call, n_cells - generated[-1])
         model.generate({LABEL: labels[n_calls % len(labels)]}, wanted, n_steps=n_steps, seed=n_calls, silent=True)
         generated.append(generated[-1] + wanted)
-        memory.append(resident())
+        memory.append(of_status("VmRSS"))
     return {"generated": generated, "resident": memory}
-
-
-def resident() -> float:
-    """Memory that this process holds, in MB; Linux only."""
-    return int(re.search(r"VmRSS:\s+(\d+) kB", STATUS.read_text()).group(1)) / 2**10
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Both models are trained in turns on the same cells; the first epoch of each turn
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -17,9 +16,9 @@ import numpy as np
 import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, load_split
-from benchmarks._memory import peak_memory
+from benchmarks._memory import in_own_process
 from benchmarks._models import Method, scdiffgen_methods
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scvi import scvi_methods
 from benchmarks._tables import Column, score_table
 from benchmarks._where_time_goes import where_time_goes
@@ -51,9 +50,8 @@ class EpochTimer(pl.Callback):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.speed", __doc__)
     parser.add_argument("--data", choices=list(DATASETS), default="kang")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
     split = load_split(options.data, seed=0)
@@ -64,7 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "environment": environment(options.threads, [0]),
         **measure(split, turns=turns, repeats=repeats, n_cells=n_cells),
         "time": where_time_goes(split, lambda model: scdiffgen_methods(model, [N_STEPS])[0]),
-        "memory": [{"model": m} | peak_memory(m, options.data, options.threads) for m in ("scdiffgen", "scVI")],
+        "memory": [
+            {"model": name} | in_own_process("_memory", name, options.data, str(options.threads))
+            for name in ("scdiffgen", "scVI")
+        ],
     }
     write_result(output_folder(options.output, quick=options.quick), f"speed-{options.data}", result)
     print(speed_tables(result))

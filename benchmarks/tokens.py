@@ -11,7 +11,6 @@ models that are trained less than by default: ``--max-epochs 40 --baseline-epoch
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
 from benchmarks._parts import TokenPart, read_parts, write_part
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._token_methods import BASELINES, VARIANTS, available_baselines, fit_variant
 from benchmarks._token_result import BY_READOUT, DEFAULT, QUALITY, gather, token_table
 from benchmarks._token_scores import readability
@@ -52,7 +51,7 @@ class Settings:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tokens", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.tokens", __doc__)
     known = [name for name in available() if name != "pbmc68k"] or ["pbmc68k"]
     parser.add_argument("--data", nargs="+", choices=list(DATASETS), default=known, help="default: what is there")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
@@ -61,7 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--max-epochs", type=int, help="epochs of our models (their default)")
     parser.add_argument("--baseline-epochs", type=int, help="epochs of other networks (their default)")
     parser.add_argument("--permutations", type=int, default=Settings.n_permutations, help="behind the null (20)")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
     settings = Settings(

@@ -202,16 +202,8 @@ def drive(
 ) -> None:
     """Do what the command line says: time the stages, train, generate, and write counts, a file each.
 
-    Parameters
-    ----------
-    description
-        Of the command line.
-    make
-        Makes the program of the job, with a folder for what it writes.
-    few
-        Length to time the stages with, in steps or epochs.
-    files
-        Makes the counts of each file of the job, the cells and their labels; by default cells are counts, of one file.
+    The program is made with a folder for what it writes; stages are timed with a ``few`` steps or epochs. ``files``
+    makes the counts of each file of the job, the cells and their labels; by default cells are counts, of one file.
     """
     job = read_job(description)
     with tempfile.TemporaryDirectory() as folder, quietly(job.out.with_suffix(".log")):

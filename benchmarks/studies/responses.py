@@ -22,7 +22,7 @@ from scipy import sparse
 
 from benchmarks._data import FOLDER
 from benchmarks._dose_task import dose_scores, simulated_cells, untrained_dose_model
-from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Target, predicted_cells, split
+from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Settings, Target, predicted_cells, split
 from benchmarks._perturbation_models import (
     mean_response_cells,
     predictions_of,
@@ -30,7 +30,6 @@ from benchmarks._perturbation_models import (
     start_cells,
     untrained_model,
 )
-from benchmarks._perturbation_settings import Settings
 from benchmarks._perturbation_table import response_table, summary_of
 from benchmarks._perturbation_tasks import TASKS, score
 from benchmarks._record import start

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from anndata import AnnData
 from benchmarks import _data, _variants
-from benchmarks._perturbation_settings import Settings
+from benchmarks._perturbation_data import Settings
 
 
 @pytest.fixture

@@ -21,14 +21,15 @@ from benchmarks._perturbation_data import (
     NORMAN,
     OTHER_GENES,
     PAPALEXI,
+    QUICK,
     RESPONSE,
     ZHAO,
     Fold,
+    Settings,
     Target,
     predicted_cells,
 )
 from benchmarks._perturbation_models import seen_cells, start_cells
-from benchmarks._perturbation_settings import QUICK, Settings
 from benchmarks._perturbation_table import kinds_of, summary_of
 from benchmarks._perturbation_tasks import TASKS, TRANSFERRED_NAMES, transferred_predictions, transferred_scores
 from benchmarks._perturbation_time import PACKER, cells_of_both_sides, nearest_cells, time_predictions
@@ -221,13 +222,9 @@ def test_all_pairs_with_both_singles_are_held_out(folder: Path) -> None:
 
 
 def test_unseen_knock_outs_have_features_and_unmeasured_ones_are_left_out(folder: Path) -> None:
-    loaded, drawn = (
-        next(_perturbation_data.papalexi(folder, ["G1"], random_features=random)) for random in (False, True)
-    )
-    for fold in (loaded, drawn):
-        assert list(fold.train.uns[FEATURES_KEY].index) == ["G1", "G2", "G3"]
-        assert set(fold.train.obs["perturbation"]) == {"control", "G2", "G3"}
-    assert not np.allclose(loaded.train.uns[FEATURES_KEY], drawn.train.uns[FEATURES_KEY])
+    fold = next(_perturbation_data.papalexi(folder, ["G1"]))
+    assert list(fold.train.uns[FEATURES_KEY].index) == ["G1", "G2", "G3"]
+    assert set(fold.train.obs["perturbation"]) == {"control", "G2", "G3"}
 
 
 def test_predictions_start_from_training_controls_of_the_context(folder: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks import import_time, render, soak
+from benchmarks._memory import STATUS
 from benchmarks._record import read_result
 from benchmarks.soak import soak_table
 from verdicts import numbers
@@ -23,7 +24,7 @@ def test_memory_is_shown_at_the_cells_that_were_drawn() -> None:
     assert [2000, 102] in rows
 
 
-@pytest.mark.skipif(not soak.STATUS.exists(), reason="only Linux tells the memory of a process")
+@pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells the memory of a process")
 @pytest.mark.usefixtures("_small_study")
 def test_a_short_run_is_written_and_rendered(tmp_path: Path, run_here: Callable[..., None]) -> None:
     run_here("-c", main=lambda code: exec(code[0], {}))
