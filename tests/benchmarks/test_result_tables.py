@@ -14,20 +14,12 @@ from benchmarks._page import END, START, write_between_marks
 from benchmarks._perturbation_figure import perturbation_figure
 from benchmarks._perturbation_table import kinds_of, response_table, summary_of
 from benchmarks._perturbation_table import primary as response_primary
-from benchmarks._record import distinct_environments, read_result, write_result
+from benchmarks._record import distinct_environments, environment, read_result, write_result
 from benchmarks._tables import AHEAD, AS_REAL, Column, score_table, summary
 from benchmarks.augmentation import augmentation_table
 from benchmarks.speed import speed_tables
 
-ENVIRONMENT = {
-    "commit": "abc1234",
-    "command": "python -m benchmarks",
-    "python": "3.11",
-    "packages": {"torch": "2"},
-    "device": "CPU",
-    "threads": 2,
-    "seeds": [0, 1],
-}
+ENVIRONMENT = environment(2, [0, 1])
 
 
 def generation_result(ours: list[float], other: list[float], bound: float = 1.0) -> dict[str, Any]:
@@ -144,7 +136,7 @@ def test_seeds_of_an_environment_are_those_that_were_run() -> None:
     made = {**ENVIRONMENT, "seeds": [0, 1, 2, 3]}
     other = {**made, "commit": "def5678"}
     found = distinct_environments([(made, 2), (made, 0), (other, 1), (made, 2)])
-    assert [(of["commit"], of["seeds"]) for of in found] == [("abc1234", [0, 2]), ("def5678", [1])]
+    assert [(of["commit"], of["seeds"]) for of in found] == [(made["commit"], [0, 2]), ("def5678", [1])]
 
 
 def speed_result(ours: float, other: float) -> dict[str, Any]:
