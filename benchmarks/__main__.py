@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from benchmarks import (
@@ -24,16 +23,16 @@ from benchmarks import (
 from benchmarks._chromatin_data import SNARE
 from benchmarks._data import DATASETS, FOLDER, available
 from benchmarks._external import add_external_argument
+from benchmarks._multimodal_data import CITE
 from benchmarks._perturbation_tasks import TASKS
-from benchmarks._record import add_common_arguments, output_folder
+from benchmarks._record import benchmark_parser, output_folder
 
 MAIN_DATA = "kang"  # of speed and augmentation
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks", __doc__)
     add_external_argument(parser)
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     there, everything, tasks = available(), available(fewer=True), perturbation.available_tasks()
     needed = {name: data.file for name, data in DATASETS.items()} | {name: task.file for name, task in TASKS.items()}
@@ -52,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         processes.main(["--data", *there, *networks, *common])
     speed.main(["--data", main_data, *common])
     augmentation.main(["--data", main_data, *common])
-    multimodal.main(common)
+    if options.quick or (FOLDER / CITE).exists():
+        multimodal.main(common)
     if options.quick or (FOLDER / SNARE).exists():
         chromatin.main(common)
     peaks.main(common)

@@ -22,23 +22,13 @@ OTHER = {RNA: ATAC, ATAC: RNA}
 
 @dataclass(frozen=True)
 class ChromatinSplit:
-    """Cells by what they are for, each a MuData of counts with labels in ``.obs["label"]``.
-
-    Parameters
-    ----------
-    train
-        Cells of which models see both modalities.
-    without
-        By modality: cells of which models see the other one alone, and that are to be imputed.
-    held_out, other
-        Cells that no model sees: those that generated cells are compared with, and as many more.
-    """
+    """Cells by what they are for, each a MuData of counts with labels in ``.obs["label"]``."""
 
     name: str
     seed: int
-    train: MuData
-    without: dict[str, MuData]
-    held_out: MuData
+    train: MuData  # cells of which models see both modalities
+    without: dict[str, MuData]  # by modality: cells of which models see the other one alone, and that are to be imputed
+    held_out: MuData  # cells that no model sees: those that generated cells are compared with, and as many more
     other: MuData
 
     @property

@@ -20,7 +20,7 @@ from benchmarks._multimodal_data import RNA
 from benchmarks._multimodal_methods import Counts, counts_of
 from benchmarks._multimodal_scores import N_PCS, correlation, library_correlation
 from benchmarks._scores import Metric
-from benchmarks._tables import markdown, summary
+from benchmarks._tables import Column, score_table
 from scdiffgen.metrics import ExpressionSpace, classifier_auc, mmd
 
 FEWEST_CELLS, FEWEST_OPEN = 15, 5  # of a label with a profile, of cells in which a scored peak is open
@@ -154,27 +154,11 @@ def imputed_table(result: Mapping[str, Any]) -> str:
     """Scores of imputed peaks, then of imputed RNA: a row a method, a column a score."""
     tables = []
     for target, given in ((ATAC, "peaks from RNA"), (RNA, "RNA from peaks")):
-        of_target = [row for row in result["imputation"] if row["target"] == target]
-        keys = [key for key in IMPUTATION if key in of_target[0]["scores"]]
-        rows = [
-            [name, *(summary([row["scores"][key] for row in of_target if row["method"] == name], 3) for key in keys)]
-            for name in dict.fromkeys(row["method"] for row in of_target)
-        ]
-        tables.append(markdown([given, *(IMPUTATION[key] for key in keys)], rows))
+        rows: dict[str, dict[str, list[float]]] = {}
+        for row in result["imputation"]:
+            if row["target"] == target:
+                for key, value in row["scores"].items():
+                    rows.setdefault(row["method"], {}).setdefault(key, []).append(value)
+        columns = {key: Column(title, 1.0) for key, title in IMPUTATION.items() if key in rows["scdiffgen"]}
+        tables.append(score_table(given, columns, rows, "scdiffgen"))
     return "\n\n".join(tables)
-
-
-def imputation_shortcomings(result: Mapping[str, Any]) -> list[str]:
-    """Sentences on scores of imputed modalities in which another method is better, medians."""
-    lines = []
-    for target, title in ((ATAC, "Imputed peaks"), (RNA, "Imputed RNA")):
-        for key in IMPUTATION:
-            found: dict[str, list[float]] = {}
-            for row in result["imputation"]:
-                if row["target"] == target and key in row["scores"]:
-                    found.setdefault(row["method"], []).append(row["scores"][key])
-            medians = {name: float(np.median(values)) for name, values in found.items()}
-            better = [f"{name} ({value:.3f})" for name, value in medians.items() if value > medians["scdiffgen"]]
-            if better:
-                lines.append(f"{title}, {IMPUTATION[key]} {medians['scdiffgen']:.3f}: better with {', '.join(better)}.")
-    return lines

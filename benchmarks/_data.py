@@ -58,13 +58,7 @@ class Split:
 
 
 def load_split(name: str, seed: int) -> Split:
-    """Load a data set and split it.
-
-    Raises
-    ------
-    MissingData
-        If the file is not there.
-    """
+    """Load a data set and split it."""
     dataset = DATASETS[name]
     return split(dataset.load(), name, seed, dataset.n_top_genes, dataset.n_train)
 

@@ -15,8 +15,8 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from benchmarks._dose_truth import true_mean
+from benchmarks._perturbation_data import Settings
 from benchmarks._perturbation_models import untrained_model
-from benchmarks._perturbation_settings import Settings
 from scdiffgen.datasets import simulate, true_expression
 from scdiffgen.metrics import pearson_delta
 from scdiffgen.metrics.baselines import dose_shift
@@ -63,25 +63,9 @@ def dose_scores(
 ) -> pd.DataFrame:
     """Score the curves of networks, of baselines, and of as many cells from the truth.
 
-    The first model also transfers what was measured at other doses, as is the default.
-
-    Parameters
-    ----------
-    adata
-        Simulated cells.
-    kinds
-        Names of networks.
-    settings
-        How much work to do.
-    seed
-        Seed of training and prediction.
-    make
-        Makes a model of the cells and the name of a network.
-
-    Returns
-    -------
     A row a perturbation, dose and prediction: ``span``; ``rmse`` of mean log expression over genes, and over genes that
-    respond; and the correlation over genes of the changes.
+    respond; and the correlation over genes of the changes. The first model also transfers what was measured at other
+    doses, as is the default.
     """
     chosen = np.flatnonzero(adata.obs["perturbation"] == "control")[: settings.max_cells]
     controls = adata[chosen]

@@ -49,11 +49,6 @@ def read_external(path: Path, genes: pd.Index, columns: Sequence[str], *, may_be
 
     If they ``may_be_logged``, ``"log1p"`` in ``.uns`` says that ``.X`` is log(1 + counts per 10,000). Of ``.uns``, this
     and the account of a recipe are kept.
-
-    Raises
-    ------
-    ValueError
-        If genes or columns are missing, or values are not counts.
     """
     cells = anndata.read_h5ad(path)
     absent = genes.difference(cells.var_names)

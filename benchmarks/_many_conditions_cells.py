@@ -21,29 +21,18 @@ FEATURES = "features"
 
 @dataclass(frozen=True)
 class Screen:
-    """A simulated screen.
+    """A simulated screen."""
 
-    Parameters
-    ----------
-    train
-        Cells with :data:`N_MOLECULES` molecules in the median, a tenth of them controls; ``uns`` holds the features of
-        all perturbations, also of the unseen ones.
-    held_out
-        A further cell of each seen perturbation, and as many of each unseen one as are in training of a seen one.
-    effects
-        (perturbations, genes) logarithms of the fold changes, the unseen perturbations last; those of the control, 0,
-        are left out.
-    control_shares
-        (genes,) shares of the molecules of controls.
-    unseen
-        Names of the perturbations without training cells.
-    """
-
+    # cells with :data:`N_MOLECULES` molecules in the median, a tenth of them controls; `uns` holds the features of
+    # all perturbations, also of the unseen ones
     train: AnnData
+    # A further cell of each seen perturbation, and as many of each unseen one as are in training of a seen one
     held_out: AnnData
+    # (perturbations, genes) logarithms of the fold changes, the unseen perturbations last; those of the control, 0,
+    # are left out
     effects: pd.DataFrame
-    control_shares: NDArray[np.float64]
-    unseen: list[str]
+    control_shares: NDArray[np.float64]  # (genes,) shares of the molecules of controls
+    unseen: list[str]  # names of the perturbations without training cells
 
     def shares(self, names: NDArray[np.str_]) -> NDArray[np.float64]:
         """True shares of the genes under each named perturbation ``(names, genes)``."""

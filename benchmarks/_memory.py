@@ -11,14 +11,15 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 STATUS = Path("/proc/self/status")
 N_CELLS = 512
 
 
-def peak_memory(model: str, data: str, threads: int) -> dict[str, float]:
-    """Measure in a fresh process, over all genes of the data."""
-    command = [sys.executable, "-m", "benchmarks._memory", model, data, str(threads)]
+def in_own_process(module: str, *arguments: str) -> dict[str, Any]:
+    """What a module prints last, as JSON, when it runs in a fresh process."""
+    command = [sys.executable, "-m", f"benchmarks.{module}", *arguments]
     finished = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(finished.stdout.splitlines()[-1])
 
@@ -41,13 +42,18 @@ def measure(model: str, data: str, threads: int) -> dict[str, float]:
     return peaks | {"n_cells": split.train.n_obs, "n_genes": split.train.n_vars}
 
 
+def of_status(name: str) -> float:
+    """Memory of this process in MB that Linux tells under a name, such as ``"VmRSS"``, what it holds now."""
+    return int(re.search(rf"{name}:\s+(\d+) kB", STATUS.read_text()).group(1)) / 2**10
+
+
 def peak_of_this_process() -> float:
     """Peak resident memory of this process in MB.
 
     On Linux, what getrusage reports is at least the memory of the process that started this one; its status is not.
     """
     if STATUS.exists():
-        return int(re.search(r"VmHWM:\s+(\d+) kB", STATUS.read_text()).group(1)) / 2**10
+        return of_status("VmHWM")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)  # macOS counts bytes, others kilobytes
 

@@ -82,11 +82,6 @@ def external_methods(folders: Mapping[str, Path], split: Split) -> list[Method]:
 
     There must be at least as many cells of each label, in ``.obs["label"]``, as are held out. A folder without the file
     is left out.
-
-    Raises
-    ------
-    ValueError
-        If genes, labels or cells are missing, or values are not counts.
     """
     files = external_files(folders, f"{split.name}-seed{split.seed}.h5ad")
     return [external_method(name, path, split) for name, path in files]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import mudata
 import numpy as np
@@ -23,50 +23,20 @@ SHARE = 0.15
 
 
 @dataclass(frozen=True)
-class CiteData:
-    """A data set: what it is, how it is loaded, its file unless it is simulated."""
-
-    description: str
-    load: Callable[[], MuData]
-    file: str | None = None
-
-
-@dataclass(frozen=True)
 class CiteSplit:
-    """Cells by what they are for, each a MuData of counts.
-
-    Parameters
-    ----------
-    train
-        Cells whose RNA and protein models are trained on.
-    imputed
-        Cells of which models see the RNA, and are asked for the protein.
-    held_out, other
-        Cells that no model sees: those that generated cells are compared with, and as many more.
-    """
+    """Cells by what they are for, each a MuData of counts."""
 
     name: str
     seed: int
-    train: MuData
-    imputed: MuData
-    held_out: MuData
+    train: MuData  # cells whose RNA and protein models are trained on
+    imputed: MuData  # cells of which models see the RNA, and are asked for the protein
+    held_out: MuData  # cells that no model sees: those that generated cells are compared with, and as many more
     other: MuData
 
     def seen(self) -> MuData:
         """What models are trained on: all of the training cells, the RNA of those to be imputed."""
         rna = [self.train[RNA], self.imputed[RNA]]
         return joined({RNA: stacked(rna), PROTEIN: self.train[PROTEIN].copy()})
-
-
-def load_cite(name: str, seed: int) -> CiteSplit:
-    """Load a data set and split it at random: 15 % each to be imputed, held out, and for other real cells.
-
-    Raises
-    ------
-    MissingData
-        If the file is not there.
-    """
-    return split_cite(CITE_DATA[name].load(), name, seed)
 
 
 def split_cite(mdata: MuData, name: str, seed: int) -> CiteSplit:
@@ -81,11 +51,6 @@ def split_cite(mdata: MuData, name: str, seed: int) -> CiteSplit:
 
     imputed, held_out, other, train = map(cells, parts)
     return CiteSplit(name, seed, train, imputed, held_out, other)
-
-
-def available_cite() -> list[str]:
-    """Names of the data sets that are there."""
-    return [name for name, data in CITE_DATA.items() if data.file is None or (FOLDER / data.file).exists()]
 
 
 def seen_columns(counts: sparse.csr_matrix) -> NDArray[np.bool_]:
@@ -123,19 +88,8 @@ def joined(modalities: dict[str, AnnData]) -> MuData:
         return MuData(modalities)
 
 
-def read_pbmc10k() -> MuData:
-    """PBMC with 14 proteins."""
-    return read_file(CITE)
-
-
 def read_file(file: str) -> MuData:
-    """Read a file of the data folder.
-
-    Raises
-    ------
-    MissingData
-        If the file is not there.
-    """
+    """Read a file of the data folder."""
     if not (FOLDER / file).exists():
         raise MissingData(f"{file} is not in ../shared/data: put it there, or choose other data.")
     with warnings.catch_warnings(action="ignore", category=FutureWarning):
@@ -149,6 +103,6 @@ def simulated() -> MuData:
 
 
 CITE_DATA = {
-    "pbmc10k": CiteData("PBMC of 10x Genomics with 14 proteins", read_pbmc10k, CITE),
-    "simulated": CiteData("simulated RNA and protein", simulated),
+    "pbmc10k": ("PBMC of 10x Genomics with 14 proteins", partial(read_file, CITE)),
+    "simulated": ("simulated RNA and protein", simulated),
 }

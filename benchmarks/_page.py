@@ -1,17 +1,24 @@
-"""What pages of results are made of."""
+"""Writes results into pages: what stands between two marks of a name, the rest of a page is written by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
 
+START, END = "<!-- {}, written by python -m benchmarks.render -->\n", "\n<!-- end of {} -->"
 
-def section(title: str, *parts: str) -> str:
-    return "\n" + "\n\n".join([f"## {title}", *filter(None, parts)]) + "\n"
+
+def write_between_marks(page: Path, parts: Mapping[str, str]) -> None:
+    """Write each part between the two marks of its name."""
+    text = page.read_text()
+    for name, part in parts.items():
+        before, rest = text.split(START.format(name))
+        text = before + START.format(name) + part + END.format(name) + rest.split(END.format(name))[1]
+    page.write_text(text)
 
 
 def figure(drawn: Figure, name: str, docs: Path) -> str:
@@ -23,17 +30,20 @@ def figure(drawn: Figure, name: str, docs: Path) -> str:
     return f"![{name}](_static/benchmarks/{path.name})"
 
 
-def bullets(title: str, lines: Sequence[str]) -> str:
-    """List under a title; without lines, say so."""
-    return "\n".join([f"**{title}**", "", *(f"- {line}" for line in lines or ["Nowhere in this table."])])
+def measured_with(result: Mapping[str, Any]) -> Iterator[str]:
+    """Commit, command and versions of each run; of parts that were run again, under their names."""
+    for run in result.get("environments") or [result["environment"]]:
+        added = "".join(f"; rows were added by `{later['command']}`" for later in result.get("added", []))
+        yield _described(run, added)
+    for key, run in result.items():
+        if key.endswith("_environment"):
+            yield f"Of {key.removesuffix('_environment')}, but for other programs: {_described(run)}"
 
 
-def measured_with(result: Mapping[str, Any]) -> str:
-    with_ = result["environment"]
-    packages = ", ".join(f"{name} {number}" for name, number in with_["packages"].items())
-    threads = f"{with_['threads']} thread{'' if with_['threads'] == 1 else 's'}"
-    added = "".join(f"; rows were added by `{later['command']}`" for later in result.get("added", []))
+def _described(run: Mapping[str, Any], added: str = "") -> str:
+    packages = ", ".join(f"{name} {number}" for name, number in run["packages"].items())
+    threads = f"{run['threads']} thread{'' if run['threads'] == 1 else 's'}"
     return (
-        f"*Commit {with_['commit']}, `{with_['command']}`, {threads}, {with_['device']}, "
-        f"seeds {', '.join(map(str, with_['seeds']))}; Python {with_['python']}, {packages}{added}.*"
+        f"*Commit {run['commit']}, `{run['command']}`, {threads}, {run['device']}, "
+        f"seeds {', '.join(map(str, run['seeds']))}; Python {run['python']}, {packages}{added}.*"
     )

@@ -40,27 +40,13 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True)
 class Fold:
-    """One split of the data.
+    """One split of the data."""
 
-    Parameters
-    ----------
-    name
-        What is held out.
-    train
-        Cells to train on: counts in ``.X``.
-    real
-        Held-out cells.
-    targets
-        The responses among them.
-    setup
-        Arguments of ``setup_anndata``.
-    """
-
-    name: str
-    train: AnnData
-    real: AnnData
-    targets: Sequence[Target]
-    setup: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # what is held out
+    train: AnnData  # cells to train on: counts in `.X`
+    real: AnnData  # held-out cells
+    targets: Sequence[Target]  # the responses among them
+    setup: Mapping[str, Any] = field(default_factory=dict)  # arguments of `setup_anndata`
 
     def __post_init__(self) -> None:
         shared = self.train.obs_names.intersection(self.real.obs_names)
@@ -72,6 +58,21 @@ class Fold:
         """Training cells that predictions start from: the controls of the contexts of the targets."""
         wanted = self.train.obs[CONTEXT].isin({target.context for target in self.targets})
         return self.train[(wanted & (self.train.obs[RESPONSE] == CONTROL)).to_numpy()]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How much work a run does."""
+
+    max_epochs: int | None = None  # length of the training of every model; None is the default of each
+    max_cells: int = 500  # cells predicted and compared of each response
+    n_trees: int = 100  # trees of the forest that tells real from predicted cells
+    size: Mapping[str, int] = field(default_factory=dict)  # arguments of the model in place of its preset
+    train_cells: int | None = None  # training cells of each response and context; None takes all
+    n_genes: int | None = None  # genes; None takes all
+
+
+QUICK = Settings(2, 40, 20, {"n_tokens": 4, "token_dim": 16, "n_layers": 1}, 60, 150)
 
 
 def kang(folder: Path, types: Sequence[str] | None = None) -> Iterator[Fold]:
@@ -158,10 +159,10 @@ def norman(folder: Path, doubles: Sequence[str] | None = None) -> Iterator[Fold]
     yield split("doubles", adata, held_out, targets, {"perturbation_key": "perturbation"})
 
 
-def papalexi(folder: Path, genes: Sequence[str] | None = None, *, random_features: bool = False) -> Iterator[Fold]:
+def papalexi(folder: Path, genes: Sequence[str] | None = None) -> Iterator[Fold]:
     """Knock-outs of genes that were never knocked out, by feature vectors of the genes (Papalexi et al. 2021).
 
-    The vector of a gene is its row of the loadings of a PCA of the training cells, or random numbers for comparison.
+    The vector of a gene is its row of the loadings of a PCA of the training cells.
     Only knock-outs of measured genes have one; the others are left out.
     """
     adata = _papalexi(folder)
@@ -172,9 +173,6 @@ def papalexi(folder: Path, genes: Sequence[str] | None = None, *, random_feature
         setup = {"perturbation_key": "perturbation", "batch_key": "batch", "perturbation_features_key": FEATURES_KEY}
         fold = split(gene, adata, held_out, [Target(gene, "all", {"perturbation": gene})], setup)
         vectors = gene_loadings(fold.train)
-        if random_features:
-            drawn = np.random.default_rng(0).standard_normal(vectors.shape)
-            vectors = pd.DataFrame(drawn, index=vectors.index)
         fold.train.uns[FEATURES_KEY] = vectors.loc[sorted(set(adata.obs["perturbation"]) - {CONTROL})]
         yield fold
 
@@ -205,13 +203,7 @@ def split(
     setup: Mapping[str, Any],
     n_top_genes: int | None = None,
 ) -> Fold:
-    """Split by a mask, and keep the genes that vary most among the training cells.
-
-    Raises
-    ------
-    ValueError
-        If no cell of a target is held out.
-    """
+    """Split by a mask, and keep the genes that vary most among the training cells."""
     there = set(zip(adata.obs.loc[held_out, RESPONSE], adata.obs.loc[held_out, CONTEXT], strict=True))
     if absent := [target for target in targets if target[:2] not in there]:
         raise ValueError(f"No cells of {absent[0].response!r} in {absent[0].context!r} are there to hold out.")

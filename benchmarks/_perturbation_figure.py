@@ -5,17 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
-from benchmarks._figures import COLOURS, LIMIT, PALE, TEXT, tidy
-from benchmarks._perturbation_table import SCORES, summary_of
-from benchmarks._perturbation_verdicts import kinds_of, primary
+from benchmarks._figures import COLOURS, LIMIT, PALE, legend, panels, tidy
+from benchmarks._perturbation_table import SCORES, kinds_of, primary, summary_of
 
-N_COLUMNS, ROW_INCHES = 3, 0.19
+ROW_INCHES = 0.19
 LEFT_OUT = ("weighted_mse", "de_overlap", "fold_change_spearman")  # the table has them
 NAMES = {"ours": "scdiffgen", "other": "other models", "null": "no model"}
 
@@ -26,14 +23,10 @@ def perturbation_figure(result: Mapping[str, Any]) -> Figure:
     kinds = kinds_of(result)
     rows = [index for index in table.index if kinds[_prediction(index)] != "limit"][::-1]
     scores = [name for name in table if name not in LEFT_OUT]
-    n_rows = -(-len(scores) // N_COLUMNS)
-    size = (11, n_rows * (0.7 + ROW_INCHES * len(rows)))
-    figure, axes = plt.subplots(n_rows, N_COLUMNS, figsize=size, sharey=True, layout="constrained", squeeze=False)
-    for axis in axes.flat[len(scores) :]:
-        axis.set_visible(False)
+    figure, axes = panels(len(scores), ROW_INCHES * len(rows))
     colours = [COLOURS[kinds[_prediction(index)]] for index in rows]
     areas = [90 if _prediction(index) == primary(result) else 28 for index in rows]
-    for axis, name in zip(axes.flat, scores, strict=False):
+    for axis, name in zip(axes, scores, strict=True):
         values = table[name]
         axis.scatter(values.loc[rows], np.arange(len(rows)), c=colours, s=areas, zorder=3, linewidths=0)
         for index in table.index[[kinds[_prediction(index)] == "limit" for index in table.index]]:
@@ -47,13 +40,8 @@ def perturbation_figure(result: Mapping[str, Any]) -> Figure:
         axis.grid(axis="y", color=PALE, linewidth=0.5)
         axis.set_axisbelow(True)
         tidy(axis, SCORES[name].title)
-    handles = [Line2D([], [], color=LIMIT, label="real cells: the ceiling")]
-    handles += [
-        Line2D([], [], marker="o", linestyle="", color=COLOURS[kind], label=name)
-        for kind, name in NAMES.items()
-        if kind in kinds.values()
-    ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, labelcolor=TEXT)
+    shown = {kind: name for kind, name in NAMES.items() if kind in kinds.values()}
+    legend(figure, "real cells: the ceiling", shown, "o", len(shown) + 1)
     return figure
 
 

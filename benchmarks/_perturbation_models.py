@@ -49,36 +49,14 @@ def start_cells(fold: Fold, target: Target, max_cells: int | None, seed: int) ->
 
 
 def response_predictions(
-    model: TokenDiffusion,
-    fold: Fold,
-    *,
-    keep: Sequence[float | None] = KEEP,
-    factor: float = 1.0,
-    max_cells: int,
-    seed: int,
+    model: TokenDiffusion, fold: Fold, *, keep: Sequence[float | None] = KEEP, max_cells: int, seed: int
 ) -> dict[str, AnnData]:
     """Predictions by name: generated, and from controls that keep a share of their molecules.
 
-    Coupled cells start from all controls, as the means of the baselines do.
-
-    Parameters
-    ----------
-    model
-        A model of the training cells of the fold.
-    fold
-        What to predict.
-    keep
-        Shares of its molecules that a control cell keeps before it is grown again; ``None`` couples it, as was measured
-        in other cells, if it was, and as the network alone says.
-    factor
-        Factor of the effects of the perturbations.
-    max_cells
-        Cells predicted of each target, at most as many as it has controls; coupled, a cell for each control.
-    seed
-        Seed of the cells.
+    Cells are coupled where the share is ``None``, as was measured in other cells, if it was, and as the network alone
+    says. Coupled cells start from all controls, as the means of the baselines do, other ones from ``max_cells``.
     """
-    scale = {fold.setup["perturbation_key"]: factor}
-    options: Mapping[str, Any] = {"guidance_scale": scale, "seed": seed, "silent": True}
+    options: Mapping[str, Any] = {"guidance_scale": {fold.setup["perturbation_key"]: 1.0}, "seed": seed, "silent": True}
     starts, controls = ([start_cells(fold, target, n, seed) for target in fold.targets] for n in (max_cells, None))
     counts = {
         "generate": [

@@ -2,58 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import pandas as pd
 
-
-@dataclass(frozen=True)
-class Score:
-    """A column of the table. ``ideal`` is the best value; ``"limit"`` is what real cells score."""
-
-    title: str
-    ideal: float | Literal["limit"]
-
+from benchmarks._tables import Column, score_table
 
 SCORES = {
-    "rmse": Score("RMSE", 0.0),
-    "rmse_responding": Score("RMSE, responding genes", 0.0),
-    "pearson_delta": Score("Pearson of changes", 1.0),
-    "weighted_mse": Score("weighted MSE", 0.0),
-    "discrimination": Score("discrimination", 1.0),
-    "de_overlap": Score("DE overlap", 1.0),
-    "fold_change_spearman": Score("Spearman of fold changes", 1.0),
-    "fold_change_slope": Score("slope of fold changes", 1.0),
-    "response_spread": Score("spread of responses", 1.0),
-    "non_responders_error": Score("error of non-responders", 0.0),
-    "energy_distance": Score("energy distance", 0.0),
-    "wasserstein": Score("W2", "limit"),
-    "c2st_auc": Score("forest AUC", 0.5),
+    "rmse": Column("RMSE", 0.0, ".3g"),
+    "rmse_responding": Column("RMSE, responding genes", 0.0, ".3g"),
+    "pearson_delta": Column("Pearson of changes", 1.0, ".3g"),
+    "weighted_mse": Column("weighted MSE", 0.0, ".3g"),
+    "discrimination": Column("discrimination", 1.0, ".3g"),
+    "de_overlap": Column("DE overlap", 1.0, ".3g"),
+    "fold_change_spearman": Column("Spearman of fold changes", 1.0, ".3g"),
+    "fold_change_slope": Column("slope of fold changes", 1.0, ".3g"),
+    "response_spread": Column("spread of responses", 1.0, ".3g"),
+    "non_responders_error": Column("error of non-responders", 0.0, ".3g"),
+    "energy_distance": Column("energy distance", 0.0, ".3g"),
+    "wasserstein": Column("W2", "limit", ".3g"),
+    "c2st_auc": Column("forest AUC", 0.5, ".3g"),
 }
 TASK_TITLES = {
-    "kang": "interferon in a cell type that was never treated (Kang et al. 2018)",
-    "kang-donors": "interferon in a donor whose treated cells were never seen (Kang et al. 2018)",
-    "zhao": "panobinostat in the tumour of a donor that was never treated (Zhao et al. 2021)",
-    "mcfaline": "knock-downs in a cell line, nearly without effect (McFaline-Figueroa et al. 2024)",
-    "norman": "two genes activated at once (Norman et al. 2019)",
-    "papalexi": "knock-outs of genes never knocked out, by features (Papalexi et al. 2021)",
-    "papalexi-random": "knock-outs of genes never knocked out, by random features (Papalexi et al. 2021)",
-    "papalexi-guides": "guides never used, of genes that others knock out (Papalexi et al. 2021)",
-    "packer": "a window of time in an embryo (Packer et al. 2019)",
-    "dose": "doses of simulated perturbations",
+    "kang": "Interferon in a cell type that was never treated (Kang et al. 2018)",
+    "kang-donors": "Interferon in a donor whose treated cells were never seen (Kang et al. 2018)",
+    "zhao": "Panobinostat in the tumour of a donor that was never treated (Zhao et al. 2021)",
+    "mcfaline": "Knock-downs in a cell line, nearly without effect (McFaline-Figueroa et al. 2024)",
+    "norman": "Two genes activated at once (Norman et al. 2019)",
+    "papalexi": "Knock-outs of genes never knocked out, by features (Papalexi et al. 2021)",
+    "papalexi-guides": "Guides never used, of genes that others knock out (Papalexi et al. 2021)",
+    "packer": "A window of time in an embryo (Packer et al. 2019)",
+    "dose": "Doses of simulated perturbations",
 }
 HELD_OUT = ("fold", "context", "perturbation", "dose")
+LIMITS = ("real_half", "real cells")
+DEFAULTS = ("effect: coupled", "sinusoidal: generate", "sinusoidal: transferred")  # of the package, by task
+TRAINED = ("latent_scvi",)  # models of others
+Kind = Literal["ours", "limit", "other", "null"]
 
 
 def summary_of(rows: pd.DataFrame) -> pd.DataFrame:
-    """Summarise scores: a row a prediction, and of doses one for each span of them.
-
-    Parameters
-    ----------
-    rows
-        A row a seed, prediction and held-out response.
-    """
+    """Summarise scores, a row a seed, prediction and held-out response: a row a prediction, and a span of doses."""
     metrics = [name for name in SCORES if name in rows and rows[name].notna().any()]
     by = [name for name in ("span", "prediction") if name in rows]
     held_out = [name for name in HELD_OUT if name in rows]
@@ -64,11 +54,36 @@ def summary_of(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([table.xs(span, level="span", drop_level=False) for span in table.index.unique("span")])
 
 
-def markdown(table: pd.DataFrame) -> str:
-    """Write a summary as a table that GitHub and Sphinx draw."""
-    rows = [[*table.index.names, *(SCORES[name].title for name in table)]]
-    rows.append(["---"] * table.index.nlevels + ["---:"] * table.shape[1])
-    for index, values in zip(table.index, table.to_numpy(), strict=True):
-        names = index if isinstance(index, tuple) else (index,)
-        rows.append([*map(str, names), *("" if pd.isna(value) else f"{value:.3g}" for value in values)])
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+def response_table(table: pd.DataFrame, result: Mapping[str, Any] | None = None) -> str:
+    """Write a summary, a table for each span of doses; marks compare with the default of the package in a result."""
+    if "span" in table.index.names:
+        spans = table.index.unique("span")
+        return "\n\n".join(_score_table(span, table.xs(span, level="span"), result) for span in spans)
+    return _score_table("prediction", table, result)
+
+
+def _score_table(heading: str, table: pd.DataFrame, result: Mapping[str, Any] | None) -> str:
+    rows = {name: {score: [values[score]] for score in table} for name, values in table.iterrows()}
+    columns = {name: SCORES[name] for name in table}
+    if result is None:
+        return score_table(heading, columns, rows)
+    kinds = kinds_of(result)
+    rivals = [name for name, kind in kinds.items() if kind in ("other", "null")]
+    limit = next((name for name in LIMITS if name in rows), None)
+    return score_table(heading, columns, rows, primary(result), rivals, limit)
+
+
+def kinds_of(result: Mapping[str, Any]) -> dict[str, Kind]:
+    """Kind of every prediction: the package, real cells, other programs, or what needs none."""
+    settings, kinds = result["settings"], dict[str, Kind]()
+    others = {*TRAINED, *settings.get("external", [])}
+    for name in dict.fromkeys(row["prediction"] for row in result["rows"]):
+        ours = name.partition(":")[0] in settings["models"]
+        kinds[name] = "ours" if ours else "limit" if name in LIMITS else "other" if name in others else "null"
+    return kinds
+
+
+def primary(result: Mapping[str, Any]) -> str:
+    """The prediction that stands for the package: its default, or the first of it that was run."""
+    ours = [name for name, kind in kinds_of(result).items() if kind == "ours"]
+    return next((name for name in DEFAULTS if name in ours), ours[0])

@@ -24,6 +24,7 @@ from benchmarks._perturbation_data import (
     RESPONSE,
     ZHAO,
     Fold,
+    Settings,
     kang,
     kang_donors,
     mcfaline,
@@ -44,7 +45,6 @@ from benchmarks._perturbation_models import (
     untrained_model,
 )
 from benchmarks._perturbation_scvi import scvi_prediction
-from benchmarks._perturbation_settings import Settings
 from benchmarks._perturbation_time import PACKER, packer, time_predictions
 from benchmarks._perturbation_transfer import transferred_shares
 from scdiffgen.metrics import perturbation_report
@@ -59,24 +59,13 @@ FEWER_KEEP = {"embedding": (0.0,)}  # shares that control cells keep, for varian
 
 @dataclass(frozen=True)
 class Task:
-    """A task on real cells.
+    """A task on real cells."""
 
-    Parameters
-    ----------
-    file
-        Name of the file of the data.
-    folds
-        Makes the folds from the folder of the data and the names to hold out.
-    models
-        Variants of the model: their arguments, by name.
-    of_time
-        Whether what is held out are times and not perturbations.
-    """
-
-    file: str
+    file: str  # name of the file of the data
+    # makes the folds from the folder of the data and the names to hold out
     folds: Callable[[Path, Sequence[str] | None], Iterator[Fold]]
-    models: Mapping[str, Mapping[str, Any]]
-    of_time: bool = False
+    models: Mapping[str, Mapping[str, Any]]  # variants of the model: their arguments, by name
+    of_time: bool = False  # whether what is held out are times and not perturbations
 
 
 TASKS = {
@@ -86,7 +75,6 @@ TASKS = {
     "mcfaline": Task(MCFALINE, mcfaline, INTERVENTIONS),
     "norman": Task(NORMAN, norman, INTERVENTIONS),
     "papalexi": Task(PAPALEXI, papalexi, INTERVENTIONS),
-    "papalexi-random": Task(PAPALEXI, partial(papalexi, random_features=True), {"effect": {}}),
     "papalexi-guides": Task(PAPALEXI, papalexi_guides, INTERVENTIONS),
     "packer": Task(
         PACKER,
@@ -111,31 +99,10 @@ def run_fold(
     settings: Settings,
     seed: int,
     *,
-    factors: Mapping[str, float],
     with_scvi: bool,
     external: Mapping[str, AnnData],
 ) -> pd.DataFrame:
-    """Train, predict and score.
-
-    Parameters
-    ----------
-    task
-        The task.
-    fold
-        What is held out.
-    models
-        Names of the variants to train.
-    settings
-        How much work to do.
-    seed
-        Seed of everything.
-    factors
-        Factors of the effects of perturbations besides 1, by what the rows are to say of them.
-    with_scvi
-        Whether to train scVI, for latent arithmetic.
-    external
-        Predictions of other programs.
-    """
+    """Train the named variants, predict and score, beside scVI and the predictions of other programs."""
     fold = shrunk(fold, settings, seed)
     trained = {
         name: trained_model(fold, seed, settings.max_epochs, **task.models[name], **settings.size) for name in models
@@ -143,7 +110,7 @@ def run_fold(
     if task.of_time:
         predictions = time_predictions(trained, fold, seed) | dict(external)
         return score(fold, predictions, ("no_change", "real_half"), settings, seed)
-    predictions = all_predictions(trained, fold, settings, seed, factors)
+    predictions = all_predictions(trained, fold, settings, seed)
     if with_scvi:
         predictions |= scvi_predictions(fold, settings, seed)
     predictions["other_guides"] = seen_cells(fold, settings.max_cells, seed)
@@ -159,13 +126,7 @@ def scvi_predictions(fold: Fold, settings: Settings, seed: int) -> dict[str, Ann
 
 
 def transferred_predictions(fold: Fold, seed: int) -> dict[str, AnnData]:
-    """Transferred responses by the names that they have beside networks; no network is trained.
-
-    Raises
-    ------
-    ValueError
-        If no training cells predict a response, so that a network would have to.
-    """
+    """Transferred responses by the names that they have beside networks; raise if one has to be trained."""
     model = untrained_model(fold.train, dict(fold.setup))
     starts = [start_cells(fold, target, None, seed) for target in fold.targets]
     cells = predictions_of(model, fold, starts, {"seed": seed, "silent": True}, keep=None)
@@ -188,17 +149,14 @@ def transferred_scores(fold: Fold, settings: Settings, seed: int, *, alone: bool
 
 
 def all_predictions(
-    models: Mapping[str, TokenDiffusion], fold: Fold, settings: Settings, seed: int, factors: Mapping[str, float]
+    models: Mapping[str, TokenDiffusion], fold: Fold, settings: Settings, seed: int
 ) -> dict[str, AnnData | None]:
     """Predictions of every variant, by what the rows are to say of them."""
-    options: dict[str, Any] = {"max_cells": settings.max_cells, "seed": seed}
     predictions: dict[str, AnnData | None] = {}
     for name, model in models.items():
+        keep = FEWER_KEEP.get(name, KEEP)
         answers: dict[str, AnnData | None] = {"mean alone": mean_response_cells(model, fold)}
-        answers |= response_predictions(model, fold, keep=FEWER_KEEP.get(name, KEEP), **options)
-        for said, factor in factors.items():
-            stronger = response_predictions(model, fold, keep=FEWER_KEEP.get(name, (None,)), factor=factor, **options)
-            answers |= {f"{how}, {said}": cells for how, cells in stronger.items()}
+        answers |= response_predictions(model, fold, keep=keep, max_cells=settings.max_cells, seed=seed)
         predictions |= {f"{name}: {how}": cells for how, cells in answers.items()}
     return predictions
 

@@ -15,7 +15,7 @@ from scipy.stats import t
 from benchmarks._external import LOGGED
 from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold
 from benchmarks._perturbation_models import start_cells
-from benchmarks._perturbation_verdicts import primary
+from benchmarks._perturbation_table import primary
 
 TRANSFERRED = "transferred"
 
@@ -44,21 +44,16 @@ def transferred_shares(
     return pd.DataFrame(rows, columns=["context", "perturbation", "prediction", TRANSFERRED])
 
 
-def transferred_sentence(result: Mapping[str, Any]) -> str:
-    """What the default transfers, with a 95 % interval over what was held out; empty if it was not measured."""
+def transferred_by_default(result: Mapping[str, Any]) -> str:
+    """Mean share that the default transfers, with a 95 % interval over what was held out; empty if not measured."""
     rows = pd.DataFrame(result["rows"])
     if TRANSFERRED not in rows or rows[TRANSFERRED].isna().all():
         return ""
     ours = rows[rows["prediction"] == primary(result)]
     shares = ours.groupby(["context", "perturbation"])[TRANSFERRED].median().dropna()
-    if not shares.any():
-        return f"`{primary(result)}` transfers nothing in all {len(shares)} held-out responses: it moves no cell."
-    low, high = t.interval(0.95, len(shares) - 1, shares.mean(), shares.sem())
-    return (
-        f"Of the mean change in the other contexts, `{primary(result)}` transfers {shares.mean():.2f} (95 % interval "
-        f"{low:.2f} to {high:.2f}, t, over {len(shares)} held-out responses, of which those of one context share its "
-        "controls): the slope of the predicted change on it."
-    )
+    half = t.ppf(0.975, len(shares) - 1) * shares.sem()
+    low, high = shares.mean() - half, shares.mean() + half
+    return f"Transferred: {shares.mean():.2f} ({low:.2f} to {high:.2f}, {len(shares)} held-out responses)."
 
 
 class _Means:

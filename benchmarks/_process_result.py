@@ -6,15 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from benchmarks._data import Split, described
-from benchmarks._process_parts import ProcessPart
+from benchmarks._parts import ProcessPart
 from benchmarks._record import distinct_environments
 from benchmarks._scores import METRICS
-from benchmarks._tables import markdown, summary
+from benchmarks._tables import Column, Values, score_table
 
-REFERENCE = 32
+REAL, REFERENCE = "other real cells", 32
 """Evaluations of the default of the package."""
 
 
@@ -46,9 +44,9 @@ def runs(result: Mapping[str, Any], method: str, budget: str) -> list[Mapping[st
     return [p for p in result["parts"] if p["method"] == method and p["budget"] in (budget, "both")]
 
 
-def real(result: Mapping[str, Any], metric: str) -> list[float]:
+def real(result: Mapping[str, Any], metric: str) -> Values:
     """What other real cells score, by seed."""
-    return _numbers(row["scores"][metric] for p in result["parts"] if not p["training"] for row in p["rows"])
+    return [row["scores"][metric] for part in result["parts"] if not part["training"] for row in part["rows"]]
 
 
 def at(of_runs: Iterable[Mapping[str, Any]], evaluations: int) -> list[Mapping[str, Any]]:
@@ -70,56 +68,45 @@ def shown_evaluations(result: Mapping[str, Any]) -> int:
 def quality_table(result: Mapping[str, Any], budget: str) -> str:
     """Scores of every contender under a budget."""
     metrics = result["metrics"]
-    limit = [summary(real(result, key), metric["n_digits"]) for key, metric in metrics.items()]
-    rows = [["other real cells", "", *limit]]
+    rows: dict[str, dict[str, Values]] = {REAL: {key: real(result, key) for key in metrics}}
     for method in methods(result):
         of_runs = runs(result, method, budget)
-        drawn = at(of_runs, shown_evaluations(result))
-        if drawn:
-            likelihoods = _numbers(part["nll"] for part in of_runs)
-            scores = [
-                summary(_numbers(row["scores"][key] for row in drawn), metric["n_digits"])
-                for key, metric in metrics.items()
-            ]
-            rows.append([method, summary(likelihoods, 4) if likelihoods else "", *scores])
-    return markdown(["", "nats per molecule", *(metric["title"] for metric in metrics.values())], rows)
+        if drawn := at(of_runs, shown_evaluations(result)):
+            nll = [part["nll"] for part in of_runs if part["nll"] is not None]
+            rows[method] = {"nll": nll} if nll else {}
+            rows[method] |= {key: [row["scores"][key] for row in drawn] for key in metrics}
+    columns = {key: Column(of["title"], digits=of["n_digits"]) for key, of in metrics.items()}
+    return score_table("", {"nll": Column("nats per molecule", digits=4), **columns}, rows)
 
 
 def cost_table(result: Mapping[str, Any]) -> str:
     """Training and sampling of every contender: epochs under both budgets, and cells a second."""
-    columns = result["settings"]["evaluations"]
-    rows = []
+    evaluations = result["settings"]["evaluations"]
+    titles = {
+        "epochs": "epochs",
+        "seconds": "seconds",
+        "equal": "epochs in equal time",
+        "cells_per_second": "training, cells/s",
+        **{n: f"{n} evaluations, cells/s" for n in evaluations},
+    }
+    rows: dict[str, dict[Any, Values]] = {}
     for method in methods(result):
         by_steps, by_time = (runs(result, method, budget) for budget in ("steps", "time"))
-        rates = [summary(_numbers(row["cells_per_second"] for row in at([*by_steps, *by_time], n)), 0) for n in columns]
-        training = [part["training"] for part in by_steps]
-        rows.append(
-            [
-                method,
-                summary([of["epochs"] for of in training], 0),
-                summary([of["seconds"] for of in training], 0),
-                summary([part["training"]["epochs"] for part in by_time], 0) if by_time else "",
-                summary([of["cells_per_second"] for of in training], 0),
-                *rates,
-            ]
-        )
-    heads = ["", "epochs", "seconds", "epochs in equal time", "training, cells/s"]
-    return markdown([*heads, *(f"{n} evaluations, cells/s" for n in columns)], rows)
+        rows[method] = {key: [part["training"][key] for part in by_steps] for key in by_steps[0]["training"]}
+        if by_time:
+            rows[method]["equal"] = [part["training"]["epochs"] for part in by_time]
+        for n in evaluations:
+            rows[method][n] = [row["cells_per_second"] for row in at([*by_steps, *by_time], n)]
+    return score_table("", {key: Column(title, digits=0) for key, title in titles.items()}, rows)
 
 
 def evaluations_table(result: Mapping[str, Any], metric: str) -> str:
     """One score of every contender by the number of evaluations, in equal steps of training."""
     columns = sorted({n for method in methods(result) for n in evaluations_of(result, method)})
-    n_digits = result["metrics"][metric]["n_digits"]
-    rows = []
+    of_metric = result["metrics"][metric]
+    rows: dict[str, dict[Any, Values]] = {}
     for method in methods(result):
-        drawn = [at(runs(result, method, "steps"), n) for n in columns]
-        scores = [summary(_numbers(row["scores"][metric] for row in of_n), n_digits) if of_n else "" for of_n in drawn]
-        rows.append([method, *scores])
-    return markdown([result["metrics"][metric]["title"], *(f"{n:,} evaluations" for n in columns)], rows)
-
-
-def _numbers(values: Iterable[float | None]) -> list[float]:
-    """What was written as null is not a number; nothing if none is."""
-    found = [np.nan if value is None else value for value in values]
-    return [] if np.isnan(found).all() else found
+        drawn = {n: at(runs(result, method, "steps"), n) for n in columns}
+        rows[method] = {n: [row["scores"][metric] for row in of_n] for n, of_n in drawn.items() if of_n}
+    shown = {n: Column(f"{n:,} evaluations", digits=of_metric["n_digits"]) for n in columns}
+    return score_table(of_metric["title"], shown, rows)

@@ -38,18 +38,10 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Prepared:
-    """Cells of one task, whose ``obs`` has the context, which is left out in turn, the condition and the cell type.
+    """Cells of one task, whose ``obs`` has the context, which is left out in turn, the condition and the cell type."""
 
-    Parameters
-    ----------
-    counts
-        Counts of the genes that pass the filter: what models are trained on.
-    scored
-        Which of these genes are scored.
-    """
-
-    counts: AnnData
-    scored: NDArray[np.bool_]
+    counts: AnnData  # counts of the genes that pass the filter: what models are trained on
+    scored: NDArray[np.bool_]  # which of these genes are scored
 
     @property
     def contexts(self) -> list[str]:

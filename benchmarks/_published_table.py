@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from benchmarks._published_predictions import HALF, OURS, SIMILAR
-from benchmarks._tables import markdown
+from benchmarks._tables import Column, markdown, score_table
 
 TITLES = {
     "pearson_delta": "Pearson of changes",
@@ -52,33 +52,31 @@ def firsts(result: Mapping[str, Any], score: str) -> int:
     return sum(sign * (value - best[context][score][1]) >= 0 for context, value in ours.items())
 
 
-def score_table(result: Mapping[str, Any], n_genes: int) -> str:
+def mean_table(result: Mapping[str, Any], n_genes: int) -> str:
     """Means of every prediction at a number of genes, the published ones by their energy distance."""
-    names = [f"{score}_{n_genes}" for score in TITLES]
     table = means(result)
-    names = [name for name in names if name in table]
     published = table.loc[[*result["published"]["means"]]].sort_values(f"edistance_{n_genes}").index
     ours = [name for name in table.index if name not in published]
-    ours = sorted(ours, key=lambda name: (not name.startswith(OURS), name == HALF))
-    rows = [[f"**{name}**" if name == OURS else name, *_shown(table.loc[name, names])] for name in [*ours, *published]]
-    return markdown([f"{n_genes:,} genes", *(_title(name) for name in names)], rows)
+    columns = {
+        name: Column(title, 1.0 if _higher(name) else 0.0, DIGITS[score])
+        for score, title in TITLES.items()
+        if (name := f"{score}_{n_genes}") in table
+    }
+    rows = {
+        name: {column: [table.at[name, column]] for column in columns}
+        for name in [*sorted(ours, key=lambda name: (not name.startswith(OURS), name == HALF)), *published]
+    }
+    return score_table(f"{n_genes:,} genes", columns, rows, OURS, limit=HALF)
 
 
 def rank_table(result: Mapping[str, Any]) -> str:
     """Our place, and in how many we are first: a row a score, a column a number of genes."""
     table, n_left_out = means(result), by_context(result).loc[OURS].shape[0]
-    rows = []
-    for score, title in TITLES.items():
-        names = [f"{score}_{n}" for n in N_GENES]
-        rows.append(
-            [
-                title,
-                *(
-                    f"{rank(result, name)} (first in {firsts(result, name)} of {n_left_out})" if name in table else "-"
-                    for name in names
-                ),
-            ]
-        )
+
+    def place(name: str) -> str:
+        return f"{rank(result, name)} (first in {firsts(result, name)} of {n_left_out})" if name in table else "-"
+
+    rows = [[title, *(place(f"{score}_{n}") for n in N_GENES)] for score, title in TITLES.items()]
     return markdown([f"place among {len(result['published']['means']) + 1}", *(f"{n:,} genes" for n in N_GENES)], rows)
 
 
@@ -122,19 +120,15 @@ def with_rerun(result: Mapping[str, Any], name: str) -> dict[str, Any]:
     return {**result, "published": {"means": means_of, "best": best}}
 
 
-def published_shortcomings(result: Mapping[str, Any]) -> list[str]:
-    """Sentences on scores in which the mean of a published method, or of a simple prediction, is better than ours."""
-    table, lines = means(result), []
-    for name in (f"{score}_{n}" for n in N_GENES for score in TITLES):
-        if name not in table:
-            continue
-        ours, values = table.at[OURS, name], table[name].drop(HALF).sort_values(ascending=not _higher(name))
-        better = values[values > ours] if _higher(name) else values[values < ours]
-        if len(better):
-            listed = ", ".join(_named(name, *item) for item in better.items())
-            half = f"real halves {_number(name, table.at[HALF, name])}"
-            lines.append(f"{_full_title(name)} ({_number(name, ours)}, {half}): better is {listed}.")
-    return lines
+def rerun_tables(result: Mapping[str, Any]) -> list[str]:
+    """Of each method that was run again, what came out of it, and our places with it in place of what was published."""
+    parts = []
+    for name in result.get("rerun", {}):
+        seeds = sorted({str(row["seed"]) for row in result["rows"] if row["prediction"] == name})
+        parts += [f"`{name}`, seed {', '.join(seeds)}:", rerun_table(result, name)]
+        if ran_everywhere(result, name):
+            parts += ["Our places with what came out:", rank_table(with_rerun(result, name))]
+    return parts
 
 
 def published_summary(results: Sequence[Mapping[str, Any]]) -> str:

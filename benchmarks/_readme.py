@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from benchmarks._best_prior import METRIC, PRIORS, best_prior
+from benchmarks._generation_table import OURS, PRIOR_METRIC, PRIORS, best_prior, scores_by_method
 from benchmarks._perturbation_table import SCORES, summary_of
-from benchmarks._tables import OURS, markdown, scores_by_method
+from benchmarks._tables import markdown
 
-START, END = "<!-- {}, written by python -m benchmarks.render -->\n", "\n<!-- end of {} -->"
 COLUMNS = {
     "other real cells": ("other real cells",),
     "scdiffgen": (OURS,),
@@ -22,8 +20,6 @@ COLUMNS = {
     "shuffled genes": ("shuffled genes",),
     "independent Poisson": ("independent Poisson",),
 }
-
-
 RESPONSES = {
     "real_half": "other real cells",
     "effect: coupled": "scdiffgen",
@@ -49,7 +45,7 @@ def generation_summary(results: Sequence[Mapping[str, Any]]) -> str:
     for result in results:
         scores = best_prior(scores_by_method(result))
         found = [next((scores[name] for name in names if name in scores), None) for names in COLUMNS.values()]
-        medians = ["-" if of is None else f"{np.nanmedian(of[METRIC]):.2f}" for of in found]
+        medians = ["-" if of is None else f"{np.nanmedian(of[PRIOR_METRIC]):.2f}" for of in found]
         rows.append([result["data"]["description"], *medians])
     return markdown(["", *COLUMNS], rows)
 
@@ -73,10 +69,3 @@ def response_summary(result: Mapping[str, Any]) -> str:
         rows.append([said, *means, f"{here.median():.2f} ({here.min():.2f} to {here.max():.2f})", wins])
     titles = [SCORES[score].title for score in RESPONSE_SCORES]
     return markdown(["", *titles, "its median (range)", "scdiffgen is nearer in"], rows)
-
-
-def write_summary(readme: Path, name: str, table: str) -> None:
-    """Write a table between the two marks of its name in the README."""
-    before, rest = readme.read_text().split(START.format(name))
-    _, after = rest.split(END.format(name))
-    readme.write_text(before + START.format(name) + table + END.format(name) + after)

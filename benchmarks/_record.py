@@ -40,11 +40,15 @@ def start(threads: int) -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def add_common_arguments(parser: argparse.ArgumentParser) -> None:
-    """Options that every benchmark has."""
+def benchmark_parser(name: str, about: str | None) -> argparse.ArgumentParser:
+    """Parser of a benchmark with the options that all have; what it is about is shown as it is written."""
+    parser = argparse.ArgumentParser(
+        f"python -m {name}", None, about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=2, help="threads of everything (2)")
     parser.add_argument("--output", type=Path, default=None, help="folder of the results (benchmarks/results)")
     parser.add_argument("--quick", action="store_true", help="tiny settings, to see that it runs: results mean nothing")
+    return parser
 
 
 def output_folder(output: Path | None, *, quick: bool) -> Path:

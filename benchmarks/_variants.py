@@ -58,6 +58,14 @@ def study_runs(
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 
+def inner_split(split: Split) -> Split:
+    """Split the training cells alone: of each label a quarter is held out, of all at most 1,500; no cells are left."""
+    cells, share = split.train, min(0.25, 1500 / split.train.n_obs)
+    labels = cells.obs[LABEL].reset_index(drop=True)
+    chosen = labels.index.isin(labels.groupby(labels, observed=True).sample(frac=share, random_state=split.seed).index)
+    return Split(split.name, split.seed, cells[~chosen].copy(), cells[chosen].copy(), cells[:0].copy())
+
+
 def fit_variant(
     split: Split,
     arguments: Mapping[str, Any],

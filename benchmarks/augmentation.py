@@ -9,7 +9,6 @@ size of the other labels, and tested on cells that neither has seen.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,8 +23,8 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks._data import DATASETS, LABEL, Split, load_split
 from benchmarks._models import Labels, Sampler, fit_scdiffgen, scdiffgen_methods
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
-from benchmarks._tables import augmentation_table
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
+from benchmarks._tables import Column, score_table
 from scdiffgen.metrics import ExpressionSpace
 from scdiffgen.metrics.baselines import null_poisson
 
@@ -34,10 +33,9 @@ N_STEPS = 32
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.augmentation", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.augmentation", __doc__)
     parser.add_argument("--data", choices=list(DATASETS), default="kang")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
     seeds, kept = (options.seeds[:1], KEPT[:1]) if options.quick else (options.seeds, KEPT)
@@ -53,6 +51,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
             result["rows"] += measure(split, n_kept, max_epochs=2 if options.quick else None)
         write_result(output_folder(options.output, quick=options.quick), f"augmentation-{options.data}", result)
     print(augmentation_table(result))
+
+
+def augmentation_table(result: Mapping[str, Any]) -> str:
+    """F1 of rare labels by the number of cells that they keep, and of the other labels."""
+    columns, rows = {}, {}
+    for row in result["rows"]:
+        for kind in ("rare", "other"):
+            key = (kind, row["n_kept"])
+            columns[key] = Column(f"{kind} labels, {row['n_kept']} cells kept", 1.0 if kind == "rare" else None)
+            rows.setdefault(row["training"], {}).setdefault(key, []).append(row[f"f1_{kind}"])
+    columns = dict(sorted(columns.items(), key=lambda item: item[0][0] == "other"))
+    return score_table("mean F1", columns, rows, "real + generated", limit="all real cells")
 
 
 def measure(split: Split, n_kept: int, *, max_epochs: int | None = None) -> list[dict[str, Any]]:

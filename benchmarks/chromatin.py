@@ -8,7 +8,6 @@ imputed. Generated cells are compared with cells that no model has seen.
 
 from __future__ import annotations
 
-import argparse
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -20,11 +19,12 @@ import scvi
 from benchmarks._chromatin_data import ATAC, CHROMATIN_DATA, OTHER, ChromatinSplit, split_chromatin
 from benchmarks._chromatin_methods import fit_multivi, fit_scdiffgen, imputers, multivi_draws, real_cells
 from benchmarks._chromatin_scores import METRICS, ChromatinScorer, imputation_scores, imputed_table
+from benchmarks._generation_table import generation_table
 from benchmarks._multimodal_data import RNA
 from benchmarks._multimodal_methods import scdiffgen_draws
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
-from benchmarks._tables import generation_table
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks.generation import timed
+from benchmarks.multimodal import generations
 from scdiffgen.model._training_runs import default_max_epochs
 
 
@@ -40,14 +40,9 @@ class Settings:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.chromatin",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = benchmark_parser("benchmarks.chromatin", __doc__)
     parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
     parser.add_argument("--multivi-epochs", type=int, help="epochs of MULTIVI (its default; ours is trained as it is)")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
     settings = Settings(options.seeds, threads=options.threads, max_epochs=(None, options.multivi_epochs))
@@ -96,9 +91,7 @@ def measure(split: ChromatinSplit, settings: Settings) -> Iterator[tuple[str, di
             yield "imputation", {"method": name, "target": target, "seconds": seconds, "scores": scores}
     scorer = ChromatinScorer.fit(split, n_trees=settings.n_trees, n_jobs=settings.threads)
     drawn = scdiffgen_draws(ours, settings.steps, split.conditions)
-    for method in [*real_cells(split), drawn, *multivi_draws(other, split)]:
-        counts, seconds = timed(lambda method=method: method.sample(split.held_out.n_obs, split.seed))
-        yield "rows", {"method": method.name, "kind": method.kind, "seconds": seconds, "scores": scorer.score(counts)}
+    yield from generations(split, scorer, [*real_cells(split), drawn, *multivi_draws(other, split)])
 
 
 def epochs_of(model: Any) -> dict[str, int]:

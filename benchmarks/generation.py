@@ -24,6 +24,7 @@ import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
 from benchmarks._external import add_external_argument
+from benchmarks._generation_table import generation_table, likelihood_table
 from benchmarks._models import (
     Method,
     copies,
@@ -33,41 +34,23 @@ from benchmarks._models import (
     real_cells,
     scdiffgen_methods,
 )
-from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, read_result, start, write_result
 from benchmarks._scores import METRICS, Scorer, likelihoods
 from benchmarks._scvi import fit_scvi, scvi_methods
-from benchmarks._tables import generation_table, likelihood_table
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What is run.
+    """What is run."""
 
-    Parameters
-    ----------
-    seeds
-        Seeds of split, training and drawing.
-    steps
-        Numbers of steps to generate in.
-    threads
-        Threads of everything.
-    max_epochs
-        Epochs of every model; ``None`` is the default of each.
-    n_trees
-        Trees of the forests.
-    external
-        Folders of cells that other programs generated, by name.
-    scvi_seeds
-        Seeds for which scVI is trained, which takes longest; ``None`` for all.
-    """
-
-    seeds: Sequence[int] = (0, 1, 2)
-    steps: Sequence[int] = (16, 32)
-    threads: int = 2
-    max_epochs: int | None = None
-    n_trees: int = 200
+    seeds: Sequence[int] = (0, 1, 2)  # seeds of split, training and drawing
+    steps: Sequence[int] = (16, 32)  # numbers of steps to generate in
+    threads: int = 2  # threads of everything
+    max_epochs: int | None = None  # epochs of every model; None is the default of each
+    n_trees: int = 200  # trees of the forests
+    # folders of cells that other programs generated, by name
     external: Mapping[str, Path] = field(default_factory=dict)
-    scvi_seeds: Sequence[int] | None = None
+    scvi_seeds: Sequence[int] | None = None  # seeds for which scVI is trained, which takes longest; None for all
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -86,11 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.generation",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = benchmark_parser("benchmarks.generation", __doc__)
     parser.add_argument(
         "--data", nargs="+", choices=list(DATASETS), default=available(fewer=True), help="default: what is there"
     )
@@ -100,7 +79,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--add", action="store_true", help="add rows of --external and scVI to what is there")
     parser.add_argument("--scvi-seeds", nargs="*", type=int, help="seeds for which scVI is trained; default: all")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the training cells, and run nothing")
-    add_common_arguments(parser)
     return parser.parse_args(arguments)
 
 

@@ -2,15 +2,13 @@
 
 ``python -m benchmarks.gpu``
 
-First the rate of matrix products in bfloat16 is measured: what this chip does at best. Then cells a second, and the
-share of that rate, of training and of generating in 16 steps, for several sizes of minibatches; peak memory; and, with
-``--million``, the time to generate 1,000,000 cells into a file. Operations are those that PyTorch counts in matrix
-products.
+First the rate of matrix products in bfloat16 is measured: what this chip does at best. Then cells a second, the share
+of that rate and the peak memory of training and of generating in 16 steps, for several sizes of minibatches. Operations
+are those that PyTorch counts in matrix products.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -21,7 +19,7 @@ import numpy as np
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scale_cells import LABEL, simulate_to
 from benchmarks.scale import WARM_UP, StepTimer
 from scdiffgen.model import TokenDiffusion, open_cells
@@ -37,9 +35,7 @@ N_PRODUCTS = 50
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.splitlines()[0])
-    parser.add_argument("--million", action="store_true", help="generate 1,000,000 cells into a file, too")
-    add_common_arguments(parser)
+    parser = benchmark_parser("benchmarks.gpu", __doc__)
     options = parser.parse_args(arguments)
     start(options.threads)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -62,8 +58,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             ],
             "sampling": [sampling(model, size, device) | {"batch_size": size} for size in batch_sizes],
         }
-        if options.million:
-            result["million"] = million(model, Path(folder), 1_000 if options.quick else 1_000_000, max(batch_sizes))
     for row in (*result["training"], *result["sampling"]):
         row["share_of_matrix_rate"] = row["operations_per_second"] / peak_rate
         print(row)
@@ -132,17 +126,6 @@ def sampling(model: TokenDiffusion, batch_size: int, device: torch.device) -> di
         "operations_per_second": counter.get_total_flops() / seconds,
         "peak_memory": peak_memory(device),
     }
-
-
-def million(model: TokenDiffusion, folder: Path, n_cells: int, batch_size: int) -> dict[str, Any]:
-    """Seconds to generate cells into a file."""
-    before = time.perf_counter()
-    path = model.generate_to(
-        folder / "generated.zarr", n_cells=n_cells, n_steps=N_SAMPLING_STEPS, batch_size=batch_size, silent=True
-    )
-    seconds = time.perf_counter() - before
-    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
-    return {"n_cells": n_cells, "seconds": seconds, "file_size": size}
 
 
 def timed(work: Callable[[], Any], device: torch.device) -> float:

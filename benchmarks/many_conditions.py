@@ -11,7 +11,6 @@ of that on the features.
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -28,8 +27,8 @@ from scipy import sparse, stats
 from sklearn.linear_model import RidgeCV
 
 from benchmarks._many_conditions_cells import CONTROL, FEATURES, PERTURBATION, Screen, simulate_screen
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
-from benchmarks._tables import many_conditions_table
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
+from benchmarks._tables import Column, score_table
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 EMBEDDINGS: Mapping[str, Mapping[str, Any]] = {
@@ -47,39 +46,22 @@ SHRINKAGE = 100.0  # molecules of controls added to those of a perturbation's ow
 
 @dataclass(frozen=True)
 class Settings:
-    """What is simulated, and how long networks are trained.
+    """What is simulated, and how long networks are trained."""
 
-    Parameters
-    ----------
-    n_seen, n_unseen
-        Perturbations with and without training cells.
-    n_genes
-        Genes.
-    cells_each
-        Training cells of a perturbation.
-    max_epochs
-        Epochs of each training.
-    n_scored
-        Seen perturbations that are scored, and unseen ones at most.
-    n_generated
-        Cells generated for the response to each.
-    """
-
-    n_seen: int = 10_000
+    n_seen: int = 10_000  # perturbations with and without training cells
     n_unseen: int = 200
-    n_genes: int = 100
-    cells_each: int = 4
-    max_epochs: int = 12
-    n_scored: int = 200
-    n_generated: int = 50
+    n_genes: int = 100  # genes
+    cells_each: int = 4  # training cells of a perturbation
+    max_epochs: int = 12  # epochs of each training
+    n_scored: int = 200  # seen perturbations that are scored, and unseen ones at most
+    n_generated: int = 50  # cells generated for the response to each
 
 
 QUICK = Settings(n_seen=30, n_unseen=5, n_genes=20, max_epochs=1, n_scored=6, n_generated=5)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.many_conditions", description=__doc__.splitlines()[0])
-    add_common_arguments(parser)
+    parser = benchmark_parser("benchmarks.many_conditions", __doc__)
     options = parser.parse_args(arguments)
     start(options.threads)
     settings = QUICK if options.quick else Settings()
@@ -93,6 +75,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     write_result(output_folder(options.output, quick=options.quick), "many-conditions", result)
     print(many_conditions_table(result))
+
+
+def many_conditions_table(result: Mapping[str, Any]) -> str:
+    """Sizes of the embeddings, and how near each is to the true responses; what is ahead of features is marked."""
+    columns = {
+        "embedding_parameters": Column("embedding, parameters", digits=",.0f"),
+        "parameters": Column("all parameters", digits=",.0f"),
+        "file": Column("file, MB", digits=1),
+        "seconds": Column("training, s", digits=1),
+    }
+    rows = {row["method"]: {key: [row[key]] for key in columns if key in row} for row in result["rows"]}
+    for place in ("seen", "unseen"):
+        for score, title in {"pearson": "Pearson", "slope": "slope", "nll": "nats/molecule"}.items():
+            columns[f"{score}, {place}"] = Column(f"{title}, {place}", 1.0 if score == "pearson" else None)
+            for row in result["rows"]:
+                if place in row:
+                    rows[row["method"]][f"{score}, {place}"] = [row[place][score]]
+    return score_table("perturbations by", columns, rows, "features", limit="truth")
 
 
 def measured(embedding: str, screen: Screen, settings: Settings) -> dict[str, Any]:

@@ -8,7 +8,6 @@ compared with cells that no model has seen.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +17,8 @@ import numpy as np
 import scvi
 from numpy.typing import NDArray
 
-from benchmarks._multimodal_data import CITE_DATA, PROTEIN, RNA, CiteSplit, available_cite, load_cite
+from benchmarks._generation_table import generation_table
+from benchmarks._multimodal_data import CITE_DATA, PROTEIN, RNA, CiteSplit, split_cite
 from benchmarks._multimodal_methods import (
     JointMethod,
     fit_scdiffgen,
@@ -33,8 +33,8 @@ from benchmarks._multimodal_methods import (
     totalvi_imputes,
 )
 from benchmarks._multimodal_scores import METRICS, JointScorer, interval_coverage, pearson_by_protein
-from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
-from benchmarks._tables import generation_table, imputation_table
+from benchmarks._record import benchmark_parser, environment, output_folder, read_result, start, write_result
+from benchmarks._tables import Column, score_table
 from benchmarks.generation import timed
 from scdiffgen.model import TokenDiffusion
 
@@ -43,39 +43,19 @@ ENVIRONMENT_OF = {"imputation": "imputation_environment", "rows": "generation_en
 
 @dataclass(frozen=True)
 class Settings:
-    """What is run.
+    """What is run."""
 
-    Parameters
-    ----------
-    seeds
-        Seeds of split, training and drawing.
-    steps
-        Steps to generate in.
-    threads
-        Threads of everything.
-    max_epochs
-        Epochs of every model; ``None`` is the default of each.
-    n_trees
-        Trees of the forests.
-    """
-
-    seeds: Sequence[int] = (0, 1, 2)
-    steps: int = 32
-    threads: int = 2
-    max_epochs: int | None = None
-    n_trees: int = 200
+    seeds: Sequence[int] = (0, 1, 2)  # seeds of split, training and drawing
+    steps: int = 32  # steps to generate in
+    threads: int = 2  # threads of everything
+    max_epochs: int | None = None  # epochs of every model; None is the default of each
+    n_trees: int = 200  # trees of the forests
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.multimodal",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    known = [name for name in available_cite() if name != "simulated"] or ["simulated"]
-    parser.add_argument("--data", nargs="+", choices=list(CITE_DATA), default=known, help="default: what is there")
+    parser = benchmark_parser("benchmarks.multimodal", __doc__)
+    parser.add_argument("--data", nargs="+", choices=list(CITE_DATA), default=["pbmc10k"])
     parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
-    add_common_arguments(parser)
     parser.add_argument("--imputation", type=Path, help="impute alone, with the models that this folder keeps")
     parser.add_argument("--generation", type=Path, help="generate with our model alone, likewise")
     options = parser.parse_args(arguments)
@@ -95,7 +75,7 @@ def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
     """Measure one data set; results are written after every seed."""
     result: dict[str, Any] = {
         "benchmark": "multimodal",
-        "data": {"name": name, "description": CITE_DATA[name].description},
+        "data": {"name": name, "description": CITE_DATA[name][0]},
         "settings": {"steps": settings.steps, "max_epochs": settings.max_epochs, "n_trees": settings.n_trees},
         "metrics": {key: asdict(metric) for key, metric in METRICS.items()},
         "environment": environment(settings.threads, settings.seeds),
@@ -104,7 +84,7 @@ def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
         "training": [],
     }
     for seed in settings.seeds:
-        split = load_cite(name, seed)
+        split = split_cite(CITE_DATA[name][1](), name, seed)
         result["data"] |= shape(split)
         for kind, record in measure(split, settings):
             result[kind].append({"seed": seed, **record})
@@ -127,9 +107,7 @@ def measure(split: CiteSplit, settings: Settings) -> Iterator[tuple[str, dict[st
     yield from imputations(split, ours, {"totalVI": lambda: totalvi_imputes(other, split)})
 
 
-def generations(
-    split: CiteSplit, scorer: JointScorer, methods: Sequence[JointMethod]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def generations(split: Any, scorer: Any, methods: Sequence[JointMethod]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Draw as many cells as were held out, and score them."""
     for method in methods:
         counts, seconds = timed(lambda method=method: method.sample(split.held_out.n_obs, split.seed))
@@ -169,7 +147,7 @@ def run_ours(name: str, settings: Settings, folder: Path, models: Mapping[str, P
             continue
         result[ENVIRONMENT_OF[part]] = environment(settings.threads, settings.seeds)
         for seed in settings.seeds:
-            split, path = load_cite(name, seed), of_part / f"{name}-{seed}"
+            split, path = split_cite(CITE_DATA[name][1](), name, seed), of_part / f"{name}-{seed}"
             if not path.exists():
                 scvi.settings.seed = seed
                 fit_scdiffgen(split, settings.max_epochs).save(path)
@@ -187,6 +165,18 @@ def run_ours(name: str, settings: Settings, folder: Path, models: Mapping[str, P
             write_result(folder, f"multimodal-{name}", result)
     print(f"\n## {name}\n\n{generation_table(result)}\n\n{imputation_table(result)}")
     return result
+
+
+def imputation_table(result: Mapping[str, Any]) -> str:
+    """Pearson correlation of measured and expected counts, a row a method; and what intervals of draws hold."""
+    columns, rows = {"mean": Column("mean", 1.0)}, {}
+    for row in result["imputation"]:
+        coverage = {} if "interval_coverage" not in row else {"coverage": row["interval_coverage"]}
+        columns |= {protein: Column(protein, digits=2) for protein in row["pearson"]}
+        for key, value in ({"mean": float(np.mean([*row["pearson"].values()]))} | row["pearson"] | coverage).items():
+            rows.setdefault(row["method"], {}).setdefault(key, []).append(value)
+    columns["coverage"] = Column("80 % intervals hold")
+    return score_table("Pearson of imputed protein", columns, rows, "scdiffgen")
 
 
 def shape(split: CiteSplit) -> dict[str, int]:

@@ -8,35 +8,41 @@ what grows with the peaks from what grows with the non-zeros. Each size is measu
 
 from __future__ import annotations
 
-import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import anndata as ad
 import numpy as np
 
-from benchmarks._memory import peak_of_this_process
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._memory import in_own_process, peak_of_this_process
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scale_cells import LABEL, simulate_to
-from benchmarks._tables import peaks_table
+from benchmarks._tables import value_table
 from benchmarks.scale import StepTimer
 from scdiffgen.model import TokenDiffusion
 
 SIZES = ((10_000, 300), (30_000, 300), (100_000, 300), (100_000, 2_500))  # peaks, molecules a cell
 QUICK_SIZES = ((200, 30), (200, 60))
 N_CELLS, BATCH_SIZE, N_STEPS, WARM_UP = 200, 128, 6, 2
+COLUMNS = {  # of the table: title and format
+    "n_peaks": ("peaks", ","),
+    "nonzeros_per_cell": ("open in a cell", ",.0f"),
+    "open": ("open, %", ".1f"),
+    "parameters": ("parameters, million", ".1f"),
+    "before_training": ("before training, s", ".1f"),
+    "seconds_per_step": ("a step, s", ".2f"),
+    "memory_of_data": ("memory with the data, MB", ",.0f"),
+    "peak_memory": ("peak memory, MB", ",.0f"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.peaks", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.peaks", __doc__)
     parser.add_argument("--one", type=Path, metavar="FILE", help="measure one file, and print it")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     if options.one:
         start(options.threads)
@@ -47,9 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for n_peaks, n_molecules in QUICK_SIZES if options.quick else SIZES:
             file = Path(folder) / f"{n_peaks}-{n_molecules}.h5ad"
             simulate_to(file, N_CELLS, n_peaks, n_molecules=n_molecules)
-            command = [sys.executable, "-m", "benchmarks.peaks", "--threads", str(options.threads)]
-            finished = subprocess.run([*command, "--one", str(file)], capture_output=True, text=True, check=True)
-            rows.append(json.loads(finished.stdout.splitlines()[-1]))
+            rows.append(in_own_process("peaks", "--threads", str(options.threads), "--one", str(file)))
             print(rows[-1], flush=True)
             file.unlink()
     result = {
@@ -60,6 +64,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     write_result(output_folder(options.output, quick=options.quick), "peaks", result)
     print(peaks_table(result))
+
+
+def peaks_table(result: Mapping[str, Any]) -> str:
+    """Seconds of a step and memory by the number of peaks, and of those open in a cell."""
+    rows = [
+        {**row, "open": 100 * row["nonzeros_per_cell"] / row["n_peaks"], "parameters": row["parameters"] / 1e6}
+        for row in result["rows"]
+    ]
+    return value_table(COLUMNS, rows)
 
 
 def measure(file: Path) -> dict[str, Any]:

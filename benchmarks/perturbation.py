@@ -9,7 +9,6 @@ zhao                the response of the tumour of a donor to panobinostat; the d
 mcfaline            responses of a cell line to knock-downs, nearly none; the lines are left out in turn
 norman              two genes activated at once, each of which was alone in training
 papalexi            knock-outs of genes never knocked out, by their loadings in a PCA; the genes are left out in turn
-papalexi-random     the same with random feature vectors
 papalexi-guides     guides never used, of genes that other guides knock out
 packer              a window of time in an embryo, with every way to see a number; the windows are left out in turn
 dose                doses of simulated perturbations, with every way to see a number
@@ -43,9 +42,8 @@ from anndata import AnnData
 from benchmarks._data import FOLDER
 from benchmarks._dose_task import NETWORKS, TRANSFERRED_DOSE, dose_scores, simulated_cells, untrained_dose_model
 from benchmarks._external import add_external_argument, external_files, read_external
-from benchmarks._perturbation_data import CONTEXT, RESPONSE, Fold
-from benchmarks._perturbation_settings import QUICK, Settings
-from benchmarks._perturbation_table import markdown, summary_of
+from benchmarks._perturbation_data import CONTEXT, QUICK, RESPONSE, Fold, Settings
+from benchmarks._perturbation_table import response_table, summary_of
 from benchmarks._perturbation_tasks import (
     TASKS,
     TRANSFERRED_NAMES,
@@ -55,7 +53,7 @@ from benchmarks._perturbation_tasks import (
     shrunk,
     transferred_scores,
 )
-from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, read_result, start, write_result
 
 DOSE_SIZE, QUICK_DOSE_SIZE = (4000, 200), (300, 30)  # cells, genes
 
@@ -72,11 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = output_folder(options.output, quick=options.quick)
     result = new_result(options)
     path = folder / f"perturbation-{options.task}.json"
-    if options.only_transferred:
-        add_transferred(options, path)
-        return
-    if options.only_external or options.only_scvi:
-        add_others(options, path)
+    if options.only_transferred or options.only_external or options.only_scvi:
+        add(options, path)
         return
     if options.resume and path.exists():
         before = read_result(path)
@@ -91,15 +86,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"{options.task}, seed {seed}: {fold}", flush=True)
             result["rows"] += [{"seed": seed, "fold": fold, **row} for row in rows.to_dict("records")]
             write_result(folder, path.stem, result | {"rows": [*result["rows"], *others]})
-    print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
+    print(f"\n## {options.task}\n\n{response_table(summary_of(pd.DataFrame(result['rows'])))}")
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.perturbation",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = benchmark_parser("benchmarks.perturbation", __doc__)
     parser.add_argument("--task", choices=[*TASKS, "dose"], required=True)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument(
@@ -107,7 +98,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--models", nargs="+", help="variants of the model (all)")
     parser.add_argument("--max-epochs", type=int, help="epochs of every model (the default of each)")
-    parser.add_argument("--factors", nargs="+", type=float, default=[], help="factors of the effects, besides 1")
     parser.add_argument("--no-scvi", action="store_true", help="leave out latent arithmetic in scVI")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write what may be trained on, and run nothing")
     add_external_argument(parser)
@@ -116,7 +106,6 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--only-transferred", action="store_true", help="score transferred responses again, untrained")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
     parser.add_argument("--keep-added", action="store_true", help="keep rows that were added, or of other models")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     known = list(NETWORKS if options.task == "dose" else TASKS[options.task].models)
     options.models = known if options.models is None else options.models
@@ -141,7 +130,7 @@ def settings_of(options: argparse.Namespace) -> Settings:
 
 def new_result(options: argparse.Namespace) -> dict[str, Any]:
     """What is written besides the rows."""
-    chosen = {name: getattr(options, name) for name in ("models", "factors", "no_scvi")}
+    chosen = {name: getattr(options, name) for name in ("models", "no_scvi")}
     if options.external:
         chosen["external"] = sorted(dict(options.external))
     return {
@@ -154,13 +143,7 @@ def new_result(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def resumed(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of a run with the same settings.
-
-    Raises
-    ------
-    ValueError
-        If its settings were others.
-    """
+    """Rows of a run with the same settings; raise if they were others."""
     before = read_result(path)
     changed = [name for name, value in settings.items() if before["settings"].get(name) != value]
     if changed:
@@ -169,14 +152,9 @@ def resumed(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def with_added(result: dict[str, Any], before: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """A new result with what an old one of the same task has besides, and the rows of that.
+    """A new result with what an old one of the same task has besides, and the rows of that; raise if scored otherwise.
 
     These are of other programs that were added, and of models that are not run again.
-
-    Raises
-    ------
-    ValueError
-        If those were scored otherwise.
     """
     if changed := [name for name in SCORED_BY if before["settings"][name] != result["settings"][name]]:
         raise ValueError(f"What was added was scored with other {', '.join(changed)}: drop --keep-added.")
@@ -205,100 +183,68 @@ def measure(options: argparse.Namespace, seed: int, done: Collection[str]) -> It
     for fold in task.folds(FOLDER, options.types):
         if fold.name in done:
             continue
-        factors = {f"factor {factor:g}": factor for factor in options.factors}
         rows = run_fold(
             task,
             fold,
             options.models,
             settings,
             seed,
-            factors=factors,
             with_scvi=not options.no_scvi,
             external=external_predictions(dict(options.external), options.task, fold, seed),
         )
         yield fold.name, rows
 
 
-def add_others(options: argparse.Namespace, path: Path) -> None:
-    """Score the cells of other programs, or of scVI, alone, and put the rows into the result, if there is one.
-
-    Raises
-    ------
-    ValueError
-        If the rows of the result were scored otherwise.
-    """
-    result = read_result(path) if path.exists() else new_result(options)
+def add(options: argparse.Namespace, path: Path) -> None:
+    """Score other programs, scVI or transferred responses alone, and put the rows into the result, if there is one."""
+    result = read_result(path) if path.exists() or options.only_transferred else new_result(options)
     settings = settings_of(options)
-    check_scored_alike(path, result, settings)
-    known = result["settings"].get("external", [])
-    result["settings"]["external"] = sorted({*known, *dict(options.external)})
-    result["added"] = [*result.get("added", []), environment(options.threads, options.seeds)]
-    for seed in options.seeds:
-        for fold in TASKS[options.task].folds(FOLDER, options.types):
-            cells = external_predictions(dict(options.external), options.task, fold, seed)
-            fold = shrunk(fold, settings, seed)
-            if options.only_scvi:
-                cells |= scvi_predictions(fold, settings, seed)
-            scores = score(fold, cells, (), settings, seed) if cells else pd.DataFrame()
-            replaced = {(seed, fold.name, name) for name in cells}
-            kept = [row for row in result["rows"] if (row["seed"], row["fold"], row["prediction"]) not in replaced]
-            rows = [{"seed": seed, "fold": fold.name, **row} for row in scores.to_dict("records")]
-            result["rows"] = [*kept, *rows]
-            result.setdefault("recipes", {}).update(
-                {
-                    f"{name}, {fold.name}, {seed}": dict(of.uns["recipe"])
-                    for name, of in cells.items()
-                    if "recipe" in of.uns
-                }
-            )
-            write_result(path.parent, path.stem, result)
-    print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
-
-
-def check_scored_alike(path: Path, result: Mapping[str, Any], settings: Settings) -> None:
-    """Raise if the rows of a result were scored with other settings."""
     if changed := [name for name in SCORED_BY if result["settings"][name] != getattr(settings, name)]:
         raise ValueError(f"{path} was scored with other {', '.join(changed)}: choose another --output.")
-
-
-def add_transferred(options: argparse.Namespace, path: Path) -> None:
-    """Score transferred responses again, which need no network; seeds without other rows get those of baselines.
-
-    Raises
-    ------
-    ValueError
-        If the rows of the result were scored otherwise.
-    """
-    result, settings = read_result(path), settings_of(options)
-    check_scored_alike(path, result, settings)
     result["added"] = [*result.get("added", []), environment(options.threads, options.seeds)]
     for seed in options.seeds:
-        for fold, scores in transferred_folds(options, settings, seed, result["rows"]):
-            rows = [{"seed": seed, "fold": fold, **row} for row in scores.to_dict("records")]
-            names = {*TRANSFERRED_NAMES, *scores["prediction"]}
+        folds = transferred_folds if options.only_transferred else other_folds
+        for fold, scores, names in folds(options, settings, seed, result):
             replaced = {(seed, fold, name) for name in names}
             kept = [row for row in result["rows"] if (row["seed"], row["fold"], row["prediction"]) not in replaced]
-            result["rows"] = [*rows, *kept]
+            rows = [{"seed": seed, "fold": fold, **row} for row in scores.to_dict("records")]
+            result["rows"] = [*rows, *kept] if options.only_transferred else [*kept, *rows]
             write_result(path.parent, path.stem, result)
-    print(f"\n## {options.task}\n\n{markdown(summary_of(pd.DataFrame(result['rows'])))}")
+    print(f"\n## {options.task}\n\n{response_table(summary_of(pd.DataFrame(result['rows'])))}")
+
+
+def other_folds(
+    options: argparse.Namespace, settings: Settings, seed: int, result: dict[str, Any]
+) -> Iterator[tuple[str, pd.DataFrame, Collection[str]]]:
+    """Scores of other programs, or of scVI, by fold, and their names; the result gets these and their recipes."""
+    folders = dict(options.external)
+    result["settings"]["external"] = sorted({*result["settings"].get("external", []), *folders})
+    for fold in TASKS[options.task].folds(FOLDER, options.types):
+        cells = external_predictions(folders, options.task, fold, seed)
+        fold = shrunk(fold, settings, seed)
+        if options.only_scvi:
+            cells |= scvi_predictions(fold, settings, seed)
+        recipes = {f"{name}, {fold.name}, {seed}": of.uns["recipe"] for name, of in cells.items() if "recipe" in of.uns}
+        result.setdefault("recipes", {}).update({name: dict(recipe) for name, recipe in recipes.items()})
+        yield fold.name, score(fold, cells, (), settings, seed) if cells else pd.DataFrame(), cells
 
 
 def transferred_folds(
-    options: argparse.Namespace, settings: Settings, seed: int, rows: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Scores of transferred responses by fold."""
+    options: argparse.Namespace, settings: Settings, seed: int, result: dict[str, Any]
+) -> Iterator[tuple[str, pd.DataFrame, Collection[str]]]:
+    """Scores of transferred responses by fold; seeds without other rows get those of baselines."""
+    scored = {(row["seed"], row["fold"]) for row in result["rows"]}
     if options.task == "dose":
         size = QUICK_DOSE_SIZE if options.quick else DOSE_SIZE
         found = dose_scores(simulated_cells(*size, seed), [TRANSFERRED_DOSE], settings, seed, untrained_dose_model)
-        alone = any(row["seed"] == seed for row in rows)
-        of_network, transferred = (
-            found["prediction"] == name for name in (TRANSFERRED_DOSE, f"{TRANSFERRED_DOSE}: transferred")
-        )
-        yield "dose", found[transferred if alone else ~of_network]
+        name = f"{TRANSFERRED_DOSE}: transferred"
+        alone = found["prediction"] == name if (seed, "dose") in scored else found["prediction"] != TRANSFERRED_DOSE
+        yield "dose", found[alone], set(found.loc[alone, "prediction"])
         return
     for fold in TASKS[options.task].folds(FOLDER, options.types):
-        alone = any((row["seed"], row["fold"]) == (seed, fold.name) for row in rows)
-        yield fold.name, transferred_scores(shrunk(fold, settings, seed), settings, seed, alone=alone)
+        alone = (seed, fold.name) in scored
+        found = transferred_scores(shrunk(fold, settings, seed), settings, seed, alone=alone)
+        yield fold.name, found, {*TRANSFERRED_NAMES, *found["prediction"]}
 
 
 def available_tasks() -> list[str]:

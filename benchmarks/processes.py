@@ -14,7 +14,6 @@ clock.
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,9 +25,9 @@ import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
 from benchmarks._models import Method, real_cells, scdiffgen_methods
-from benchmarks._process_parts import Budget, ProcessPart, read_process_parts, write_process_part
-from benchmarks._process_result import gather
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._parts import Budget, ProcessPart, read_parts, write_part
+from benchmarks._process_result import REAL, gather
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scores import Scorer, likelihoods
 from scdiffgen.model import GaussianOptions, NetworkOptions, ReadoutOptions, TokenDiffusion
 
@@ -79,36 +78,16 @@ ANCESTRAL_EVALUATIONS = 1000
 
 @dataclass(frozen=True)
 class Settings:
-    """What is run.
+    """What is run."""
 
-    Parameters
-    ----------
-    seeds
-        Seeds of split, training and drawing.
-    evaluations
-        Evaluations of the network to generate in.
-    threads
-        Threads of everything.
-    max_epochs
-        Epochs of the first contender; ``None`` is its default.
-    n_cells
-        Held-out cells to generate and compare with; ``None`` is all of them.
-    n_ancestral
-        The same for a thousand evaluations.
-    n_trees
-        Trees of the forests.
-    equal_time
-        Whether contenders are trained again for as long as the first.
-    """
-
-    seeds: Sequence[int] = (0, 1, 2)
-    evaluations: Sequence[int] = (8, 16, 32, 64)
-    threads: int = 2
-    max_epochs: int | None = None
-    n_cells: int | None = None
-    n_ancestral: int = 100
-    n_trees: int = 200
-    equal_time: bool = True
+    seeds: Sequence[int] = (0, 1, 2)  # seeds of split, training and drawing
+    evaluations: Sequence[int] = (8, 16, 32, 64)  # evaluations of the network to generate in
+    threads: int = 2  # threads of everything
+    max_epochs: int | None = None  # epochs of the first contender; None is its default
+    n_cells: int | None = None  # held-out cells to generate and compare with; None is all of them
+    n_ancestral: int = 100  # the same for a thousand evaluations
+    n_trees: int = 200  # trees of the forests
+    equal_time: bool = True  # whether contenders are trained again for as long as the first
 
     @property
     def decisive(self) -> dict[str, Any]:
@@ -118,7 +97,7 @@ class Settings:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.processes", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.processes", __doc__)
     parser.add_argument("--data", nargs="+", choices=list(DATASETS), default=available(), help="default: what is there")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
     parser.add_argument("--networks", action="store_true", help="compare forms of the network")
@@ -129,19 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ancestral-cells", type=int, default=Settings.n_ancestral, help="in 1,000 evaluations (100)")
     parser.add_argument("--trees", type=int, default=Settings.n_trees, help="trees of the forests (200)")
     parser.add_argument("--no-equal-time", action="store_true", help="train for the same steps alone")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
-    settings = Settings(
-        options.seeds,
-        options.evaluations,
-        options.threads,
-        options.max_epochs,
-        options.cells,
-        options.ancestral_cells,
-        options.trees,
-        not options.no_equal_time,
-    )
+    lengths = options.max_epochs, options.cells, options.ancestral_cells, options.trees
+    settings = Settings(options.seeds, options.evaluations, options.threads, *lengths, not options.no_equal_time)
     if options.quick:
         settings = Settings(options.seeds[:1], (8,), options.threads, 2, 50, 10, n_trees=20)
     contenders, title = (NETWORKS, "networks") if options.networks else (PROCESSES, "processes")
@@ -156,9 +126,8 @@ def run(name: str, title: str, contenders: Contenders, settings: Settings, folde
     """Measure one data set; what is measured already is left, and results are written after each part."""
     parts_folder = folder / "parts" / f"{title}-{name}"
     made_with = environment(settings.threads, settings.seeds)
-    parts = {
-        (part.seed, part.method, part.budget): part for part in read_process_parts(parts_folder, settings.decisive)
-    }
+    known = (part for part in read_parts(ProcessPart, parts_folder) if part.settings == settings.decisive)
+    parts = {(part.seed, part.method, part.budget): part for part in known}
     split = None
     for seed in settings.seeds:
         split = load_split(name, seed)
@@ -168,7 +137,7 @@ def run(name: str, title: str, contenders: Contenders, settings: Settings, folde
                 of_seed = {key[1:]: part for key, part in parts.items() if key[0] == seed}
                 part = contest.measure(method, budget, contenders, of_seed)
                 parts[seed, method, budget] = part
-                write_process_part(parts_folder, part)
+                write_part(parts_folder, part)
                 write_result(folder, f"{title}-{name}", gather(title, split, in_order(parts.values())))
                 print(f"{name}, seed {seed}: {method}, equal {budget}", flush=True)
     result = gather(title, split or load_split(name, settings.seeds[0]), in_order(parts.values()))
@@ -183,9 +152,6 @@ def plan(contenders: Contenders, settings: Settings) -> list[tuple[str, Budget]]
     return [(REAL, "both"), (first, "both"), *((name, budget) for name in others for budget in budgets)]
 
 
-REAL = "other real cells"
-
-
 def in_order(parts: Iterable[ProcessPart]) -> list[ProcessPart]:
     """Condition in the order of the contenders."""
     names = [REAL, *PROCESSES, *NETWORKS]
@@ -193,17 +159,7 @@ def in_order(parts: Iterable[ProcessPart]) -> list[ProcessPart]:
 
 
 class Contest:
-    """Contenders on one split.
-
-    Parameters
-    ----------
-    split
-        Cells.
-    settings
-        What is run.
-    made_with
-        Environment, to be kept with every part.
-    """
+    """Contenders on one split; the environment is kept with every part."""
 
     def __init__(self, split: Split, settings: Settings, made_with: Mapping[str, Any]) -> None:
         self.split = split

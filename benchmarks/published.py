@@ -45,7 +45,7 @@ from benchmarks._published_iid_table import iid_tables
 from benchmarks._published_predictions import CONTROLS, OURS, cells_of, predictions
 from benchmarks._published_scores import all_scores
 from benchmarks._published_table import HIGHER, rank_table
-from benchmarks._record import add_common_arguments, environment, output_folder, read_result, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, read_result, start, write_result
 from benchmarks.perturbation import resumed
 
 UNTREATED = "baseControl"
@@ -91,18 +91,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.published",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = benchmark_parser("benchmarks.published", __doc__)
     parser.add_argument("--task", choices=[*PREPARE, *IID], required=True)
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--left-out", nargs="+", help="cell types or donors to leave out (all)")
     parser.add_argument("--resume", action="store_true", help="keep the rows of a run that was stopped")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write what may be trained on, and run nothing")
     add_external_argument(parser)
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     if options.task in IID and (options.export or options.external):
         parser.error(f"--task {options.task} takes neither --export nor --external: choose one of {[*PREPARE]}.")
@@ -137,11 +132,6 @@ def add_external(options: argparse.Namespace, prepared: Prepared, contexts: Sequ
     """Score cells of other programs, and put the rows into the result; beside them stands what was published.
 
     Of ``"trVAE, run here"`` that is what was published of ``trVAE``.
-
-    Raises
-    ------
-    ValueError
-        If a name does not begin with that of a published method.
     """
     result, genes = read_result(path), prepared.counts.var_names[prepared.scored]
     theirs, names = published(FOLDER, options.task), dict(options.external)
@@ -198,13 +188,7 @@ def untreated_scores(prepared: Prepared, context: str) -> dict[str, float]:
 
 
 def proved(untreated: dict[str, dict[str, float]], theirs: pd.DataFrame) -> dict[str, float]:
-    """How many scores of untreated cells were compared with published ones, and the largest differences.
-
-    Raises
-    ------
-    RuntimeError
-        If one is another.
-    """
+    """How many scores of untreated cells were compared with published ones, and the largest differences."""
     expected = theirs.loc[UNTREATED]
     names = [name for name in expected if name.rpartition("_")[0] in COMPARED]
     ours = pd.DataFrame(untreated).T[names]

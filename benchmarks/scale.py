@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -22,10 +20,10 @@ from typing import Any
 import anndata as ad
 import lightning.pytorch as pl
 
-from benchmarks._memory import peak_of_this_process
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._memory import in_own_process, peak_of_this_process
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scale_cells import LABEL, simulate_to
-from benchmarks._tables import scale_table
+from benchmarks._tables import value_table
 from scdiffgen.model import TokenDiffusion, open_cells
 
 SIZES = (10_000, 31_623, 100_000, 316_228, 1_000_000)
@@ -36,6 +34,16 @@ WARM_UP = 3  # steps
 SOURCES = ("disk", "memory")
 BATCH_SIZE = 256
 GENERATED_SHARE = 0.1  # of as many cells as were trained on
+COLUMNS = {  # of the table: title and format
+    "n_cells": ("cells", ","),
+    "source": ("from", ""),
+    "registering": ("registering, s", ".1f"),
+    "before_training": ("before training, s", ".1f"),
+    "cells_per_second": ("training, cells/s", ",.0f"),
+    "after_training": ("after training, s", ".1f"),
+    "generated_per_second": ("generated to a file, cells/s", ",.0f"),
+    "peak_memory": ("peak memory, MB", ",.0f"),
+}
 
 
 class StepTimer(pl.Callback):
@@ -59,10 +67,9 @@ class StepTimer(pl.Callback):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.scale", __doc__)
     parser.add_argument("--scratch", type=Path, default=None, help="folder for the simulated files (a temporary one)")
     parser.add_argument("--one", nargs=2, metavar=("FILE", "SOURCE"), help="measure one file, and print it")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     if options.one:
         start(options.threads)
@@ -78,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "rows": rows,
     }
     write_result(output_folder(options.output, quick=options.quick), "scale", result)
-    print(scale_table(result))
+    print(value_table(COLUMNS, rows))
 
 
 def measured(n_cells: int, n_genes: int, folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -87,10 +94,8 @@ def measured(n_cells: int, n_genes: int, folder: Path, options: argparse.Namespa
     simulate_to(file, n_cells, n_genes)
     rows = []
     for source in SOURCES:
-        command = [sys.executable, "-m", "benchmarks.scale", "--threads", str(options.threads)]
-        command += ["--one", str(file), source, *(["--quick"] * options.quick)]
-        finished = subprocess.run(command, capture_output=True, text=True, check=True)
-        rows.append(json.loads(finished.stdout.splitlines()[-1]))
+        quick = ["--quick"] * options.quick
+        rows.append(in_own_process("scale", "--threads", str(options.threads), "--one", str(file), source, *quick))
         print(rows[-1], flush=True)
     file.unlink()
     return rows

@@ -7,16 +7,16 @@ Quality does not matter here: a small model of the bundled cells is trained for 
 
 from __future__ import annotations
 
-import argparse
-import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+import numpy as np
 import scvi
 
 from benchmarks._data import DATASETS, LABEL
-from benchmarks._memory import STATUS
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
-from benchmarks._tables import soak_table
+from benchmarks._memory import of_status
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
+from benchmarks._tables import markdown
 from scdiffgen.model import TokenDiffusion
 
 DATA = "pbmc68k"
@@ -25,10 +25,9 @@ QUICK_CELLS, QUICK_CELLS_A_CALL = 400, 50
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.soak", __doc__)
     parser.add_argument("--cells", type=int, default=N_CELLS, help=f"cells to generate ({N_CELLS:,})")
     parser.add_argument("--steps", type=int, default=8, help="steps of the sampler (8)")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
     n_cells, per_call = (QUICK_CELLS, QUICK_CELLS_A_CALL) if options.quick else (options.cells, CELLS_A_CALL)
@@ -44,6 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(soak_table(result))
 
 
+def soak_table(result: Mapping[str, Any]) -> str:
+    """Memory at the start and after each fifth of the cells."""
+    marks = np.linspace(0, len(result["generated"]) - 1, 6).round().astype(int)
+    rows = [[f"{result['generated'][mark]:,}", f"{result['resident'][mark]:.0f}"] for mark in marks]
+    return markdown(["cells generated", "resident memory, MB"], rows)
+
+
 def small_model(n_epochs: int) -> TokenDiffusion:
     """A model of the bundled cells, trained for a few epochs."""
     adata = DATASETS[DATA].load()
@@ -57,19 +63,14 @@ def small_model(n_epochs: int) -> TokenDiffusion:
 def soak(model: TokenDiffusion, n_cells: int, per_call: int, n_steps: int) -> dict[str, list[float]]:
     """Generate cells and throw them away; resident memory in MB after each call."""
     labels = model.adata.obs[LABEL].unique()
-    generated, memory = [0], [resident()]
+    generated, memory = [0], [of_status("VmRSS")]
     while generated[-1] < n_cells:
         n_calls = len(generated) - 1
         wanted = min(per_call, n_cells - generated[-1])
         model.generate({LABEL: labels[n_calls % len(labels)]}, wanted, n_steps=n_steps, seed=n_calls, silent=True)
         generated.append(generated[-1] + wanted)
-        memory.append(resident())
+        memory.append(of_status("VmRSS"))
     return {"generated": generated, "resident": memory}
-
-
-def resident() -> float:
-    """Memory that this process holds, in MB; Linux only."""
-    return int(re.search(r"VmRSS:\s+(\d+) kB", STATUS.read_text()).group(1)) / 2**10
 
 
 if __name__ == "__main__":

@@ -7,9 +7,8 @@ Both models are trained in turns on the same cells; the first epoch of each turn
 
 from __future__ import annotations
 
-import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import lightning.pytorch as pl
@@ -17,17 +16,18 @@ import numpy as np
 import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, load_split
-from benchmarks._memory import peak_memory
+from benchmarks._memory import in_own_process
 from benchmarks._models import Method, scdiffgen_methods
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scvi import scvi_methods
-from benchmarks._tables import LOW_PRECISION, speed_tables
+from benchmarks._tables import Column, score_table
 from benchmarks._where_time_goes import where_time_goes
 from scdiffgen.model import TokenDiffusion
 
 STEPS = (8, 16, 32, 64)
 N_TURNS, N_EPOCHS, N_REPEATS = 3, 4, 3
 N_STEPS = 32  # of what is looked at by operation
+LOW_PRECISION = "scdiffgen, bf16-mixed"
 
 
 class EpochTimer(pl.Callback):
@@ -50,9 +50,8 @@ class EpochTimer(pl.Callback):
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.speed", __doc__)
     parser.add_argument("--data", choices=list(DATASETS), default="kang")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
     split = load_split(options.data, seed=0)
@@ -63,10 +62,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "environment": environment(options.threads, [0]),
         **measure(split, turns=turns, repeats=repeats, n_cells=n_cells),
         "time": where_time_goes(split, lambda model: scdiffgen_methods(model, [N_STEPS])[0]),
-        "memory": [{"model": m} | peak_memory(m, options.data, options.threads) for m in ("scdiffgen", "scVI")],
+        "memory": [
+            {"model": name} | in_own_process("_memory", name, options.data, str(options.threads))
+            for name in ("scdiffgen", "scVI")
+        ],
     }
     write_result(output_folder(options.output, quick=options.quick), f"speed-{options.data}", result)
     print(speed_tables(result))
+
+
+def speed_tables(result: Mapping[str, Any]) -> str:
+    """Cells a second of training and generating, and memory; other programs are compared with the fastest of ours."""
+    tables = []
+    for stage in ("training", "generating"):
+        rows = {row["model"]: {"rate": row["cells_per_second"]} for row in result[stage]}
+        ours = [name for name in rows if name.startswith("scdiffgen") and name != LOW_PRECISION]
+        fastest = max(ours, key=lambda name, rows=rows: np.median(rows[name]["rate"]))
+        rivals = [name for name in rows if not name.startswith("scdiffgen")]
+        tables.append(score_table(stage, {"rate": Column("cells a second", np.inf, 0)}, rows, fastest, rivals))
+    columns = {name: Column(name, digits=0) for name in ("imports", "data", "training")}
+    rows = {row["model"]: {name: [row[name]] for name in (*columns, "generating")} for row in result["memory"]}
+    columns["generating"] = Column("generating", 0.0, 0)
+    return "\n\n".join([*tables, score_table("peak memory, MB, up to the end of", columns, rows, "scdiffgen")])
 
 
 def measure(split: Split, *, turns: int, repeats: int, n_cells: int) -> dict[str, list[dict[str, Any]]]:

@@ -11,7 +11,6 @@ models that are trained less than by default: ``--max-epochs 40 --baseline-epoch
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +20,9 @@ import pandas as pd
 import scvi
 
 from benchmarks._data import DATASETS, LABEL, Split, available, load_split
-from benchmarks._record import add_common_arguments, environment, output_folder, start, write_result
+from benchmarks._parts import TokenPart, read_parts, write_part
+from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._token_methods import BASELINES, VARIANTS, available_baselines, fit_variant
-from benchmarks._token_parts import Part, read_parts, write_part
 from benchmarks._token_result import BY_READOUT, DEFAULT, QUALITY, gather, token_table
 from benchmarks._token_scores import readability
 from scdiffgen.metrics import evaluate
@@ -32,28 +31,15 @@ from scdiffgen.model import TokenDiffusion
 
 @dataclass(frozen=True)
 class Settings:
-    """What is run.
+    """What is run."""
 
-    Parameters
-    ----------
-    seeds
-        Seeds of training; the split is that of the first, so that runs can be compared.
-    variants, baselines
-        Names of read-outs to train, and of other methods.
-    n_programs
-        Number of programs of the other methods.
-    n_permutations
-        Permutations of the genes behind the null of enrichment.
-    max_epochs, baseline_epochs
-        Epochs of our models and of other networks; ``None`` is the default of each.
-    """
-
+    # seeds of training; the split is that of the first, so that runs can be compared
     seeds: Sequence[int] = (0, 1, 2, 3, 4)
-    variants: Sequence[str] = tuple(VARIANTS)
+    variants: Sequence[str] = tuple(VARIANTS)  # names of read-outs to train, and of other methods
     baselines: Sequence[str] = tuple(BASELINES)
-    n_programs: int = 8
-    n_permutations: int = 20
-    max_epochs: int | None = None
+    n_programs: int = 8  # number of programs of the other methods
+    n_permutations: int = 20  # permutations of the genes behind the null of enrichment
+    max_epochs: int | None = None  # epochs of our models and of other networks; None is the default of each
     baseline_epochs: int | None = None
 
     def of(self, method: str) -> dict[str, Any]:
@@ -65,7 +51,7 @@ class Settings:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.tokens", description=__doc__.splitlines()[0])
+    parser = benchmark_parser("benchmarks.tokens", __doc__)
     known = [name for name in available() if name != "pbmc68k"] or ["pbmc68k"]
     parser.add_argument("--data", nargs="+", choices=list(DATASETS), default=known, help="default: what is there")
     parser.add_argument("--seeds", nargs="+", type=int, default=list(Settings.seeds))
@@ -74,7 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--max-epochs", type=int, help="epochs of our models (their default)")
     parser.add_argument("--baseline-epochs", type=int, help="epochs of other networks (their default)")
     parser.add_argument("--permutations", type=int, default=Settings.n_permutations, help="behind the null (20)")
-    add_common_arguments(parser)
     options = parser.parse_args(arguments)
     start(options.threads)
     settings = Settings(
@@ -98,7 +83,7 @@ def run(name: str, settings: Settings, threads: int, folder: Path) -> dict[str, 
     split = load_split(name, settings.seeds[0])
     parts_folder = folder / "parts" / f"tokens-{name}"
     made_with = environment(threads, settings.seeds)
-    parts = [part for part in read_parts(parts_folder) if part.settings == settings.of(part.method)]
+    parts = [part for part in read_parts(TokenPart, parts_folder) if part.settings == settings.of(part.method)]
     done = {(part.method, part.seed) for part in parts}
     for seed in settings.seeds:
         for method in (*settings.variants, *settings.baselines):
@@ -114,13 +99,13 @@ def run(name: str, settings: Settings, threads: int, folder: Path) -> dict[str, 
     return result
 
 
-def measure(split: Split, method: str, seed: int, settings: Settings, made_with: Mapping[str, Any]) -> list[Part]:
+def measure(split: Split, method: str, seed: int, settings: Settings, made_with: Mapping[str, Any]) -> list[TokenPart]:
     """Train and score one method with one seed; of our default also by the weights of its read-out."""
     scvi.settings.seed = seed
 
-    def part(name: str, kind: str, loadings: pd.DataFrame, scores: Mapping[str, float]) -> Part:
+    def part(name: str, kind: str, loadings: pd.DataFrame, scores: Mapping[str, float]) -> TokenPart:
         found = {**scores, **readability(loadings, settings.n_permutations, seed)}
-        return Part(name, kind, seed, settings.of(name), found, made_with, loadings)
+        return TokenPart(name, kind, seed, settings.of(name), found, made_with, loadings)
 
     if method not in VARIANTS:
         found = BASELINES[method](split, seed, settings.n_programs, settings.baseline_epochs)

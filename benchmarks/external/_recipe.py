@@ -96,17 +96,10 @@ class Stages:
     Every stage gets the same share of the length that the program recommends, such that all together fit into the time.
     Speeds are measured in processor time where there is one thread, so that what else runs on the machine does not
     shorten the training.
-
-    Parameters
-    ----------
-    seconds
-        Time for all stages together; `None` for the recommended lengths.
-    full
-        Recommended length of each stage, in steps or epochs.
     """
 
-    seconds: float | None
-    full: Mapping[str, int]
+    seconds: float | None  # time for all stages together; `None` for the recommended lengths
+    full: Mapping[str, int]  # recommended length of each stage, in steps or epochs
     rates: dict[str, float] = field(default_factory=dict)  # seconds a step or epoch
     lengths: dict[str, int] = field(default_factory=dict)
     took: dict[str, float] = field(default_factory=dict)
@@ -209,16 +202,8 @@ def drive(
 ) -> None:
     """Do what the command line says: time the stages, train, generate, and write counts, a file each.
 
-    Parameters
-    ----------
-    description
-        Of the command line.
-    make
-        Makes the program of the job, with a folder for what it writes.
-    few
-        Length to time the stages with, in steps or epochs.
-    files
-        Makes the counts of each file of the job, the cells and their labels; by default cells are counts, of one file.
+    The program is made with a folder for what it writes; stages are timed with a ``few`` steps or epochs. ``files``
+    makes the counts of each file of the job, the cells and their labels; by default cells are counts, of one file.
     """
     job = read_job(description)
     with tempfile.TemporaryDirectory() as folder, quietly(job.out.with_suffix(".log")):

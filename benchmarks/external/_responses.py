@@ -89,16 +89,7 @@ class Program(Protocol):
 def drive(description: str | None, make: Callable[[Job], Program], packages: Sequence[str]) -> None:
     """Do what the command line says: train, predict, and write expression and, in a folder beside, counts.
 
-    Of cells that are log-normalised already there are no counts.
-
-    Parameters
-    ----------
-    description
-        Of the command line.
-    make
-        Makes the program of the job.
-    packages
-        Whose versions are noted.
+    Of cells that are log-normalised already there are no counts. The versions of the ``packages`` are noted.
     """
     job, threads = read_job(description)
     seed_everything(job.seed)

@@ -61,15 +61,7 @@ DATA = {
 }
 SHARES = {"coupled": None, "keep=0": 0.0, "keep=0.1": 0.1, "keep=0.5": 0.5}
 VARIANTS = ["uncorrected", "scdiffgen", "scdiffgen, labels", "scVI", "scANVI, labels"]
-DIGITS = {
-    "type silhouette": 3,
-    "batch silhouette": 3,
-    "type LISI": 2,
-    "batch LISI": 2,
-    "type of the cell": 3,
-    "neighbours kept": 3,
-    "seconds": 0,
-}
+SCORES = ("type silhouette", "batch silhouette", "type LISI", "batch LISI", "type of the cell", "neighbours kept")
 
 
 def load(name: str, seed: int) -> AnnData:
@@ -159,17 +151,15 @@ def own_type(embedding: Embedding, types: NDArray) -> float:
 def scores(embedding: Embedding, before: Embedding, cells: AnnData, seconds: float) -> Run:
     """All scores of an embedding of the cells; ``before`` are the components of their measured counts."""
     types, batches = cells.obs[TYPE].to_numpy(), cells.obs[BATCH].to_numpy()
-    return {
-        "scores": {
-            "type silhouette": float(silhouette_samples(embedding, types).mean()),
-            "batch silhouette": batch_silhouette(embedding, cells),
-            "type LISI": local_inverse_simpson(embedding, types),
-            "batch LISI": local_inverse_simpson(embedding, batches),
-            "type of the cell": own_type(embedding, types),
-            "neighbours kept": neighbours_kept(embedding, before, cells),
-            "seconds": seconds,
-        }
-    }
+    values = (
+        float(silhouette_samples(embedding, types).mean()),
+        batch_silhouette(embedding, cells),
+        local_inverse_simpson(embedding, types),
+        local_inverse_simpson(embedding, batches),
+        own_type(embedding, types),
+        neighbours_kept(embedding, before, cells),
+    )
+    return {"scores": dict(zip(SCORES, values, strict=True)) | {"seconds": seconds}}
 
 
 def embeddings_of_scdiffgen(
@@ -180,17 +170,14 @@ def embeddings_of_scdiffgen(
     TokenDiffusion.setup_anndata(cells, batch_key=BATCH, labels_key=labels)
     model = TokenDiffusion(cells)
     _, seconds = timed(lambda: model.train(max_epochs, enable_progress_bar=False))
-    yield (
-        "tokens",
-        PCA(N_COMPONENTS, random_state=seed).fit_transform(model.get_latent_representation(silent=True)),
-        seconds,
-    )
+    pca = PCA(N_COMPONENTS, random_state=seed)
+    yield "tokens", pca.fit_transform(model.get_latent_representation(silent=True)), seconds
     to = cells.obs[BATCH].value_counts().index[0]
     for name, keep in SHARES.items():
         moved = model.transfer_batch(cells, to, keep=keep, seed=seed, silent=True)
         yield f"transfer_batch, {name}", components(moved.X, seed), seconds
     expected = model.get_normalized_expression(cells, transform_batch=to, library_size=1e4, silent=True)
-    yield "expression", PCA(N_COMPONENTS, random_state=seed).fit_transform(np.log1p(expected.to_numpy())), seconds
+    yield "expression", pca.fit_transform(np.log1p(expected.to_numpy())), seconds
 
 
 def measured(name: str, seed: int, variants: Sequence[str], max_epochs: int | None) -> Iterator[tuple[str, Run]]:
@@ -217,11 +204,6 @@ def measured(name: str, seed: int, variants: Sequence[str], max_epochs: int | No
             yield "scANVI, labels: latent", scores(latent, before, cells, seconds + more)
 
 
-def table(runs: Sequence[Run]) -> str:
-    """A row a data set and embedding."""
-    return study_table(runs, DIGITS)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     about = "benchmarks.studies.integration", __doc__.splitlines()[0]
     default = [name for name, data in DATA.items() if (FOLDER / data.file).exists()]
@@ -231,7 +213,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def runs_of(name: str, seed: int) -> Iterator[tuple[str, Run]]:
         return measured(name, seed, options.variants, epochs)
 
-    print(table(study_runs(options, "study-integration.jsonl", runs_of)))
+    digits = {name: 2 if "LISI" in name else 3 for name in SCORES}
+    print(study_table(study_runs(options, "study-integration.jsonl", runs_of), digits | {"seconds": 0}))
 
 
 if __name__ == "__main__":

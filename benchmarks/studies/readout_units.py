@@ -12,8 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from benchmarks._data import available, load_split
-from benchmarks._variants import DIGITS, Run, fit_variant, study_options, study_runs, study_table, variant_scores
-from benchmarks.studies.linear_start import inner_split
+from benchmarks._variants import (
+    DIGITS,
+    Run,
+    fit_variant,
+    inner_split,
+    study_options,
+    study_runs,
+    study_table,
+    variant_scores,
+)
 from scdiffgen.model import NetworkOptions, ReadoutOptions
 
 VARIANTS = {

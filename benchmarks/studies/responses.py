@@ -22,7 +22,7 @@ from scipy import sparse
 
 from benchmarks._data import FOLDER
 from benchmarks._dose_task import dose_scores, simulated_cells, untrained_dose_model
-from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Target, predicted_cells, split
+from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Settings, Target, predicted_cells, split
 from benchmarks._perturbation_models import (
     mean_response_cells,
     predictions_of,
@@ -30,8 +30,7 @@ from benchmarks._perturbation_models import (
     start_cells,
     untrained_model,
 )
-from benchmarks._perturbation_settings import Settings
-from benchmarks._perturbation_table import markdown, summary_of
+from benchmarks._perturbation_table import response_table, summary_of
 from benchmarks._perturbation_tasks import TASKS, score
 from benchmarks._record import start
 from benchmarks.perturbation import DOSE_SIZE
@@ -130,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for task in options.tasks:
         chosen = {"inner": options.inner, "n_draws": options.draws, "known": options.known}
         rows = task_scores(task, options.seeds, options.types, **chosen)
-        print(f"## {task}\n\n{markdown(summary_of(rows))}\n", flush=True)
+        print(f"## {task}\n\n{response_table(summary_of(rows))}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,12 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import replace
 from io import StringIO
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 from anndata import AnnData
 from benchmarks import _data, _variants
-from benchmarks._perturbation_settings import Settings
 
 
 @pytest.fixture
@@ -28,17 +26,6 @@ def _small_study(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_data.DATASETS, "pbmc68k", replace(_data.DATASETS["pbmc68k"], load=few))
     monkeypatch.setattr(_variants, "N_STEPS", 2)
     monkeypatch.setattr(_variants, "N_TREES", 10)
-
-
-@pytest.fixture
-def few_trees(monkeypatch: pytest.MonkeyPatch) -> Callable[[ModuleType], None]:
-    """Let a study of responses judge by few trees."""
-
-    def in_study(study: ModuleType) -> None:
-        monkeypatch.setattr(study, "Settings", lambda: Settings(n_trees=5))
-        monkeypatch.setattr(study, "N_TREES", 5, raising=False)
-
-    return in_study
 
 
 @pytest.fixture

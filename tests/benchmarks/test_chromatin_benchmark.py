@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import chromatin, peaks
+from benchmarks import chromatin, peaks, render
 from benchmarks._chromatin_data import ATAC, OTHER, ChromatinSplit, labels_of, simulated, split_chromatin
 from benchmarks._chromatin_methods import real_cells
-from benchmarks._chromatin_page import chromatin_section, peaks_section
 from benchmarks._chromatin_scores import auc_by_column, contrast_pearson, imputation_scores, profile_auc
 from benchmarks._multimodal_data import RNA, padded
 from benchmarks._record import read_result
@@ -76,7 +75,7 @@ def test_the_quick_run_is_written_and_rendered(tmp_path: Path) -> None:
     assert [row["epochs"] for row in result["training"]] == [2, 2]
     assert [row["kind"] for row in result["rows"]] == ["limit", "null", "null", "ours", "other", "redrawn"]
     assert all(value is not None for row in result["rows"] + result["imputation"] for value in row["scores"].values())
-    assert "MULTIVI" in chromatin_section("chromatin-simulated", result, tmp_path)
+    assert "MULTIVI" in render.section("chromatin-simulated", result, tmp_path)
 
 
 def test_cost_by_peaks_is_written_and_rendered(tmp_path: Path, run_here: Callable[..., None]) -> None:
@@ -86,4 +85,4 @@ def test_cost_by_peaks_is_written_and_rendered(tmp_path: Path, run_here: Callabl
     rows = result["rows"]
     assert [row["n_peaks"] for row in rows] == [200, 200]
     assert all(value > 0 for row in rows for value in row.values())
-    assert "a step, s" in peaks_section("peaks", result, tmp_path)
+    assert "a step, s" in render.section("peaks", result, tmp_path)

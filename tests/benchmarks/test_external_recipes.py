@@ -14,7 +14,7 @@ import pytest
 from anndata import AnnData
 from benchmarks._external import read_external
 from benchmarks.external import _recipe, _responses, scdiffusion
-from benchmarks.external._recipe import Job, Stages, drive, write_cells
+from benchmarks.external._recipe import Job, Stages, drive
 from scipy import sparse
 
 FULL = {"first": 300, "second": 1500}
@@ -65,14 +65,6 @@ def test_without_a_time_the_recommended_lengths_are_run(stages: Stages) -> None:
     assert stages.lengths == FULL
 
 
-def test_what_is_written_is_read_as_external_cells(job: Job, stages: Stages) -> None:
-    counts = np.random.default_rng(1).poisson(2, size=(60, 5))
-    write_cells(job, job.out, counts, job.labels, stages, {"guidance": 1.0})
-    cells = read_external(job.out, job.train.var_names, ["label"])
-    np.testing.assert_array_equal(cells.X.toarray(), counts)
-    np.testing.assert_array_equal(cells.obs["label"], job.labels)
-
-
 @pytest.mark.parametrize("seconds", [0.01, None])
 def test_a_program_is_driven_through_its_stages_and_its_cells_are_written(
     job: Job, seconds: float | None, monkeypatch: pytest.MonkeyPatch
@@ -100,6 +92,7 @@ def test_a_program_is_driven_through_its_stages_and_its_cells_are_written(
     one, two = (read_external(out, job.train.var_names, ["label"]) for out in (job.out, beside))
     np.testing.assert_array_equal(one.X.toarray(), np.random.RandomState(job.seed).poisson(2, size=(60, 5)))
     np.testing.assert_array_equal(two.X.toarray(), 2 * one.X.toarray())
+    np.testing.assert_array_equal(one.obs["label"], job.labels)
     recipe = ad.read_h5ad(job.out).uns["recipe"]
     assert trained[-2:] == [*recipe["lengths"].items()] and recipe["guidance"] == 1.0
     assert (trained == [("first", 3), ("second", 5)]) == (seconds is None) and trained[0][1] == (2 if seconds else 3)

@@ -85,4 +85,4 @@ def test_the_quick_run_writes_a_result_that_is_rendered(tmp_path: Path, monkeypa
     assert sorted(row["kind"] for row in result["rows"]) == ["limit", "null", "ours", "redrawn"]
     assert before == [row for row in result["imputation"] if row["method"] == "totalVI"]
     assert len(result["imputation"]) == 5
-    assert "totalVI" in render.multimodal_section("multimodal-simulated", result, tmp_path)
+    assert "totalVI" in render.section("multimodal-simulated", result, tmp_path)

@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
-from benchmarks import processes
+from benchmarks import processes, render
 from benchmarks._data import LABEL, split
-from benchmarks._process_page import render_processes
 from benchmarks._record import read_result
 from benchmarks.processes import DDPM, NETWORKS, PROCESSES, Settings, run
 from scipy import sparse
@@ -86,8 +85,7 @@ def test_a_run_goes_on_where_it_stopped_and_settings_are_not_mixed(trained: list
 def test_the_page_shows_every_contender(trained: list, tmp_path: Path) -> None:
     run("pbmc68k", "processes", chosen("thinning", DDPM), SETTINGS, tmp_path / "results")
     run("paul15", "networks", {"default": {}}, replace(SETTINGS, equal_time=False), tmp_path / "results")
-    (tmp_path / "docs").mkdir()
-    page = render_processes(tmp_path / "results", tmp_path / "docs").read_text()
+    page = render.render(tmp_path / "results", tmp_path / "docs")[1].read_text()
     assert "| thinning |" in page and f"| {DDPM} |" in page and "| default |" in page
     for name in ("processes-pbmc68k", "networks-paul15"):
         assert f"_static/benchmarks/{name}.png" in page

@@ -15,8 +15,7 @@ from benchmarks._data import FOLDER, KANG, MissingData
 from benchmarks._perturbation_data import RESPONSE
 from benchmarks._published_cells import CONTEXT, DATASETS, EXCLUDED, PREPARE, TABLE, Prepared, of_donors, of_types
 from benchmarks._published_iid import IID, IID_TABLE, iid_predictions, published_iid, split_in_half
-from benchmarks._published_iid_table import beside_published, iid_shortcomings, min_max, recovered
-from benchmarks._published_page import published_section
+from benchmarks._published_iid_table import beside_published, min_max, recovered
 from benchmarks._published_scores import (
     all_scores,
     edistance,
@@ -29,19 +28,21 @@ from benchmarks._published_scores import (
 )
 from benchmarks._published_table import (
     firsts,
+    mean_table,
     means,
-    published_shortcomings,
     published_summary,
     rank,
     rerun_table,
+    rerun_tables,
     with_rerun,
 )
-from benchmarks._record import read_result
+from benchmarks._record import environment, read_result
+from benchmarks._tables import AHEAD
 from scipy import sparse, stats
 from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from scipy.special import logsumexp, softmax
-from verdicts import named, numbers
+from verdicts import numbers
 
 from scdiffgen.model import TokenDiffusion
 
@@ -70,13 +71,9 @@ def test_means_are_scored_by_squared_difference_and_correlation_of_changes(group
     assert np.isnan(pearson_delta(groups[2], groups[1], groups[2]))
 
 
-def test_the_energy_distance_is_that_of_scipy_in_one_dimension(groups: list[np.ndarray]) -> None:
-    first, second = (cells[:, :1] for cells in groups[:2])
-    assert edistance(first, second) == pytest.approx(stats.energy_distance(first[:, 0], second[:, 0]) ** 2)
-
-
-def test_the_energy_distance_is_euclidean_over_all_pairs(groups: list[np.ndarray]) -> None:
+def test_the_energy_distance_is_euclidean_over_all_pairs_and_that_of_scipy_in_one_dimension(groups: list) -> None:
     p, s = groups[:2]
+    assert edistance(p[:, :1], s[:, :1]) == pytest.approx(stats.energy_distance(p[:, 0], s[:, 0]) ** 2)
     assert edistance(p, s) == pytest.approx(2 * cdist(p, s).mean() - cdist(p, p).mean() - cdist(s, s).mean())
     assert edistance(p, p) == pytest.approx(0, abs=1e-12)
 
@@ -281,11 +278,10 @@ def test_cells_of_a_program_that_is_run_again_are_scored_beside_what_was_publish
     best = published.published(folder, "types").xs("B", level="left_out")["mse_100"].min()
     assert best == pytest.approx(untreated["mse_100"] / 2), "halfway, as it was published"
     assert replaced["published"]["best"]["B"]["mse_100"][1] == pytest.approx(untreated["mse_100"], rel=1e-5)
-    page = published_section("published-kang-types", result, tmp_path)
-    assert f"`{name}` was trained and asked here" in page and "in place of the published numbers" in page
+    assert len(rerun_tables(result)) == 4, "with our places, as all that was left out was run"
     result["rows"] += [row | {"left_out": "CD14_Mono", "prediction": "scdiffgen"}]
     result["published"]["best"]["CD14_Mono"] = result["published"]["best"]["B"]
-    assert "in place of the published numbers" not in published_section("published-kang-types", result, tmp_path)
+    assert len(rerun_tables(result)) == 2
     with pytest.raises(ValueError, match="begin with a published method, such as 'baseControl'"):
         published.main([*arguments, "--seeds", "0", "--external", f"another={tmp_path / 'theirs'}"])
 
@@ -324,11 +320,22 @@ def test_real_untreated_cells_have_the_published_scores(task: str, context: str,
 
 def made_up_result(ours: list[float]) -> dict[str, Any]:
     """Two types and two methods: energy distances of 1 and 3, and of 2 and 2; ours of one seed, and one seed more."""
-    names = [*published_names()]
+    names = [
+        f"{metric}_{n}"
+        for n in (20, 50, 100, 5000)
+        for metric in ("mse", "pearson_delta", "edistance", "sym_kldiv", "wasserstein", "common_degs")
+        if (metric, n) != ("wasserstein", 5000) and (metric != "common_degs" or n == 100)
+    ]
+    predictions = {
+        "scdiffgen": ours,
+        "controls": [9.0, 9.0],
+        "controls + mean change of similar ones": [4.0, 4.0],
+        "one real half against the other": [0.0, 0.0],
+    }
     rows = [
         {"seed": seed, "left_out": context, "prediction": prediction, **dict.fromkeys(names, value)}
         for seed in (0, 1)
-        for prediction, values in made_up_predictions(ours).items()
+        for prediction, values in predictions.items()
         for context, value in zip("ab", values, strict=True)
     ]
     return {
@@ -340,15 +347,7 @@ def made_up_result(ours: list[float]) -> dict[str, Any]:
             "largest_difference": 0.0,
             "largest_relative_difference_of_wasserstein": 0.0,
         },
-        "environment": {
-            "commit": "abc1234",
-            "command": "python",
-            "python": "3.11",
-            "packages": {},
-            "device": "CPU",
-            "threads": 1,
-            "seeds": [0, 1],
-        },
+        "environment": environment(1, [0, 1]),
         "published": {
             "means": {"first": dict.fromkeys(names, 1.5), "second": dict.fromkeys(names, 3.0)},
             "best": {
@@ -360,24 +359,6 @@ def made_up_result(ours: list[float]) -> dict[str, Any]:
     }
 
 
-def made_up_predictions(ours: list[float]) -> dict[str, list[float]]:
-    return {
-        "scdiffgen": ours,
-        "controls": [9.0, 9.0],
-        "controls + mean change of similar ones": [4.0, 4.0],
-        "one real half against the other": [0.0, 0.0],
-    }
-
-
-def published_names() -> list[str]:
-    return [
-        f"{metric}_{n}"
-        for n in (20, 50, 100, 5000)
-        for metric in ("mse", "pearson_delta", "edistance", "sym_kldiv", "wasserstein", "common_degs")
-        if (metric, n) != ("wasserstein", 5000) and (metric != "common_degs" or n == 100)
-    ]
-
-
 def test_places_are_of_means_and_firsts_of_what_was_left_out() -> None:
     result = made_up_result([1.0, 3.0])
     assert means(result).loc["scdiffgen", "edistance_5000"] == 2
@@ -385,15 +366,11 @@ def test_places_are_of_means_and_firsts_of_what_was_left_out() -> None:
     assert (rank(result, "pearson_delta_20"), firsts(result, "pearson_delta_20")) == (2, 2)
 
 
-def test_better_published_methods_are_named_in_the_page_and_not_in_their_stead_real_cells(tmp_path: Path) -> None:
-    lines = published_shortcomings(made_up_result([1.0, 3.0]))
-    (line,) = (line for line in lines if line.startswith("energy distance, 5,000"))
-    assert named(line, ["first", "second", "similar"]) == ["first"] and numbers(line)[-3:] == [2, 0, 1.5]
-    (line,) = (line for line in lines if line.startswith("Pearson of changes, 100 "))
-    assert named(line, ["first", "second"]) == ["second"]
-    page = published_section("published-kang-types", made_up_result([1.0, 3.0]), tmp_path)
-    assert "| **scdiffgen** |" in page and "2 (first in 1 of 2)" in page
-    assert not [line for line in published_shortcomings(made_up_result([0.5, 0.5])) if line.startswith("energy")]
+def test_better_published_methods_are_marked_and_real_cells_are_not() -> None:
+    lines = [line.split("|") for line in mean_table(made_up_result([1.0, 3.0]), 100).splitlines()[2:]]
+    ahead = {name.strip(): [AHEAD in cell for cell in scores[:2]] for _, name, *scores in lines}
+    assert ahead.pop("first") == [True, True], "its Pearson correlation is nearer to 1, its distance lower"
+    assert len(ahead) == 5 and not any(sum(ahead.values(), []))
 
 
 def test_the_headline_has_our_score_its_place_and_the_best_published_one() -> None:
@@ -406,8 +383,8 @@ def test_the_headline_has_our_score_its_place_and_the_best_published_one() -> No
 
 def test_results_are_on_the_page(tmp_path: Path) -> None:
     (tmp_path / "published-kang-types.json").write_text(json.dumps(made_up_result([1.0, 3.0])))
-    page = render.render(tmp_path, tmp_path).read_text()
-    assert "## A published benchmark of responses: a cell type left out" in page
+    page = render.render(tmp_path, tmp_path)[0].read_text()
+    assert "### A type left out" in page and "2 (first in 1 of 2)" in page
 
 
 # The in-distribution setting.
@@ -420,9 +397,6 @@ def test_distances_are_recovered_from_min_max_scores_of_two_methods() -> None:
     pd.testing.assert_series_equal(recovered(scores, 4.0, 2.0), distances)
     assert recovered(scores, 4.0, 1.0)["best"] == 0, "not below zero"
     assert recovered(scores.replace(0.85, 0.66), 4.0, 2.0).isna().all(), "two known scores that are nearly equal"
-
-
-SIMPLE = ("controls", "controls + mean change of the training cells")
 
 
 def test_a_row_of_ours_joins_the_published_methods_and_changes_their_scores() -> None:
@@ -442,10 +416,6 @@ def test_a_row_of_ours_joins_the_published_methods_and_changes_their_scores() ->
     assert table.at["worst", "mse_100"] == pytest.approx((0 + 10 / 20) / 2)
     assert table.at["scdiffgen", "edistance_100"] == pytest.approx((1 + 0) / 2)
     assert table.at["trainMean", "pearson_delta_100"] == 0.85, "as published"
-    rows = [row | {"prediction": name} for row in result["rows"][:2] for name in SIMPLE]
-    lines = iid_shortcomings(result | {"rows": [*result["rows"], *rows]})
-    (line,) = (line for line in lines if line.startswith("energy score"))
-    assert named(line, ["best", "trainMean", "controlMean", "worst"]) == ["best", "trainMean", "controlMean"]
 
 
 def test_half_of_each_group_and_condition_are_training_cells(folder: Path) -> None:
@@ -510,8 +480,7 @@ def test_models_know_training_cells_and_predict_from_control_test_cells(
     assert rows["edistance_5000"].notna().all()
     assert rows.loc["treated training cells", "mse_100"].max() < rows.loc["controls", "mse_100"].min()
     assert "| **scdiffgen** |" in capsys.readouterr().out
-    page = render.render(tmp_path, tmp_path).read_text()
-    assert "## A published benchmark of responses: every donor partly known" in page
+    assert "### Every donor partly known" in render.render(tmp_path, tmp_path)[0].read_text()
     monkeypatch.setattr(_published_iid, "untrained_model", lambda *_: pytest.fail("it was done before"))
     published.main([*arguments, "--output", str(tmp_path), "--resume"])
     with pytest.raises(SystemExit):

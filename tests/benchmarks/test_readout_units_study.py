@@ -6,7 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
+from benchmarks._data import LABEL, load_split
+from benchmarks._variants import inner_split
 from benchmarks.studies import readout_units
+
+
+def test_only_training_cells_are_split() -> None:
+    """Held-out cells of the study are a quarter of each label of the training cells, and never held out elsewhere."""
+    whole = load_split("pbmc68k", 0)
+    inner = inner_split(whole)
+    parts = [set(part.obs_names) for part in (inner.train, inner.held_out)]
+    assert parts[0] | parts[1] == set(whole.train.obs_names) and not parts[0] & parts[1]
+    wanted, found = (cells.obs[LABEL].value_counts() for cells in (whole.train, inner.held_out))
+    assert (abs(found.reindex(wanted.index, fill_value=0) - wanted / 4) <= 0.5).all()
 
 
 @pytest.mark.usefixtures("_small_study")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 import pytest
 from anndata import AnnData
 from benchmarks._perturbation_data import CONTEXT, CONTROL, RESPONSE, Fold, Target
-from benchmarks.studies import response_intervals
 from benchmarks.studies.response_intervals import coverage
 from scipy import sparse
 
@@ -40,15 +37,3 @@ def test_intervals_hold_a_response_like_others_and_not_another() -> None:
     assert 0.65 < alike["covered"] < 0.95 and alike["covered, largest changes"] > 0.4
     assert larger["covered, largest changes"] == 0 and larger["covered"] < 0.5
     assert alike["expected Pearson"] == pytest.approx(alike["realised Pearson"], abs=0.05)
-
-
-def test_a_table_has_a_row_for_each_task(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    class Task:
-        @staticmethod
-        def folds(folder: Path, names: None) -> list[Fold]:
-            return [simulated_fold(1.0)]
-
-    monkeypatch.setattr(response_intervals, "TASKS", {"kang": Task, "zhao": Task})
-    response_intervals.main(["--tasks", "kang", "zhao"])
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split(" | ")[:2] for line in lines[2:4]] == [["| kang", "1"], ["| zhao", "1"]]

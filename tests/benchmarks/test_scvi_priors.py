@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks._best_prior import best_prior
+from benchmarks._generation_table import best_prior
 from benchmarks._scvi import ScviLatents
 
 CENTRES = np.array([[-4.0, 0.0], [4.0, 0.0], [0.0, 9.0]])

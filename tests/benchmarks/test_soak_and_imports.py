@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 from benchmarks import import_time, render, soak
+from benchmarks._memory import STATUS
 from benchmarks._record import read_result
-from benchmarks._tables import import_table, soak_table
-from benchmarks._verdicts import soak_shortcomings
+from benchmarks.soak import soak_table
 from verdicts import numbers
 
 
@@ -19,28 +19,12 @@ def memory_of(resident: np.ndarray) -> dict[str, Any]:
     return {"generated": [1000 * i for i in range(len(resident))], "resident": list(resident)}
 
 
-def test_memory_that_rises_first_and_then_stays_is_flat() -> None:
-    warm_up = np.concatenate([np.linspace(300, 900, 20), np.full(180, 900.0) + np.tile([0, 8], 90)])
-    assert soak_shortcomings(memory_of(warm_up)) == []
-
-
-def test_a_leak_is_named_with_its_size() -> None:
-    leaking = 900 + 0.5 * np.arange(200)  # medians of the second and the last fifth are 120 calls apart
-    (line,) = soak_shortcomings(memory_of(leaking))
-    assert numbers(line) == [60, 119_400]
-
-
 def test_memory_is_shown_at_the_cells_that_were_drawn() -> None:
     rows = [numbers(line) for line in soak_table(memory_of(np.arange(100, 106))).splitlines()]
     assert [2000, 102] in rows
 
 
-def test_what_imports_cost_beside_scvi_adds_up() -> None:
-    table = import_table({"seconds": {"scvi": [5.0, 7.0], "scdiffgen": [0.25, 0.5], "scdiffgen.pl": [0.5, 1.0]}})
-    assert numbers(table.splitlines()[-1]) == [1.125, 0.75, 1.5]  # median, least and most of what is ours
-
-
-@pytest.mark.skipif(not soak.STATUS.exists(), reason="only Linux tells the memory of a process")
+@pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells the memory of a process")
 @pytest.mark.usefixtures("_small_study")
 def test_a_short_run_is_written_and_rendered(tmp_path: Path, run_here: Callable[..., None]) -> None:
     run_here("-c", main=lambda code: exec(code[0], {}))
@@ -49,6 +33,6 @@ def test_a_short_run_is_written_and_rendered(tmp_path: Path, run_here: Callable[
     result = read_result(tmp_path / "results" / "soak.json")
     assert result["generated"] == list(range(0, soak.QUICK_CELLS + 1, soak.QUICK_CELLS_A_CALL))
     assert all(100 < resident < 20_000 for resident in result["resident"])
-    page = render.render(tmp_path / "results", tmp_path / "docs").read_text()
+    page = render.render(tmp_path / "results", tmp_path / "docs")[0].read_text()
     assert "benchmarks/soak.png" in page
     assert (tmp_path / "docs/_static/benchmarks/soak.png").stat().st_size > 1000

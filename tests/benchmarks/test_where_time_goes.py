@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 from benchmarks import _where_time_goes as where
-from verdicts import numbers
 
 
-@pytest.mark.parametrize(
-    ("operation", "kind"),
-    [
-        ("aten::addmm", "matrix products"),
-        ("aten::add", "sums, products, copies"),
-        ("aten::_scaled_dot_product_flash_attention_for_cpu", "attention"),
-        ("aten::_embedding_bag_dense_backward", "genes of the encoder, sparse"),
-        ("aten::_log_softmax", "softmax, exponentials, logarithms"),
-        ("aten::bernoulli_", "random numbers"),
-        ("aten::transpose", where.REST),
-    ],
-)
-def test_kinds_of_operations(operation: str, kind: str) -> None:
-    assert where.kind_of(operation) == kind
+def test_kinds_of_operations() -> None:
+    kinds = {"aten::addmm": "matrix products", "aten::add": "sums, products, copies", "aten::transpose": where.REST}
+    kinds |= {"aten::_scaled_dot_product_flash_attention_for_cpu": "attention", "aten::bernoulli_": "random numbers"}
+    assert {operation: where.kind_of(operation) for operation in kinds} == kinds
 
 
 def test_products_are_counted_and_take_most_of_their_own_time() -> None:
@@ -37,4 +25,4 @@ def test_the_table_has_the_bound() -> None:
     row = dict.fromkeys([*where.KINDS, where.REST], 0.1) | {"at the rate of matrix products": 0.25}
     table = where.time_table({"rate": 9e10, "rows": {"training": row}})
     assert "| matrix products | 10% |" in table
-    assert numbers(table.splitlines()[-1]) == [90, 25]
+    assert table.splitlines()[-1] == "| matrix products alone, at 90 billion operations a second | 25% |"

@@ -17,7 +17,7 @@ from scipy.sparse.linalg import ArpackError
 
 from ._linear_start import fit_pca, varimax
 
-PENALTY = 0.3  # measured in benchmarks.studies.token_ranking
+PENALTY = 0.3  # measured: docs/user_guide/tokens.md
 
 
 class TokenGenes(NamedTuple):

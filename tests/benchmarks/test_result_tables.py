@@ -1,32 +1,25 @@
+"""Tables of results: medians, ranges and marks, and the pages that hold them."""
+
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from benchmarks import render
+from benchmarks._generation_table import generation_table, likelihood_table, primary, scores_by_method
+from benchmarks._page import END, START, write_between_marks
 from benchmarks._perturbation_figure import perturbation_figure
-from benchmarks._perturbation_verdicts import kinds_of, response_shortcomings
-from benchmarks._perturbation_verdicts import primary as response_primary
-from benchmarks._record import distinct_environments, read_result, write_result
-from benchmarks._tables import distance_from_ideal, fewer_seeds, generation_table, primary, scores_by_method, summary
-from benchmarks._verdicts import (
-    augmentation_shortcomings,
-    shortcomings,
-    speed_shortcomings,
-)
-from verdicts import named, numbers
+from benchmarks._perturbation_table import kinds_of, response_table, summary_of
+from benchmarks._perturbation_table import primary as response_primary
+from benchmarks._record import distinct_environments, environment, read_result, write_result
+from benchmarks._tables import AHEAD, AS_REAL, Column, score_table, summary
+from benchmarks.augmentation import augmentation_table
+from benchmarks.speed import speed_tables
 
-ENVIRONMENT = {
-    "commit": "abc1234",
-    "command": "python -m benchmarks",
-    "python": "3.11",
-    "packages": {"torch": "2"},
-    "device": "CPU",
-    "threads": 2,
-    "seeds": [0, 1],
-}
+ENVIRONMENT = environment(2, [0, 1])
 
 
 def generation_result(ours: list[float], other: list[float], bound: float = 1.0) -> dict[str, Any]:
@@ -49,30 +42,55 @@ def generation_result(ours: list[float], other: list[float], bound: float = 1.0)
     }
 
 
-def test_a_method_nearer_to_real_cells_is_named_with_both_numbers() -> None:
-    better, not_real = shortcomings(generation_result(ours=[2.6, 2.6], other=[1.9, 1.9]))
-    assert named(better, ["W2", "AUC", "VAE"]) == ["W2", "VAE"] and numbers(better) == [2.60, 1.90]
-    assert named(not_real, ["W2", "AUC"]) == ["W2"]
+def cells(table: str) -> dict[str, list[str]]:
+    """Cells of a table by the name of their row, which is bold for ours."""
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+    return {name.strip("*"): rest for name, *rest in lines}
 
 
-def test_a_method_farther_from_real_cells_is_not_named_whichever_side_it_is_on() -> None:
-    for other in ([3.0, 3.0], [1.0, 1.0]):
-        assert shortcomings(generation_result(ours=[2.15, 2.2], other=other)) == []
+SCORES = {
+    "real": {"w2": [2.0, 2.2], "auc": [0.45, 0.55]},
+    "ours": {"w2": [2.6, 2.6], "auc": [0.54, 0.58]},
+    "theirs": {"w2": [1.9, 1.9], "auc": [0.8, 0.8]},
+    "variant": {"w2": [2.1, 2.1], "auc": [0.5, 0.5]},
+    "missing": {"w2": [None, None]},
+}
+COLUMNS = {"w2": Column("W2", "limit", 1), "auc": Column("AUC", 0.5, 2), "n": Column("cells")}
 
 
-def test_a_better_likelihood_is_named() -> None:
-    lines = shortcomings(generation_result([2.1, 2.1], [9.0, 9.0], bound=1.75))
-    assert [numbers(line) for line in lines] == [[1.75, 1.5], [1.75, 1.4]]
-    (line,) = shortcomings(generation_result([2.1, 2.1], [9.0, 9.0], bound=1.45))
-    assert named(line, ["mean", "dispersed"]) == ["dispersed"]
+def test_what_is_nearer_to_the_best_value_than_ours_is_marked_and_ours_is_bold_where_nothing_is() -> None:
+    table = cells(score_table("", COLUMNS, SCORES, "ours", ["theirs", "missing"], "real"))
+    assert table["ours"] == ["2.6", f"**0.56 (0.54 to 0.58)** {AS_REAL}", ""]
+    assert table["theirs"] == [f"1.9 {AHEAD}", "0.80", ""]
+    assert table["variant"] == ["2.1", "0.50", ""]  # no rival
+    assert table["missing"] == ["-", "", ""]
+    everything = cells(score_table("", COLUMNS, SCORES, "ours", limit="real"))
+    assert everything["variant"] == [f"2.1 {AHEAD}", f"0.50 {AHEAD}", ""] and "**" not in everything["ours"][1]
 
 
-def test_a_score_that_is_missing_is_the_worst(tmp_path: Path) -> None:
-    result = generation_result(ours=[np.nan, np.nan], other=[9.0, 9.0])
-    result = read_result(write_result(tmp_path, "x", result))
+def test_without_a_score_ours_is_the_worst_and_without_ours_nothing_is_marked() -> None:
+    missing = SCORES | {"ours": {"w2": [np.nan]}}
+    assert AHEAD in cells(score_table("", COLUMNS, missing, "ours", limit="real"))["theirs"][0]
+    assert not {AHEAD, AS_REAL, "*"} & {*score_table("", COLUMNS, SCORES)}
+
+
+def test_higher_rates_are_better() -> None:
+    rates = {"ours": {"n": [5.0]}, "fast": {"n": [9.0]}, "slow": {"n": [1.0]}}
+    table = cells(score_table("", {"n": Column("", np.inf, 0)}, rates, "ours"))
+    assert [table[name] for name in rates] == [["5"], [f"9 {AHEAD}"], ["1"]]
+
+
+def test_a_better_likelihood_is_marked() -> None:
+    for bound, marked in ((1.75, {"mean", "dispersed"}), (1.45, {"dispersed"}), (1.0, set())):
+        table = cells(likelihood_table(generation_result([2.1, 2.1], [9.0, 9.0], bound)))
+        assert {name for name, (nats,) in table.items() if AHEAD in nats} == marked
+
+
+def test_a_score_that_is_missing_in_a_file_is_shown_as_such(tmp_path: Path) -> None:
+    result = read_result(write_result(tmp_path, "x", generation_result(ours=[np.nan, np.nan], other=[9.0, 9.0])))
     assert result["rows"][1]["scores"]["w2"] is None
-    assert distance_from_ideal(result, "w2")["scdiffgen, 32 steps"] == [np.inf, np.inf]
-    assert any("VAE" in line for line in shortcomings(result))
+    table = cells(generation_table(result))
+    assert table["scdiffgen, 32 steps"][0] == "-" and table["VAE"][0] == f"9.00 {AHEAD}"
 
 
 def test_the_default_stands_for_the_package_wherever_it_was_run() -> None:
@@ -100,28 +118,25 @@ def test_scores_are_gathered_by_method_over_seeds() -> None:
     }
 
 
-def test_wins_are_of_the_default_and_other_programs() -> None:
+def test_wins_are_of_the_default_and_other_programs_and_seeds_are_counted() -> None:
     result = generation_result([2.1, 2.3], [9.0, 9.0])  # an AUC of 0.5 is won by both
-    table = generation_table(result).splitlines()
-    assert [line.split("|")[-2].strip() for line in table] == ["wins", "---:", "", "2", "1"]
+    table = cells(generation_table(result))
+    assert {name: row[-2:] for name, row in table.items() if name not in ("", "---")} == {
+        "real": ["", "2"],
+        "scdiffgen, 32 steps": ["2", "2"],
+        "VAE": ["1", "2"],
+    }
     result["metrics"]["w2"]["table"] = "spread"
-    tables = [part.splitlines() for part in generation_table(result).split("\n\n")]
-    assert [numbers(line.split("|")[-2]) for lines in tables for line in lines[2:]] == [[], [1], [0], [], [1], [1]]
-
-
-def test_methods_of_fewer_seeds_are_named() -> None:
-    result = generation_result([2.1, 2.3], [9.0, 9.0])
-    assert fewer_seeds(result) == ""
     result["rows"] = [row for row in result["rows"] if (row["method"], row["seed"]) != ("VAE", 0)]
-    line = fewer_seeds(result)
-    assert named(line, ["real", "VAE"]) == ["VAE"] and numbers(line) == [1]
+    spread, distribution = map(cells, generation_table(result).split("\n\n"))
+    assert (spread["VAE"][-2:], distribution["VAE"][-2:]) == (["0", "1"], ["1", "1"])
 
 
 def test_seeds_of_an_environment_are_those_that_were_run() -> None:
     made = {**ENVIRONMENT, "seeds": [0, 1, 2, 3]}
     other = {**made, "commit": "def5678"}
     found = distinct_environments([(made, 2), (made, 0), (other, 1), (made, 2)])
-    assert [(of["commit"], of["seeds"]) for of in found] == [("abc1234", [0, 2]), ("def5678", [1])]
+    assert [(of["commit"], of["seeds"]) for of in found] == [(made["commit"], [0, 2]), ("def5678", [1])]
 
 
 def speed_result(ours: float, other: float) -> dict[str, Any]:
@@ -142,13 +157,12 @@ def speed_result(ours: float, other: float) -> dict[str, Any]:
     }
 
 
-def test_what_is_slower_is_said() -> None:
-    (line,) = speed_shortcomings(speed_result(100.0, 250.0))
-    assert named(line, ["scVI", "scdiffgen"]) == ["scVI", "scdiffgen"] and numbers(line) == [2.5]
-    assert speed_shortcomings(speed_result(250.0, 100.0)) == []
+def test_what_is_slower_is_marked() -> None:
+    assert cells(speed_tables(speed_result(100.0, 250.0)).split("\n\n")[0])["scVI"] == [f"250 {AHEAD}"]
+    assert AHEAD not in speed_tables(speed_result(250.0, 100.0))
     lower = speed_result(100.0, 250.0)
     lower["training"].append({"model": "scdiffgen, bf16-mixed", "cells_per_second": [900.0]})
-    assert speed_shortcomings(lower) == [line]  # what is the default counts
+    assert cells(speed_tables(lower).split("\n\n")[0])["scVI"] == [f"250 {AHEAD}"]  # what is the default counts
 
 
 def augmentation_result(**f1: float) -> dict[str, Any]:
@@ -162,11 +176,10 @@ def augmentation_result(**f1: float) -> dict[str, Any]:
     }
 
 
-def test_a_better_way_to_recognise_rare_labels_is_said() -> None:
-    assert augmentation_shortcomings(augmentation_result()) == []
-    (line,) = augmentation_shortcomings(augmentation_result(**{"real + copies": 0.6}))
-    assert named(line, ["real + Poisson", "real + copies"]) == ["real + copies"]
-    assert numbers(line) == [5, 0.4, 0.9, 0.6]  # cells kept, ours, of all real cells, of copies
+def test_a_better_way_to_recognise_rare_labels_is_marked() -> None:
+    assert AHEAD not in augmentation_table(augmentation_result())
+    table = cells(augmentation_table(augmentation_result(**{"real + copies": 0.6})))
+    assert table["real + copies"] == [f"0.600 {AHEAD}", "0.800"] and table["all real cells"][0] == "0.900"
 
 
 def response_result(**scores: tuple[float, float, float]) -> dict[str, Any]:
@@ -189,26 +202,23 @@ def response_result(**scores: tuple[float, float, float]) -> dict[str, Any]:
     }
 
 
-NAMES = ("slope", "W2", "AUC", "theirs", "linear", "no_change", "embedding")
+def marked(result: dict[str, Any]) -> dict[str, list[bool]]:
+    """Whether the slope, W2 and AUC of each prediction are ahead of ours."""
+    table = cells(response_table(summary_of(pd.DataFrame(result["rows"])), result))
+    return {name: [AHEAD in cell for cell in row] for name, row in table.items() if name not in ("prediction", "---")}
 
 
-def test_a_prediction_that_is_nearer_to_the_best_value_is_named() -> None:
-    (short,) = response_shortcomings(response_result(no_change=(2.6, 0.3, 1.3)))
-    assert named(short, NAMES) == ["slope", "W2", "AUC"]  # real cells are nearer by each
-    *better, again = response_shortcomings(response_result(linear=(1.8, 0.45, 1.1), theirs=(2.1, 0.9, 1.0)))
-    assert again == short
-    assert [(named(line, NAMES), numbers(line)) for line in better] == [
-        (["slope", "theirs", "linear"], [0.8, 1.0, 1.1]),
-        (["W2", "theirs", "linear"], [2.5, 2.1, 1.8]),
-        (["AUC", "linear"], [0.6, 0.45]),
-    ]
+def test_a_prediction_that_is_nearer_to_the_best_value_is_marked() -> None:
+    others = {"no_change": (2.6, 0.3, 1.3), "linear": (1.8, 0.45, 1.1), "theirs": (2.1, 0.9, 1.0)}
+    found = marked(response_result(**others))
+    assert [found[name] for name in others] == [[False] * 3, [True] * 3, [True, True, False]]
+    assert found["effect: coupled"] == found["real_half"] == [False] * 3
 
 
 def test_a_variant_is_no_excuse_for_the_default() -> None:
     result = response_result(**{"embedding: coupled": (2.0, 0.5, 1.0), "effect: generate": (2.0, 0.5, 1.0)})
     assert response_primary(result) == "effect: coupled"
-    (short,) = response_shortcomings(result)
-    assert named(short, NAMES) == ["slope", "W2", "AUC"]
+    assert not any(sum(marked(result).values(), []))
     kinds = kinds_of(response_result(theirs=(1, 1, 1), latent_scvi=(1, 1, 1), linear=(1, 1, 1)))
     expected = {"real_half": "limit", "theirs": "other", "latent_scvi": "other", "linear": "null"}
     assert kinds == {"effect: coupled": "ours", **expected}
@@ -221,30 +231,31 @@ def test_spans_of_doses_are_judged_apart() -> None:
         for span, rmse in zip(("seen", "beyond"), of_spans, strict=True)
     ]
     result = {"task": "dose", "settings": {"models": ["sinusoidal"]}, "rows": rows}
-    seen, better, beyond = response_shortcomings(result)
-    assert seen.startswith("Seen") and beyond.startswith("Beyond")
-    assert better.startswith("Beyond") and "nearest dose" in better and numbers(better) == [0.5, 0.3]
+    seen, beyond = response_table(summary_of(pd.DataFrame(rows)), result).split("\n\n")
+    assert seen.startswith("| seen |") and cells(seen)["sinusoidal"] == ["**0.1**"]
+    assert beyond.startswith("| beyond |") and cells(beyond)["nearest dose"] == [f"0.3 {AHEAD}"]
     axis = perturbation_figure(result).axes[0]
     np.testing.assert_allclose(axis.collections[0].get_offsets()[:, 0], [0.3, 0.5, 0.3, 0.1])
 
 
-def test_page_has_a_figure_of_every_result_and_every_sentence(tmp_path: Path) -> None:
+def test_pages_have_a_figure_and_the_tables_of_every_result(tmp_path: Path) -> None:
     results = tmp_path / "results"
     write_result(results, "generation-made-up", generation_result([2.6, 2.6], [1.9, 1.9]))
     write_result(results, "speed-made-up", speed_result(100.0, 250.0))
     write_result(results, "augmentation-made-up", augmentation_result())
     write_result(results, "perturbation-made-up", response_result(linear=(1.8, 0.45, 1.1)))
     (results / "notes.json").write_text("{}")  # what is no result of a benchmark is left out
-    page = render.render(results, tmp_path).read_text()
-    sentences = shortcomings(generation_result([2.6, 2.6], [1.9, 1.9]))
-    sentences += speed_shortcomings(speed_result(100.0, 250.0))
-    sentences += response_shortcomings(response_result(linear=(1.8, 0.45, 1.1)))
-    assert [sentence for sentence in sentences if sentence not in page] == []
+    page, *others = (path.read_text() for path in render.render(results, tmp_path / "docs"))
+    assert f"| 1.90 {AHEAD} |" in page and f"| 250 {AHEAD} |" in page and f"| 1.8 {AHEAD} |" in page
     for name in ("generation", "speed", "augmentation", "perturbation"):
         assert f"(_static/benchmarks/{name}-made-up.png)" in page
-        assert (tmp_path / f"_static/benchmarks/{name}-made-up.png").exists()
+        assert (tmp_path / f"docs/_static/benchmarks/{name}-made-up.png").exists()
+    assert all(render.NOTHING in text for text in (page, *others)), "of what is not there, the page says so"
 
 
-def test_page_without_results_says_so(tmp_path: Path) -> None:
-    tmp_path.joinpath("docs").mkdir()
-    assert render.NOTHING in render.render(tmp_path / "results", tmp_path / "docs").read_text()
+def test_what_is_written_between_marks_replaces_what_stood_there(tmp_path: Path) -> None:
+    page, start, end = tmp_path / "page.md", START.format("x"), END.format("x")
+    page.write_text(f"Before\n{start}old{end}\nAfter")
+    for _ in range(2):  # the second time, over what the first has written
+        write_between_marks(page, {"x": "new"})
+    assert page.read_text() == f"Before\n{start}new{end}\nAfter"
