@@ -187,14 +187,14 @@ RESPONSES: dict[str, Call] = {
     "predict_perturbation, other type": predicted({"cell_type": "type_2", **A}),
     "predict_perturbation, guided": predicted(B, guidance_scale=2.0),
     "predict_perturbation, keep": predicted(B, keep=0.3),
-    "predict_perturbation, not measured": predicted(B, measured=False),
+    "predict_perturbation, not measured": predicted(B, source="network"),
     "predict_perturbation, of treated": lambda m, c: m.predict_perturbation(c, B, indices=of_treated(c), **QUIET),
     "predict_perturbation, to control": lambda m, c: m.predict_perturbation(
         c, UNTREATED, indices=of_treated(c), **QUIET
     ),
     "dose_response": lambda m, c: m.dose_response(c, "A", DOSES, indices=of_controls(c), n_bootstrap=20, **QUIET),
     "dose_response, not measured": lambda m, c: m.dose_response(
-        c, "B", DOSES, indices=of_controls(c), n_bootstrap=20, measured=False, **QUIET
+        c, "B", DOSES, indices=of_controls(c), n_bootstrap=20, source="network", **QUIET
     ),
     "interpolate": lambda m, c: m.interpolate(
         {"cell_type": "type_0", **A}, {"cell_type": "type_1", **B}, n_points=3, n_cells=10, **STEPS
@@ -250,12 +250,6 @@ OWN: dict[str, dict[str, Call]] = {
         "generate_to, one missing": lambda m, c: generated_to(m, {"cell_type": "type_2", **B}, 25, chunk_size=10),
         "get_token_loadings, groups": lambda m, c: m.get_token_loadings(groupby="perturbation", adata=c),
         "load_query_data": lambda m, c: queried(m, with_new_perturbation(c), {"perturbation": "C", "dose": 1.0}),
-        "load_query_data, vectors": lambda m, c: queried(
-            m,
-            with_new_perturbation(c),
-            {"perturbation": "C", "dose": 1.0},
-            perturbation_features={"A": [1.0, 0.0], "B": [0.0, 1.0], "C": [0.8, 0.3]},
-        ),
     },
     "hierarchy": {
         **OF_CELLS,
@@ -279,8 +273,8 @@ OWN: dict[str, dict[str, Call]] = {
     "latent": {
         **ONE_MODALITY,
         **TO_BATCH,
-        "predict_perturbation": predicted(A, measured=False),
-        "predict_perturbation, guided": predicted(BOTH, guidance_scale=2.0, measured=False),
+        "predict_perturbation": predicted(A, source="network"),
+        "predict_perturbation, guided": predicted(BOTH, guidance_scale=2.0, source="network"),
         "predict_perturbation, keep": predicted(B, keep=0.3),
         "dose_response": lambda m, c: m.dose_response(c, "A", DOSES, indices=of_controls(c), n_bootstrap=20, **QUIET),
         "interpolate": RESPONSES["interpolate"],
@@ -302,6 +296,6 @@ OWN: dict[str, dict[str, Call]] = {
         "add_perturbation_features": extended,
         "predict_perturbation": predicted({"perturbation": "A1"}),
         "predict_perturbation, both": predicted({"perturbation": "A1+B1"}),
-        "predict_perturbation, not measured": predicted({"perturbation": "A1"}, measured=False),
+        "predict_perturbation, not measured": predicted({"perturbation": "A1"}, source="network"),
     },
 }
