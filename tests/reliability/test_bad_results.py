@@ -66,7 +66,6 @@ JUDGING = [
         "two cells to judge by", lambda c: metrics.evaluate(c[:2].copy(), c), "`counts`", "(1, 12)", "at least 3 cells"
     ),
     Bad("components that are none", judge(n_pcs=0), "`n_pcs`", "0", "whole number of at least 1"),
-    Bad("a single variable gene", judge(n_top_genes=1), "`n_top_genes`", "1", "at least 2"),
     *[
         Bad(f"cells as points of {name}", act, "`real` is", "AnnData", "`metrics.evaluate`", TypeError)
         for name, act in {
