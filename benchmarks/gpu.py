@@ -89,7 +89,12 @@ def model_of(file: Path, preset: str) -> TokenDiffusion:
 def matrix_rate(device: torch.device, size: int) -> float:
     """Operations a second of matrix products in bfloat16."""
     one, other = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
-    seconds = timed(lambda: [one @ other for _ in range(N_PRODUCTS)], device)
+
+    def work() -> list[torch.Tensor]:
+        return [one @ other for _ in range(N_PRODUCTS)]
+
+    timed(work, device)  # the warm-up
+    seconds = timed(work, device)
     return 2 * size**3 * N_PRODUCTS / seconds
 
 

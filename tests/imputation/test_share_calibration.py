@@ -37,7 +37,8 @@ def off(shares: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("n_molecules", [300, 3_000, 100_000])
 def test_means_of_labels_are_nearer_to_the_truth_than_prediction_and_profile(n_molecules: int) -> None:
-    observed, predicted = RNG.multinomial(n_molecules, TRUTH).astype(float), shrunk(0.6)
+    observed = np.random.default_rng(0).multinomial(n_molecules, TRUTH).astype(float)
+    predicted = shrunk(0.6)
     found = calibrated(observed, predicted).shares(np.log(predicted), np.arange(N_LABELS))
     np.testing.assert_allclose(found.sum(1), 1, rtol=1e-5)
     assert (off(found) < off(predicted)).all()

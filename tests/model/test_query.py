@@ -189,5 +189,7 @@ def test_weights_of_known_rows_get_no_gradient(reference: TokenDiffusion) -> Non
     assert trained and all("embed" in name for name in trained)
     sum(weight.square().sum() + weight.sum() for weight in trained.values()).backward()
     for name, weight in trained.items():
+        on_device = torch.ones_like(weight, device="meta")  # of a weight that has moved to a GPU since
+        assert all(hook(on_device).device.type == "meta" for hook in weight._backward_hooks.values())
         n_known = dict(reference.module.denoiser.named_parameters())[name].shape[0]
         assert not weight.grad[:n_known].any() and weight.grad[n_known:].all()

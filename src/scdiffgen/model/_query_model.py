@@ -123,7 +123,7 @@ def freeze_known(query: nn.Module, reference: nn.Module) -> None:
             continue
         is_new = torch.ones_like(weight)
         is_new[tuple(slice(0, size) for size in known[name])] = 0
-        weight.register_hook(lambda gradient, is_new=is_new: gradient * is_new)
+        weight.register_hook(lambda gradient, is_new=is_new: gradient * is_new.to(gradient))  # on a GPU, too
 
 
 def padded_genes(adata: AnnData, reference: BaseModelClass, *, inplace: bool) -> AnnData | None:
