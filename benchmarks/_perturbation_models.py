@@ -67,7 +67,7 @@ def response_predictions(
     for share in keep:
         cells = predictions_of(model, fold, controls if share is None else starts, options, keep=share)
         counts["coupled" if share is None else f"keep {share:g}"] = [predicted.X for predicted in cells]
-        if share is None and any((predicted.obs["response"] != "network").any() for predicted in cells):
+        if share is None and any((predicted.obs["response_source"] != "network").any() for predicted in cells):
             of_network = predictions_of(model, fold, controls, options, keep=None, source="network")
             counts["coupled, network only"] = [predicted.X for predicted in of_network]
     return {name: predicted_cells(fold, cells) for name, cells in counts.items()}

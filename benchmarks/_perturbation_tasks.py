@@ -131,7 +131,7 @@ def transferred_predictions(fold: Fold, seed: int) -> dict[str, AnnData]:
     starts = [start_cells(fold, target, None, seed) for target in fold.targets]
     cells = predictions_of(model, fold, starts, {"seed": seed, "silent": True}, keep=None)
     for target, predicted in zip(fold.targets, cells, strict=True):
-        if (predicted.obs["response"] == "network").any():
+        if (predicted.obs["response_source"] == "network").any():
             raise ValueError(f"No training cells of {fold.name!r} predict {target.response!r}: train a network.")
     means = mean_response_cells(model, fold)
     found = dict(zip(TRANSFERRED_NAMES, (predicted_cells(fold, [each.X for each in cells]), means), strict=True))

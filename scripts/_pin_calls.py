@@ -147,7 +147,7 @@ ONE_MODALITY: dict[str, Call] = {
     ),
     "generate_to": lambda m, c: generated_to(m, None, 25, chunk_size=10),
     "get_normalized_expression, of genes": lambda m, c: m.get_normalized_expression(
-        c, FEW, genes=list(c.var_names[3:9]), library_size=1e4, silent=True
+        c, FEW, gene_list=list(c.var_names[3:9]), library_size=1e4, silent=True
     ),
 }
 
@@ -170,7 +170,9 @@ def of_treated(cells: AnnData) -> np.ndarray:
     return np.flatnonzero(cells.obs["perturbation"] == "A")[::2]
 
 
-CRITICISM: dict[str, Call] = {"criticism": lambda m, c: m.criticism(n_steps=4, max_cells=60, seed=0, silent=True)}
+HELD_OUT: dict[str, Call] = {
+    "evaluate_held_out": lambda m, c: m.evaluate_held_out(n_steps=4, max_cells=60, seed=0, silent=True)
+}
 
 A, B, BOTH = (
     {"perturbation": "A", "dose": 1.0},
@@ -212,7 +214,7 @@ TO_BATCH: dict[str, Call] = {
 OWN: dict[str, dict[str, Call]] = {
     "labels": {
         **OF_CELLS,
-        **CRITICISM,
+        **HELD_OUT,
         "get_latent_representation, minibatches": lambda m, c: m.get_latent_representation(
             c, FEW, batch_size=16, silent=True
         ),
@@ -221,7 +223,7 @@ OWN: dict[str, dict[str, Call]] = {
             c, method="gradient", groupby="cell_type"
         ),
         "get_token_contributions, of genes": lambda m, c: m.get_token_contributions(
-            c, FEW, genes=list(c.var_names[:5]), silent=True
+            c, FEW, gene_list=list(c.var_names[:5]), silent=True
         ),
         "get_generation_path, guided": lambda m, c: m.get_generation_path(
             {"cell_type": "Dendritic"}, 5, guidance_scale=2.0, **STEPS
@@ -242,7 +244,7 @@ OWN: dict[str, dict[str, Call]] = {
     },
     "perturbation": {
         **OF_CELLS,
-        **CRITICISM,
+        **HELD_OUT,
         **RESPONSES,
         "generate, one missing": lambda m, c: m.generate({"cell_type": "type_2", **B}, 30, **QUIET),
         "generate, few cells": lambda m, c: m.generate({"cell_type": "type_1", **BOTH}, 30, **QUIET),

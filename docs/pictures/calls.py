@@ -45,7 +45,7 @@ CALLS = {
         scdiffgen.pl.generation_path(path, adata, layer="counts", groupby="cell_type")
     """,
     "token_contributions": """
-        contributions = model.get_token_contributions(adata, genes=["LYZ"], indices=[0])
+        contributions = model.get_token_contributions(adata, gene_list=["LYZ"], indices=[0])
         scdiffgen.pl.token_contributions(contributions, adata.obs_names[0], "LYZ")
     """,
     "token_dotplot": """

@@ -91,7 +91,7 @@ indices
     Positions or mask of the cells to take; by default all.
 batch_size
     Cells a minibatch.
-genes
+gene_list
     Genes to return, by default all.
 conditions
     A value for each condition, by the name under which it was registered; or a table with a column for each condition,

@@ -33,7 +33,7 @@ def test_genes_without_a_molecule_and_categories_of_one_cell_are_allowed() -> No
         ({"preset": "huge"}, "`preset` is 'huge': choose one of"),
         ({"process": "thining"}, "`process` is 'thining': choose one of"),
         ({"process": 3}, "`process` is 3: choose one of"),
-        ({"withhold_rate": 1.0}, r"`withhold_rate` is 1.0: pass a share in \[0, 1\)"),
+        ({"condition_dropout": 1.0}, r"`condition_dropout` is 1.0: pass a share in \[0, 1\)"),
         ({"n_tokens": 0}, "`n_tokens` is 0"),
     ],
 )
@@ -128,7 +128,7 @@ def test_every_method_that_reads_cells_checks_their_positions(
         (lambda model: model.get_nll(n_draws=0), "`n_draws` is 0"),
         (lambda model: model.get_nll(batch_size=0), "`batch_size` is 0"),
         (lambda model: model.get_normalized_expression(library_size=0), "`library_size` is 0: pass a positive number"),
-        (lambda model: model.get_normalized_expression(genes="gene1"), r"pass a list of genes, \['gene1'\]"),
+        (lambda model: model.get_normalized_expression(gene_list="gene1"), r"pass a list of genes, \['gene1'\]"),
         (lambda model: model.write_back(model.adata[:5]), "`adata` is a view"),
         (
             lambda model: model.predict_perturbation(None, pd.DataFrame({"cell_type": [*"ab"]})),

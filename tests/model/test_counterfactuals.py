@@ -127,7 +127,7 @@ def dosed() -> TokenDiffusion:
 def test_a_response_grows_with_the_dose_and_transfers_to_a_type_never_treated(dosed: TokenDiffusion) -> None:
     controls = np.flatnonzero((dosed.adata.obs["drug"] == "control") & (dosed.adata.obs["cell_type"] == "b"))
     curve = dosed.dose_response(
-        None, "drug", [0.0, 1.0, 10.0], genes=["gene0", "gene5"], indices=controls, n_steps=8, seed=0, silent=True
+        None, "drug", [0.0, 1.0, 10.0], gene_list=["gene0", "gene5"], indices=controls, n_steps=8, seed=0, silent=True
     )
     assert curve.columns.tolist() == ["dose", "gene", "mean", "low", "high"]
     assert ((curve["low"] <= curve["mean"]) & (curve["mean"] <= curve["high"])).all()
@@ -193,7 +193,7 @@ def test_a_response_is_transferred_from_where_it_was_measured(treated: TokenDiff
     adata = treated.adata
     untreated = np.flatnonzero(adata.obs["cell_type"] == "c")
     twins = predict(treated, None, {"stim": "IFN"}, indices=untreated)
-    assert set(twins.obs["response"]) == {"measured"}
+    assert set(twins.obs["response_source"]) == {"measured"}
     there = adata.X[untreated]
     truth = np.log((there.sum() + 60 * len(there) - there[:, 1].sum()) / there.sum())
     assert 0 < np.log(library(twins) / there.sum(1)).mean() < truth  # library sizes of this type were not measured
@@ -218,11 +218,11 @@ def test_a_response_is_transferred_from_where_it_was_measured(treated: TokenDiff
 def test_the_network_alone_can_be_asked(treated: TokenDiffusion, dosed: TokenDiffusion) -> None:
     untreated = np.flatnonzero(treated.adata.obs["cell_type"] == "c")
     alone = predict(treated, None, {"stim": "IFN"}, indices=untreated, source="network")
-    assert set(alone.obs["response"]) == {"network"}
+    assert set(alone.obs["response_source"]) == {"network"}
     assert "response" not in predict(treated, None, {"stim": "IFN"}, indices=untreated, keep=0.1).obs
     for source, said in (("auto", "measured"), ("network", "network")):
         at_dose = predict(dosed, None, {"drug": "drug", "dose": 3.0}, indices=np.arange(10), source=source)
-        assert set(at_dose.obs["response"]) == {said}
+        assert set(at_dose.obs["response_source"]) == {said}
     with pytest.raises(ValueError, match=r"`source` is 'cells': choose one of \['auto', 'network'\]"):
         predict(dosed, None, {"drug": "drug", "dose": 3.0}, source="cells")
 
@@ -250,10 +250,10 @@ def test_a_grown_model_knows_responses_of_its_reference(treated: TokenDiffusion,
         query = TokenDiffusion.load_query_data(cells, treated)
     query.train(max_epochs=1, batch_size=64, **QUIET)
     twins = predict(query, None, {"stim": "IFN"}, indices=np.arange(60))
-    assert set(twins.obs["response"]) == {"network" if more_genes else "measured"}
+    assert set(twins.obs["response_source"]) == {"network" if more_genes else "measured"}
     if not more_genes:
         assert twins.X[:, 0].sum() > 1.5 * cells.X[:60, 0].sum() and twins.X[:, 1].sum() < 0.1 * cells.X[:60, 1].sum()
-    assert set(predict(query, None, {"stim": "X+Y"}, indices=np.arange(60)).obs["response"]) == {"measured"}
+    assert set(predict(query, None, {"stim": "X+Y"}, indices=np.arange(60)).obs["response_source"]) == {"measured"}
 
 
 def test_responses_of_earlier_versions_are_left_to_the_network(treated: TokenDiffusion, tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_responses_of_earlier_versions_are_left_to_the_network(treated: TokenDif
         again = TokenDiffusion.load(tmp_path / "model", treated.adata.copy())
         twins = predict(again, None, {"stim": "IFN"}, indices=untreated)
         weights = again.get_response_weights({"cell_type": "c", "stim": "IFN"})
-    assert set(twins.obs["response"]) == {"network"} == set(weights["response"])
+    assert set(twins.obs["response_source"]) == {"network"} == set(weights["response_source"])
 
 
 def test_a_treated_cell_can_be_sent_back(treated: TokenDiffusion) -> None:
@@ -304,7 +304,7 @@ def test_a_knock_out_never_made_is_predicted_from_others_by_its_features() -> No
     model.add_perturbation_features({"new": [0.0, 1.0]})
     controls = np.flatnonzero(adata.obs["guide"] == "control")
     twins = predict(model, None, {"guide": "new"}, indices=controls)
-    assert set(twins.obs["response"]) == {"features"} and twins.obs["unseen_in_training"].all()
+    assert set(twins.obs["response_source"]) == {"features"} and twins.obs["unseen_in_training"].all()
     rise = np.asarray(twins.X.mean(0)).ravel() - adata.X[controls].mean(0)
     assert abs(rise[0]) < 3 and 12 < rise[1] < 24
     made = model.generate({"guide": "new"}, 200, n_steps=8, seed=0, silent=True)
@@ -314,7 +314,7 @@ def test_a_knock_out_never_made_is_predicted_from_others_by_its_features() -> No
 def test_weights_say_what_a_response_is_made_of(treated: TokenDiffusion) -> None:
     asked = pd.DataFrame({"cell_type": ["c", "a", "c"], "stim": ["IFN", "IFN", "control"]})
     weights = treated.get_response_weights(asked)
-    assert weights["response"].tolist() == ["measured"] * 3 and weights["cell_type"].tolist() == ["c", "a", "c"]
+    assert weights["response_source"].tolist() == ["measured"] * 3 and weights["cell_type"].tolist() == ["c", "a", "c"]
     assert "measured in 2 other contexts alone" in weights["cautions"].iloc[0] and not weights["cautions"].iloc[2]
     assert weights["left_out_pearson"].iloc[0] > 0.8
     numbers = weights.iloc[:, weights.columns.get_loc("cautions") + 1 :]

@@ -241,9 +241,9 @@ def test_what_cannot_be_done() -> None:
         with pytest.raises(ValueError, match="`registry` .*load_registry"):
             TokenDiffusion(registry=registry)
     model.train(1, datamodule=cells, **QUIET)
-    for call in (model.get_latent_representation, model.criticism, model.write_back):
+    for call in (model.get_latent_representation, model.evaluate_held_out, model.write_back):
         with pytest.raises(ValueError, match=r"trained from a data module|no cells beside it|not know which cells"):
             call()
     model.adata = adata
     with pytest.raises(ValueError, match=r"data module|does not know which cells"):
-        model.criticism()
+        model.evaluate_held_out()

@@ -46,7 +46,7 @@ def test_only_deep_counts_are_limited(model: TokenDiffusion) -> None:
 
 def test_contributions_add_up(model: TokenDiffusion) -> None:
     """Tokens and the constant make the prior, which the limit only weighs."""
-    found = model.get_token_contributions(indices=range(3), genes=["tag0", "tag3"], silent=True)
+    found = model.get_token_contributions(indices=range(3), gene_list=["tag0", "tag3"], silent=True)
     terms = sum(found.layers[term] for term in found.uns["terms"])
     np.testing.assert_allclose(found.X, found.var["baseline"].to_numpy() + terms, atol=1e-4)
 

@@ -64,7 +64,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         }.items()
     },
     "nested tokens": {"nested_tokens": True},
-    "preset and dropout of conditions": {"preset": "small", "withhold_rate": 0.3},
+    "preset and dropout of conditions": {"preset": "small", "condition_dropout": 0.3},
 }
 
 

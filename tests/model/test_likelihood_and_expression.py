@@ -49,9 +49,9 @@ def test_expression_is_uniform_where_the_model_is(multinomial: TokenDiffusion) -
 
 def test_chosen_genes_and_cells_are_those_of_the_whole(small: TokenDiffusion) -> None:
     whole = small.get_normalized_expression(silent=True)
-    part = small.get_normalized_expression(indices=[4, 1], genes=["gene7", "gene2"], silent=True)
+    part = small.get_normalized_expression(indices=[4, 1], gene_list=["gene7", "gene2"], silent=True)
     pd.testing.assert_frame_equal(part, whole.loc[["cell4", "cell1"], ["gene7", "gene2"]], rtol=1e-5)
-    array = small.get_normalized_expression(indices=[4, 1], genes=["gene7", "gene2"], return_numpy=True)
+    array = small.get_normalized_expression(indices=[4, 1], gene_list=["gene7", "gene2"], return_numpy=True)
     np.testing.assert_array_equal(array, part)
 
 

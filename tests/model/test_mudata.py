@@ -189,10 +189,10 @@ def test_what_is_said_of_genes_says_of_what_modality(joint: TokenDiffusion) -> N
     for name in ("rna", "prot"):
         assert expression[name].columns.tolist() == joint.adata[name].var_names.tolist()
         np.testing.assert_allclose(expression[name].sum(axis=1), 100, rtol=1e-5)
-    one = joint.get_normalized_expression(indices=[2, 0], genes=[("prot", "protein3")], silent=True)
+    one = joint.get_normalized_expression(indices=[2, 0], gene_list=[("prot", "protein3")], silent=True)
     np.testing.assert_allclose(one.to_numpy()[:, 0] * 100, expression["prot"]["protein3"], rtol=1e-4)
-    with pytest.raises(ValueError, match=r"`genes` must hold pairs .* such as \('rna', 'gene1'\)"):
-        joint.get_normalized_expression(genes=["gene1"])
+    with pytest.raises(ValueError, match=r"`gene_list` must hold pairs .* such as \('rna', 'gene1'\)"):
+        joint.get_normalized_expression(gene_list=["gene1"])
     loadings = joint.get_token_loadings(method="readout")
     np.testing.assert_allclose(loadings.groupby(level=0).mean(), 0, atol=1e-5)  # a constant means nothing
 
@@ -240,7 +240,7 @@ def test_reading_works_for_all_cells(fixture: str, request: pytest.FixtureReques
         lambda model: model.dose_response(None, "A", [1.0]),
         lambda model: model.interpolate({"sort_of_cell": "a"}, {"sort_of_cell": "b"}),
         lambda model: model.get_generation_path(),
-        lambda model: model.criticism(),
+        lambda model: model.evaluate_held_out(),
         lambda model: model.get_token_contributions(),
         lambda model: model.generate_to("cells.h5ad"),
     ],

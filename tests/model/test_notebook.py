@@ -1,4 +1,4 @@
-"""What a notebook shows of a model and its criticism, and what it does not show while one is trained and loaded."""
+"""What a notebook shows of a model and its evaluation, and what it does not show while one is trained and loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from small_cells import QUIET, small_model
 
 from scdiffgen.metrics import Evaluation
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.model._criticism import Criticism
+from scdiffgen.model._held_out_evaluation import HeldOutEvaluation
 
 
 def shown(html: str) -> tuple[str, int]:
@@ -33,13 +33,13 @@ def test_a_model_shows_its_summary_as_text_and_as_html(
     assert n_folded == 2 and "labels_key" in html and "'cell_type'" in html
 
 
-def test_a_criticism_shows_its_remarks_and_folds_its_tables() -> None:
+def test_a_held_out_evaluation_shows_its_remarks_and_folds_its_tables() -> None:
     table = pd.DataFrame({"model": [1.0, 2.0]}, index=["<a>", "b"])
-    criticism = Criticism(table, Evaluation(table), table, ["Cells < 100.", "Nothing else."])
-    assert repr(criticism).split("\n")[1:] == ["- Cells < 100.", "- Nothing else."]
-    html, n_folded = shown(criticism._repr_html_())
+    found = HeldOutEvaluation(table, Evaluation(table), table, ["Cells < 100.", "Nothing else."])
+    assert repr(found).split("\n")[1:] == ["- Cells < 100.", "- Nothing else."]
+    html, n_folded = shown(found._repr_html_())
     assert "Cells < 100." in html and "<a>" in html and n_folded == 3
-    assert criticism.likelihood is table and len(criticism.remarks) == 2 and criticism.programs is None
+    assert found.likelihood is table and len(found.remarks) == 2 and found.programs is None
 
 
 def test_training_and_loading_say_nothing_but_when_all_is_asked_for(

@@ -157,7 +157,7 @@ def test_attention_to_genes_does_with_some_of_them(process: str) -> None:
     model = trained_model(cells, 2, 20, process=process, network=network, labels_key="cell_type")
     some, others = [f"gene{i}" for i in range(12)], simulated_cells(40)
     others.X[:, 12:] = 99  # which is not looked at
-    read = [model.get_latent_representation(of, genes=some) for of in (None, others)]
+    read = [model.get_latent_representation(of, gene_list=some) for of in (None, others)]
     np.testing.assert_allclose(*read, rtol=1e-5)
     assert not np.allclose(read[0], model.get_latent_representation(), atol=1e-3)
     if process == "thinning":

@@ -87,7 +87,7 @@ def test_a_model_needs_no_cells_to_generate_and_is_fetched_where_it_is_not_there
         lambda model: model.predict_perturbation(None, {"cell_type": "b"}),
         lambda model: model.transfer_batch(None, "x"),
         lambda model: model.write_back(None),
-        lambda model: model.criticism(),
+        lambda model: model.evaluate_held_out(),
     ],
 )
 def test_what_needs_cells_says_that_there_are_none(ask, saved: Path) -> None:

@@ -66,7 +66,7 @@ def test_the_effect_of_a_perturbation_is_a_term_of_treated_cells_alone(contribut
 
 def test_chosen_genes_and_cells_are_those_of_the_whole(trained: Example, contributions: AnnData) -> None:
     genes, cells = ["LYZ", "CD3E"], [7, 2, 5]
-    some = trained[1].get_token_contributions(genes=genes, indices=cells, batch_size=2)
+    some = trained[1].get_token_contributions(gene_list=genes, indices=cells, batch_size=2)
     assert some.obs_names.equals(contributions.obs_names[cells])
     for layer in some.uns["terms"]:
         np.testing.assert_allclose(some.layers[layer], contributions[cells, genes].layers[layer], atol=1e-6)

@@ -146,5 +146,5 @@ def test_a_file_holds_no_sum_of_few_cells_and_predicts_their_responses(tmp_path:
     assert not (rows[:, None] == np.asarray(adata.X)[None]).all(2).any()
     start = adata[adata.obs["guide"] == "ctrl"].copy()
     predicted = model.predict_perturbation(start, {"guide": "A"}, seed=0, silent=True)
-    responses = predicted.obs["response"].astype(str).groupby(start.obs["cell_type"].to_numpy()).unique()
+    responses = predicted.obs["response_source"].astype(str).groupby(start.obs["cell_type"].to_numpy()).unique()
     assert {kind: list(names) for kind, names in responses.items()} == dict.fromkeys("abcdef", ["measured"])

@@ -93,7 +93,7 @@ def test_counts_are_whole_and_add_up_to_about_the_library_size(conditions: Condi
 
 def test_validation_is_repeatable_and_withholds_nothing(conditions: Conditions[Tensor]) -> None:
     module, state = make(), torch.get_rng_state()
-    module.withhold_rate = 1.0
+    module.condition_dropout = 1.0
     first, again, other = (module.validation_loss(csr(COUNTS[:4]), conditions, seeded(seed)).loss for seed in (0, 0, 1))
     assert torch.equal(first, again) and not torch.equal(first, other)
     assert torch.equal(state, torch.get_rng_state())

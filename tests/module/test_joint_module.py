@@ -21,10 +21,10 @@ SHARES = (np.array([0.5, 0.3, 0.2]), np.array([0.9, 0.1]))
 CELLS = np.array([[3, 0, 1, 9, 2], [1, 0, 0, 0, 0], [0, 0, 0, 15, 7]])
 
 
-def make(specs: tuple = (), withhold_rate: float = 0.0) -> JointThinningModule:
+def make(specs: tuple = (), condition_dropout: float = 0.0) -> JointThinningModule:
     """A module whose weights are all random."""
     torch.manual_seed(0)
-    module = JointThinningModule({"X": 3, "X_prot": 2}, specs, replace(SIZE, readout_units=3), withhold_rate)
+    module = JointThinningModule({"X": 3, "X_prot": 2}, specs, replace(SIZE, readout_units=3), condition_dropout)
     for weight in module.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     return module.eval()
@@ -128,7 +128,7 @@ def test_weights_of_the_genes_are_centred_in_each_modality_and_predict_the_same(
 
 
 def test_every_type_of_condition_goes_with_several_modalities(conditions: Conditions[Tensor]) -> None:
-    module = make(SPECS, withhold_rate=0.3).train()
+    module = make(SPECS, condition_dropout=0.3).train()
     counts = csr(np.random.default_rng(0).poisson(5, (4, 5)))
     module.loss(counts, conditions).loss.backward()
     assert all(weight.grad is None or weight.grad.isfinite().all() for weight in module.denoiser.parameters())

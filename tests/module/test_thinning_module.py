@@ -63,7 +63,7 @@ def test_expected_expression_is_the_prediction_for_the_whole_cell(make_multinomi
 
 
 def test_validation_is_repeatable_and_withholds_nothing(make_module: Make, conditions: Conditions) -> None:
-    module, counts = make_module(withhold_rate=1.0), csr(np.random.default_rng(0).poisson(5, (4, 12)))
+    module, counts = make_module(condition_dropout=1.0), csr(np.random.default_rng(0).poisson(5, (4, 12)))
     state = torch.get_rng_state()
     first, again = (module.validation_loss(counts, conditions, seeded()).loss for _ in range(2))
     assert torch.equal(first, again)
@@ -78,7 +78,7 @@ def test_training_drops_conditions(make_module: Make) -> None:
     typed = Conditions({"cell_type": category([0, 1, 2, 1])}, 4)
     losses = []
     for rate, given in ((1.0, typed), (0.0, unconditional(4)), (0.0, typed)):
-        module = make_module(specs=specs, withhold_rate=rate)
+        module = make_module(specs=specs, condition_dropout=rate)
         torch.manual_seed(0)
         if not given:
             torch.rand(4)  # what dropping one condition draws

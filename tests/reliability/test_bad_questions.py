@@ -105,7 +105,9 @@ ASKING = [
     Bad("no cell", read(lambda c: c[:0].copy()), "`adata.X`", "(0, 12)", "filtered out?"),
     Bad("cells of no position", lambda m, _: m.get_nll(indices=[60]), "`indices`", "60", "60 cells"),
     Bad("no cell chosen", lambda m, _: m.get_nll(indices=[]), "`indices`", "no cell", "chooses"),
-    Bad("a gene unseen", lambda m, _: m.get_normalized_expression(genes=["CD3E"]), "`genes`", "'CD3E'", "not know"),
+    Bad(
+        "a gene unseen", lambda m, _: m.get_normalized_expression(gene_list=["CD3"]), "`gene_list`", "'CD3'", "not know"
+    ),
     Bad("all molecules kept", lambda m, c: m.predict_perturbation(c, A, keep=1), "`keep`", "1", "[0, 1)"),
     Bad("fewer molecules", lambda m, _: m.deepen(factor=0.5), "`factor`", "0.5", "at least 1"),
     Bad("no cells asked for", generate(n_cells=0), "`n_cells`", "0", "positive integer"),
@@ -149,8 +151,8 @@ ASKING = [
     Bad("results by an unknown name", lambda m, c: m.write_back(c, keys=["X_pca"]), "`keys`", "'X_pca'", "X_tokens"),
     Bad(
         "a part of the genes",
-        lambda m, c: m.get_latent_representation(c, genes=["gene1"]),
-        "`genes`",
+        lambda m, c: m.get_latent_representation(c, gene_list=["gene1"]),
+        "`gene_list`",
         "encoder",
         "NetworkOptions(encoder='cross_attention')",
     ),

@@ -49,7 +49,7 @@ READING: dict[str, Callable[[TokenDiffusion, Path], Any]] = {
     "gradient": lambda model, _: model.get_token_loadings(method="gradient"),
     "token_adata": lambda model, _: model.get_token_adata(silent=True),
     "counterfactual": lambda model, _: model.predict_perturbation(None, {"guide": "A", "dose": 0.5}, **FAST),
-    "criticism": lambda model, _: model.criticism(n_steps=2, silent=True),
+    "evaluate_held_out": lambda model, _: model.evaluate_held_out(n_steps=2, silent=True),
     "differences": lambda model, _: model.differential_expression(groupby="cell_type", silent=True),
     "own cells as argument": lambda model, _: model.get_latent_representation(model.adata, silent=True),
 }

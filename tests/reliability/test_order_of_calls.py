@@ -72,7 +72,7 @@ OF_ONE_MODALITY: dict[str, Call] = {
     "get_generation_path": lambda model, _: model.get_generation_path(
         {"cell_type": "a", **TREATMENT}, n_cells=2, n_steps=2, seed=0
     ),
-    "criticism": lambda model, _: criticised(model),
+    "evaluate_held_out": lambda model, _: evaluated_held_out(model),
     "load_query_data": lambda model, _: TokenDiffusion.load_query_data(model.adata.copy(), model, accelerator="cpu"),
 }
 OF_SEVERAL: dict[str, Call] = {
@@ -92,7 +92,7 @@ NOT_ASKED = {
     "view_setup_args",
 }
 NOT_ASKED |= {"training_summary_"}  # arrays, no method
-NOT_ASKED |= {"save_for_hub"}  # writes what `save` writes, and `criticism` beside it
+NOT_ASKED |= {"save_for_hub"}  # writes what `save` writes, and `evaluate_held_out` beside it
 
 
 def sequenced_again(model: TokenDiffusion) -> list[np.ndarray]:
@@ -101,11 +101,11 @@ def sequenced_again(model: TokenDiffusion) -> list[np.ndarray]:
     return [part.todense() for part in (found.values() if isinstance(found, dict) else [found])]
 
 
-def criticised(model: TokenDiffusion) -> Any:
+def evaluated_held_out(model: TokenDiffusion) -> Any:
     """Without forests, which take long: their scores are missing."""
     with patch("scdiffgen.metrics._comparison.HEADLINES", ["mmd", "novelty"]):
         programs = {"one": ["gene0", "gene1"], "other": ["gene2"]}
-        return model.criticism(programs=programs, n_steps=2, max_cells=40, silent=True)
+        return model.evaluate_held_out(programs=programs, n_steps=2, max_cells=40, silent=True)
 
 
 def written(model: TokenDiffusion) -> AnnData | MuData:

@@ -73,7 +73,7 @@ def mean_change(adata: AnnData, context: str) -> np.ndarray:
     model.train(max_epochs=1, batch_size=512, **QUIET)
     untreated = np.flatnonzero((adata.obs["type"] == context) & (adata.obs["drug"] == "control"))
     predicted = model.predict_perturbation(None, {"drug": "x"}, indices=untreated, seed=0, silent=True)
-    assert set(predicted.obs["response"]) == {"measured"}
+    assert set(predicted.obs["response_source"]) == {"measured"}
     return log_mean(predicted.X.toarray()) - log_mean(adata.X[untreated].toarray())
 
 

@@ -125,11 +125,11 @@ def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) 
     """Describe responses to the rows of a request, and the weights of their predictors."""
     described, weights = [], []
     for response in responses:
-        row: dict[str, Any] = {"response": "network", "check": check_of(response)}
+        row: dict[str, Any] = {"response_source": "network", "check": check_of(response)}
         if response is not None:
             made = response.prediction
             expected = float(np.nanmedian(made.pearson)) if np.isfinite(made.pearson).any() else np.nan
-            row |= {"response": made.source, "left_out_pearson": expected, "left_out_gain": made.gain}
+            row |= {"response_source": made.source, "left_out_pearson": expected, "left_out_gain": made.gain}
             row["cautions"] = "; ".join(made.cautions)
         described.append(row)
         weights.append({} if response is None else dict(response.prediction.weights))

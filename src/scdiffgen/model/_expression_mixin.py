@@ -75,7 +75,7 @@ class DrawingExpression(BaseModelClass):
         require_training(self)
         require_thinning(self, "posterior_predictive_sample")
         check_whole_number("n_samples", n_samples)
-        columns, sampler = gene_positions(self, gene_list, "gene_list"), sampler_of(self, n_steps, batch_size)
+        columns, sampler = gene_positions(self, gene_list), sampler_of(self, n_steps, batch_size)
         shown, changes = None if silent else "Sampling", under_batch(self, transform_batch)
         cells = Cells(self, adata, indices, batch_size, shown, changes)
         samples = sampler.sequenced_again(cells, n_samples, generator_from(seed, self.device))

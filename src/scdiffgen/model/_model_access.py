@@ -101,20 +101,20 @@ def gene_names(model: BaseModelClass) -> pd.Index:
     return pd.MultiIndex.from_arrays([of_genes, np.concatenate(list(names.values()))], names=["modality", "name"])
 
 
-def gene_positions(model: BaseModelClass, genes: Sequence[str] | None, argument: str = "genes") -> np.ndarray:
+def gene_positions(model: BaseModelClass, genes: Sequence[str] | None) -> np.ndarray:
     """Positions of named genes among those of the model; ``None`` is all."""
     known = gene_names(model)
     if genes is None:
         return np.arange(len(known))
     if isinstance(genes, str):
-        raise ValueError(f"`{argument}` is {genes!r}: pass a list of genes, [{genes!r}].")
+        raise ValueError(f"`gene_list` is {genes!r}: pass a list of genes, [{genes!r}].")
     if modalities(model) and not all(isinstance(gene, tuple) for gene in genes):
         pair = (modalities(model)[0], genes[0])
-        raise ValueError(f"`{argument}` must hold pairs of modality and gene for a MuData, such as {pair}.")
+        raise ValueError(f"`gene_list` must hold pairs of modality and gene for a MuData, such as {pair}.")
     positions = known.get_indexer(pd.Index(genes))
     if (positions < 0).any():
         missing = pd.Index(genes)[positions < 0].tolist()
-        raise ValueError(f"`{argument}` names {missing[:5]}, which the model does not know.")
+        raise ValueError(f"`gene_list` names {missing[:5]}, which the model does not know.")
     return positions
 
 

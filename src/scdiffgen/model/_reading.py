@@ -18,8 +18,8 @@ from scdiffgen.diffusion import row_sums, with_values
 
 from ._cell_request import under_batch
 from ._cells import BATCH_SIZE, Cells, generator_from
-from ._criticism import Criticism, criticised
 from ._differential_expression import expression_of
+from ._held_out_evaluation import HeldOutEvaluation, evaluated_held_out
 from ._model_access import gene_names, gene_positions, require_anndata, require_thinning, require_training, sampler_of
 from ._registering import check_cells
 from ._sampler import N_STEPS
@@ -80,7 +80,7 @@ class Reading(BaseModelClass):
         adata: AnnData | MuData | None = None,
         indices: Sequence[int] | np.ndarray | None = None,
         *,
-        genes: Sequence[str] | None = None,
+        gene_list: Sequence[str] | None = None,
         library_size: float = 1.0,
         transform_batch: str | None = None,
         return_numpy: bool = False,
@@ -112,7 +112,7 @@ class Reading(BaseModelClass):
         require_training(self)
         if not (is_finite_number(library_size) and library_size > 0):
             raise ValueError(f"`library_size` is {library_size!r}: pass a positive number.")
-        columns = gene_positions(self, genes)
+        columns = gene_positions(self, gene_list)
         changes = under_batch(self, transform_batch)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Expression", changes)
         expression = expression_of(cells, columns) * np.float32(library_size)
@@ -126,7 +126,7 @@ class Reading(BaseModelClass):
         adata: AnnData | MuData | None = None,
         indices: Sequence[int] | np.ndarray | None = None,
         *,
-        genes: Sequence[str] | None = None,
+        gene_list: Sequence[str] | None = None,
         batch_size: int = BATCH_SIZE,
         silent: bool = False,
     ) -> np.ndarray:
@@ -134,7 +134,7 @@ class Reading(BaseModelClass):
 
         Parameters
         ----------
-        genes
+        gene_list
             Genes to read, as if no other had been measured, which needs ``NetworkOptions(encoder="cross_attention")``.
 
         Returns
@@ -149,13 +149,13 @@ class Reading(BaseModelClass):
         """
         require_training(self)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Tokens")
-        if genes is not None and self.module.size.options.encoder != "cross_attention":
+        if gene_list is not None and self.module.size.options.encoder != "cross_attention":
             raise ValueError(
-                "`genes` needs an encoder that can do with any of them: make and train a model with "
+                "`gene_list` needs an encoder that can do with any of them: make and train a model with "
                 "`network=NetworkOptions(encoder='cross_attention')`."
             )
         read = torch.zeros(self.module.n_vars, device=self.device)
-        read[torch.from_numpy(gene_positions(self, genes)).to(self.device)] = 1
+        read[torch.from_numpy(gene_positions(self, gene_list)).to(self.device)] = 1
         rows = []
         for counts, conditions in cells:
             tokens = self.module.tokens(with_values(counts, counts.values() * read[counts.col_indices()]), conditions)
@@ -163,7 +163,7 @@ class Reading(BaseModelClass):
         return cells.in_order(rows)
 
     @shared_docs
-    def criticism(
+    def evaluate_held_out(
         self,
         adata: AnnData | None = None,
         *,
@@ -174,7 +174,7 @@ class Reading(BaseModelClass):
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,
-    ) -> Criticism:
+    ) -> HeldOutEvaluation:
         """Judge the model by cells that it was not trained on.
 
         Parameters
@@ -210,17 +210,17 @@ class Reading(BaseModelClass):
 
         Examples
         --------
-        >>> model.criticism(n_steps=4, programs={"B": ["CD79A"]}, silent=True).remarks  # doctest: +SKIP
+        >>> model.evaluate_held_out(n_steps=4, programs={"B": ["CD79A"]}, silent=True).remarks  # doctest: +SKIP
         """
         require_training(self)
-        require_anndata(self, "criticism")
-        require_thinning(self, "criticism")
+        require_anndata(self, "evaluate_held_out")
+        require_thinning(self, "evaluate_held_out")
         check_whole_number("max_cells", max_cells)
         sampler = sampler_of(self, n_steps, batch_size)
         if adata is not None:
             check_cells(adata)
         generator = generator_from(seed, self.device)
-        return criticised(self, adata, max_cells, sampler, generator, programs, gene_symbols, silent=silent)
+        return evaluated_held_out(self, adata, max_cells, sampler, generator, programs, gene_symbols, silent=silent)
 
     @shared_docs
     def write_back(

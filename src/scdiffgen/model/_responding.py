@@ -152,7 +152,7 @@ class Responding(BaseModelClass):
         doses: Sequence[float],
         *,
         indices: Sequence[int] | np.ndarray | None = None,
-        genes: Sequence[str] | None = None,
+        gene_list: Sequence[str] | None = None,
         source: ResponseSource = "auto",
         n_bootstrap: int = 200,
         n_steps: int = N_STEPS,
@@ -193,7 +193,7 @@ class Responding(BaseModelClass):
         dosed = next((spec for spec in self.module.specs if spec.kind == "set" and spec.has_values), None)
         if dosed is None:
             raise ValueError("No doses were registered: pass `perturbation_key` and `dose_key` to `setup_anndata`.")
-        columns = gene_positions(self, genes)
+        columns = gene_positions(self, gene_list)
         check_whole_number("n_bootstrap", n_bootstrap)
         if not len(doses):
             raise ValueError("`doses` is empty: pass at least one dose.")
@@ -229,7 +229,7 @@ class Responding(BaseModelClass):
         Examples
         --------
         >>> weights = screen_model.get_response_weights({"perturbation": "A", "dose": 2.0})
-        >>> weights["response"].item()  # of the few cells of the example
+        >>> weights["response_source"].item()  # of the few cells of the example
         'network'
         """
         require_training(self)

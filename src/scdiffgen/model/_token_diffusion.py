@@ -57,7 +57,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         Number of transformer blocks.
     nested_tokens
         Train so that the first tokens matter most, for :meth:`truncate_tokens`.
-    withhold_rate
+    condition_dropout
         Rate of condition dropout: share of cells in which a condition is dropped while training. Half of the time it is
         dropped on its own, so that any subset of the conditions may be given, and half of the time with all others but
         perturbations that are effects, for guidance.
@@ -70,6 +70,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     registry
         In place of ``adata``: ``model.registry`` of another model, :meth:`load_registry` of a saved one, or the
         ``registry`` of a data module of scvi-tools. Trained by ``train(datamodule=...)``.
+    withhold_rate
+        ``condition_dropout`` in files of models that were saved under its earlier name.
 
     Raises
     ------
@@ -103,16 +105,19 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         token_dim: int | None = None,
         n_layers: int | None = None,
         nested_tokens: bool = False,
-        withhold_rate: float = 0.1,
+        condition_dropout: float = 0.1,
         process: Literal["thinning", "gaussian", "latent"] | GaussianOptions = "thinning",
         network: NetworkOptions | None = None,
         registry: dict[str, Any] | None = None,
+        withhold_rate: float | None = None,
     ) -> None:
+        if withhold_rate is not None:
+            condition_dropout, withhold_rate = withhold_rate, None
         super().__init__(adata, None if registry is None else read_registry(registry, type(self)))
         if adata is not None:
             check_genes(self, adata)
         check_torch()
-        check_share("withhold_rate", withhold_rate)
+        check_share("condition_dropout", condition_dropout)
         network = NetworkOptions() if network is None else network
         if not isinstance(network, NetworkOptions):
             raise TypeError(f"`network` is {network!r}: pass `scdiffgen.model.NetworkOptions(...)`.")
@@ -133,7 +138,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         }
         columns = n_vars if len(n_vars) > 1 else n_vars["X"]
         options = None if isinstance(process, str) else process
-        self.module = make(columns, specs, size, withhold_rate, features, options)
+        self.module = make(columns, specs, size, condition_dropout, features, options)
         several = [f"{len(names)} columns of {name!r}" for name, names in feature_names(self.registry).items()]
         self._model_summary_string = (
             f"TokenDiffusion on {' + '.join(several) or f'{columns} genes'}: {size.n_tokens} tokens of "
@@ -149,6 +154,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         cls,
         adata: AnnData,
         layer: str | None = None,
+        *,
         labels_key: str | None = None,
         batch_key: str | None = None,
         perturbation_key: str | list[str] | None = None,
@@ -191,6 +197,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         mdata: MuData,
         modalities: Sequence[str] | None = None,
         layers: Mapping[str, str | None] | None = None,
+        *,
         labels_key: str | None = None,
         batch_key: str | None = None,
         perturbation_key: str | list[str] | None = None,

@@ -139,7 +139,7 @@ class TokenReading(BaseModelClass):
         adata: AnnData | None = None,
         indices: Sequence[int] | np.ndarray | None = None,
         *,
-        genes: Sequence[str] | None = None,
+        gene_list: Sequence[str] | None = None,
         batch_size: int = BATCH_SIZE,
         silent: bool = False,
     ) -> AnnData:
@@ -165,7 +165,7 @@ class TokenReading(BaseModelClass):
 
         Examples
         --------
-        >>> parts = model.get_token_contributions(indices=[0, 1], genes=["LYZ", "CD3E"])
+        >>> parts = model.get_token_contributions(indices=[0, 1], gene_list=["LYZ", "CD3E"])
         >>> parts.uns["terms"]
         ['token_1', 'token_2', 'token_3', 'token_4', 'cell_type']
         """
@@ -173,7 +173,7 @@ class TokenReading(BaseModelClass):
         require_anndata(self, "get_token_contributions")
         require_thinning(self, "get_token_contributions")
         reader = TokenReader(self)
-        columns = gene_positions(self, genes)
+        columns = gene_positions(self, gene_list)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Contributions")
         terms, baseline = reader.contributions(cells, columns)
         return AnnData(

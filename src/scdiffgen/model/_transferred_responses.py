@@ -48,7 +48,7 @@ class CellResponses:
     def columns(self) -> pd.DataFrame:
         """Source and check of the response of each cell."""
         sources = ["network" if each is None else each.prediction.source for each in self.responses]
-        both = ("response", sources, SOURCES), ("response_check", [*map(check_of, self.responses)], CHECKS)
+        both = ("response_source", sources, SOURCES), ("response_check", [*map(check_of, self.responses)], CHECKS)
         of_cells = {name: pd.Categorical(np.array(values)[self.group_of], list(known)) for name, values, known in both}
         return pd.DataFrame(of_cells)
 

@@ -50,7 +50,7 @@ class DiffusionModule(BaseModuleClass):
         n_vars: int,
         specs: Sequence[ConditionSpec],
         size: NetworkSize,
-        withhold_rate: float = 0.1,
+        condition_dropout: float = 0.1,
         features: Mapping[str, Tensor] | None = None,
         process_options: Any = None,
     ) -> None:
@@ -58,7 +58,7 @@ class DiffusionModule(BaseModuleClass):
         self.specs = tuple(specs)
         self.n_vars = n_vars
         self.size = size
-        self.withhold_rate = withhold_rate
+        self.condition_dropout = condition_dropout
         self.process_options = self.options_cls() if self.options_cls and process_options is None else process_options
         self.process = self.make_process()
         self.denoiser = self.make_denoiser(features or {})
@@ -152,7 +152,7 @@ class DiffusionModule(BaseModuleClass):
     def drop_conditions(self, conditions: Given) -> tuple[Given, Tensor | None]:
         """Drop conditions, and select the cells that train effects ``(cells,)``: of full context; None is all."""
         context = self.denoiser.embed.names
-        fewer = conditions.drop(self.withhold_rate, together=context)
+        fewer = conditions.drop(self.condition_dropout, together=context)
         complete = [fewer[name].given == conditions[name].given for name in context if name in conditions]
         return fewer, torch.stack(complete).all(0) if complete else None
 

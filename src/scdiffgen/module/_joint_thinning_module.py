@@ -32,7 +32,7 @@ class JointThinningModule(ThinningModule):
 
     def corrupt(self, counts: Tensor) -> Thinned:
         """Corrupt training cells, after modality dropout: at the rate of condition dropout, each is as if missing."""
-        dropped = without_blocks(self.library(counts), self.withhold_rate)
+        dropped = without_blocks(self.library(counts), self.condition_dropout)
         return super().corrupt(self.without(counts, dropped))
 
     def regularisation(self, n_cells: int) -> tuple[float, float]:

@@ -36,7 +36,7 @@ def evaluation_dispersion(
     Parameters
     ----------
     dispersion
-        From :func:`scdiffgen.metrics.dispersion`, or of :meth:`scdiffgen.model.TokenDiffusion.criticism`.
+        From :func:`scdiffgen.metrics.dispersion`, or of :meth:`scdiffgen.model.TokenDiffusion.evaluate_held_out`.
     ax
         Where to draw the components; by default a new figure, with the groups below if there are any.
 

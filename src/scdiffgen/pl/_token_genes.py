@@ -117,7 +117,7 @@ def token_contributions(
 
     Examples
     --------
-    >>> contributions = model.get_token_contributions(adata, genes=["LYZ"], indices=[0])
+    >>> contributions = model.get_token_contributions(adata, gene_list=["LYZ"], indices=[0])
     >>> axis = token_contributions(contributions, contributions.obs_names[0], "LYZ")
     """
     rows = _terms(contributions, cell, gene, symbols_of(contributions, gene_symbols, "contributions"), n_terms)

@@ -1,4 +1,4 @@
-"""Criticism of a trained model by held-out cells: likelihood, scores, and remarks on what stands out."""
+"""Evaluation of a trained model on held-out cells: likelihood, scores, and remarks on what stands out."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ N_BOOTSTRAP = 200  # resamples behind the intervals
 SOURCES = ("generated", "other_real")  # negative controls, there to compare models by, would double the time
 
 
-class Criticism(NamedTuple):
-    """What :meth:`TokenDiffusion.criticism` returns."""
+class HeldOutEvaluation(NamedTuple):
+    """What :meth:`TokenDiffusion.evaluate_held_out` returns."""
 
     likelihood: pd.DataFrame
     scores: Evaluation
@@ -48,17 +48,17 @@ class Criticism(NamedTuple):
 
     def __repr__(self) -> str:
         tables = ", ".join(f"`{name}` ({len(table)} rows)" for name, table in self._tables().items())
-        return "\n".join([f"Criticism, with {tables}", *(f"- {remark}" for remark in self.remarks)])
+        return "\n".join([f"Held-out evaluation, with {tables}", *(f"- {remark}" for remark in self.remarks)])
 
     def _repr_html_(self) -> str:
-        return folded("Criticism", self.remarks, self._tables()) + self.scores._repr_html_()
+        return folded("Held-out evaluation", self.remarks, self._tables()) + self.scores._repr_html_()
 
     def _tables(self) -> dict[str, pd.DataFrame]:
         tables = self._asdict() | {"scores": self.scores.frame}
         return {name: table for name, table in tables.items() if isinstance(table, pd.DataFrame)}
 
 
-def criticised(
+def evaluated_held_out(
     model: BaseModelClass,
     adata: AnnData | None,
     max_cells: int,
@@ -68,7 +68,7 @@ def criticised(
     gene_symbols: str | None,
     *,
     silent: bool,
-) -> Criticism:
+) -> HeldOutEvaluation:
     """Compare held-out cells with matched samples, whose library sizes are drawn as ``generate`` does."""
     from scdiffgen.metrics import FewCellsWarning, dirichlet_multinomial_nll, multinomial_nll
     from scdiffgen.metrics._comparison import HEADLINES, Settings
@@ -107,7 +107,9 @@ def criticised(
         scores = evaluated(prepared, "label", HEADLINES, SOURCES, settings, silent=silent)
         scored = None if programs is None else programs_of(prepared, "label", programs, settings)
     n_cells = real.obs["label"].value_counts().to_dict()
-    return Criticism(likelihood, scores, scores.dispersion, remarks_on(likelihood, scores, n_cells, scored), scored)
+    return HeldOutEvaluation(
+        likelihood, scores, scores.dispersion, remarks_on(likelihood, scores, n_cells, scored), scored
+    )
 
 
 def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed: int) -> np.ndarray:

@@ -14,7 +14,7 @@ from anndata import AnnData
 
 from scdiffgen.metrics import Evaluation, FewCellsWarning, _comparison
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.model._criticism import remarks_on
+from scdiffgen.model._held_out_evaluation import remarks_on
 
 MANY = {"a": 300, "b": 20}
 
@@ -92,7 +92,7 @@ def test_what_stands_out_is_said(changes: dict, n_cells: dict[str, int], expecte
 def test_few_held_out_cells_are_a_remark_and_no_warning(small: TokenDiffusion, other_cells: AnnData) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error", FewCellsWarning)
-        likelihood, scores, axes, remarks, _ = small.criticism(other_cells, n_steps=4, silent=True)
+        likelihood, scores, axes, remarks, _ = small.evaluate_held_out(other_cells, n_steps=4, silent=True)
     assert remarks[0].startswith("Only 40 cells were held out")
     nll = small.get_nll(other_cells, seed=0, silent=True)["nll"]
     assert likelihood.loc["overall", "model"] == pytest.approx(nll.sum() / other_cells.X.sum())
@@ -111,34 +111,34 @@ def test_a_model_beside_other_cells_does_not_know_which_were_held_out(
     loaded = TokenDiffusion.load(tmp_path / "model", small.adata[rows].copy(), accelerator="cpu")
     for adata in (None, other_cells):
         with pytest.raises(ValueError, match="not those that it was trained on, or in another order"):
-            loaded.criticism(adata)
+            loaded.evaluate_held_out(adata)
 
 
 def test_programs_are_scored_in_the_cells_that_everything_else_is(small: TokenDiffusion, other_cells: AnnData) -> None:
     names = small.adata.var_names
     programs = {"one": list(names[:4]), "other": list(names[3:9])}
-    found = small.criticism(other_cells, programs=programs, n_steps=4, silent=True)
-    without = small.criticism(other_cells, n_steps=4, silent=True)
+    found = small.evaluate_held_out(other_cells, programs=programs, n_steps=4, silent=True)
+    without = small.evaluate_held_out(other_cells, n_steps=4, silent=True)
     assert without.programs is None and "programs" not in repr(without)
     pd.testing.assert_frame_equal(found.scores.frame, without.scores.frame)
     assert set(found.programs.index.unique("program")) == {"one", "other", "one, other"}
     assert found.programs.index.unique("group").tolist() == found.dispersion.index.unique("group").tolist()
     assert "`programs`" in repr(found)
     with pytest.raises(ValueError, match=r"`programs\['one'\]` has no gene that is in the data: 'nothing'"):
-        small.criticism(other_cells, programs={"one": ["nothing"]}, silent=True)
+        small.evaluate_held_out(other_cells, programs={"one": ["nothing"]}, silent=True)
 
 
 def test_genes_are_named_by_a_column_of_the_model_s_cells(small: TokenDiffusion, other_cells: AnnData) -> None:
     symbols = [f"symbol of {name}" for name in small.adata.var_names]
     small.adata.var["symbol"] = symbols
     with patch("scdiffgen.metrics._comparison.HEADLINES", ["novelty"]):
-        found = small.criticism(
+        found = small.evaluate_held_out(
             other_cells, programs={"one": symbols[:4]}, gene_symbols="symbol", n_steps=2, silent=True
         )
-        plain = small.criticism(other_cells, n_steps=2, silent=True)
+        plain = small.evaluate_held_out(other_cells, n_steps=2, silent=True)
     del small.adata.var["symbol"]
     expected = plain.dispersion["genes"].str.split(", ").map(lambda genes: [f"symbol of {gene}" for gene in genes])
     assert found.dispersion["genes"].str.split(", ").tolist() == expected.tolist()
     assert (found.programs["n_genes"] == 4).all()
     with pytest.raises(ValueError, match="`gene_symbols` is 'names', which is no column of `adata.var`"):
-        small.criticism(other_cells, gene_symbols="names", silent=True)
+        small.evaluate_held_out(other_cells, gene_symbols="names", silent=True)
