@@ -134,7 +134,6 @@ THINNING: dict[str, Call] = {
     "get_nll": lambda m, c: m.get_nll(c, FEW, n_draws=3, seed=0, silent=True),
     "get_token_loadings, encoder": lambda m, c: m.get_token_loadings(method="encoder"),
     "get_token_loadings, gradient": lambda m, c: m.get_token_loadings(c, method="gradient"),
-    "get_token_attention": lambda m, c: m.get_token_attention(c, FEW, levels=[0.0, 0.5, 1.0], seed=0, silent=True),
     "deepen": lambda m, c: m.deepen(c, 1.5, indices=FEW, **QUIET),
     "hold_tokens": lambda m, c: m.hold_tokens({"token_1": 1.0, "token_3": -0.5}).generate(None, 20, **QUIET),
 }
@@ -198,9 +197,6 @@ RESPONSES: dict[str, Call] = {
     "dose_response, not measured": lambda m, c: m.dose_response(
         c, "B", DOSES, indices=of_controls(c), n_bootstrap=20, source="network", **QUIET
     ),
-    "interpolate": lambda m, c: m.interpolate(
-        {"cell_type": "type_0", **A}, {"cell_type": "type_1", **B}, n_points=3, n_cells=10, **STEPS
-    ),
 }
 
 TO_BATCH: dict[str, Call] = {
@@ -227,9 +223,6 @@ OWN: dict[str, dict[str, Call]] = {
         ),
         "get_generation_path, guided": lambda m, c: m.get_generation_path(
             {"cell_type": "Dendritic"}, 5, guidance_scale=2.0, **STEPS
-        ),
-        "interpolate": lambda m, c: m.interpolate(
-            {"cell_type": "Dendritic"}, {"cell_type": "CD14+ Monocyte"}, n_points=3, n_cells=10, **STEPS
         ),
         "predict_perturbation, other label": lambda m, c: m.predict_perturbation(
             c, {"cell_type": "Dendritic"}, indices=FEW, **QUIET
@@ -279,7 +272,6 @@ OWN: dict[str, dict[str, Call]] = {
         "predict_perturbation, guided": predicted(BOTH, guidance_scale=2.0, source="network"),
         "predict_perturbation, keep": predicted(B, keep=0.3),
         "dose_response": lambda m, c: m.dose_response(c, "A", DOSES, indices=of_controls(c), n_bootstrap=20, **QUIET),
-        "interpolate": RESPONSES["interpolate"],
         "load_query_data": lambda m, c: queried(m, with_new_type(c), {"cell_type": "new type"}),
     },
     "gaussian": {
@@ -287,9 +279,6 @@ OWN: dict[str, dict[str, Call]] = {
         **TO_BATCH,
         "predict_perturbation, other type": lambda m, c: m.predict_perturbation(
             c, {"cell_type": "type_1"}, indices=FEW, keep=0.5, **QUIET
-        ),
-        "interpolate": lambda m, c: m.interpolate(
-            {"cell_type": "type_0"}, {"cell_type": "type_1"}, n_points=3, n_cells=10, **STEPS
         ),
         "load_query_data": lambda m, c: queried(m, with_new_type(c), {"cell_type": "new type"}),
     },

@@ -1,10 +1,6 @@
 """What is called for the picture of each drawing function in the API; names that are not made here are in `cells`."""
 
 CALLS = {
-    "attention": """
-        frame = model.get_token_attention(adata, levels=[0.1, 0.5, 1.0])
-        scdiffgen.pl.attention(frame)
-    """,
     "dose_response": """
         curves = dosed_model.dose_response(controls, "A", doses=[0, 0.1, 0.3, 1, 3, 10])
         scdiffgen.pl.dose_response(curves)

@@ -61,7 +61,6 @@ def test_cells_that_are_not_registered() -> None:
         lambda model: model.get_token_activation(),
         lambda model: model.get_token_loadings(),
         lambda model: model.predict_perturbation(None, {"cell_type": "a"}),
-        lambda model: model.interpolate({"cell_type": "a"}, {"cell_type": "b"}),
         lambda model: model.get_condition_embedding({"cell_type": "a"}),
     ],
 )
@@ -135,8 +134,6 @@ def test_every_method_that_reads_cells_checks_their_positions(
             "`conditions` has 2 rows",
         ),
         (lambda model: model.predict_perturbation(None, A, guidance_scale={"drug": 2}), "names 'drug'"),
-        (lambda model: model.interpolate(A, A, n_points=1), "a path has at least its two ends"),
-        (lambda model: model.interpolate(A, A, n_cells=0), "`n_cells` is 0"),
         (lambda model: model.dose_response(None, "A", [1.0]), "No doses were registered"),
     ],
 )

@@ -103,17 +103,6 @@ def test_cells_of_another_batch_keep_type_and_treatment(batches: TokenDiffusion)
     assert own_types(forgotten / forgotten.sum(1, keepdims=True)) < 0.7  # a new cell, of any type
 
 
-def test_a_path_leads_from_one_condition_to_the_other(small: TokenDiffusion) -> None:
-    path = small.interpolate({"cell_type": "a"}, {"cell_type": "b"}, n_points=3, n_cells=60, n_steps=4, seed=0)
-    assert path.shape == (180, 20) and path.obs_names.is_unique
-    assert path.obs["fraction"].value_counts().to_dict() == {0.0: 60, 0.5: 60, 1.0: 60}
-    means = [small.adata.X[small.adata.obs["cell_type"] == label].sum(0) for label in "ab"]
-    direction = means[1] / means[1].sum() - means[0] / means[0].sum()
-    totals = np.stack([path.X[60 * point : 60 * (point + 1)].toarray().sum(0) for point in range(3)])
-    projected = (totals / totals.sum(1, keepdims=True)) @ direction
-    assert projected[0] < projected[1] < projected[2]
-
-
 @pytest.fixture(scope="module")
 def dosed() -> TokenDiffusion:
     """A drug that turns gene 0 up with its dose, given to cells of type ``a`` only."""

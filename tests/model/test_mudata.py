@@ -228,8 +228,6 @@ def test_reading_works_for_all_cells(fixture: str, request: pytest.FixtureReques
     assert np.isfinite(model.get_nll(seed=0, silent=True).to_numpy()).all()
     assert np.isfinite(model.get_latent_representation(silent=True)).all()
     assert model.get_token_activation(silent=True).shape == (60, 2)
-    attention = model.get_token_attention(levels=[0.1, 1.0], seed=0, silent=True)
-    np.testing.assert_allclose(attention.sum(axis=1), 1, rtol=1e-5)
     assert model.get_token_loadings(method="gradient", groupby="sort_of_cell").shape == (17, 4)
     assert model.get_token_adata(n_neighbors=None, silent=True).shape == (60, 2)
 
@@ -238,7 +236,6 @@ def test_reading_works_for_all_cells(fixture: str, request: pytest.FixtureReques
     "ask",
     [
         lambda model: model.dose_response(None, "A", [1.0]),
-        lambda model: model.interpolate({"sort_of_cell": "a"}, {"sort_of_cell": "b"}),
         lambda model: model.get_generation_path(),
         lambda model: model.evaluate_held_out(),
         lambda model: model.get_token_contributions(),

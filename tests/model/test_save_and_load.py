@@ -81,7 +81,6 @@ def test_a_model_needs_no_cells_to_generate_and_is_fetched_where_it_is_not_there
         lambda model: model.get_nll(),
         lambda model: model.get_normalized_expression(),
         lambda model: model.get_token_activation(),
-        lambda model: model.get_token_attention(),
         lambda model: model.get_token_contributions(),
         lambda model: model.deepen(None, 2.0),
         lambda model: model.predict_perturbation(None, {"cell_type": "b"}),

@@ -206,26 +206,8 @@ def test_names_stay_with_the_model_that_they_were_given_for(trained: Example, tm
     model.save(tmp_path / "model")
     TokenDiffusion.load(tmp_path / "model", trained[0]).write_back(adata, keys=["token_loadings"])
     assert adata.uns["scdiffgen"]["annotation"] == {"token_1": "cytotoxicity"}
-    assert model.get_token_attention(adata, [0], levels=[1.0]).attrs["labels"] == {"token_1": "cytotoxicity"}
     model.hold_tokens(["token_1"]).write_back(adata, keys=["token_loadings"])
     assert adata.uns["scdiffgen"]["annotation"] == {}
-
-
-def test_attention_is_a_mean_of_shares(trained: Example) -> None:
-    adata, model = trained
-    whole = model.get_token_attention(levels=[0.0, 0.3, 1.0], seed=0)
-    assert whole.shape == (3 * 2 * 3, 3)
-    np.testing.assert_allclose(whole.sum(axis=1), 1, rtol=1e-5)
-    half = adata.n_obs // 2
-    parts = [model.get_token_attention(indices=rows, levels=[1.0]) for rows in (range(half), range(half, adata.n_obs))]
-    joined = (parts[0] * half + parts[1] * (adata.n_obs - half)) / adata.n_obs
-    np.testing.assert_allclose(joined, whole.loc[[1.0]], atol=1e-5)
-
-
-def test_attention_hooks_are_gone_afterwards(trained: Example) -> None:
-    _, model = trained
-    model.get_token_attention(indices=[0], levels=[1.0])
-    assert not any(module._forward_pre_hooks for module in model.module.modules())
 
 
 def test_a_path_ends_in_the_cells_that_generate_makes(trained: Example) -> None:
@@ -252,7 +234,6 @@ def test_states_of_a_path_only_grow_and_expect_the_full_library(trained: Example
         (lambda model: model.get_token_loadings(method="encoder", groupby="cell_type"), "`groupby` does not go with"),
         (lambda model: model.get_token_loadings(groupby="donor"), "no column 'donor'"),
         (lambda model: model.hold_tokens({"token_1": float("nan")}), "`levels` holds nan"),
-        (lambda model: model.get_token_attention(levels=[2.0]), r"`levels` is \[2.0\]"),
     ],
 )
 def test_errors_say_what_to_do(trained: Example, call, message: str) -> None:

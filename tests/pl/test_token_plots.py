@@ -176,21 +176,6 @@ def test_a_waterfall_goes_from_the_average_to_the_cell_and_ends_before_the_edge(
     assert axis.get_xlim()[1] > 3.05  # the largest bar ends at 1 + 2
 
 
-def test_attention_is_averaged_over_layers_or_taken_of_one() -> None:
-    tokens = [f"token_{i + 1}" for i in range(5)]
-    index = pd.MultiIndex.from_product([[0.0, 1.0], [1, 2], tokens], names=["level", "layer", "token"])
-    attention_frame = pd.DataFrame(np.random.default_rng(0).dirichlet(np.ones(5), 20), index=index, columns=tokens)
-    axes = pl.attention(attention_frame)
-    mean = (attention_frame.loc[(1.0, 1)] + attention_frame.loc[(1.0, 2)]) / 2
-    np.testing.assert_allclose(axes[1].images[0].get_array(), mean)
-    axes = pl.attention(attention_frame, layer=2)
-    np.testing.assert_allclose(axes[0].images[0].get_array(), attention_frame.loc[(0.0, 2)])
-    assert [axis.get_title() for axis in axes] == ["0% of the molecules", "100% of the molecules"]
-    attention_frame.attrs["labels"] = {"token_2": "interferon response"}
-    (axis, _) = pl.attention(attention_frame)
-    assert labels(axis) == labels(axis, "x") == ["token_1", "interferon response", "token_3", "token_4", "token_5"]
-
-
 def test_a_path_is_drawn_from_empty_to_full_among_the_components_of_scanpy() -> None:
     adata = scdiffgen.datasets.pbmc68k()
     expected = adata.layers["counts"][:4].toarray().astype(float)

@@ -141,10 +141,6 @@ ASKING = [
     Bad("a dose in words", lambda m, _: m.dose_response(None, "A", ["much"]), "dose", "'much'", "number"),
     Bad("a dose that is NaN", lambda m, _: m.dose_response(None, "A", [np.nan]), "dose", "'A' has no dose", "0.5 to 2"),
     Bad("doses of a drug unseen", lambda m, _: m.dose_response(None, "Z", [1.0]), "'guide'", "'Z'", "'A', 'B'"),
-    Bad(
-        "a way without points", lambda m, _: m.interpolate(A, {"cell_type": "b"}, n_points=0), "`n_points`", "0", WHOLE
-    ),
-    Bad("a way from nowhere", lambda m, _: m.interpolate({"cell_type": "z"}, A), "'cell_type'", "'z'", "'a', 'b'"),
     Bad("an unknown method", lambda m, _: m.get_token_loadings(method="svd"), "`method`", "'svd'", "'readout'"),
     Bad("a token that is not there", lambda m, _: m.hold_tokens([7]), "`levels`", "[7]", "'token_1' to 'token_2'"),
     Bad("no tokens left", lambda m, _: m.truncate_tokens(0), "`n_tokens`", "0", WHOLE),

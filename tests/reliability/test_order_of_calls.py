@@ -45,9 +45,6 @@ CALLS: dict[str, Call] = {
     "get_token_activation": lambda model, _: model.get_token_activation(indices=range(40), silent=True),
     "get_token_loadings": lambda model, _: model.get_token_loadings(),
     "get_token_adata": lambda model, _: model.get_token_adata(n_neighbors=None, silent=True),
-    "get_token_attention": lambda model, _: model.get_token_attention(
-        indices=range(4), levels=[0.5], seed=0, silent=True
-    ),
     "get_var_names": lambda model, _: model.get_var_names(),
     "hold_tokens": lambda model, _: model.hold_tokens(["token_1"]),
     "truncate_tokens": lambda model, _: model.truncate_tokens(1),
@@ -61,9 +58,6 @@ OF_ONE_MODALITY: dict[str, Call] = {
     "get_mean_response": lambda model, _: model.get_mean_response({"cell_type": "b", **TREATMENT}),
     "get_response_weights": lambda model, _: model.get_response_weights({"cell_type": "b", **TREATMENT}),
     "dose_response": lambda model, _: model.dose_response(None, "B", [1.0], indices=range(4), n_bootstrap=2, **FAST),
-    "interpolate": lambda model, _: model.interpolate(
-        {"cell_type": "a"}, {"cell_type": "b"}, n_points=2, n_cells=2, n_steps=2, seed=0
-    ),
     "differential_expression": lambda model, _: model.differential_expression(
         groupby="cell_type", n_samples_overall=20, silent=True
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ import torch
 from anndata import AnnData
 from scipy import sparse
 from scvi.model.base import BaseModelClass
-from scvi.utils import track
 from torch import Tensor
 
 from scdiffgen._messages import warn_user
@@ -30,9 +28,9 @@ from scdiffgen.data import (
 )
 from scdiffgen.module import growth_path
 
-from ._cells import new_cells, repeated
+from ._cells import new_cells
 from ._model_access import batch_name, gene_names
-from ._sampler import Sampler, whole_counts
+from ._sampler import Sampler
 from ._training_summary import TrainingCells
 
 PATH_COLUMNS = ["cell", "step", "level"]
@@ -138,35 +136,6 @@ def extend(model: BaseModelClass, registry: Registry) -> None:
     if model.adata_manager is not None:  # other models of the same cells keep theirs
         model._adata_manager = model.adata_manager.with_registry(registry)
         model._register_manager_for_instance(model._adata_manager)
-
-
-def interpolated_cells(
-    model: BaseModelClass,
-    sampler: Sampler,
-    ends: Sequence[Mapping[str, Any]],
-    n_points: int,
-    n_cells: int,
-    generator: torch.Generator,
-    *,
-    silent: bool,
-) -> AnnData:
-    """Draw cells at points between two conditions; library sizes are mixtures of the quantiles at both ends."""
-    known, module, n_steps = TrainingCells(model), model.module, sampler.n_steps
-    start, end = (encode(model, request_table(given)).take(np.zeros(n_cells, dtype=int)) for given in ends)
-    at_start, at_end = (np.log(np.sort(known.library_sizes(given, generator))) for given in (start, end))
-    shuffled = np.random.default_rng(generator.initial_seed()).permutation(n_cells)
-    fractions, drawn = np.linspace(0, 1, n_points), []
-    for fraction in track(fractions, "Generating", disable=silent):
-        sizes = np.exp((1 - fraction) * at_start + fraction * at_end).round()[shuffled]
-
-        def draw(given: Conditions[Tensor], library: Tensor, share: float = float(fraction)) -> sparse.csr_matrix:
-            other = repeated(end, len(library), library.device)
-            return whole_counts(module.interpolate(given, other, share, library, n_steps=n_steps, generator=generator))
-
-        drawn += sampler.over_rows(start, sizes, draw)
-    obs = pd.DataFrame({"fraction": np.repeat(fractions, n_cells)})
-    obs.index = [f"generated_{i}" for i in range(len(obs))]
-    return new_cells(sparse.vstack(drawn, format="csr"), obs, gene_names(model))
 
 
 def path_cells(

@@ -19,7 +19,7 @@ from scdiffgen._arguments import check_names, check_whole_number, is_finite_numb
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import Request
 
-from ._cell_request import CellRequest, interpolated_cells, path_cells
+from ._cell_request import CellRequest, path_cells
 from ._cells import BATCH_SIZE, Cells, generator_from, new_cells
 from ._checks import check_path, check_seed
 from ._chunked_generation import check_client, write_cells
@@ -248,53 +248,6 @@ class Generating(BaseModelClass):
         request = ModalityRequest(self, given, target)
         cells = Cells(self, mdata, indices, batch_size, None if silent else "Generating")
         return request.draw(sampler, cells, generator_from(seed, self.device), library_size, expected=expected)
-
-    @shared_docs
-    def interpolate(
-        self,
-        start: Mapping[str, Any],
-        end: Mapping[str, Any],
-        *,
-        n_points: int = 5,
-        n_cells: int = 100,
-        n_steps: int = N_STEPS,
-        batch_size: int = BATCH_SIZE,
-        seed: int | None = 0,
-        silent: bool = False,
-    ) -> AnnData:
-        """Generate cells along the path between two conditions.
-
-        At a fraction f, molecules come from the geometric mixture of the two conditional predictions, weighted 1 - f
-        and f, and library sizes from the same mixture of quantiles.
-
-        Parameters
-        ----------
-        start, end
-            Conditions at both ends, perturbation or control among them if these were registered.
-        n_points, n_cells
-            Points on the path, both ends included, and cells at each.
-
-        Returns
-        -------
-        Generated cells: integer counts (CSR) in ``.X``, and ``.obs["fraction"]`` from 0 to 1.
-
-        {raises_request}
-
-        Examples
-        --------
-        >>> path = model.interpolate({"cell_type": "CD34+"}, {"cell_type": "Dendritic"}, n_points=3, n_cells=2)
-        >>> path.obs["fraction"].tolist()
-        [0.0, 0.0, 0.5, 0.5, 1.0, 1.0]
-        """
-        require_training(self)
-        require_anndata(self, "interpolate")
-        check_whole_number("n_cells", n_cells)
-        check_whole_number("n_points", n_points)
-        if n_points < 2:
-            raise ValueError(f"`n_points` is {n_points}: a path has at least its two ends.")
-        sampler = sampler_of(self, n_steps, batch_size)
-        generator = generator_from(seed, self.device)
-        return interpolated_cells(self, sampler, (start, end), n_points, n_cells, generator, silent=silent)
 
     @shared_docs
     def get_generation_path(

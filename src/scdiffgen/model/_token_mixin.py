@@ -16,15 +16,13 @@ from scdiffgen._arguments import check_whole_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import UNS_KEY
 
-from ._cells import BATCH_SIZE, Cells, evenly_spread, generator_from
-from ._model_access import gene_names, gene_positions, registered, require_anndata, require_thinning, require_training
+from ._cells import BATCH_SIZE, Cells
+from ._model_access import gene_names, gene_positions, require_anndata, require_thinning, require_training
 from ._token_reader import LoadingMethod, TokenReader, loadings_table, tokens_as_variables, truncated
-
-ATTENTION_CELLS = 1_000
 
 
 class TokenReading(BaseModelClass):
-    """Loadings, activations, contributions and attention of the tokens, and copies that use their tokens otherwise."""
+    """Loadings, activations and contributions of the tokens, and copies that use their tokens otherwise."""
 
     @shared_docs
     def get_token_activation(
@@ -183,55 +181,6 @@ class TokenReading(BaseModelClass):
             layers=terms,
             uns={"terms": list(terms), UNS_KEY: reader.about(cells.adata)},
         )
-
-    @shared_docs
-    def get_token_attention(
-        self,
-        adata: AnnData | MuData | None = None,
-        indices: Sequence[int] | np.ndarray | None = None,
-        *,
-        levels: Sequence[float] = (0.0, 0.01, 0.1, 0.5, 1.0),
-        batch_size: int = BATCH_SIZE,
-        seed: int | None = 0,
-        silent: bool = False,
-    ) -> pd.DataFrame:
-        """Attention weights between tokens, by noise level.
-
-        Parameters
-        ----------
-        indices
-            Cells to average over, by default at most 1,000, evenly spread.
-        levels
-            Shares of its molecules that a cell keeps, from 0 (the empty cell) to 1 (the whole cell).
-
-        Returns
-        -------
-        Mean over cells and heads: a row for each level, layer (from 1) and token that attends, a column for each token
-        attended to. Rows sum to 1. ``attrs["labels"]`` holds the names that you gave to tokens.
-
-        {raises_cells}
-        ValueError
-            If the read-out of the model is not additive.
-
-        Examples
-        --------
-        >>> model.get_token_attention(adata, levels=[0.1, 1.0]).loc[(0.1, 1)].shape
-        (4, 4)
-        """
-        require_training(self)
-        require_thinning(self, "get_token_attention")
-        if not all(0 <= level <= 1 for level in levels) or not len(levels):
-            raise ValueError(f"`levels` is {list(levels)}: pass shares of the molecules, in [0, 1].")
-        if indices is None:
-            indices = evenly_spread(np.arange(registered(self, adata).n_obs), ATTENTION_CELLS)
-        cells = Cells(self, adata, indices, batch_size, None if silent else "Attention")
-        reader = TokenReader(self)
-        mean = reader.attention(cells, levels, generator_from(seed, self.device))
-        layers = range(1, mean.shape[1] + 1)
-        index = pd.MultiIndex.from_product([levels, layers, reader.names], names=["level", "layer", "token"])
-        attention = pd.DataFrame(mean.reshape(-1, mean.shape[-1]), index=index, columns=reader.names)
-        attention.attrs["labels"] = reader.annotation_in(cells.adata)
-        return attention
 
     @shared_docs
     def hold_tokens(self, levels: Mapping[str, float] | Sequence[str]) -> Self:

@@ -1,9 +1,9 @@
-"""Tokens of a trained model: activations, loadings, contributions and attention, as arrays, tables and models."""
+"""Tokens of a trained model: activations, loadings and contributions, as arrays, tables and models."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
@@ -23,7 +23,6 @@ from scdiffgen.data import FEWEST_CELLS, in_words
 from scdiffgen.module import (
     ThinningModule,
     activation_gradient,
-    attention_weights,
     contributions,
     encoder_weights,
     loadings_in_group,
@@ -91,15 +90,6 @@ class TokenReader:
                 rows[name].append(found.conditions.get(name, torch.zeros_like(found.total)).cpu().numpy())
         terms = {name: cells.in_order(parts) for name, parts in rows.items()}
         return terms, found.constant.cpu().numpy() + mean.sum(0)
-
-    def attention(self, cells: Cells, levels: Sequence[float], generator: torch.Generator) -> np.ndarray:
-        """Attention of tokens to tokens ``(levels, layers, tokens, tokens)``, mean over heads and cells."""
-        sums = []
-        for counts, conditions in cells:
-            thinned = [self.module.process.keep(counts, level, generator) for level in levels]
-            attention = [attention_weights(self.module.ema_denoiser, kept, conditions).sum(1) for kept in thinned]
-            sums.append(torch.stack(attention).cpu().numpy().astype(np.float64))
-        return np.sum(sums, axis=0) / len(cells.indices)
 
     def held(self, levels: Mapping[str, float]) -> ThinningModule:
         """A copy of the module with tokens held at fixed activations."""

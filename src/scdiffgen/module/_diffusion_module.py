@@ -188,15 +188,6 @@ class DiffusionModule(BaseModuleClass):
         predictor = self.predictor(conditions, len(library), guidance_scale)
         return self.draw(predictor, library, n_steps=n_steps, generator=generator)
 
-    @torch.no_grad()
-    def interpolate(
-        self, start: Given, end: Given, fraction: float, library: Tensor, *, n_steps: int, generator: Rng = None
-    ) -> Tensor:
-        """Draw cells between two conditions: predictions a ``fraction`` of the way from the one to the other."""
-        at_start, at_end = (self.predictor(conditions, len(library)) for conditions in (start, end))
-        between = self.process.guide(at_start, [at_end], [fraction])
-        return self.draw(between, library, n_steps=n_steps, generator=generator)
-
     def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> Predictor:
         """Bind conditions to the averaged network, with one guidance scale or a scale for each named condition."""
         names = [name for name in conditions if name not in self.denoiser.effect_names]

@@ -1,14 +1,13 @@
-"""Attribution of predictions to tokens: contributions, gradients, attention."""
+"""Attribution of predictions to tokens: contributions and gradients."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from scdiffgen.diffusion import Thinned
-from scdiffgen.nn import Attention, CountEncoder, LinearEncoder
+from scdiffgen.nn import CountEncoder, LinearEncoder
 
 from ._denoiser import Denoiser
 from ._processes import Given
@@ -75,25 +74,3 @@ def _weighing_encoder(denoiser: Denoiser) -> CountEncoder | LinearEncoder:
             "make and train a model with `encoder='mlp'` and `expression_embedding=None`."
         )
     return encoder
-
-
-@torch.no_grad()
-def attention_weights(denoiser: Denoiser, thinned: Thinned, conditions: Given) -> Tensor:
-    """Attention of each token (rows) to each, mean over the heads: ``(layers, cells, tokens, tokens)``."""
-    collected: list[Tensor] = []
-
-    def record(attention: Attention, inputs: tuple[Tensor], given: dict[str, Tensor | None]) -> None:
-        collected.append(attention.weights(inputs[0], given["angles"]).mean(1))
-
-    trunk = denoiser.network.trunk
-    blocks = trunk.transformer.blocks
-    handles = [
-        cast("Attention", block.attention).register_forward_pre_hook(record, with_kwargs=True) for block in blocks
-    ]
-    try:
-        denoiser.bind(conditions)(thinned.state, thinned.library)
-    finally:
-        for handle in handles:
-            handle.remove()
-    n_tokens = len(trunk.positions)  # what stands behind them are conditions
-    return torch.stack(collected)[:, :, :n_tokens, :n_tokens]

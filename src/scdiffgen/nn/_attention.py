@@ -39,11 +39,6 @@ class Attention(nn.Module):
             attended = F.scaled_dot_product_attention(query.expand(len(key), -1, -1, -1), key, value, attn_mask=mask)
         return self.out(attended.transpose(1, 2).flatten(2))
 
-    def weights(self, tokens: Tensor, angles: Tensor | None = None) -> Tensor:
-        """Share that each token takes from each: ``(cells, heads, tokens, tokens)``, summing to 1 over the last."""
-        query, key, _ = self._heads(tokens, None, angles)
-        return (query @ key.transpose(2, 3) * key.shape[3] ** -0.5).softmax(3)
-
     def _heads(self, queries: Tensor, sources: Tensor | None, angles: Tensor | None) -> tuple[Tensor, ...]:
         """Queries, keys and values ``(cells, heads, vectors, dim / heads)``; of learned queries without the cells."""
         if sources is None:

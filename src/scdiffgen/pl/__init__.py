@@ -11,7 +11,6 @@ from scdiffgen.pl._evaluation_panels import (
     evaluation_roc,
 )
 from scdiffgen.pl._heat_maps import (
-    attention,
     evaluation_gene_correlation,
     evaluation_scores,
     token_dotplot,
@@ -20,7 +19,6 @@ from scdiffgen.pl._heat_maps import (
 from scdiffgen.pl._token_genes import token_contributions, token_loadings
 
 __all__ = [
-    "attention",
     "dose_response",
     "evaluation",
     "evaluation_dispersion",

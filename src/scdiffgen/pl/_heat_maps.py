@@ -1,4 +1,4 @@
-"""Heat maps: activations of tokens by group, attention between tokens, scores by group, correlations of genes."""
+"""Heat maps: activations of tokens by group, scores by group, correlations of genes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scdiffgen._stored_tokens import chosen_tokens, group_column, token_activati
 from scdiffgen.metrics._evaluation import Evaluation
 from scdiffgen.metrics._score_verdicts import relative_scores
 from scdiffgen.metrics._summaries import gene_correlations
-from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, finish, panels, shortened
+from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, finish, panels
 
 SCORE_INCHES, LETTER_INCHES = (0.5, 0.24), 0.07
 NO_PLACE = "#E8E8E8"
@@ -92,57 +92,6 @@ def token_dotplot(
     plot.style(cmap=DIVERGING)
     plot.swap_axes().make_figure()
     return finish(plot.get_axes()["mainplot_ax"], "token_dotplot", show, save)
-
-
-@shared_docs
-def attention(
-    frame: pd.DataFrame,
-    layer: int | None = None,
-    *,
-    ncols: int = 5,
-    ax: Ax = None,
-    show: Show = None,
-    save: Save = None,
-) -> list[Axes]:
-    """Draw attention between tokens, a panel a noise level.
-
-    Parameters
-    ----------
-    frame
-        From :meth:`scdiffgen.model.TokenDiffusion.get_token_attention`.
-    layer
-        Layer to draw, from 1; by default the mean of all.
-
-    Raises
-    ------
-    ValueError
-        If there is no such layer.
-
-    Examples
-    --------
-    >>> axes = attention(model.get_token_attention(adata, levels=[0.1, 1.0]))
-    """
-    layers = frame.index.unique("layer")
-    if layer is not None and layer not in layers:
-        raise ValueError(f"`layer` is {layer}: choose from {list(layers)}.")
-    drawn = frame if layer is None else frame.xs(layer, level="layer", drop_level=False)
-    levels, tokens = frame.index.unique("level"), list(frame.columns)
-    axes = panels(len(levels), ncols, (2.7, 2.7), ax)
-    means = drawn.groupby(["level", "token"]).mean()
-    limits = {"vmin": means.to_numpy().min(), "vmax": means.to_numpy().max()}
-    ticks = np.arange(0, len(tokens), -(-len(tokens) // 16))
-    names = frame.attrs.get("labels", {})
-    labels = [shortened(names.get(tokens[tick], tokens[tick])) for tick in ticks]
-    for axis, level in zip(axes, levels, strict=True):
-        image = axis.imshow(means.loc[level].loc[tokens], cmap="viridis", interpolation="nearest", **limits)
-        axis.set_xticks(ticks, labels, rotation=90, fontsize=7)
-        axis.set_yticks(ticks, labels if axis is axes[0] else [""] * len(ticks), fontsize=7)
-        axis.set_title(f"{100 * level:g}% of the molecules", fontsize=9)
-        axis.tick_params(length=2)
-    axes[0].set_ylabel("query", fontsize=8)
-    axes[0].set_xlabel("key", fontsize=8)
-    colour_bar(image, axes, "attention weight", shrink=0.7, aspect=15)
-    return finish(axes, "attention", show, save)
 
 
 @shared_docs
