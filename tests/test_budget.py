@@ -1,4 +1,4 @@
-"""The budget of the house: small files, each name once, a flat facade, few public names, long docstrings for users."""
+"""The budget of the package: small files, each name once, a flat facade, few public names, long docstrings."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_there_are_few_metrics() -> None:
     assert len(metrics.__all__) <= MOST_METRICS, sorted(metrics.__all__)
 
 
-# A chapter of the model calls no private method of another chapter.
+# A mixin of the model calls no private method of another mixin.
 
 
 def own_bases() -> list[type]:

@@ -58,7 +58,7 @@ def test_conditions_come_in_one_order(cells: ad.AnnData, register: Callable[...,
         "donor",
         "guide",
     ]
-    assert [spec.role for spec in specs] == ["identity"] * 8 + ["intervention"]
+    assert [spec.role for spec in specs] == ["context"] * 8 + ["intervention"]
     assert condition_specs(register(cells, **EVERYTHING).registry) == specs
 
 

@@ -157,7 +157,7 @@ def test_a_treatment_never_seen_in_a_type_is_marked(dosed: TokenDiffusion) -> No
 def test_conditions_have_vectors(small: TokenDiffusion, dosed: TokenDiffusion) -> None:
     table = pd.DataFrame({"cell_type": ["a", "b", "a"], "batch": ["x", "x", "x"]})
     vectors = small.get_condition_embedding(table)
-    assert vectors.shape == (3, 128) and vectors.columns[0] == "identity_1"
+    assert vectors.shape == (3, 128) and vectors.columns[0] == "context_1"
     np.testing.assert_array_equal(vectors.iloc[0], vectors.iloc[2])
     assert not np.allclose(vectors.iloc[0], vectors.iloc[1])
     treated = dosed.get_condition_embedding(pd.DataFrame({"drug": ["drug", "control"], "dose": [1.0, None]}))

@@ -87,7 +87,7 @@ def test_training_drops_conditions(make_module: Make) -> None:
     assert not torch.isclose(losses[0], losses[2])
 
 
-def test_effects_do_not_learn_from_cells_whose_identity_is_dropped(
+def test_effects_do_not_learn_from_cells_whose_context_is_dropped(
     make_module: Make, conditions: Conditions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def drop_types(given: Conditions, *_: object, **__: object) -> Conditions:
@@ -148,7 +148,7 @@ def test_an_effect_is_scaled_against_the_control(make_module: Make, conditions: 
 
 
 @torch.no_grad()
-def test_one_scale_for_all_scales_identity_and_effect(make_module: Make, conditions: Conditions) -> None:
+def test_one_scale_for_all_scales_context_and_effect(make_module: Make, conditions: Conditions) -> None:
     module = make_module(intervention="effect")
     guided = log_prob(module.predictor(conditions, 4, 1.5))
     drug = conditions.only(["drug"])

@@ -64,12 +64,12 @@ def test_the_subtype_that_responds_elsewhere_responds(mixtures: Mixtures) -> Non
 
 def test_a_cell_changes_whatever_cells_it_is_given_with(mixtures: Mixtures) -> None:
     estimator, untreated, _ = mixtures
-    identity = np.array([len(estimator.contexts) - 1, Code.MISSING])
-    response = estimator.predictor.respond(identity, {}, {0: 1.0})
+    cell_context = np.array([len(estimator.contexts) - 1, Code.MISSING])
+    response = estimator.predictor.respond(cell_context, {}, {0: 1.0})
     shares = response.shares(untreated)
     assert shares.shape == untreated.shape and (shares >= 0).all()
     np.testing.assert_allclose(response.shares(untreated[:3]), shares[:3])
-    none = estimator.predictor.respond(identity, {}, {0: 1.0}, 0.0)
+    none = estimator.predictor.respond(cell_context, {}, {0: 1.0}, 0.0)
     np.testing.assert_allclose(none.shares(untreated), np.tile(none.before, (len(untreated), 1)), rtol=1e-6)
 
 

@@ -233,22 +233,22 @@ def test_responses_of_cells_have_the_change_that_is_predicted() -> None:
     factors = np.where(np.arange(N_GENES) < 10, 2.0, np.where(np.arange(N_GENES) < 20, 0.4, 1.0))
     estimator = fitted(Screen({"x": factors}, base(rng, "abcd")), measured_in("abc", "d"))
     for context in range(4):
-        identity = np.array([context, Code.MISSING])
-        response = estimator.predictor.respond(identity, {}, {0: 1.0})
+        cell_context = np.array([context, Code.MISSING])
+        response = estimator.predictor.respond(cell_context, {}, {0: 1.0})
         predicted = estimator.predict("x", estimator.contexts[context])
         np.testing.assert_allclose(response.prediction.change, predicted.change)
         np.testing.assert_allclose(response.mean_change, predicted.change, atol=0.05)
         assert (response.before >= 0).all() and (response.after >= 0).all()
-        back = estimator.predictor.respond(identity, {0: 1.0}, {})
+        back = estimator.predictor.respond(cell_context, {0: 1.0}, {})
         np.testing.assert_allclose(back.mean_change, -response.mean_change)
         np.testing.assert_allclose(back.before, response.after)
-        none, half = (estimator.predictor.respond(identity, {}, {0: 1.0}, scale) for scale in (0.0, 0.5))
+        none, half = (estimator.predictor.respond(cell_context, {}, {0: 1.0}, scale) for scale in (0.0, 0.5))
         np.testing.assert_allclose(none.mean_change, 0, atol=1e-9)
         np.testing.assert_allclose(half.mean_change, predicted.change / 2, atol=0.05)
-        assert estimator.predictor.respond(identity, {0: 1.0}, {0: 1.0}).mean_change == pytest.approx(0, abs=1e-9)
-        assert estimator.predictor.has_measured(identity, {0: 1.0}) == (context < 3)
-        assert estimator.predictor.has_measured(identity, {}) and not estimator.predictor.has_measured(
-            identity, {0: 3.0}
+        assert estimator.predictor.respond(cell_context, {0: 1.0}, {0: 1.0}).mean_change == pytest.approx(0, abs=1e-9)
+        assert estimator.predictor.has_measured(cell_context, {0: 1.0}) == (context < 3)
+        assert estimator.predictor.has_measured(cell_context, {}) and not estimator.predictor.has_measured(
+            cell_context, {0: 3.0}
         )
 
 

@@ -68,7 +68,7 @@ def test_moments_are_those_of_pandas(cells: tuple, bulks: Pseudobulks) -> None:
     sizes = pd.DataFrame(np.log(library)).groupby(of_groups).mean()
     found = 0
     for row in range(len(bulks.n_cells)):
-        key = (*bulks.identity[row], bulks.interventions[row, 0])
+        key = (*bulks.cell_context[row], bulks.interventions[row, 0])
         if Code.MISSING in key[:2]:
             continue
         assert bulks.n_cells[row] == SIZES[key] >= MIN_CELLS
@@ -95,7 +95,7 @@ def test_neither_minibatches_nor_the_order_of_cells_matter(cells: tuple, bulks: 
 def test_cells_of_small_groups_are_pooled_and_else_left_out(cells: tuple, bulks: Pseudobulks) -> None:
     """Treated cells of type 1 over batches; those of type 0 and batch 1 are few, and so are those of the other drug."""
     groups = {
-        (*row, drug): n for row, (drug,), n in zip(bulks.identity, bulks.interventions, bulks.n_cells, strict=True)
+        (*row, drug): n for row, (drug,), n in zip(bulks.cell_context, bulks.interventions, bulks.n_cells, strict=True)
     }
     pooled = [(key, n_cells) for key, n_cells in groups.items() if Code.MISSING in key]
     assert ((1, Code.MISSING, DRUG), 20) in pooled
@@ -125,16 +125,16 @@ def test_pools_have_20_cells_of_one_treatment_and_agree_in_what_they_keep(
     seed: int, n_rows: int, n_columns: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    identity, interventions = rng.integers(0, 3, (n_rows, n_columns)), rng.choice([NONE, DRUG], (n_rows, 1))
+    cell_context, interventions = rng.integers(0, 3, (n_rows, n_columns)), rng.choice([NONE, DRUG], (n_rows, 1))
     doses, n_cells = np.where(interventions == NONE, 0.0, 1.0), rng.choice([1, 5, 19, 20, 50], n_rows)
-    cells = ConditionGroups(identity, interventions, doses)
+    cells = ConditionGroups(cell_context, interventions, doses)
     groups, group_of = cells.pool(n_cells, [n_columns - 1])
     inside = group_of >= 0
     assert np.array_equal(np.unique(group_of[inside]), np.arange(len(groups.doses)))
     assert (np.bincount(group_of[inside], n_cells[inside]) >= MIN_CELLS).all()
     np.testing.assert_array_equal(groups.interventions[group_of[inside]], interventions[inside])
     np.testing.assert_array_equal(groups.doses[group_of[inside]], doses[inside])
-    of_group, own = groups.identity[group_of[inside]], identity[inside]
+    of_group, own = groups.cell_context[group_of[inside]], cell_context[inside]
     assert ((of_group == own) | (of_group < 0)).all()
     assert not (of_group[:, :-1] == Code.ABSENT).any()
 
@@ -170,7 +170,7 @@ def test_groups_of_a_reference_follow(cells: tuple, bulks: Pseudobulks) -> None:
     new = obs.assign(type=obs["type"] + 3)
     wide = conditions(new)
     wide = ConditionGroups(
-        wide.identity,
+        wide.cell_context,
         np.hstack([wide.interventions, np.full((len(new), 1), NONE)]),
         np.hstack([wide.doses, np.zeros((len(new), 1))]),
     )

@@ -1,6 +1,6 @@
 """Rows of the catalogue of what users get wrong, and ways to spoil cells.
 
-What each row stands for is told to users in ``docs/user_guide/errors.md``.
+What each row stands for is documented for users in ``docs/user_guide/errors.md``.
 """
 
 from __future__ import annotations

@@ -116,10 +116,10 @@ def generated(model: TokenDiffusion, conditions: Mapping[str, Any]) -> np.ndarra
 
 
 def log_odds(model: TokenDiffusion, conditions: Mapping[str, Any]) -> np.ndarray:
-    """Log-rates of the genes, less their mean, in three growing cells of which this is told."""
+    """Log-rates of the genes, less their mean, in three growing cells under these conditions."""
     state = torch.tensor(np.random.default_rng(0).poisson(2.0, (3, 12))).float()
     table = request_table(conditions)
-    told = encode(model, table).take(np.zeros(3, dtype=int)).to(model.device)
+    given = encode(model, table).take(np.zeros(3, dtype=int)).to(model.device)
     with torch.no_grad():
-        log_rates = model.module.predictor(told, 3)(state, 2 * state.sum(1)).log_rates
+        log_rates = model.module.predictor(given, 3)(state, 2 * state.sum(1)).log_rates
     return (log_rates - log_rates.mean(1, keepdim=True)).numpy()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ConditionKind = Literal["category", "number", "set", "hierarchy"]
-ConditionRole = Literal["identity", "intervention"]
+ConditionRole = Literal["context", "intervention"]
 TransformKind = Literal["identity", "log1p", "standardise"]
 
 Array = TypeVar("Array", np.ndarray, "Tensor")
@@ -56,7 +56,7 @@ class ConditionSpec:
 
     name: str  # what users write: the obs column, "cell_type"
     kind: ConditionKind
-    role: ConditionRole = "identity"
+    role: ConditionRole = "context"
     registry_key: str = ""  # the scvi field that holds it
     column: int = 0  # the column within a joint field
     n_categories: int = 0  # ids run from 0 to n_categories - 1 (hierarchy: over all levels together)

@@ -40,7 +40,7 @@ def warn_of_small_groups(manager: AnnDataManager) -> None:
     warn_user(
         f"{counted(len(small), 'group')} of fewer than {FEWEST_CELLS} cells: "
         f"{in_words(obs.iloc[first][_compared(manager, obs)], n_cells[small])}. Little can be learned of so few, and "
-        "a label of fewer than 5 comes out as its neighbours: merge groups, or judge what is generated with care."
+        "a label of fewer than 5 is generated like its neighbours: merge groups, or judge what is generated with care."
     )
 
 

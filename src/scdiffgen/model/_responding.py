@@ -280,7 +280,7 @@ class Responding(BaseModelClass):
 
         Returns
         -------
-        A row a condition: ``identity_1`` and on (of all conditions one after the other, unless the conditioning is
+        A row a condition: ``context_1`` and on (of all conditions one after the other, unless the conditioning is
         ``"adaln"``); with perturbations as effects, ``effect_1`` and on as well.
 
         {raises_request}
@@ -295,7 +295,7 @@ class Responding(BaseModelClass):
         given = encode(self, table).to(self.device)
         denoiser = self.module.ema_denoiser
         with torch.no_grad():
-            vectors = {"identity": denoiser.embed_conditions(given, len(table)).vectors.flatten(1)}
+            vectors = {"context": denoiser.embed_conditions(given, len(table)).vectors.flatten(1)}
             for name in denoiser.effect_names:
                 vectors["effect"] = denoiser.effect_of(name).summary(given[name])
         frames = [

@@ -86,19 +86,19 @@ class ResponseModel:
     ) -> CellResponses:
         """Look up the response of each cell; with ``unmeasured_only`` not for contexts that training cells show."""
         before, after = (condition_groups(conditions.numpy(), self.specs) for conditions in (source, target))
-        rows = np.hstack([before.identity, before.interventions, after.interventions, before.doses, after.doses])
+        rows = np.hstack([before.cell_context, before.interventions, after.interventions, before.doses, after.doses])
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
         found = []
         for row in first:
-            identity, had, requested = before.identity[row], before.treatment(row), after.treatment(row)
-            left_out = unmeasured_only and (not requested or self.predictor.has_measured(identity, requested))
-            found.append(None if left_out else self.predictor.respond(identity, had, requested, scale))
+            context, had, requested = before.cell_context[row], before.treatment(row), after.treatment(row)
+            left_out = unmeasured_only and (not requested or self.predictor.has_measured(context, requested))
+            found.append(None if left_out else self.predictor.respond(context, had, requested, scale))
         return CellResponses(group_of.ravel(), found)
 
     def from_untreated(self, conditions: Conditions[np.ndarray]) -> list[Response | None]:
         """The response of untreated cells to the interventions of each row of conditions."""
         of = condition_groups(conditions, self.specs)
-        return [self.predictor.respond(row, {}, of.treatment(i)) for i, row in enumerate(of.identity)]
+        return [self.predictor.respond(row, {}, of.treatment(i)) for i, row in enumerate(of.cell_context)]
 
 
 def response_model(module: ThinningModule, bulks: Pseudobulks) -> ResponseModel:
@@ -126,12 +126,12 @@ def pseudobulks(
 
 def condition_groups(conditions: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> ConditionGroups:
     """Codes of cells, of which interventions are absent at dose 0, and have an infinite dose without one."""
-    identity, interventions = conditions.split_interventions(specs)
+    context, interventions = conditions.split_interventions(specs)
     (treatment,) = (spec for spec in specs if spec.is_intervention)
     given = conditions[treatment.name]
     doses = given.values.astype(np.float64) if treatment.has_values else np.ones(given.ids.shape)
     doses = np.where(interventions >= 0, np.nan_to_num(doses, nan=np.inf), 0.0)
-    return ConditionGroups(identity, np.where((interventions >= 0) & (doses == 0), Code.ABSENT, interventions), doses)
+    return ConditionGroups(context, np.where((interventions >= 0) & (doses == 0), Code.ABSENT, interventions), doses)
 
 
 def batch_columns(specs: Sequence[ConditionSpec]) -> list[int]:

@@ -83,20 +83,20 @@ class MeasuredContexts(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparisons:
-    """Comparisons of treated with untreated groups of pseudobulks, within columns ``batches`` of their identity."""
+    """Comparisons of treated with untreated groups of pseudobulks, within columns ``batches`` of their cell context."""
 
     bulks: Pseudobulks
     batches: Sequence[int] = ()
     _known: dict[object, MeasuredContexts | None] = field(default_factory=dict, repr=False, compare=False)
 
-    def levels(self, identity: np.ndarray) -> list[np.ndarray]:
+    def levels(self, cell_context: np.ndarray) -> list[np.ndarray]:
         """Columns of the conditions that are given, without batches; then fewer and fewer."""
-        given = np.flatnonzero(identity != Code.MISSING)
+        given = np.flatnonzero(cell_context != Code.MISSING)
         return list(backoff_levels(given[~np.isin(given, self.batches)]))
 
-    def untreated(self, identity: np.ndarray, columns: np.ndarray) -> np.ndarray | None:
+    def untreated(self, cell_context: np.ndarray, columns: np.ndarray) -> np.ndarray | None:
         """Numbers of untreated cells ``(groups,)`` of a context; none if they are fewer than 20."""
-        n_cells = self.bulks.n_cells * (self.bulks.have({}) & self.bulks.agree(identity, columns))
+        n_cells = self.bulks.n_cells * (self.bulks.have({}) & self.bulks.agree(cell_context, columns))
         return n_cells if n_cells.sum() >= MIN_CELLS else None
 
     def measured(self, columns: np.ndarray, treatment: Treatment) -> MeasuredContexts | None:
@@ -108,12 +108,12 @@ class Comparisons:
             self._known[key] = self._compare(columns, treatment)
         return self._known[key]
 
-    def change(self, identity: np.ndarray, columns: np.ndarray, treatment: Treatment) -> np.ndarray | None:
+    def change(self, cell_context: np.ndarray, columns: np.ndarray, treatment: Treatment) -> np.ndarray | None:
         """Change of a context as it was measured, or else as other contexts predict it; none if neither can."""
-        measured, n_cells = self.measured(columns, treatment), self.untreated(identity, columns)
+        measured, n_cells = self.measured(columns, treatment), self.untreated(cell_context, columns)
         if measured is None or n_cells is None:
             return None
-        row = measured.row(identity[columns])
+        row = measured.row(cell_context[columns])
         return measured.predict(*self.means(n_cells)).change if row is None else measured.change[row]
 
     def means(self, n_cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -123,7 +123,7 @@ class Comparisons:
     def _compare(self, columns: np.ndarray, treatment: Treatment) -> MeasuredContexts | None:
         """Compare the arms of each context; those without a batch that has both only if no context has such a batch."""
         bulks, rows = self.bulks, []
-        contexts, context_of = distinct_rows(bulks.identity[:, columns])
+        contexts, context_of = distinct_rows(bulks.cell_context[:, columns])
         treated, untreated = bulks.have(treatment), bulks.have({})
         for which in np.unique(context_of[treated]):
             here = context_of == which
@@ -152,8 +152,8 @@ class Comparisons:
 
         Each batch counts as much in one arm as in the other, and not at all without one of them.
         """
-        n_cells, identity = self.bulks.n_cells, self.bulks.identity[:, list(self.batches)]
-        batch_of = distinct_rows(identity)[1]
+        n_cells, cell_context = self.bulks.n_cells, self.bulks.cell_context[:, list(self.batches)]
+        batch_of = distinct_rows(cell_context)[1]
         totals = [np.bincount(batch_of, n_cells * arm) for arm in (treated, untreated)]
         both = np.minimum(*totals) > 0
         if not both.any():

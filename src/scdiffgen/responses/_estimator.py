@@ -98,8 +98,8 @@ class ResponseEstimator:
             interventions[row, : len(each)] = [code_of[part] for part in each]
         doses = np.where(interventions >= 0, 1.0 if dose is None else np.asarray(dose, dtype=float)[:, None], 0.0)
         coded = [np.unique(nothing if of is None else np.asarray(of), return_inverse=True) for of in (context, batch)]
-        identity = np.column_stack([codes for _, codes in coded])
-        sums = PseudobulkSums(ConditionGroups(identity, interventions, doses), [1], cells.shape[1])
+        cell_context = np.column_stack([codes for _, codes in coded])
+        sums = PseudobulkSums(ConditionGroups(cell_context, interventions, doses), [1], cells.shape[1])
         if not sums.fits:
             raise ValueError("`counts` has no group of 20 cells that share their labels: pass more cells.")
         sums.add(cells)
@@ -154,8 +154,8 @@ class ResponseEstimator:
         ValueError
             If a label is not known, or no data predict the response.
         """
-        identity, asked = self._codes(treatment, context, dose)
-        found = self.predictor.respond(identity, {}, asked)
+        cell_context, asked = self._codes(treatment, context, dose)
+        found = self.predictor.respond(cell_context, {}, asked)
         if found is None:
             raise ValueError(f"`treatment` {treatment!r}: no cells predict its response in context {context!r}.")
         return found.apply(sparse.csr_matrix(counts), np.random.default_rng(seed), keep_library=False)
@@ -168,5 +168,5 @@ class ResponseEstimator:
         chosen = self.contexts[0] if context is None and len(self.contexts) == 1 else context
         if chosen not in self.contexts:
             raise ValueError(f"`context` is {context!r}: known are {list(self.contexts)}.")
-        identity = np.array([self.contexts.index(chosen), Code.MISSING])
-        return identity, {self.names.index(part): dose for part in parts}
+        cell_context = np.array([self.contexts.index(chosen), Code.MISSING])
+        return cell_context, {self.names.index(part): dose for part in parts}

@@ -29,7 +29,7 @@ LARGEST = 200_000_000  # numbers above which pseudobulks are not kept
 class ConditionGroups(NamedTuple):
     """Conditions of cells, or of groups of cells."""
 
-    identity: np.ndarray  # codes of all conditions but the interventions (rows, columns), a Code where there is none
+    cell_context: np.ndarray  # codes of all conditions but interventions (rows, columns), a Code where there is none
     interventions: np.ndarray  # ids (rows, slots); a Code where there is none
     doses: np.ndarray  # of the interventions (rows, slots); 0 where there is none
 
@@ -42,9 +42,9 @@ class ConditionGroups(NamedTuple):
         """Distinct rows, whatever the order of interventions, and the index of each row among them ``(rows,)``."""
         order = np.argsort(-self.interventions, axis=1, kind="stable")
         interventions, doses = (np.take_along_axis(array, order, axis=1) for array in self[1:])
-        rows = np.hstack([self.identity, interventions, doses])
+        rows = np.hstack([self.cell_context, interventions, doses])
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-        return ConditionGroups(self.identity[first], interventions[first], doses[first]), group_of.ravel()
+        return ConditionGroups(self.cell_context[first], interventions[first], doses[first]), group_of.ravel()
 
     def take(self, rows: np.ndarray) -> ConditionGroups:
         """Select rows."""
@@ -55,14 +55,14 @@ class ConditionGroups(NamedTuple):
 
         Cells of batches that lack the other arm are not pooled with those of batches that have both.
         """
-        columns = np.arange(self.identity.shape[1])
+        columns = np.arange(self.cell_context.shape[1])
         context = np.setdiff1d(columns, batches)
         one_armed, comparable = self._arms(context)
         group_of, groups = np.full(len(n_cells), -1), [self.take(np.arange(0))]
         for kept in [columns, *backoff_levels(context)]:
             left = np.flatnonzero((group_of < 0) & ~(one_armed & (len(kept) < len(columns))))
-            coarser = np.full_like(self.identity[left], Code.MISSING)
-            coarser[:, kept] = self.identity[left][:, kept]
+            coarser = np.full_like(self.cell_context[left], Code.MISSING)
+            coarser[:, kept] = self.cell_context[left][:, kept]
             if len(kept) < len(columns):  # codes that differ between arms that no batch shares
                 coarser[:, batches] = np.where(comparable[left], Code.MISSING, Code.ABSENT)[:, None]
             found, which = ConditionGroups(coarser, self.interventions[left], self.doses[left]).distinct()
@@ -75,7 +75,7 @@ class ConditionGroups(NamedTuple):
     def _arms(self, context: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Rows whose batch lacks an arm that another batch of the context has, and rows comparable within batches."""
         untreated = have_exactly(self.interventions, [])
-        context_of, batch_of = (distinct_rows(codes)[1] for codes in (self.identity[:, context], self.identity))
+        context_of, batch_of = (distinct_rows(codes)[1] for codes in (self.cell_context[:, context], self.cell_context))
         both = np.minimum(*(np.bincount(batch_of, arm) > 0 for arm in (untreated, ~untreated)))
         crossed = np.bincount(context_of, both[batch_of])[context_of] > 0
         return crossed & ~both[batch_of], crossed | untreated
@@ -85,7 +85,7 @@ class ConditionGroups(NamedTuple):
 class Pseudobulks:
     """Moments over groups of cells that share their conditions; plain arrays, saved with the model."""
 
-    identity: np.ndarray  # (groups, columns), these three as of ConditionGroups; MISSING where pooled
+    cell_context: np.ndarray  # (groups, columns), these three as of ConditionGroups; MISSING where pooled
     interventions: np.ndarray  # (groups, slots)
     doses: np.ndarray  # (groups, slots)
     n_cells: np.ndarray  # (groups,)
@@ -111,9 +111,9 @@ class Pseudobulks:
             there &= ((self.interventions == part) & (self.doses == dose)).any(1)
         return there
 
-    def agree(self, identity: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Select groups with these columns of an identity ``(groups,)``."""
-        return (self.identity[:, columns] == identity[columns]).all(1)
+    def agree(self, cell_context: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Select groups with these columns of a cell context ``(groups,)``."""
+        return (self.cell_context[:, columns] == cell_context[columns]).all(1)
 
     def mean(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Weighted means of log expression, and their sampling variance, both ``(genes,)``."""
@@ -128,7 +128,7 @@ class Pseudobulks:
 
     def treatments(self) -> list[dict[int, float]]:
         """Distinct treatments."""
-        groups = ConditionGroups(self.identity[:, :0], self.interventions, self.doses).distinct()[0]
+        groups = ConditionGroups(self.cell_context[:, :0], self.interventions, self.doses).distinct()[0]
         return [found for row in range(len(groups.doses)) if (found := groups.treatment(row))]
 
     def to_plain(self) -> dict[str, np.ndarray]:
@@ -138,6 +138,7 @@ class Pseudobulks:
     @classmethod
     def from_plain(cls, plain: Mapping[str, np.ndarray]) -> Pseudobulks | None:
         """Undo :meth:`to_plain`; none, with a warning, of files of earlier versions."""
+        plain = {"cell_context" if name == "identity" else name: array for name, array in plain.items()}  # earlier name
         if {*plain} != {part.name for part in fields(cls)}:
             message = "The model was saved by a version with other pseudobulks: train it again to transfer responses."
             warn_user(message)
@@ -193,9 +194,10 @@ class PseudobulkSums:
 
     def _overlap_weights(self, cells: ConditionGroups) -> np.ndarray:
         """Weights of cells with which each batch that is pooled counts as much in one arm as in the other."""
-        pooled = (self.groups.identity[self.group_of][:, self.batches] == Code.MISSING).any(1) & (self.group_of >= 0)
+        is_pooled = (self.groups.cell_context[:, self.batches] == Code.MISSING).any(1)
+        pooled = is_pooled[self.group_of] & (self.group_of >= 0)
         treated = ~have_exactly(cells.interventions, [])
-        batch_of = distinct_rows(cells.identity)[1]
+        batch_of = distinct_rows(cells.cell_context)[1]
         n_treated, n_untreated = (np.bincount(batch_of, pooled & arm)[batch_of] for arm in (treated, ~treated))
         overlap = np.where(treated, n_untreated, n_treated) / np.maximum(n_treated + n_untreated, 1)
         weights = np.where(pooled, overlap, 1.0)
@@ -225,8 +227,8 @@ class PseudobulkSums:
 
     def _loadings(self, bulks: Pseudobulks, cells: sparse.csr_matrix, group_of: np.ndarray) -> np.ndarray:
         """Principal components ``(genes, states)`` of untreated cells in genes that hardly respond to anything."""
-        context = np.setdiff1d(np.arange(bulks.identity.shape[1]), self.batches)
-        contexts, which = distinct_rows(bulks.identity[:, context])
+        context = np.setdiff1d(np.arange(bulks.cell_context.shape[1]), self.batches)
+        contexts, which = distinct_rows(bulks.cell_context[:, context])
         none, change = np.zeros((bulks.n_genes, 0)), np.zeros(bulks.n_genes)
         n_states = min(N_STATES, MOST_CELLS * 1000 // max(bulks.log_mean.size, 1))
         if len(contexts) < 3 or not n_states:

@@ -64,7 +64,7 @@ class Response(NamedTuple):
 
 @dataclass(frozen=True)
 class ResponsePredictor:
-    """Predict responses from pseudobulks, compared within columns ``batches`` of their identity."""
+    """Predict responses from pseudobulks, compared within columns ``batches`` of their cell context."""
 
     bulks: Pseudobulks
     features: np.ndarray | None = None  # of all interventions (interventions, features)
@@ -75,7 +75,7 @@ class ResponsePredictor:
     def __post_init__(self) -> None:
         object.__setattr__(self, "comparisons", Comparisons(self.bulks, self.batches))
 
-    def change(self, identity: np.ndarray, treatment: Treatment) -> Prediction | None:
+    def change(self, context: np.ndarray, treatment: Treatment) -> Prediction | None:
         """Predict the change of mean log expression of a context by a treatment; none if no data predict it.
 
         Beyond the largest dose of a perturbation the response is that to the largest dose.
@@ -83,31 +83,29 @@ class ResponsePredictor:
         if not treatment:
             return Prediction.of_no_change(self.bulks.n_genes)
         if len(treatment) > 1:
-            return self._from_contexts(identity, treatment) or self._from_parts(identity, treatment)
+            return self._from_contexts(context, treatment) or self._from_parts(context, treatment)
         ((part, dose),) = treatment.items()
         doses = self._doses(part)
         if doses and max(doses) < dose < np.inf:
-            found = self.change(identity, {part: max(doses)})
+            found = self.change(context, {part: max(doses)})
             caution = f"dose {dose:g} is beyond the largest measured dose, {max(doses):g}, whose response is predicted"
             return found and found.with_cautions(caution)
-        found = self._from_contexts(identity, treatment)
-        return found or self._from_doses(identity, part, dose) or self._from_others(identity, part, dose)
+        found = self._from_contexts(context, treatment)
+        return found or self._from_doses(context, part, dose) or self._from_others(context, part, dose)
 
-    def respond(
-        self, identity: np.ndarray, source: Treatment, target: Treatment, scale: float = 1.0
-    ) -> Response | None:
+    def respond(self, context: np.ndarray, source: Treatment, target: Treatment, scale: float = 1.0) -> Response | None:
         """Response of a context between two treatments, ``scale`` times; none if only the network can predict it."""
-        key = (*identity.tolist(), frozenset(source.items()), frozenset(target.items()), scale)
+        key = (*context.tolist(), frozenset(source.items()), frozenset(target.items()), scale)
         if key not in self._known:  # minibatches ask for the same responses
             if len(self._known) >= MOST_KEPT:
                 self._known.clear()
-            self._known[key] = self._respond(identity, source, target, scale)
+            self._known[key] = self._respond(context, source, target, scale)
         return self._known[key]
 
-    def _respond(self, identity: np.ndarray, source: Treatment, target: Treatment, scale: float) -> Response | None:
-        levels = (self.comparisons.untreated(identity, columns) for columns in self.comparisons.levels(identity))
+    def _respond(self, context: np.ndarray, source: Treatment, target: Treatment, scale: float) -> Response | None:
+        levels = (self.comparisons.untreated(context, columns) for columns in self.comparisons.levels(context))
         n_cells = next((found for found in levels if found is not None), None)
-        had, requested = self.change(identity, source), self.change(identity, target)
+        had, requested = self.change(context, source), self.change(context, target)
         if n_cells is None or had is None or requested is None:
             return None
         share = np.average(self.bulks.share, axis=0, weights=n_cells)
@@ -116,7 +114,7 @@ class ResponsePredictor:
             shares_after(curves, share, scale * each.change, scale * each.log_ratio) for each in (had, requested)
         )
         change = mean_change(curves, share, after) - mean_change(curves, share, before)
-        slopes = None if source else self._slopes(identity, target)
+        slopes = None if source else self._slopes(context, target)
         if slopes is None:
             return Response(before, after, change, requested)
         log_mean, own = curves[0, len(KEPT)], self.bulks.moments(n_cells)
@@ -128,60 +126,60 @@ class ResponsePredictor:
         states = CellStates(self.bulks.state_loadings, *kept)
         return Response(before, after, change, requested, states)
 
-    def _slopes(self, identity: np.ndarray, treatment: Treatment) -> np.ndarray | None:
+    def _slopes(self, context: np.ndarray, treatment: Treatment) -> np.ndarray | None:
         """Slopes of the change on cell states ``(states, genes)``, if the context itself or enough others show them."""
-        for columns in self.comparisons.levels(identity):
+        for columns in self.comparisons.levels(context):
             measured = self.comparisons.measured(columns, treatment)
-            if measured is None or self.comparisons.untreated(identity, columns) is None:
+            if measured is None or self.comparisons.untreated(context, columns) is None:
                 continue
-            few = len(measured.states) < FEW and measured.row(identity[columns]) is None
+            few = len(measured.states) < FEW and measured.row(context[columns]) is None
             if few or not self.bulks.state_loadings.size:
                 return None
             return np.mean([treated.slopes - untreated.slopes for treated, untreated in measured.states], axis=0)
         return None
 
-    def has_measured(self, identity: np.ndarray, treatment: Treatment) -> bool:
+    def has_measured(self, context: np.ndarray, treatment: Treatment) -> bool:
         """Whether enough cells of a context were measured with exactly these interventions."""
-        here = self.bulks.agree(identity, np.flatnonzero(identity != Code.MISSING)) & self.bulks.have(treatment)
+        here = self.bulks.agree(context, np.flatnonzero(context != Code.MISSING)) & self.bulks.have(treatment)
         return bool(self.bulks.n_cells[here].sum() >= MIN_CELLS)
 
-    def _from_contexts(self, identity: np.ndarray, treatment: Treatment) -> Prediction | None:
-        """Predict from measured contexts, by back-off over the columns of the identity."""
-        for columns in self.comparisons.levels(identity):
-            n_cells = self.comparisons.untreated(identity, columns)
+    def _from_contexts(self, context: np.ndarray, treatment: Treatment) -> Prediction | None:
+        """Predict from measured contexts, by back-off over the columns of the context."""
+        for columns in self.comparisons.levels(context):
+            n_cells = self.comparisons.untreated(context, columns)
             measured = self.comparisons.measured(columns, treatment)
             if n_cells is None or measured is None:
                 continue
-            row = measured.row(identity[columns])
+            row = measured.row(context[columns])
             others = measured if row is None else measured.without(row)
             made = [others.predict(*self.comparisons.means(n_cells))] if len(others.change) else []
             if row is None:
                 return made[0]
             ((part, dose), *combined) = treatment.items()
             if not combined and dose < max(self._doses(part), default=0):  # others cannot predict the largest dose
-                of_doses = self._from_doses(identity, part, dose)
+                of_doses = self._from_doses(context, part, dose)
                 made += [] if of_doses is None else [of_doses]
             if not made:
-                singles = [change for single, change in self._singles(identity, columns) if single != treatment]
+                singles = [change for single, change in self._singles(context, columns) if single != treatment]
                 if len(singles) >= FEW:
                     made = [stack({"mean of perturbations": np.mean(singles, axis=0)}, [], "measured")]
             found = shrink_towards(measured.change[row], measured.variance[row], mean_of(made))
             return replace(found, log_ratio=float(measured.log_ratio[row])).with_cautions(*measured.cautions)
         return None
 
-    def _from_doses(self, identity: np.ndarray, part: int, dose: float) -> Prediction | None:
+    def _from_doses(self, context: np.ndarray, part: int, dose: float) -> Prediction | None:
         """Predict one perturbation from its other doses; each of them is left out in turn."""
         table, doses = self.comparisons, [each for each in self._doses(part) if each != dose]
-        for columns in table.levels(identity) if np.isfinite(dose) else ():
+        for columns in table.levels(context) if np.isfinite(dose) else ():
             known = {each: found for each in doses if (found := table.measured(columns, {part: each})) is not None}
-            if not known or table.untreated(identity, columns) is None:
+            if not known or table.untreated(context, columns) is None:
                 continue
             pooled = {each: found.pooled() for each, found in known.items()}
-            own = {each: table.change(identity, columns, {part: each}) for each in known}
+            own = {each: table.change(context, columns, {part: each}) for each in known}
             left_out = []
             for each in [each for each in known if each < max(known)]:
-                for context, change in zip(known[each].contexts, known[each].change, strict=True):
-                    rows = {other: there.row(context) for other, there in known.items() if other != each}
+                for known_context, change in zip(known[each].contexts, known[each].change, strict=True):
+                    rows = {other: there.row(known_context) for other, there in known.items() if other != each}
                     rest = {other: known[other].change[row] for other, row in rows.items() if row is not None}
                     left_out += [(_over_doses(each, rest, pooled), change)] if rest else []
             return stack(_over_doses(dose, own, pooled), left_out, "measured")
@@ -193,21 +191,21 @@ class ResponsePredictor:
         alone = (ids == part) & ((ids >= 0).sum(1) == 1)[:, None]
         return [dose for dose in np.unique(self.bulks.doses[alone]).tolist() if np.isfinite(dose)]
 
-    def _from_parts(self, identity: np.ndarray, treatment: Treatment) -> Prediction | None:
+    def _from_parts(self, context: np.ndarray, treatment: Treatment) -> Prediction | None:
         """Predict a combination that was not measured from its parts; measured combinations are left out in turn."""
         table = self.comparisons
-        levels = [columns for columns in table.levels(identity) if table.untreated(identity, columns) is not None]
+        levels = [columns for columns in table.levels(context) if table.untreated(context, columns) is not None]
         if not levels:
             return None
         columns = levels[0]
-        singles = [change for _, change in self._singles(identity, columns)]
+        singles = [change for _, change in self._singles(context, columns)]
 
         def predict(whole: Treatment) -> tuple[Predictions, np.ndarray, float] | None:
             parts = [{part: dose} for part, dose in whole.items()]
-            predicted = [found for part in parts if (found := self.change(identity, part)) is not None]
+            predicted = [found for part in parts if (found := self.change(context, part)) is not None]
             if len(predicted) < len(parts):
                 return None
-            own = [table.change(identity, columns, part) for part in parts]
+            own = [table.change(context, columns, part) for part in parts]
             changes = np.stack([each.change for each in predicted])
             measured = [change if known is None else known for known, change in zip(own, changes, strict=True)]
             made = part_predictions(changes, np.stack(measured), np.mean(singles or changes, axis=0))
@@ -219,23 +217,23 @@ class ResponsePredictor:
             return None
         left_out: list[tuple[Predictions, np.ndarray]] = []
         for whole in (each for each in self.bulks.treatments() if len(each) > 1):
-            truth = table.change(identity, columns, whole) if len(left_out) < MOST_LEFT_OUT else None
+            truth = table.change(context, columns, whole) if len(left_out) < MOST_LEFT_OUT else None
             made = None if truth is None else predict(whole)
             left_out += [] if made is None or truth is None else [(made[0], truth)]
         found = stack(asked[0], left_out, "parts", shrinks=True)
         half_width = asked[1] if np.isnan(found.half_width).any() else found.half_width
         return replace(found, half_width=half_width, log_ratio=asked[2])
 
-    def _from_others(self, identity: np.ndarray, part: int, dose: float) -> Prediction | None:
+    def _from_others(self, context: np.ndarray, part: int, dose: float) -> Prediction | None:
         """Predict one perturbation from others at the same dose, by feature vectors; each is left out in turn."""
         if self.features is None:
             return None
         changes, table = dict[int, np.ndarray](), self.comparisons
         ids = np.unique(self.bulks.interventions)
         for other in ids[(ids >= 0) & (ids != part)].tolist():
-            at = (table.change(identity, level, {other: dose}) for level in table.levels(identity))
+            at = (table.change(context, level, {other: dose}) for level in table.levels(context))
             found = next((change for change in at if change is not None), None)
-            if found is None and (between := self._from_doses(identity, other, dose)) is not None:
+            if found is None and (between := self._from_doses(context, other, dose)) is not None:
                 found = between.change
             if found is not None:
                 changes[other] = found
@@ -248,10 +246,10 @@ class ResponsePredictor:
             left_out.append((feature_predictions(responses[rest], features[rest], features[row]), responses[row]))
         return stack(feature_predictions(responses, features, self.features[part]), left_out, "features")
 
-    def _singles(self, identity: np.ndarray, columns: np.ndarray) -> list[tuple[Treatment, np.ndarray]]:
+    def _singles(self, context: np.ndarray, columns: np.ndarray) -> list[tuple[Treatment, np.ndarray]]:
         """Changes of a context by single perturbations that were measured."""
         singles = (each for each in self.bulks.treatments() if len(each) == 1)
-        found = ((each, self.comparisons.change(identity, columns, each)) for each in singles)
+        found = ((each, self.comparisons.change(context, columns, each)) for each in singles)
         return [(each, change) for each, change in found if change is not None]
 
 
