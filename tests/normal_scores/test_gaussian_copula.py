@@ -66,13 +66,12 @@ def test_correlations_of_simulated_scores_are_recovered() -> None:
 
 
 def test_noise_has_no_factors_and_spikes_have_their_variance() -> None:
-    rng = np.random.default_rng(4)
-    noise = rng.standard_normal((600, 300))
+    rng, axis = np.random.default_rng(4), np.full(1000, 1 / np.sqrt(1000))
+    noise = rng.standard_normal((2000, 1000))
     assert len(fit_loadings(noise, 50)) == 0
-    axis = rng.standard_normal(300) / np.sqrt(300)
-    spiked = noise + 4 * rng.standard_normal((600, 1)) * axis
+    spiked = noise + np.sqrt(1.5) * rng.standard_normal((2000, 1)) * axis
     (loadings,) = fit_loadings(spiked, 50)
-    assert loadings @ loadings == pytest.approx(16.0 * axis @ axis, rel=0.2)
+    assert loadings @ loadings == pytest.approx(1.5, rel=0.2)  # the sample variance exceeds that of noise by 2.3
     assert len(fit_loadings(spiked, 0)) == 0
 
 
