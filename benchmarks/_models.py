@@ -14,7 +14,7 @@ from scipy import sparse
 
 from benchmarks._data import LABEL, Split
 from benchmarks._external import external_files, read_external
-from scdiffgen.metrics.baselines import null_poisson, null_shuffled
+from scdiffgen.metrics.baselines import gaussian_copula, null_poisson, null_shuffled
 from scdiffgen.model import TokenDiffusion
 
 Labels = NDArray[np.str_]
@@ -75,6 +75,16 @@ def null_methods(split: Split) -> list[Method]:
         Method(name, "null", lambda labels, seed, null=null: null(known, known_labels, labels, seed=seed))
         for name, null in {"independent Poisson": null_poisson, "shuffled genes": null_shuffled}.items()
     ]
+
+
+def linear_methods(split: Split) -> list[Method]:
+    """The classical simulator that a network has to beat."""
+    known, known_labels = split.train.X, split.train.obs[LABEL]
+
+    def draw(labels: Labels, seed: int) -> sparse.csr_matrix:
+        return gaussian_copula(known, known_labels, labels, seed=seed)
+
+    return [Method("linear Gaussian copula, no network", "other", draw)]
 
 
 def external_methods(folders: Mapping[str, Path], split: Split) -> list[Method]:

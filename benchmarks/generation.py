@@ -5,8 +5,8 @@
 To add another program: export the training cells with ``--export FOLDER``, let it write
 ``OTHER/<data>-seed<seed>.h5ad`` with counts in ``.X`` and the label of each cell in ``.obs["label"]``, at least as many
 of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with ``--external NAME=OTHER``; with
-``--add`` nothing of ours is trained, and only its rows, and those of scVI for ``--scvi-seeds``, are added to the
-results that are there.
+``--add`` nothing of ours is trained, and only its rows, that of the linear Gaussian copula, and those of scVI for
+``--scvi-seeds``, are added to the results that are there.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from benchmarks._models import (
     copies,
     external_methods,
     fit_scdiffgen,
+    linear_methods,
     null_methods,
     real_cells,
     scdiffgen_methods,
@@ -76,7 +77,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", nargs="+", type=int, default=[16, 32], help="numbers of steps to generate in")
     add_external_argument(parser)
-    parser.add_argument("--add", action="store_true", help="add rows of --external and scVI to what is there")
+    parser.add_argument("--add", action="store_true", help="add rows without our model to what is there")
     parser.add_argument("--scvi-seeds", nargs="*", type=int, help="seeds for which scVI is trained; default: all")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the training cells, and run nothing")
     return parser.parse_args(arguments)
@@ -106,13 +107,14 @@ def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
 
 
 def add(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
-    """Score cells of other programs, and add their rows to the results of a run, in place of older ones."""
+    """Add rows of the linear Gaussian copula and of other programs to the results of a run, in place of older ones."""
     result = read_result(folder / f"generation-{name}.json")
     result["added"] = [*result.get("added", []), environment(settings.threads, settings.seeds)]
     for seed in settings.seeds:
         split = load_split(name, seed)
         scorer = Scorer.fit(split, n_trees=result["settings"]["n_trees"], n_jobs=settings.threads)
-        new = [*scored(external_methods(settings.external, split), split, scorer)]
+        methods = [*linear_methods(split), *external_methods(settings.external, split)]
+        new = [*scored(methods, split, scorer)]
         if seed in (settings.scvi_seeds or ()):
             new += scvi_records(split, settings, scorer)
         for kind, record in new:
@@ -127,7 +129,7 @@ def measure(split: Split, settings: Settings) -> Iterator[tuple[str, dict[str, A
     """Fit, draw and score every method on one split: records with the table that they belong to."""
     scorer = Scorer.fit(split, n_trees=settings.n_trees, n_jobs=settings.threads)
     score = partial(scored, split=split, scorer=scorer)
-    without_model = [real_cells(split), copies(split), *null_methods(split)]
+    without_model = [real_cells(split), copies(split), *null_methods(split), *linear_methods(split)]
     yield from score([*without_model, *external_methods(settings.external, split)])
     scvi.settings.seed = split.seed
     ours, seconds = timed(lambda: fit_scdiffgen(split, max_epochs=settings.max_epochs))

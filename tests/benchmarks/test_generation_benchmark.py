@@ -15,6 +15,7 @@ from benchmarks._models import (
     copies,
     external_methods,
     fit_scdiffgen,
+    linear_methods,
     null_methods,
     real_cells,
     scdiffgen_methods,
@@ -60,6 +61,7 @@ def methods(parts: Split) -> dict[str, Method]:
         real_cells(parts),
         copies(parts),
         *null_methods(parts),
+        *linear_methods(parts),
         *scdiffgen_methods(ours, [2, 4]),
         *scvi_methods(other),
     ]
@@ -95,7 +97,8 @@ def test_genes_are_chosen_on_the_training_cells_alone(n_train: int | None) -> No
 
 def test_methods_without_training_draw_cells_of_the_labels_asked_for(methods: dict[str, Method], parts: Split) -> None:
     asked = parts.labels[::-1]
-    for name in ("other real cells", "training cells, redrawn", "independent Poisson", "shuffled genes"):
+    linear = "linear Gaussian copula, no network"
+    for name in ("other real cells", "training cells, redrawn", "independent Poisson", "shuffled genes", linear):
         np.testing.assert_array_equal(labels_said_by(methods[name].sample(asked, 0)), asked)
 
 
@@ -233,7 +236,7 @@ def test_a_whole_run_is_written_and_rendered(synthetic_data: None, tmp_path: Pat
     generation.run("synthetic", settings, tmp_path / "results")
     result = read_result(tmp_path / "results" / "generation-synthetic.json")
     kinds = [row["kind"] for row in result["rows"]]
-    assert kinds == ["limit", "copies", "null", "null", "other", "ours", "other", "other", "redrawn"]
+    assert kinds == ["limit", "copies", "null", "null", "other", "other", "ours", "other", "other", "redrawn"]
     assert result["data"]["n_held_out"] == 30
     assert result["environment"]["seeds"] == [0]
     assert {row["method"] for row in result["training"]} == {"scdiffgen", "scVI"}
@@ -254,9 +257,10 @@ def test_rows_of_other_programs_are_added_to_a_run_in_place_of_older_ones(synthe
     for folder in ("first", "second"):
         settings = generation.Settings((0,), threads=1, external={"theirs": tmp_path / folder})
         added = generation.add("synthetic", settings, tmp_path)
-        assert [row["method"] for row in added["rows"]] == [kept["method"], "theirs"]
+        copula = "linear Gaussian copula, no network"
+        assert [row["method"] for row in added["rows"]] == [kept["method"], copula, "theirs"]
         assert (added["rows"][0], added["environment"]) == (kept, {"commit": "abc"})
-        scores.append(added["rows"][1]["scores"]["wasserstein"])
+        scores.append(added["rows"][2]["scores"]["wasserstein"])
     assert scores[0] != scores[1]
 
 

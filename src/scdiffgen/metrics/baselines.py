@@ -14,13 +14,15 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
 
+from scdiffgen._arguments import check_whole_number
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._genes import library_sizes
 from scdiffgen.metrics._input import CountsLike, as_counts, label_codes, label_sums
+from scdiffgen.normal_scores import GaussianCopula
 from scdiffgen.responses import dose_weights
 
-__all__ = ["context_shift", "dose_shift", "null_poisson", "null_shuffled"]
+__all__ = ["context_shift", "dose_shift", "gaussian_copula", "null_poisson", "null_shuffled"]
 
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 CHUNK = 1000  # cells, or genes, that are dense at a time
@@ -146,6 +148,68 @@ def shift_counts(counts: sparse.csr_matrix, shift: NDArray, *, seed: int = 0) ->
         expected = library_sizes(cells)[:, None] * share
         chunks.append(sparse.csr_matrix(np.floor(expected + rng.random(expected.shape))).astype(np.float32))
     return sparse.vstack(chunks, format="csr") if chunks else counts
+
+
+@shared_docs
+def gaussian_copula(
+    counts: CountsLike,
+    labels: ArrayLike,
+    labels_out: ArrayLike,
+    *,
+    library_sizes: ArrayLike | None = None,
+    n_components: int = 50,
+    layer: str | None = None,
+    seed: int = 0,
+) -> sparse.csr_matrix:
+    """Linear Gaussian copula: negative binomial genes of each label, related by factors that all labels share.
+
+    It is the classical simulator (scDesign2: Sun et al. 2021, scDesign3: Song et al. 2024, Nature Biotechnology) with a
+    low-rank correlation of genes. A count is an interval of a normal variable whose mean and standard deviation depend
+    on gene and label; standardised residuals are factors and noise, fitted by stochastic EM. Factors are kept if their
+    variance exceeds the Marchenko-Pastur edge of noise, a rule that needs no held-out cells: with fewer training cells
+    there are fewer factors. One single-precision array ``(cells, genes)`` is held, and copied to fit the factors.
+
+    Parameters
+    ----------
+    {null}
+    library_sizes
+        Molecules expected of every cell to draw; by default those of training cells of its label, with replacement.
+    n_components
+        Factors, at most.
+
+    Returns
+    -------
+    Counts, (len(labels_out), genes).
+
+    Raises
+    ------
+    ValueError
+        If a label has no training cells, ``library_sizes`` are not one non-negative number for each cell to draw, or
+        ``n_components`` is no whole number of at least 0.
+
+    Examples
+    --------
+    >>> gaussian_copula([[0, 4], [0, 8]], ["a", "a"], ["a"] * 3).shape
+    (3, 2)
+    """
+    matrix = as_counts(counts, layer=layer)
+    known, given = label_codes(labels, matrix.shape[0], "labels")
+    _, wanted = label_codes(labels_out, np.size(labels_out), "labels_out", known)
+    n_components = check_whole_number("n_components", n_components, at_least=0)
+    sizes, rng = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel(), np.random.default_rng(seed)
+    if library_sizes is None:
+        drawn = [rng.choice(np.flatnonzero(given == label)) for label in wanted]
+        library = sizes[np.array(drawn, dtype=int)]
+    else:
+        library = np.asarray(library_sizes, dtype=np.float64)
+    if library.shape != wanted.shape or not (np.isfinite(library) & (library >= 0)).all():
+        raise ValueError(
+            f"`library_sizes` has shape {library.shape} and values from {library.min(initial=np.inf):g}: pass a finite "
+            f"number of at least 0 for each of the {len(wanted)} cells of `labels_out`, or leave it out."
+        )
+    if not len(wanted):
+        return matrix[:0]
+    return GaussianCopula.fit(matrix, given, n_components, seed=seed).draw(wanted, library, rng)
 
 
 @shared_docs
