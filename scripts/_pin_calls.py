@@ -132,7 +132,6 @@ def common(setup: Setup) -> dict[str, Call]:
 
 THINNING: dict[str, Call] = {
     "get_nll": lambda m, c: m.get_nll(c, FEW, n_draws=3, seed=0, silent=True),
-    "get_token_loadings, encoder": lambda m, c: m.get_token_loadings(method="encoder"),
     "get_token_loadings, gradient": lambda m, c: m.get_token_loadings(c, method="gradient"),
     "deepen": lambda m, c: m.deepen(c, 1.5, indices=FEW, **QUIET),
     "hold_tokens": lambda m, c: m.hold_tokens({"token_1": 1.0, "token_3": -0.5}).generate(None, 20, **QUIET),

@@ -86,9 +86,3 @@ def test_the_change_of_similar_contexts_is_kernel_regression_with_the_bandwidth_
     weights = np.exp(-(distances / distances.min()) / max(baselines.BANDWIDTHS))
     expected = weights @ shifts[1:] / weights.sum()
     np.testing.assert_allclose(baselines.context_shift(controls[0], controls[1:], shifts[1:]), expected)
-
-
-@pytest.mark.parametrize("shapes", [((3,), (2, 3), (2, 4)), ((3,), (0, 3), (0, 3)), ((2,), (2, 3), (2, 3))])
-def test_contexts_that_do_not_fit_are_named(shapes) -> None:
-    with pytest.raises(ValueError, match="`controls`"):
-        baselines.context_shift(*map(np.zeros, shapes))

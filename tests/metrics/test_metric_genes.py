@@ -36,11 +36,6 @@ def test_a_constant_gene_correlates_with_none(pair) -> None:
     assert metrics.gene_correlation_error(x, y) == pytest.approx(rest / (25 * 24 / 2))
 
 
-def test_library_size_distance_is_that_of_scipy(pair) -> None:
-    x, y = pair
-    assert metrics.library_size_ks(x, y) == pytest.approx(ks_2samp(x.sum(1), y.sum(1)).statistic)
-
-
 def test_weights_are_repeats(pair) -> None:
     x, y = pair
     rng = np.random.default_rng(1)
@@ -68,5 +63,3 @@ def test_too_few_cells_are_nan_with_a_warning(pair) -> None:
     x, _ = pair
     with pytest.warns(metrics.FewCellsWarning, match="gene_correlation_error needs 3 cells, `generated` has 2"):
         assert np.isnan(metrics.gene_correlation_error(x, x[:2]))
-    with pytest.warns(metrics.FewCellsWarning):
-        assert np.isnan(metrics.library_size_ks(x[:0], x))

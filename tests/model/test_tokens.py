@@ -139,18 +139,6 @@ def test_gradients_are_differences_of_activations(trained: Example) -> None:
         np.testing.assert_allclose(gradient.loc[gene], slope, rtol=1e-3, atol=1e-5)
 
 
-def test_encoder_loadings_follow_the_linear_maps(trained: Example) -> None:
-    _, model = trained
-    network, basis = model.module.ema_denoiser.network, training_summary(model).token_basis
-    encoder, dim = network.trunk.encoder, 16
-    ours = model.get_token_loadings(method="encoder")
-    for rank, token in enumerate(ours.columns):
-        rows = encoder.to_tokens.weight[rank * dim : (rank + 1) * dim].numpy()
-        heads = network.readout.heads[rank].numpy()
-        direction = heads @ basis.directions[rank, : heads.shape[1]]
-        np.testing.assert_allclose(ours[token], encoder.weight.numpy() @ rows.T @ direction, rtol=1e-3, atol=1e-4)
-
-
 def test_a_model_with_all_tokens_held_says_the_same_of_all_untreated_cells(
     trained: Example, contributions: AnnData
 ) -> None:
@@ -231,7 +219,6 @@ def test_states_of_a_path_only_grow_and_expect_the_full_library(trained: Example
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda model: model.get_token_loadings(method="encoder", groupby="cell_type"), "`groupby` does not go with"),
         (lambda model: model.get_token_loadings(groupby="donor"), "no column 'donor'"),
         (lambda model: model.hold_tokens({"token_1": float("nan")}), "`levels` holds nan"),
     ],

@@ -10,7 +10,7 @@ from scdiffgen.metrics._dispersion import dispersion
 from scdiffgen.metrics._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
 from scdiffgen.metrics._evaluate import evaluate
 from scdiffgen.metrics._evaluation import Evaluation
-from scdiffgen.metrics._genes import dirichlet_multinomial_nll, gene_correlation_error, library_size_ks, multinomial_nll
+from scdiffgen.metrics._genes import dirichlet_multinomial_nll, gene_correlation_error, multinomial_nll
 from scdiffgen.metrics._heterogeneity import response_heterogeneity
 from scdiffgen.metrics._input import FewCellsWarning
 from scdiffgen.metrics._perturbation_report import perturbation_report
@@ -34,7 +34,6 @@ __all__ = [
     "gene_correlation_error",
     "gene_programs",
     "label_accuracy",
-    "library_size_ks",
     "mmd",
     "multinomial_nll",
     "novelty",

@@ -65,24 +65,6 @@ def gene_correlation_error(real: Points, generated: Points, *, genes: ArrayLike 
 
 
 @shared_docs
-def library_size_ks(real: CountsLike, generated: CountsLike, *, layer: str | None = None) -> float:
-    """Kolmogorov-Smirnov distance between the distributions of molecules per cell.
-
-    Returns
-    -------
-    The largest difference of the two distribution functions, between 0 and 1; NaN, with a warning, for an empty side.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> library_size_ks(np.array([[1, 1], [2, 1]]), np.array([[9, 1], [0, 2]]))
-    0.5
-    """
-    x, y = (library_sizes(counts) for counts in as_count_pair(real, generated, layer=layer))
-    return unresampled("library_size_ks", 1, ks_resampled, x, y)
-
-
-@shared_docs
 def multinomial_nll(
     real: CountsLike, real_labels: ArrayLike, train: CountsLike, train_labels: ArrayLike, *, layer: str | None = None
 ) -> HeldOutNLL:

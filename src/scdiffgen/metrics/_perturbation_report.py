@@ -128,7 +128,7 @@ def perturbation_report(
     - ``"no_change"``: the control cells;
     - ``"train_mean"``: mean change over the training perturbations of the context, of all contexts if it has none;
     - ``"other_contexts"``, ``"nearest_context"``: change by this perturbation in other contexts, or in the nearest;
-    - ``"similar_contexts"``: mean change in other contexts, weighted by similarity (:func:`.baselines.context_shift`);
+    - ``"similar_contexts"``: mean change in other contexts, weighted by similarity;
     - ``"additive"``: sum of the changes of the parts of a combination;
     - ``"linear"``: the linear model of Ahlmann-Eltze et al. (2025), if perturbations are genes of the data;
     - ``"latent_pca"``: controls moved in principal components (Lotfollahi et al. 2019, scGen), by the change in other

@@ -14,7 +14,6 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
 
-from scdiffgen._arguments import check_whole_number
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._genes import library_sizes
@@ -22,7 +21,7 @@ from scdiffgen.metrics._input import CountsLike, as_counts, label_codes, label_s
 from scdiffgen.normal_scores import GaussianCopula
 from scdiffgen.responses import dose_weights
 
-__all__ = ["context_shift", "dose_shift", "gaussian_copula", "null_poisson", "null_shuffled"]
+__all__ = ["dose_shift", "gaussian_copula", "null_poisson", "null_shuffled"]
 
 BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 CHUNK = 1000  # cells, or genes, that are dense at a time
@@ -53,38 +52,13 @@ def linear_shift(
 
 
 def context_shift(control: ArrayLike, controls: ArrayLike, shifts: ArrayLike) -> NDArray[np.float64]:
-    r"""Change in a context, from those in others, the more alike their control cells the more so.
+    r"""Change (genes,) in a context, from those in others (contexts, genes), the more alike their controls the more so.
 
     Kernel regression (Nadaraya 1964, Watson 1964) with weights :math:`\exp(-d_t^2 / (h \min_u d_u^2))`, :math:`d` the
     Euclidean distance of the mean log expression of control cells. Of six bandwidths :math:`h`, a quarter to 8, it is
     the one with which the known contexts predict each other best, each left out in turn; 1 for fewer than three.
-
-    Parameters
-    ----------
-    control, controls, shifts
-        Mean log expression of control cells of the context, (genes,), and of the known ones, (contexts, genes), and the
-        change in each of these, (contexts, genes).
-
-    Returns
-    -------
-    The change, (genes,).
-
-    Raises
-    ------
-    ValueError
-        If there is no known context, or the shapes do not fit.
-
-    Examples
-    --------
-    >>> context_shift([0.0], [[0.1], [5.0]], [[2.0], [4.0]]).round(3)
-    array([2.])
     """
     here, known, changes = (np.asarray(values, dtype=np.float64) for values in (control, controls, shifts))
-    if known.ndim != 2 or not len(known) or known.shape != changes.shape or here.shape != known.shape[1:]:
-        raise ValueError(
-            f"`control`, `controls` and `shifts` have shapes {here.shape}, {known.shape} and {changes.shape}: pass "
-            "(genes,) and twice (contexts, genes), of one context at least."
-        )
 
     def weights(distances: NDArray[np.float64], bandwidth: float) -> NDArray[np.float64]:
         nearest = max(distances.min(), np.finfo(float).tiny)
@@ -156,8 +130,6 @@ def gaussian_copula(
     labels: ArrayLike,
     labels_out: ArrayLike,
     *,
-    library_sizes: ArrayLike | None = None,
-    n_components: int = 50,
     layer: str | None = None,
     seed: int = 0,
 ) -> sparse.csr_matrix:
@@ -172,20 +144,10 @@ def gaussian_copula(
     Parameters
     ----------
     {null}
-    library_sizes
-        Molecules expected of every cell to draw; by default those of training cells of its label, with replacement.
-    n_components
-        Factors, at most.
 
     Returns
     -------
-    Counts, (len(labels_out), genes).
-
-    Raises
-    ------
-    ValueError
-        If a label has no training cells, ``library_sizes`` are not one non-negative number for each cell to draw, or
-        ``n_components`` is no whole number of at least 0.
+    Counts, (len(labels_out), genes), at library sizes of training cells of the label, drawn with replacement.
 
     Examples
     --------
@@ -195,21 +157,11 @@ def gaussian_copula(
     matrix = as_counts(counts, layer=layer)
     known, given = label_codes(labels, matrix.shape[0], "labels")
     _, wanted = label_codes(labels_out, np.size(labels_out), "labels_out", known)
-    n_components = check_whole_number("n_components", n_components, at_least=0)
-    sizes, rng = np.asarray(matrix.sum(axis=1, dtype=np.float64)).ravel(), np.random.default_rng(seed)
-    if library_sizes is None:
-        drawn = [rng.choice(np.flatnonzero(given == label)) for label in wanted]
-        library = sizes[np.array(drawn, dtype=int)]
-    else:
-        library = np.asarray(library_sizes, dtype=np.float64)
-    if library.shape != wanted.shape or not (np.isfinite(library) & (library >= 0)).all():
-        raise ValueError(
-            f"`library_sizes` has shape {library.shape} and values from {library.min(initial=np.inf):g}: pass a finite "
-            f"number of at least 0 for each of the {len(wanted)} cells of `labels_out`, or leave it out."
-        )
     if not len(wanted):
         return matrix[:0]
-    return GaussianCopula.fit(matrix, given, n_components, seed=seed).draw(wanted, library, rng)
+    rng = np.random.default_rng(seed)
+    library = library_sizes(matrix)[[rng.choice(np.flatnonzero(given == label)) for label in wanted]]
+    return GaussianCopula.fit(matrix, given, seed=seed).draw(wanted, library, rng)
 
 
 @shared_docs

@@ -74,9 +74,8 @@ class TokenReading(BaseModelClass):
               token's activation, along the first principal direction of the token's contribution.
             - ``"gradient"``: what the token responds to. Derivative of its activation after
               :math:`\log(1 + \text{count})` of each gene, mean over (at most 2,000) cells.
-            - ``"encoder"``: the same along the linear maps of the encoder alone; its scale differs between tokens.
         groupby
-            Column of ``adata.obs``: loadings within each of its groups, for all but ``"encoder"``.
+            Column of ``adata.obs``: loadings within each of its groups.
 
         Returns
         -------

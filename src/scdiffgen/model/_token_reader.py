@@ -24,7 +24,6 @@ from scdiffgen.module import (
     ThinningModule,
     activation_gradient,
     contributions,
-    encoder_weights,
     loadings_in_group,
     regression_loadings,
     token_basis,
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
     from mudata import MuData
 
 GRADIENT_CELLS = 2_000
-LoadingMethod = Literal["regression", "readout", "encoder", "gradient"]
+LoadingMethod = Literal["regression", "readout", "gradient"]
 
 
 class TokenReader:
@@ -137,10 +136,8 @@ def loadings_table(
     """Loadings ``(genes, tokens)``, or ``(genes, groups and tokens)``."""
     reader = TokenReader(model)
     check_choice("method", method, get_args(LoadingMethod))
-    if method == "encoder" and groupby is not None:
-        raise ValueError("`groupby` does not go with `method='encoder'`, whose weights are the same in all cells.")
-    if method in ("encoder", "gradient"):
-        require_thinning(model, f"get_token_loadings(method={method!r})")
+    if method == "gradient":
+        require_thinning(model, "get_token_loadings(method='gradient')")
 
     def loadings(indices: np.ndarray) -> np.ndarray:
         if method == "readout":
@@ -157,8 +154,6 @@ def loadings_table(
         groups = _groups(registered(model, adata), groupby)
         values = np.concatenate([loadings(indices) for indices in groups.values()], axis=1)
         tokens = pd.MultiIndex.from_product([groups, tokens], names=[groupby, "token"])
-    elif method == "encoder":
-        values = encoder_weights(reader.module.ema_denoiser, reader.directions).cpu().numpy().T
     elif method == "gradient":
         values = loadings(np.arange(registered(model, adata).n_obs))
     else:

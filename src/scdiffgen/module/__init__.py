@@ -7,7 +7,7 @@ from ._joint_thinning_module import JointThinningModule
 from ._latent_module import LatentModule
 from ._processes import GaussianOptions, LatentOptions, Predictor, growth_path
 from ._thinning_module import ThinningModule
-from ._token_attributions import activation_gradient, contributions, encoder_weights
+from ._token_attributions import activation_gradient, contributions
 from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis
 from ._token_regression import TokenGenes, regression_loadings, token_genes
 

@@ -57,14 +57,6 @@ def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Given, d
     return torch.stack(gradients) @ encoder.weight.T
 
 
-@torch.no_grad()
-def encoder_weights(denoiser: Denoiser, directions: Tensor) -> Tensor:
-    """Weights of the genes on the activations ``(tokens, genes)`` along the encoder's linear maps alone."""
-    heads = denoiser.network.additive_readout.heads
-    read = torch.einsum("tdr,tr->td", heads, directions[:, : heads.shape[2]])
-    return _weighing_encoder(denoiser).gene_weights(read)
-
-
 def _weighing_encoder(denoiser: Denoiser) -> CountEncoder | LinearEncoder:
     """The encoder, if it begins by weighing the genes."""
     encoder = denoiser.network.trunk.encoder

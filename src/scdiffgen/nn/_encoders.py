@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from ._options import EncoderKind, InputKind, NetworkSize
@@ -68,11 +67,6 @@ class CountEncoder(WeighingEncoder):
         n_outputs = None if n_tokens is None else n_tokens * self.shape[1]
         tokens = F.linear(hidden, self.to_tokens.weight[:n_outputs], self.to_tokens.bias[:n_outputs])
         return tokens.unflatten(1, (-1, self.shape[1]))
-
-    def gene_weights(self, direction: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens genes"]:
-        """Weights of the genes on a direction of each token, along the linear maps."""
-        to_tokens = self.to_tokens.weight.unflatten(0, self.shape)  # (tokens, dim, hidden)
-        return torch.einsum("td,tdh->th", direction, to_tokens) @ self.weight.T
 
 
 ENCODERS: dict[EncoderKind, Callable[[int, NetworkSize, InputKind], Encoder]] = {"mlp": CountEncoder}

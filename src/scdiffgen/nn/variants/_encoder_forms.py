@@ -25,10 +25,6 @@ class LinearEncoder(WeighingEncoder):
     def forward(self, gene_sums: Sums, conditioning: CellVector, n_tokens: int | None = None) -> Tokens:
         return (gene_sums + self.shift(conditioning)).unflatten(1, self.shape)[:, :n_tokens]
 
-    def gene_weights(self, direction: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens genes"]:
-        """Weights of the genes on a direction of each token."""
-        return torch.einsum("td,gtd->tg", direction, self.weight.unflatten(1, self.shape))
-
 
 class GeneAttentionEncoder(Encoder):
     """Tokens are queries that attend to the expressed genes of a cell, or to all genes of dense values.
