@@ -15,6 +15,7 @@ from benchmarks._tables import markdown
 COLUMNS = {
     "other real cells": ("other real cells",),
     "scdiffgen": (OURS,),
+    "linear copula": ("linear Gaussian copula, no network",),
     "scVI": PRIORS,
     "CFGen": ("CFGen, full length",),
     "shuffled genes": ("shuffled genes",),
