@@ -5,27 +5,19 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import scvi
 
 from benchmarks._data import LABEL, Split
-from benchmarks._models import scdiffgen_methods
 from benchmarks._record import environment, output_folder, start
-from benchmarks._scores import likelihoods
 from benchmarks._tables import markdown, summary
-from benchmarks.generation import timed
-from scdiffgen.metrics import ExpressionSpace, classifier_auc
-from scdiffgen.model import TokenDiffusion
 
 Run = dict[str, Any]
-N_STEPS, N_TREES = 16, 100
-DIGITS = {"nats per molecule": 4, "forest AUC, components": 3, "forest AUC, genes": 3, "seconds": 0}
+N_TREES = 100
 
 
 def study_options(
@@ -64,33 +56,6 @@ def inner_split(split: Split) -> Split:
     labels = cells.obs[LABEL].reset_index(drop=True)
     chosen = labels.index.isin(labels.groupby(labels, observed=True).sample(frac=share, random_state=split.seed).index)
     return Split(split.name, split.seed, cells[~chosen].copy(), cells[chosen].copy(), cells[:0].copy())
-
-
-def fit_variant(
-    split: Split,
-    arguments: Mapping[str, Any],
-    max_epochs: int | None,
-    meanwhile: Callable[[TokenDiffusion], AbstractContextManager[Any]] = nullcontext,
-) -> tuple[TokenDiffusion, float]:
-    """Train a model with some arguments, small by default, under a context; also the seconds that it took."""
-    scvi.settings.seed = split.seed
-    adata = split.train.copy()
-    TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
-    model = TokenDiffusion(adata, **{"preset": "small", **arguments})
-    with meanwhile(model):
-        _, seconds = timed(lambda: model.train(max_epochs, enable_progress_bar=False))
-    return model, seconds
-
-
-def variant_scores(model: TokenDiffusion, split: Split) -> dict[str, float]:
-    """Likelihood of the held-out cells, and how well forests tell them from generated ones."""
-    counts = scdiffgen_methods(model, [N_STEPS])[0].sample(split.labels, split.seed)
-    space = ExpressionSpace.fit(split.train.X)
-    auc = {
-        f"forest AUC, {name}": classifier_auc(to_space(split.held_out.X), to_space(counts), n_trees=N_TREES)
-        for name, to_space in {"components": space.pcs, "genes": space.expression}.items()
-    }
-    return {"nats per molecule": likelihoods(model, split, seed=split.seed)["scdiffgen"], **auc}
 
 
 def study_table(runs: Sequence[Run], digits: Mapping[str, int]) -> str:

@@ -9,15 +9,13 @@ import numpy as np
 import pandas as pd
 import pytest
 from benchmarks import render
-from benchmarks._generation_table import generation_table, likelihood_table, primary, scores_by_method
+from benchmarks._generation_table import generation_table, primary
 from benchmarks._page import END, START, write_between_marks
 from benchmarks._perturbation_figure import perturbation_figure
 from benchmarks._perturbation_table import kinds_of, response_table, summary_of
 from benchmarks._perturbation_table import primary as response_primary
 from benchmarks._record import distinct_environments, environment, read_result, write_result
 from benchmarks._tables import AHEAD, AS_REAL, Column, score_table, summary
-from benchmarks.augmentation import augmentation_table
-from benchmarks.speed import speed_tables
 
 ENVIRONMENT = environment(2, [0, 1])
 
@@ -74,18 +72,6 @@ def test_without_a_score_ours_is_the_worst_and_without_ours_nothing_is_marked() 
     assert not {AHEAD, AS_REAL, "*"} & {*score_table("", COLUMNS, SCORES)}
 
 
-def test_higher_rates_are_better() -> None:
-    rates = {"ours": {"n": [5.0]}, "fast": {"n": [9.0]}, "slow": {"n": [1.0]}}
-    table = cells(score_table("", {"n": Column("", np.inf, 0)}, rates, "ours"))
-    assert [table[name] for name in rates] == [["5"], [f"9 {AHEAD}"], ["1"]]
-
-
-def test_a_better_likelihood_is_marked() -> None:
-    for bound, marked in ((1.75, {"mean", "dispersed"}), (1.45, {"dispersed"}), (1.0, set())):
-        table = cells(likelihood_table(generation_result([2.1, 2.1], [9.0, 9.0], bound)))
-        assert {name for name, (nats,) in table.items() if AHEAD in nats} == marked
-
-
 def test_a_score_that_is_missing_in_a_file_is_shown_as_such(tmp_path: Path) -> None:
     result = read_result(write_result(tmp_path, "x", generation_result(ours=[np.nan, np.nan], other=[9.0, 9.0])))
     assert result["rows"][1]["scores"]["w2"] is None
@@ -107,15 +93,6 @@ def test_the_default_stands_for_the_package_wherever_it_was_run() -> None:
 )
 def test_summary_is_median_and_range(values: list[float], text: str) -> None:
     assert summary(values, 2) == text
-
-
-def test_scores_are_gathered_by_method_over_seeds() -> None:
-    scores = scores_by_method(generation_result([2.1, 2.3], [9.0, 9.0]))
-    assert {name: of["w2"] for name, of in scores.items()} == {
-        "real": [2.0, 2.2],
-        "scdiffgen, 32 steps": [2.1, 2.3],
-        "VAE": [9.0, 9.0],
-    }
 
 
 def test_wins_are_of_the_default_and_other_programs_and_seeds_are_counted() -> None:
@@ -157,14 +134,6 @@ def speed_result(ours: float, other: float) -> dict[str, Any]:
     }
 
 
-def test_what_is_slower_is_marked() -> None:
-    assert cells(speed_tables(speed_result(100.0, 250.0)).split("\n\n")[0])["scVI"] == [f"250 {AHEAD}"]
-    assert AHEAD not in speed_tables(speed_result(250.0, 100.0))
-    lower = speed_result(100.0, 250.0)
-    lower["training"].append({"model": "scdiffgen, bf16-mixed", "cells_per_second": [900.0]})
-    assert cells(speed_tables(lower).split("\n\n")[0])["scVI"] == [f"250 {AHEAD}"]  # what is the default counts
-
-
 def augmentation_result(**f1: float) -> dict[str, Any]:
     f1 = {"real": 0.1, "real + copies": 0.2, "real + generated": 0.4, "all real cells": 0.9} | f1
     rows = [{"seed": 0, "n_kept": 5, "training": name, "f1_rare": value, "f1_other": 0.8} for name, value in f1.items()]
@@ -174,12 +143,6 @@ def augmentation_result(**f1: float) -> dict[str, Any]:
         "environment": ENVIRONMENT,
         "rows": rows,
     }
-
-
-def test_a_better_way_to_recognise_rare_labels_is_marked() -> None:
-    assert AHEAD not in augmentation_table(augmentation_result())
-    table = cells(augmentation_table(augmentation_result(**{"real + copies": 0.6})))
-    assert table["real + copies"] == [f"0.600 {AHEAD}", "0.800"] and table["all real cells"][0] == "0.900"
 
 
 def response_result(**scores: tuple[float, float, float]) -> dict[str, Any]:

@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 from benchmarks import import_time, render, soak
 from benchmarks._memory import STATUS
 from benchmarks._record import read_result
-from benchmarks.soak import soak_table
-from verdicts import numbers
-
-
-def memory_of(resident: np.ndarray) -> dict[str, Any]:
-    return {"generated": [1000 * i for i in range(len(resident))], "resident": list(resident)}
-
-
-def test_memory_is_shown_at_the_cells_that_were_drawn() -> None:
-    rows = [numbers(line) for line in soak_table(memory_of(np.arange(100, 106))).splitlines()]
-    assert [2000, 102] in rows
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells the memory of a process")

@@ -13,7 +13,6 @@ import torch
 from anndata import AnnData
 
 from scdiffgen import tl
-from scdiffgen.metrics._summaries import joint_embedding
 from scdiffgen.model import TokenDiffusion
 
 
@@ -35,12 +34,6 @@ def _taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_neighbours_of_tokens(example: tuple[AnnData, TokenDiffusion]) -> None:
     example[1].get_token_adata(silent=True)
-    assert torch.get_num_threads() == 1
-
-
-def test_embedding_of_an_evaluation() -> None:
-    real, generated = np.random.default_rng(0).poisson(2.0, size=(2, 60, 30))
-    joint_embedding(real, generated)
     assert torch.get_num_threads() == 1
 
 

@@ -182,10 +182,6 @@ def _novelty(pair: Pair) -> Rows:
     return np.array(ratios)
 
 
-def _label_accuracy(pair: Pair) -> Rows:
-    return weighted_mean(pair.generated.hits, pair.generated_weights)
-
-
 def _c2st(name: str) -> Metric:
     def auc(pair: Pair) -> Rows:
         return auc_resampled(pair.folds(name), pair.real_weights, pair.generated_weights)

@@ -112,6 +112,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         withhold_rate: float | None = None,
     ) -> None:
         if withhold_rate is not None:
+            if condition_dropout != 0.1:
+                raise ValueError("`withhold_rate` is the earlier name of `condition_dropout`: pass the latter alone.")
             condition_dropout, withhold_rate = withhold_rate, None
         super().__init__(adata, None if registry is None else read_registry(registry, type(self)))
         if adata is not None:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from scipy import sparse, special
 
 Array = NDArray[np.float64]
-CHUNK = 1_000_000  # elements (cells x genes) of a dense array
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,6 @@ def library_sizes(counts: sparse.csr_matrix) -> Array:
 
 
 def chunks(length: int, width: int) -> Iterator[slice]:
-    """Split rows so that a dense array of ``width`` columns stays small."""
-    step = max(1, CHUNK // max(width, 1))
+    """Split rows so that a dense array of ``width`` columns has a million elements at most."""
+    step = max(1, 1_000_000 // max(width, 1))
     return (slice(start, start + step) for start in range(0, length, step))
