@@ -116,7 +116,7 @@ def multivi_draws(model: MULTIVI, split: ChromatinSplit) -> list[JointMethod]:
 
     return [
         JointMethod("MULTIVI, Gaussian of the label", "other", drawn_by(latents.from_gaussians)),
-        JointMethod("MULTIVI, posterior of real cells", "redrawn", drawn_by(latents.from_posterior)),
+        JointMethod("MULTIVI, posterior of real cells", "resampled", drawn_by(latents.from_posterior)),
     ]
 
 

@@ -32,7 +32,7 @@ def generation_table(result: Mapping[str, Any]) -> str:
                 "seeds": [n_seeds],
                 **({"wins": [len(won[name] & {*metrics})]} if name in won else {}),
             }
-        rivals = methods_of_kind(result, "other", "redrawn", "null")
+        rivals = methods_of_kind(result, "other", "resampled", "null")
         tables.append(score_table("", columns | counted, rows, primary(result), rivals, limit))
     return "\n\n".join(tables)
 

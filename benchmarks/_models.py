@@ -19,15 +19,15 @@ from scdiffgen.model import TokenDiffusion
 
 Labels = NDArray[np.str_]
 Sampler = Callable[[Labels, int], sparse.csr_matrix]  # labels of the cells to draw, seed -> counts
-Kind = Literal["ours", "limit", "null", "other", "redrawn", "copies"]
+Kind = Literal["ours", "limit", "null", "other", "resampled", "copies"]
 
 
 @dataclass(frozen=True)
 class Method:
     """A way to draw cells.
 
-    ``kind`` is ``"limit"`` for real cells, ``"null"`` for cells without a model, ``"redrawn"`` for a method that needs
-    a real cell for each cell that it draws, ``"copies"`` for training cells.
+    ``kind`` is ``"limit"`` for real cells, ``"null"`` for cells without a model, ``"resampled"`` for a method that
+    takes a real cell for each cell that it draws, ``"copies"`` for training cells.
     """
 
     name: str
@@ -65,7 +65,7 @@ def real_cells(split: Split) -> Method:
 def copies(split: Split) -> Method:
     """Training cells as they are, drawn with replacement: the distribution of real cells, and nothing new."""
     labels = split.train.obs[LABEL].to_numpy(dtype=str)
-    return Method("training cells, redrawn", "copies", _from_pool(split.train.X, labels, replace=True))
+    return Method("training cells, resampled", "copies", _from_pool(split.train.X, labels, replace=True))
 
 
 def null_methods(split: Split) -> list[Method]:

@@ -92,7 +92,7 @@ def totalvi_draws(model: TOTALVI) -> JointMethod:
         drawn = model.posterior_predictive_sample(indices=rows, n_samples=1)
         return {key: sparse.csr_matrix(np.asarray(drawn[key])) for key in (RNA, PROTEIN)}
 
-    return JointMethod("totalVI, posterior of real cells", "redrawn", redraw)
+    return JointMethod("totalVI, posterior of real cells", "resampled", redraw)
 
 
 def counts_of(mdata: MuData, rows: NDArray[np.intp] | slice = slice(None)) -> Counts:

@@ -5,7 +5,8 @@
 The scores are those of :class:`scdiffgen.normal_scores.GaussianCopula`, standardised by the mean and deviation of the
 label and drawn, for each cell, around its factors. The denoiser is the posterior mean of the copula's factor model, and
 in the row *network* a token network adds what this linear model lacks; its weights of the genes stay the axes of the
-factors, or these and the next of 30 principal axes of the scores. It is trained to predict the noise. Scores are on a quarter of the training cells of each benchmark.
+factors, or these and the next of 30 principal axes of the scores. It is trained to predict the noise. A quarter of the
+training cells of each benchmark are held out, and scored.
 """
 
 from __future__ import annotations

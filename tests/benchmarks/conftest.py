@@ -24,7 +24,6 @@ def _small_study(monkeypatch: pytest.MonkeyPatch) -> None:
         return cells[:, np.sort(np.argsort(-cells.X.sum(0).A1)[:150])].copy()
 
     monkeypatch.setitem(_data.DATASETS, "pbmc68k", replace(_data.DATASETS["pbmc68k"], load=few))
-    monkeypatch.setattr(_variants, "N_STEPS", 2)
     monkeypatch.setattr(_variants, "N_TREES", 10)
 
 

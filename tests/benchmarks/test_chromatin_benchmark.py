@@ -73,7 +73,7 @@ def test_the_quick_run_is_written_and_rendered(tmp_path: Path) -> None:
     chromatin.main(["--quick", "--seeds", "0", "--threads", "1", "--output", str(tmp_path / "results")])
     result = read_result(tmp_path / "results" / "chromatin-simulated.json")
     assert [row["epochs"] for row in result["training"]] == [2, 2]
-    assert [row["kind"] for row in result["rows"]] == ["limit", "null", "null", "ours", "other", "redrawn"]
+    assert [row["kind"] for row in result["rows"]] == ["limit", "null", "null", "ours", "other", "resampled"]
     assert all(value is not None for row in result["rows"] + result["imputation"] for value in row["scores"].values())
     assert "MULTIVI" in render.section("chromatin-simulated", result, tmp_path)
 

@@ -98,7 +98,7 @@ def test_genes_are_chosen_on_the_training_cells_alone(n_train: int | None) -> No
 def test_methods_without_training_draw_cells_of_the_labels_asked_for(methods: dict[str, Method], parts: Split) -> None:
     asked = parts.labels[::-1]
     linear = "linear Gaussian copula, no network"
-    for name in ("other real cells", "training cells, redrawn", "independent Poisson", "shuffled genes", linear):
+    for name in ("other real cells", "training cells, resampled", "independent Poisson", "shuffled genes", linear):
         np.testing.assert_array_equal(labels_said_by(methods[name].sample(asked, 0)), asked)
 
 
@@ -116,7 +116,7 @@ def test_other_real_cells_come_once_each(methods: dict[str, Method], parts: Spli
 
 
 def test_copies_are_training_cells_and_scored_as_such(methods, scorer: Scorer, parts: Split) -> None:
-    drawn = methods["training cells, redrawn"].sample(parts.labels, 0)
+    drawn = methods["training cells, resampled"].sample(parts.labels, 0)
     known = {row.tobytes() for row in parts.train.X.toarray()}
     assert all(row.tobytes() in known for row in drawn.toarray())
     scores, of_real = scorer.score(drawn), scorer.score(methods["other real cells"].sample(parts.labels, 0))
@@ -236,7 +236,7 @@ def test_a_whole_run_is_written_and_rendered(synthetic_data: None, tmp_path: Pat
     generation.run("synthetic", settings, tmp_path / "results")
     result = read_result(tmp_path / "results" / "generation-synthetic.json")
     kinds = [row["kind"] for row in result["rows"]]
-    assert kinds == ["limit", "copies", "null", "null", "other", "other", "ours", "other", "other", "redrawn"]
+    assert kinds == ["limit", "copies", "null", "null", "other", "other", "ours", "other", "other", "resampled"]
     assert result["data"]["n_held_out"] == 30
     assert result["environment"]["seeds"] == [0]
     assert {row["method"] for row in result["training"]} == {"scdiffgen", "scVI"}

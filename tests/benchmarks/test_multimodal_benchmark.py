@@ -73,7 +73,7 @@ def test_the_quick_run_writes_a_result_that_is_rendered(tmp_path: Path, monkeypa
     multimodal.main(["--quick", "--seeds", "0", "--threads", "1", "--output", str(tmp_path)])
     result = read_result(tmp_path / "multimodal-simulated.json")
     assert {row["method"] for row in result["training"]} == {"scdiffgen", "totalVI"}
-    assert [row["kind"] for row in result["rows"]] == ["limit", "null", "ours", "redrawn"]
+    assert [row["kind"] for row in result["rows"]] == ["limit", "null", "ours", "resampled"]
     assert all(value is not None for row in result["rows"] for value in row["scores"].values())
     assert all(len(row["pearson"]) == 10 for row in result["imputation"])
     before = [row for row in result["imputation"] if row["method"] == "totalVI"]
@@ -82,7 +82,7 @@ def test_the_quick_run_writes_a_result_that_is_rendered(tmp_path: Path, monkeypa
     multimodal.main([*options, "--imputation", str(tmp_path / "models")])  # with the model that was kept
     multimodal.main([*options, "--generation", str(tmp_path / "models")])
     result = read_result(tmp_path / "multimodal-simulated.json")
-    assert sorted(row["kind"] for row in result["rows"]) == ["limit", "null", "ours", "redrawn"]
+    assert sorted(row["kind"] for row in result["rows"]) == ["limit", "null", "ours", "resampled"]
     assert before == [row for row in result["imputation"] if row["method"] == "totalVI"]
     assert len(result["imputation"]) == 5
     assert "totalVI" in render.section("multimodal-simulated", result, tmp_path)

@@ -1,22 +1,19 @@
-"""Memory over many calls, and the cost of imports."""
+"""Memory over many calls."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from benchmarks import import_time, render, soak
+from benchmarks import render, soak
 from benchmarks._memory import STATUS
 from benchmarks._record import read_result
 
 
 @pytest.mark.skipif(not STATUS.exists(), reason="only Linux tells the memory of a process")
 @pytest.mark.usefixtures("_small_study")
-def test_a_short_run_is_written_and_rendered(tmp_path: Path, run_here: Callable[..., None]) -> None:
-    run_here("-c", main=lambda code: exec(code[0], {}))
+def test_a_short_run_is_written_and_rendered(tmp_path: Path) -> None:
     soak.main(["--quick", "--threads", "1", "--output", str(tmp_path / "results")])
-    import_time.main(["--quick", "--threads", "1", "--output", str(tmp_path / "results")])
     result = read_result(tmp_path / "results" / "soak.json")
     assert result["generated"] == list(range(0, soak.QUICK_CELLS + 1, soak.QUICK_CELLS_A_CALL))
     assert all(100 < resident < 20_000 for resident in result["resident"])
