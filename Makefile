@@ -24,8 +24,10 @@ test-wheel:  ## build the wheel, check its size and contents, and run the tests 
 	rm -rf dist .venv-wheel
 	$(PYTHON) -m venv .venv-wheel
 	.venv-wheel/bin/python -m pip wheel $(QUIET) --no-deps --wheel-dir dist .
-	.venv-wheel/bin/python -m pip install $(QUIET) check-wheel-contents
+	.venv-wheel/bin/python -m pip install $(QUIET) "check-wheel-contents>=0.6"
 	.venv-wheel/bin/check-wheel-contents --package src/scdiffgen dist/*.whl
+	.venv-wheel/bin/python -m zipfile -l dist/*.whl | grep -q licenses/LICENSE
+	test $$(cat dist/*.whl | wc -c) -lt 2000000
 	.venv-wheel/bin/python -m pip install $(QUIET) --constraint constraints.txt "$$(ls dist/*.whl)[test]"
 	OMP_NUM_THREADS=1 .venv-wheel/bin/python -m pytest -n 2 --dist worksteal --quiet tests --pyargs scdiffgen
 

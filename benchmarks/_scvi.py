@@ -31,7 +31,7 @@ def scvi_methods(model: SCVI) -> list[Method]:
     return [
         Method("scVI, Gaussian of the label", "other", latents.from_gaussians),
         Method("scVI, Gaussian mixture of the label", "other", latents.from_mixtures),
-        Method("scVI, aggregated posterior (redraws training cells)", "resampled", latents.from_posterior),
+        Method("scVI, aggregated posterior (resamples training cells)", "resampled", latents.from_posterior),
     ]
 
 

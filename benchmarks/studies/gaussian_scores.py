@@ -149,7 +149,7 @@ def samplers(split: Split, n_steps: int) -> dict[str, Callable[[], sparse.csr_ma
     def diffused(*, has_network: bool, n_axes: int = 0) -> sparse.csr_matrix:
         torch.manual_seed(split.seed)
         scores = augmented() if has_network else torch.zeros(0)
-        more = svds(scores[0].numpy(), n_axes)[2] if n_axes else None
+        more = svds(scores[0].numpy(), n_axes, v0=np.ones(min(counts.shape), dtype=np.float32))[2] if n_axes else None
         denoiser: nn.Module = Denoiser(split, copula, has_network=has_network, more=more)
         if has_network:
             of_cells = torch.from_numpy(codes), torch.from_numpy(np.asarray(counts.sum(1)).ravel()).float()

@@ -159,8 +159,8 @@ def gaussian_copula(
     _, wanted = label_codes(labels_out, np.size(labels_out), "labels_out", known)
     if not len(wanted):
         return matrix[:0]
-    rng = np.random.default_rng(seed)
-    library = library_sizes(matrix)[[rng.choice(np.flatnonzero(given == label)) for label in wanted]]
+    rng, of_label = np.random.default_rng(seed), [np.flatnonzero(given == label) for label in range(len(known))]
+    library = library_sizes(matrix)[[rng.choice(of_label[label]) for label in wanted]]
     return GaussianCopula.fit(matrix, given, seed=seed).draw(wanted, library, rng)
 
 
