@@ -95,7 +95,7 @@ def extended_weights(reference: DiffusionModule, query: DiffusionModule) -> dict
         old = known[averaged].to(new.device)
         for axis in range(old.ndim):
             n_old, n_new = old.shape[axis], new.shape[axis]
-            if n_old == n_new:
+            if n_old >= n_new:  # or tables of the training cells, which a new module lacks
                 continue
             tail = new.narrow(axis, n_old, n_new - n_old)
             if old.is_floating_point() and not name.endswith(".vectors"):

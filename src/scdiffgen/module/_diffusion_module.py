@@ -190,18 +190,21 @@ class DiffusionModule(BaseModuleClass):
 
     def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> Predictor:
         """Bind conditions to the averaged network, with one guidance scale or a scale for each named condition."""
-        names = [name for name in conditions if name not in self.denoiser.effect_names]
-        if isinstance(guidance_scale, Mapping):
-            together = [[name] for name in names if name in guidance_scale]
-            scales = [guidance_scale[name] for name in names if name in guidance_scale]
-        else:
-            together, scales = ([names], [guidance_scale]) if names else ([], [])
+        groups = self.guided(conditions, guidance_scale)
         effect_scale = self.effect_scale(guidance_scale)  # multiplies effects; others are classifier-free guidance
-        rest = conditions.without({name for group in together for name in group})
-        guided = [rest.replace(conditions.only(group)) for group in together]
+        rest = conditions.without({name for names, _ in groups for name in names})
+        guided = [rest.replace(conditions.only(names)) for names, _ in groups]
         conditional = [self.ema_denoiser.bind(given, effect_scale) for given in guided]
         unconditional = self.ema_denoiser.bind(rest, effect_scale)
+        scales = [scale for _, scale in groups]
         return self.process.guide(unconditional, conditional, scales) if conditional else unconditional
+
+    def guided(self, conditions: Given, guidance_scale: Scale) -> list[tuple[list[str], float]]:
+        """Names of the conditions that are guided together, and by which scale."""
+        names = [name for name in conditions if name not in self.denoiser.effect_names]
+        if isinstance(guidance_scale, Mapping):
+            return [([name], guidance_scale[name]) for name in names if name in guidance_scale]
+        return [(names, guidance_scale)] if names else []
 
     def effect_scale(self, guidance_scale: Scale) -> float:
         """Factor of the effects of interventions."""

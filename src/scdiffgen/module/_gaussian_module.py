@@ -1,29 +1,39 @@
-"""The classical path: Gaussian diffusion of a vector for each cell, which is its normalised expression by default."""
+"""The classical path: Gaussian diffusion of a vector for each cell, its standardised normal scores by default."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
+from scipy import sparse
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen._log_normalise import TARGET_SUM
-from scdiffgen.diffusion import TIME_MAX, TIME_MIN, Denoise, Rng, time_of_signal, to_clean
-from scdiffgen.nn import NetworkSize, ScoreNetwork
+from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
+from scdiffgen.diffusion import TIME_MAX, TIME_MIN, Denoise, Level, Rng, time_of_signal, to_clean, to_scipy
+from scdiffgen.nn import AdditiveReadout, NetworkSize, ScoreNetwork
+from scdiffgen.normal_scores import Frame
 
 from ._denoiser import ConditionedDenoiser
 from ._diffusion_module import DiffusionModule, loss_output
-from ._processes import GaussianDiffusion, GaussianOptions, Given, Predictor, VectorPredictor
+from ._linear_start import LinearModel, linear_weights, start_linearly
+from ._normal_scores import NormalScores
+from ._processes import GaussianDiffusion, GaussianOptions, Given, Scale, VectorPredictor
+
+SCORES, LIBRARY = "normal scores", "library"
+"""Keys under which a cached minibatch holds what was computed of its counts."""
+
+MOST_FACTORS = 30
+N_DRAWS = 4  # of the scores of each training cell
 
 
 class Encoded(NamedTuple):
     """TrainingCells of which the vectors are known."""
 
-    vector: Tensor  # (cells, length)
+    vector: Tensor  # (cells, length), or (cells, draws, length)
     library: Tensor  # (cells,)
 
 
@@ -55,27 +65,89 @@ class VectorDenoiser(ConditionedDenoiser):
                 added = self.effect_scores(noisy, log_level, library, treatments, trains_effects)
                 for score in added.values():
                     predicted = predicted + effect_scale * score
-                return to_clean(predicted, self.process.options.prediction, noisy, level)
+                return self.to_data(predicted, noisy, level)
 
             return denoise
 
         return predictor
 
+    def to_data(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
+        """Vectors without noise that a prediction implies."""
+        return to_clean(predicted, self.process.options.prediction, noisy, level)
 
-class GaussianModule(DiffusionModule):
-    """Gaussian diffusion of standardised log expression; counts are shares of the library size, rounded."""
 
-    process_name = "gaussian"
-    options_cls = GaussianOptions
+class ScoreDenoiser(VectorDenoiser):
+    r"""The posterior mean of a factor model of scores, to which the network adds what that lacks.
+
+    With :math:`f` the expected share of the factors in the scores, plus what the network says, and :math:`r` the
+    variance beside the factors, it is :math:`f + \alpha r (x_t - \alpha f) / (\alpha^2 r + \sigma^2)`, gene by gene.
+    """
+
+    axes: Tensor  # (factors, genes), orthonormal, of the factors' loadings; zero where there are fewer factors
+    variances: Tensor  # (factors,), of scores along the axes
+    noise: Tensor  # (genes,), variance beside the factors
+
+    def __init__(
+        self,
+        n_vars: int,
+        specs: Sequence[ConditionSpec],
+        size: NetworkSize,
+        features: Mapping[str, Tensor],
+        process: GaussianDiffusion,
+    ) -> None:
+        super().__init__(n_vars, specs, size, features, process)
+        n_factors = min(MOST_FACTORS, size.n_tokens * size.readout_dim)
+        for name, shape in (("axes", (n_factors, n_vars)), ("variances", (n_factors,))):
+            self.register_buffer(name, torch.zeros(shape))
+        self.register_buffer("noise", torch.ones(n_vars))
+        # Weights of each gene stay those of the factors: trained, they over-fit from the first steps on.
+        fixed = [*linear_weights(self.network).values()]
+        if fixed and isinstance(readout := self.network.readout, AdditiveReadout):
+            fixed += [readout.unit_weights, readout.bias]
+        for weight in (*fixed, *self.effects.parameters()):  # responses are shifts of the scores' means
+            weight.requires_grad_(False)
+
+    def treatments(self, conditions: Given) -> Given:
+        """None: interventions move the means of the scores."""
+        return Conditions({}, conditions.n_cells)
+
+    def to_data(self, predicted: Tensor, noisy: Tensor, level: Level) -> Tensor:
+        level = level.expand_as(noisy) if level.alpha.ndim else level
+        alpha, sigma = level.alpha, level.sigma
+        expected = self.along(noisy, level) @ self.axes + predicted
+        return expected + alpha * self.noise / (alpha**2 * self.noise + sigma**2) * (noisy - alpha * expected)
+
+    def along(self, noisy: Tensor, level: Level) -> Tensor:
+        """Expected scores along the axes ``(cells, factors)``."""
+        beside = (self.axes**2 * self.noise).sum(1)
+        gains = level.alpha * self.variances / (level.alpha**2 * (self.variances + beside) + level.sigma**2)
+        return noisy @ self.axes.T * gains
+
+    @torch.no_grad()
+    def start(self, loadings: np.ndarray, noise: np.ndarray) -> None:
+        """Start from factors ``(factors, genes)`` and standard deviations beside them ``(genes,)``."""
+        _, spread, axes = np.linalg.svd(loadings, full_matrices=False)
+        for weight in linear_weights(self.network).values():
+            weight.zero_()
+        start_linearly(self.network, LinearModel(axes, spread))
+        self.axes[: len(axes)], self.variances[: len(axes)] = torch.from_numpy(axes), torch.from_numpy(spread**2)
+        self.noise.copy_(torch.from_numpy(noise**2))
+
+
+class VectorModule(DiffusionModule):
+    """Gaussian diffusion of a vector for each cell."""
+
     process_options: GaussianOptions
     process: GaussianDiffusion
     denoiser: VectorDenoiser
     ema_denoiser: VectorDenoiser
-    mean: Tensor
-    scale: Tensor
 
     def make_process(self) -> GaussianDiffusion:
         return GaussianDiffusion(self.process_options)
+
+    def encode(self, cells: TrainingCells, generator: Rng = None) -> Encoded:
+        """Vectors and library sizes of training cells."""
+        raise NotImplementedError
 
     def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
         """Squared error of the prediction; penalties on the read-out are added."""
@@ -89,81 +161,178 @@ class GaussianModule(DiffusionModule):
 
     def _errors(self, predictor: VectorPredictor, cells: TrainingCells, generator: Rng = None) -> Tensor:
         """Corrupt vectors, predict them without noise, and score the prediction ``(cells,)``."""
-        vector, library = (self.to_vector(cells), self.library(cells)) if isinstance(cells, Tensor) else cells
+        vector, library = self.encode(cells, generator)
         noisy = self.process.corrupt(vector, generator)
         return self.process.score(predictor(library)(noisy.state, noisy.time), noisy)
 
+    def draw_vectors(
+        self, predictor: VectorPredictor, library: Tensor, length: int, *, n_steps: int, generator: Rng = None
+    ) -> Tensor:
+        """Draw vectors ``(cells, length)`` from noise."""
+        noise = torch.randn(len(library), length, generator=generator, device=library.device)
+        return self.process.draw(predictor(library), noise, TIME_MAX, n_steps=n_steps, generator=generator)
+
+    def draw_again(self, vector: Tensor, after: Denoise, keep: float, *, n_steps: int, generator: Rng = None) -> Tensor:
+        """Add noise until a share ``keep`` of the variance of vectors is left, and remove it."""
+        start = time_of_signal(vector.new_tensor(keep), self.process.level)
+        noisy = self.process.corrupt(vector, generator, start).state
+        return self.process.draw(after, noisy, float(start), n_steps=n_steps, generator=generator)
+
+
+class FramedPredictor(NamedTuple):
+    """Means and deviations of the scores of cells, drawn where conditions are missing, and their denoiser."""
+
+    frame: Callable[[np.random.Generator | None], Frame]
+    standardised: VectorPredictor
+
+
+class GaussianModule(VectorModule):
+    """Gaussian diffusion of the normal scores of counts, standardised within groups of cells of equal conditions."""
+
+    process_name = "gaussian"
+    options_cls = GaussianOptions
+    denoiser: ScoreDenoiser
+    ema_denoiser: ScoreDenoiser
+
+    def make_denoiser(self, features: Mapping[str, Tensor]) -> ScoreDenoiser:
+        self.scores = NormalScores(self.n_vars, self.specs)
+        size = replace(self.size, readout_units=0)
+        return ScoreDenoiser(self.n_vars, self.specs, size, features, self.process)
+
+    def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
+        """Nothing: :meth:`start_linearly` fits all."""
+
+    def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
+        """Fit groups and factors."""
+        counts, conditions = zip(*((to_scipy(counts), given.numpy()) for counts, given in sample), strict=True)
+        together = sparse.vstack(counts, format="csr"), Conditions.concatenate(conditions)
+        model = self.scores.fit(*together, len(self.denoiser.variances))
+        for denoiser in self.denoisers:
+            denoiser.start(model.loadings, model.noise)
+
+    # Scores are drawn once, before the first step.
+
+    def stages(self) -> tuple[float, ...]:
+        return 0.0, 1.0
+
+    def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Of a minibatch, draws of the scores, and all that is registered but the counts."""
+        (counts, conditions), rng = super().unpack(batch), numpy_generator(None)
+        drawn = self.scores.draw(to_scipy(counts), self.scores.frame(conditions.numpy(), rng), rng, N_DRAWS)
+        rest = {key: values for key, values in batch.items() if key not in self.count_keys}
+        return {SCORES: torch.from_numpy(drawn).half(), LIBRARY: self.library(counts), **rest}
+
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[TrainingCells, Given]:
+        if SCORES not in batch:
+            return super().unpack(batch)
+        tensors = {key: tensor.to(self.denoiser.noise.device) for key, tensor in batch.items()}
+        return Encoded(tensors[SCORES], tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
+
+    def encode(self, cells: TrainingCells, generator: Rng = None) -> Encoded:
+        drawn, library = cells
+        which = torch.randint(drawn.shape[1], (len(drawn),), generator=generator, device=drawn.device)
+        return Encoded(drawn[torch.arange(len(drawn), device=drawn.device), which].float(), library)
+
+    # Generating.
+
+    def predictor(self, conditions: Given, n_cells: int, guidance_scale: Scale = 1.0) -> FramedPredictor:
+        """Bind conditions; a scale multiplies how far its conditions move the means, and guides the network."""
+        given, standardised = conditions.numpy(), super().predictor(conditions, n_cells, guidance_scale)
+        scales = [(given.without(names), scale) for names, scale in self.guided(conditions, guidance_scale)]
+        untreated = {name: given[name] for name in self.denoiser.effect_names if name in given}
+        untreated = {name: part._replace(mask=np.zeros_like(part.mask)) for name, part in untreated.items()}
+        scales.append((given.replace(untreated), self.effect_scale(guidance_scale)))
+
+        def frame(rng: np.random.Generator | None) -> Frame:
+            means, deviations = self.scores.frame(given, rng)
+            moved = [
+                (scale - 1) * (means - self.scores.frame(rest, None).means) for rest, scale in scales if scale != 1
+            ]
+            return Frame(sum(moved, start=means), deviations)
+
+        return FramedPredictor(frame, standardised)
+
     @torch.no_grad()
-    def draw(self, predictor: VectorPredictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
+    def draw(self, predictor: FramedPredictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
         """Draw cells of about ``library`` ``(cells,)`` molecules from noise: dense ``(cells, genes)``."""
-        noise = torch.randn(len(library), len(self.mean), generator=generator, device=library.device)
-        vector = self.process.draw(predictor(library), noise, TIME_MAX, n_steps=n_steps, generator=generator)
-        return self.to_counts(vector, library, generator)
+        frame = predictor.frame(numpy_generator(generator))
+        steps = {"n_steps": n_steps, "generator": generator}
+        return self._to_counts(self.draw_vectors(predictor.standardised, library, self.n_vars, **steps), frame, library)
 
     @torch.no_grad()
     def counterfactual(
-        self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
+        self,
+        cells: Tensor,
+        source: Given,
+        after: FramedPredictor,
+        *,
+        keep: float | None,
+        n_steps: int,
+        generator: Rng = None,
     ) -> Tensor:
-        """Add noise until a share ``keep`` (none) of the variance of the cells is left, and remove it by ``after``."""
-        library, vector = self.library(cells), self.to_vector(cells)
-        start = time_of_signal(vector.new_tensor(keep or 0.0), self.process.level)
-        noisy = self.process.corrupt(vector, generator, start).state
-        moved = self.process.draw(after(library), noisy, float(start), n_steps=n_steps, generator=generator)
-        return self.to_counts(moved, library, generator)
+        """Draw cells of which a share ``keep`` of the variance of the scores stays; None: all, and the means move."""
+        rng, library = numpy_generator(generator), self.library(cells)
+        vector = self._vector(self.scores.draw(to_scipy(cells), self.scores.frame(source.numpy(), rng), rng)[:, 0])
+        if keep is not None:
+            denoise = after.standardised(library)
+            vector = self.draw_again(vector, denoise, keep, n_steps=n_steps, generator=generator)
+        return self._to_counts(vector, after.frame(rng), library)
 
-    # Vectors are expression.
+    def _vector(self, scores: np.ndarray) -> Tensor:
+        return torch.from_numpy(scores).to(self.denoiser.noise)
 
-    def make_denoiser(self, features: Mapping[str, Tensor]) -> VectorDenoiser:
-        self.register_buffer("mean", torch.zeros(self.n_vars))
-        self.register_buffer("scale", torch.ones(self.n_vars))
-        return VectorDenoiser(self.n_vars, self.specs, self.size, features, self.process)
+    def _to_counts(self, vector: Tensor, frame: Frame, library: Tensor) -> Tensor:
+        """Counts ``(cells, genes)`` of standardised scores."""
+        scores = frame.means + frame.deviations * vector.double().cpu().numpy()
+        counts = self.scores.model().reference.to_counts(scores, library.double().cpu().numpy())
+        return torch.from_numpy(counts.toarray()).to(library)
 
-    def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
-        """Take mean and standard deviation of each gene; a gene without variance keeps its unit."""
-        n_cells, total, squares = 0, np.zeros(self.n_vars), np.zeros(self.n_vars)
-        for counts, _ in batches:
-            expression = self._log_normalised(counts).double()
-            n_cells += len(expression)
-            total += expression.sum(0).cpu().numpy()
-            squares += expression.square().sum(0).cpu().numpy()
-        mean = total / n_cells
-        variance = squares / n_cells - mean**2
-        self.mean.copy_(torch.from_numpy(mean))
-        self.scale.copy_(torch.from_numpy(np.sqrt(np.where(variance > 1e-8, variance, 1.0))))
+    # Reading cells.
 
-    def to_vector(self, counts: Tensor) -> Tensor:
-        """Vectors ``(cells, length)`` of order one, of CSR counts: standardised expression."""
-        return (self._log_normalised(counts) - self.mean) / self.scale
-
-    def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
-        """Whole counts ``(cells, genes)`` of vectors: shares of the library sizes, rounded."""
-        return (self._shares(vector) * library[:, None]).round()
+    def _expected(self, counts: Tensor, conditions: Given) -> tuple[Tensor, Frame]:
+        """Expected scores of whole cells ``(cells, genes)``, and by what they are standardised."""
+        frame, model = self.scores.frame(conditions.numpy(), None), self.scores.model()
+        return self._vector(model.expect_scores(model.ends(to_scipy(counts), frame))), frame
 
     @torch.no_grad()
     def expression(self, counts: Tensor, conditions: Given) -> Tensor:
-        """Shares of the genes ``(cells, genes)`` in cells that are taken for slightly noisy."""
-        library = self.library(counts)
-        denoise = self.ema_denoiser.bind(conditions)(library)
-        return self._shares(denoise(self.to_vector(counts), torch.tensor(TIME_MIN, device=library.device)))
+        """Shares of the genes ``(cells, genes)`` that the factors of cells say."""
+        (vector, frame), model = self._expected(counts, conditions), self.scores.model()
+        shared = vector.double().cpu().numpy() @ model.posterior()[0] @ model.loadings
+        library = self.library(counts).double().cpu().numpy()
+        means = frame.means + frame.deviations * shared
+        expected = model.reference.expected_counts(means, frame.deviations * model.noise, library)
+        return self._vector(expected / expected.sum(1, keepdims=True))
 
     @torch.no_grad()
     def tokens(self, counts: Tensor, conditions: Given) -> Tensor:
         """Tokens ``(cells, tokens, dim)`` of cells at the lowest level of noise."""
-        library = self.library(counts)
+        return self._tokens(self._expected(counts, conditions)[0], self.library(counts), conditions)
+
+    def _tokens(self, vector: Tensor, library: Tensor, conditions: Given) -> Tensor:
         level = self.process.level(torch.tensor(TIME_MIN, device=library.device)).log_snr / 2
         embedded = self.ema_denoiser.embed_conditions(conditions, len(library))
-        return self.ema_denoiser.network.tokens(self.to_vector(counts), level.expand_as(library), library, *embedded)
+        return self.ema_denoiser.network.tokens(vector, level.expand_as(library), library, *embedded)
+
+    @torch.no_grad()
+    def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
+        """Hidden vectors of the read-out ``(cells, tokens, width)``, to which the factors of the cells are added."""
+        denoiser, (vector, _) = self.ema_denoiser, self._expected(counts, conditions)
+        readout = denoiser.network.additive_readout
+        found = readout.hidden(self._tokens(vector, self.library(counts), conditions))
+        along = denoiser.along(vector, self.process.level(torch.tensor(TIME_MIN, device=vector.device)))
+        of_factors = along @ denoiser.axes @ torch.linalg.pinv(readout.gene_weights)
+        return found + of_factors.unflatten(1, found.shape[1:])
 
     def gene_weights(self) -> Tensor | None:
-        """Weights of the genes on :meth:`hidden`, in logs of counts per 10,000; negative for noise and velocity."""
-        loadings = super().gene_weights()
-        sign = 1 if self.process_options.prediction == "x0" else -1
-        return None if loadings is None else sign * self.scale * loadings
+        """Weights of the genes on :meth:`hidden`, in units of normal scores."""
+        loadings, scores = super().gene_weights(), self.scores
+        if loadings is None:
+            return None
+        return loadings * (scores.n_cells[:, None] * scores.deviations).sum(0) / scores.n_cells.sum()
 
-    def _log_normalised(self, counts: Tensor) -> Tensor:
-        return torch.log1p(counts.to_dense() * (TARGET_SUM / self.library(counts))[:, None])
 
-    def _shares(self, vector: Tensor) -> Tensor:
-        logs = (vector * self.scale + self.mean).clamp(0, math.log1p(TARGET_SUM))
-        rates = torch.expm1(logs)
-        return rates / rates.sum(1, keepdim=True).clamp(min=1e-8)
+def numpy_generator(generator: Rng) -> np.random.Generator:
+    """A generator of NumPy that is seeded by the next number of one of torch."""
+    device = None if generator is None else generator.device
+    return np.random.default_rng(int(torch.randint(2**62, (1,), generator=generator, device=device)))

@@ -16,8 +16,8 @@ from scdiffgen.diffusion import Rng, column_sums
 from scdiffgen.nn import NetworkSize, ReadoutOptions, TokenAutoencoder
 
 from ._diffusion_module import gene_frequencies, loss_output
-from ._gaussian_module import Encoded, GaussianModule, TrainingCells, VectorDenoiser
-from ._processes import GaussianDiffusion, Given, LatentOptions
+from ._gaussian_module import Encoded, TrainingCells, VectorDenoiser, VectorModule
+from ._processes import GaussianDiffusion, Given, LatentOptions, Predictor, VectorPredictor
 from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
 
 TOKENS, LIBRARY = "latent tokens", "latent library"
@@ -48,7 +48,7 @@ class LatentDenoiser(VectorDenoiser):
         permute_weights(self.effects, order, GENE_AXES)
 
 
-class LatentModule(GaussianModule):
+class LatentModule(VectorModule):
     """Gaussian diffusion of the tokens of an autoencoder, which is trained first and then stays as it is."""
 
     process_name = "latent"
@@ -56,6 +56,8 @@ class LatentModule(GaussianModule):
     process_options: LatentOptions
     denoiser: LatentDenoiser
     ema_denoiser: LatentDenoiser
+    mean: Tensor
+    scale: Tensor
     stage: Tensor
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> LatentDenoiser:
@@ -136,11 +138,30 @@ class LatentModule(GaussianModule):
 
     # Vectors are tokens, laid side by side.
 
+    def encode(self, cells: TrainingCells, generator: Rng = None) -> Encoded:
+        return cells if isinstance(cells, Encoded) else Encoded(self._to_vector(cells), self.library(cells))
+
     @torch.no_grad()
-    def to_vector(self, counts: Tensor) -> Tensor:
+    def draw(self, predictor: VectorPredictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
+        """Draw cells of ``library`` ``(cells,)`` molecules from noise: dense ``(cells, genes)``."""
+        vector = self.draw_vectors(predictor, library, len(self.mean), n_steps=n_steps, generator=generator)
+        return self._to_counts(vector, library, generator)
+
+    @torch.no_grad()
+    def counterfactual(
+        self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
+    ) -> Tensor:
+        """Add noise until a share ``keep`` (none) of the variance of the cells is left, and remove it by ``after``."""
+        library, steps = self.library(cells), {"n_steps": n_steps, "generator": generator}
+        return self._to_counts(
+            self.draw_again(self._to_vector(cells), after(library), keep or 0.0, **steps), library, generator
+        )
+
+    @torch.no_grad()
+    def _to_vector(self, counts: Tensor) -> Tensor:
         return (self._encoded(counts) - self.mean) / self.scale
 
-    def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
+    def _to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
         """Counts drawn from the likelihood."""
         return self.ema_denoiser.autoencoder.sample(self._latent(vector), library, generator)
 

@@ -114,8 +114,7 @@ class GaussianOptions:
     Parameters
     ----------
     prediction
-        What the network predicts, with uniformly weighted squared error: data ``"x0"``, noise ``"eps"`` or velocity
-        ``"v"``.
+        What is predicted, with uniformly weighted squared error: data ``"x0"``, noise ``"eps"`` or velocity ``"v"``.
     schedule
         How the noise grows: ``"linear"`` (DDPM), ``"cosine"`` or ``"rectified"`` (straight, as in flow matching).
     sampler
@@ -130,7 +129,7 @@ class GaussianOptions:
     >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """
 
-    prediction: diffusion.PredictionKind = "x0"
+    prediction: diffusion.PredictionKind = "eps"
     schedule: diffusion.ScheduleKind = "cosine"
     sampler: diffusion.SamplerKind = "dpm_solver"
 
@@ -160,6 +159,7 @@ class LatentOptions(GaussianOptions):
     >>> model = scdiffgen.model.TokenDiffusion(adata, process=options)
     """
 
+    prediction: diffusion.PredictionKind = "x0"
     latent_dim: int = 8
     autoencoder_share: float = 0.4
 

@@ -1,6 +1,6 @@
 """Normal scores of counts: a count is an interval of a latent normal variable, as in a Gaussian copula."""
 
-from ._copula import GaussianCopula, fit_groups
+from ._copula import FactorModel, Frame, GaussianCopula, fit_factors, fit_groups
 from ._reference import ReferenceDistribution
 
-__all__ = ["GaussianCopula", "ReferenceDistribution", "fit_groups"]
+__all__ = ["FactorModel", "Frame", "GaussianCopula", "ReferenceDistribution", "fit_factors", "fit_groups"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +15,67 @@ from ._reference import Array, ReferenceDistribution, chunks, library_sizes
 Groups = NDArray[np.intp]
 
 
+class Frame(NamedTuple):
+    """Means and deviations by which scores of cells, or of groups, are standardised."""
+
+    means: Array  # (cells, genes)
+    deviations: Array  # (cells, genes)
+
+    def take(self, rows: Groups | slice) -> Frame:
+        """Some rows."""
+        return Frame(self.means[rows], self.deviations[rows])
+
+
 @dataclass(frozen=True)
-class GaussianCopula:
-    """Standardised scores, ``(scores - means) / deviations``, are factors x loadings + noise, of variance 1 in all."""
+class FactorModel:
+    """Standardised scores are factors x loadings + noise, of variance 1 in all."""
 
     reference: ReferenceDistribution
-    means: Array  # (groups, genes)
-    deviations: Array  # (groups, genes)
     loadings: Array  # (factors, genes)
+
+    @property
+    def noise(self) -> Array:
+        """Standard deviation of each gene beside the factors ``(genes,)``."""
+        return np.sqrt(1 - (self.loadings**2).sum(axis=0))
+
+    def posterior(self) -> tuple[Array, Array]:
+        """Weights ``(genes, factors)`` of scores in the expected factors of a cell, and the factors' covariance."""
+        weights = (self.loadings / self.noise**2).T
+        covariance = np.linalg.inv(np.eye(len(self.loadings)) + self.loadings @ weights)
+        return weights @ covariance, covariance
+
+    def draw_factors(self, residuals: NDArray[np.floating], rng: np.random.Generator) -> Array:
+        """Draw factors ``(cells, factors)`` given standardised scores ``(cells, genes)``."""
+        weights, covariance = self.posterior()
+        around = rng.standard_normal((len(residuals), len(covariance))) @ np.linalg.cholesky(covariance).T
+        return residuals @ weights + around
+
+    def draw_scores(self, ends: tuple[Array, Array], factors: Array, rng: np.random.Generator) -> Array:
+        """Draw standardised scores ``(cells, genes)`` between two ends, given the factors ``(cells, factors)``."""
+        shared = factors @ self.loadings
+        return shared + self.noise * draw_truncated(*((end - shared) / self.noise for end in ends), rng)
+
+    def expect_scores(self, ends: tuple[Array, Array], n_rounds: int = 8) -> Array:
+        """Expected standardised scores ``(cells, genes)`` between two ends, by mean-field variational inference."""
+        weights, _ = self.posterior()
+        expected, _ = truncated_moments(*ends)
+        for _ in range(n_rounds):
+            shared = expected @ weights @ self.loadings
+            moments = truncated_moments(*((end - shared) / self.noise for end in ends))
+            expected = shared + self.noise * moments[0]
+        return expected
+
+    def ends(self, counts: sparse.csr_matrix, frame: Frame) -> tuple[Array, Array]:
+        """Ends of the standardised scores of counts ``(cells, genes)``."""
+        lower, upper = self.reference.interval(counts, library_sizes(counts))
+        return (lower - frame.means) / frame.deviations, (upper - frame.means) / frame.deviations
+
+
+@dataclass(frozen=True)
+class GaussianCopula(FactorModel):
+    """A factor model of scores that are standardised by the mean and deviation of the cell's group."""
+
+    groups: Frame  # (groups, genes)
 
     @classmethod
     def fit(
@@ -34,67 +88,107 @@ class GaussianCopula:
         these scores. In a single round, the independently drawn scores of zeros hide most of what genes share.
         """
         reference, rng = ReferenceDistribution.fit(counts, groups), np.random.default_rng(seed)
-        fitted = reference, *fit_groups(reference, counts, groups)
-        copula, residuals = cls(*fitted, np.zeros((0, counts.shape[1]))), np.zeros(counts.shape, dtype=np.float32)
+        frame = fit_groups(reference, counts, groups)
+        copula, residuals = (
+            cls(reference, np.zeros((0, counts.shape[1])), frame),
+            np.zeros(counts.shape, dtype=np.float32),
+        )
         for _ in range(n_rounds):
             for cells in chunks(*counts.shape):
-                residuals[cells] = copula.augment(counts[cells], groups[cells], residuals[cells], rng)
-            copula = cls(*fitted, fit_loadings(residuals, n_components))
+                ends = copula.ends(counts[cells], frame.take(groups[cells]))
+                factors = copula.draw_factors(residuals[cells], rng)
+                residuals[cells] = copula.draw_scores(ends, factors, rng)
+            copula = cls(reference, fit_loadings(residuals, n_components), frame)
             n_components = len(copula.loadings)
         return copula
-
-    @property
-    def noise(self) -> Array:
-        """Standard deviation of each gene beside the factors ``(genes,)``."""
-        return np.sqrt(1 - (self.loadings**2).sum(axis=0))
-
-    def augment(
-        self, counts: sparse.csr_matrix, groups: Groups, residuals: NDArray[np.float32], rng: np.random.Generator
-    ) -> Array:
-        """Draw factors given standardised scores ``(cells, genes)``, and the scores anew, given factors and counts."""
-        weights = (self.loadings / self.noise**2).T
-        covariance = np.linalg.inv(np.eye(len(self.loadings)) + self.loadings @ weights)
-        around = rng.standard_normal((len(residuals), len(covariance))) @ np.linalg.cholesky(covariance).T
-        shared = (residuals @ weights @ covariance + around) @ self.loadings
-        mean = self.means[groups] + self.deviations[groups] * shared
-        deviation = self.deviations[groups] * self.noise
-        lower, upper = self.reference.interval(counts, library_sizes(counts))
-        drawn = draw_truncated((lower - mean) / deviation, (upper - mean) / deviation, rng)
-        return shared + self.noise * drawn
 
     def draw(self, groups: Groups, library: Array, rng: np.random.Generator) -> sparse.csr_matrix:
         """Draw counts of cells of groups and library sizes ``(cells,)``."""
         drawn = []
         for cells in chunks(len(groups), len(self.noise)):
-            mean, deviation = self.means[groups[cells]], self.deviations[groups[cells]]
-            shared = rng.standard_normal((len(mean), len(self.loadings))) @ self.loadings
-            scores = mean + deviation * (shared + self.noise * rng.standard_normal(mean.shape))
+            frame = self.groups.take(groups[cells])
+            shared = rng.standard_normal((len(frame.means), len(self.loadings))) @ self.loadings
+            scores = frame.means + frame.deviations * (shared + self.noise * rng.standard_normal(shared.shape))
             drawn.append(self.reference.to_counts(scores, library[cells]))
         return sparse.vstack(drawn, format="csr")
 
 
 def fit_groups(
-    reference: ReferenceDistribution, counts: sparse.csr_matrix, groups: Groups, *, n_rounds: int = 25
-) -> tuple[Array, Array]:
+    reference: ReferenceDistribution,
+    counts: sparse.csr_matrix,
+    groups: Groups,
+    prior: Frame | None = None,
+    *,
+    n_rounds: int = 25,
+) -> Frame:
     """Fit means and deviations of scores ``(groups, genes)`` as interval-censored normals, by EM.
 
-    A mean is shrunk by two pseudo-cells at 0, a variance by five at 1. Genes are taken in turn, which keeps memory low.
+    A mean is shrunk by two pseudo-cells at its prior (0), a variance by five (at 1). Genes are taken in turn, which
+    keeps memory low.
     """
-    means, deviations = np.zeros((2, groups.max() + 1, counts.shape[1]))
+    shape = groups.max() + 1, counts.shape[1]
+    prior = Frame(np.zeros(shape), np.ones(shape)) if prior is None else prior
+    fitted = Frame(*(part.copy() for part in prior))
     for group in np.unique(groups):
         cells = counts[groups == group].tocsc()
         library, n_cells = library_sizes(cells), cells.shape[0]
         for genes in chunks(counts.shape[1], n_cells):
             lower, upper = reference.interval(cells[:, genes], library, genes)
-            mean, deviation = np.zeros(lower.shape[1]), np.ones(lower.shape[1])
+            first, spread = (part[group, genes] for part in prior)
+            mean, deviation = first, spread
             for _ in range(n_rounds):
                 expected, variance = truncated_moments((lower - mean) / deviation, (upper - mean) / deviation)
                 scores = mean + deviation * expected
-                mean = scores.sum(axis=0) / (n_cells + 2)
+                mean = (scores.sum(axis=0) + 2 * first) / (n_cells + 2)
                 squares = (scores - mean) ** 2 + deviation**2 * variance
-                deviation = np.sqrt((squares.sum(axis=0) + 5) / (n_cells + 5))
-            means[group, genes], deviations[group, genes] = mean, deviation
-    return means, deviations
+                deviation = np.sqrt((squares.sum(axis=0) + 5 * spread**2) / (n_cells + 5))
+            fitted.means[group, genes], fitted.deviations[group, genes] = mean, deviation
+    return fitted
+
+
+def fit_factors(
+    reference: ReferenceDistribution,
+    counts: sparse.csr_matrix,
+    groups: Groups,
+    frame: Frame,
+    n_factors: int,
+    *,
+    n_rounds: int = 15,
+    seed: int = 0,
+) -> tuple[FactorModel, Frame]:
+    """Fit so many factors, whether they exceed noise or not, and the groups' frame, by stochastic EM.
+
+    Scores are drawn as in :meth:`GaussianCopula.fit`. Means of groups, loadings (by ridge regression of the scores on
+    the factors) and noise are then fitted to them.
+    """
+    rng, n_cells = np.random.default_rng(seed), counts.shape[0]
+    interval = reference.interval(counts, library_sizes(counts))
+    means, deviations = frame.means.copy(), frame.deviations.copy()
+    one_hot = sparse.csr_matrix((np.ones(n_cells), (groups, np.arange(n_cells))), shape=(len(means), n_cells))
+    scores, sizes = np.zeros(counts.shape, dtype=np.float32), np.bincount(groups, minlength=len(means))[:, None]
+
+    def redraw(model: FactorModel) -> Array:
+        factors = model.draw_factors(scores, rng)
+        for cells in chunks(*counts.shape):
+            ends = ((end[cells] - means[groups[cells]]) / deviations[groups[cells]] for end in interval)
+            scores[cells] = model.draw_scores((next(ends), next(ends)), factors[cells], rng)
+        return factors
+
+    redraw(FactorModel(reference, np.zeros((0, counts.shape[1]))))
+    start = np.ones(min(counts.shape), dtype=np.float32)
+    _, singular, axes = svds(scores - scores.mean(axis=0), min(n_factors, min(counts.shape) - 1), v0=start)
+    model = FactorModel(reference, bounded(axes * np.sqrt(np.maximum(singular**2 / n_cells - 1, 0.01))[:, None]))
+    for _ in range(n_rounds):
+        factors = redraw(model)
+        step = np.asarray(one_hot @ (scores - factors @ model.loadings)) / (sizes + 2)
+        means += deviations * step
+        scores -= step[groups]
+        loadings = np.linalg.solve(factors.T @ factors + np.eye(len(model.loadings)), factors.T @ scores)
+        noise = ((scores - factors @ loadings) ** 2).mean(axis=0)
+        total = np.sqrt((loadings**2).sum(axis=0) + np.maximum(noise, 0.05))
+        model, deviations = FactorModel(reference, bounded(loadings / total)), deviations * total
+        scores /= total
+    return model, Frame(means, deviations)
 
 
 def fit_loadings(residuals: NDArray[np.floating], n_components: int) -> Array:
@@ -114,8 +208,12 @@ def fit_loadings(residuals: NDArray[np.floating], n_components: int) -> Array:
     beyond = variances > (1 + np.sqrt(ratio)) ** 2
     sums = variances[beyond] + 1 - ratio
     population = (sums + np.sqrt(sums**2 - 4 * variances[beyond])) / 2
-    loadings = axes[beyond] * np.sqrt(population - 1)[:, None]
-    return loadings / np.sqrt(np.maximum((loadings**2).sum(axis=0) / 0.95, 1.0))  # noise of variance .05 at least
+    return bounded(axes[beyond] * np.sqrt(population - 1)[:, None])
+
+
+def bounded(loadings: Array) -> Array:
+    """Loadings that leave each gene noise of variance .05 at least."""
+    return loadings / np.sqrt(np.maximum((loadings**2).sum(axis=0) / 0.95, 1.0))
 
 
 def truncated_moments(lower: Array, upper: Array) -> tuple[Array, Array]:

@@ -73,6 +73,21 @@ class ReferenceDistribution:
             count[at[up]], beyond[at[~up]] = middle[up], middle[~up]
         return sparse.csr_matrix((count, (cells, genes)), shape=scores.shape, dtype=np.float32)
 
+    def expected_counts(self, means: Array, deviations: Array, library: Array) -> Array:
+        """Expected counts ``(cells, genes)`` at library sizes ``(cells,)`` of scores of such means and deviations.
+
+        It is the sum of the probabilities of a count of 1, 2, ... or more; above 30, in steps of a tenth of the count.
+        """
+        expected, of_cells = np.zeros(means.shape), library[:, None] * self.shares
+        at, count = np.nonzero(np.ones(means.shape, dtype=bool)), 1.0
+        while len(at[0]):
+            step = max(1.0, np.floor(count / 10) if count > 30 else 1.0)
+            ends = lower_end(count + (step - 1) / 2, of_cells[at], self.inverse_dispersions[at[1]])
+            more = special.ndtr((means[at] - ends) / deviations[at])
+            expected[at] += step * more
+            at, count = tuple(index[more > 1e-4] for index in at), count + step
+        return expected
+
 
 def lower_end(counts: Array | float, means: Array, inverse_dispersions: Array) -> Array:
     """Score below which a count is less than ``counts`` >= 1, from the smaller tail, so that none is cut at 8."""

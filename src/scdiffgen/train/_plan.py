@@ -155,6 +155,7 @@ class DiffusionTrainingPlan(pl.LightningModule):
         if self._stage + 1 < len(self._stage_ends) and self.current_epoch >= self._stage_ends[self._stage]:
             self._stage, self._stage_start, self._best_loss = self._stage + 1, self.global_step, math.inf
             self._norms.clear()
+            self.trainer.fit_loop.epoch_loop.val_loop.setup_data()  # before the first validation there is no loader yet
             loaders = [self.trainer.train_dataloader, self.trainer.val_dataloaders]
             cached = [loader.cache(self.module.compute_once) for loader in loaders if loader]
             self.module.begin_stage(cached[0])
