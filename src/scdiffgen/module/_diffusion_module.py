@@ -36,6 +36,9 @@ class DiffusionModule(BaseModuleClass):
     options_cls: ClassVar[type | None] = None
     """A frozen dataclass of plain values with the settings of the process, if it has any."""
 
+    judged_by_validation: ClassVar[bool] = True
+    """Whether training stops, and goes back to its best weights, where the validation loss rises."""
+
     count_keys: tuple[str, ...] = (REGISTRY_KEYS.X_KEY,)
     """What counts are called in a minibatch; those of several modalities are laid side by side."""
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
 from scdiffgen.diffusion import TIME_MAX, TIME_MIN, Denoise, Level, Rng, time_of_signal, to_clean, to_scipy
 from scdiffgen.nn import AdditiveReadout, NetworkSize, ScoreNetwork
-from scdiffgen.normal_scores import Frame
+from scdiffgen.normal_scores import FactorModel, Frame
 
 from ._denoiser import ConditionedDenoiser
 from ._diffusion_module import DiffusionModule, loss_output
@@ -26,7 +26,7 @@ from ._processes import GaussianDiffusion, GaussianOptions, Given, Scale, Vector
 SCORES, LIBRARY = "normal scores", "library"
 """Keys under which a cached minibatch holds what was computed of its counts."""
 
-MOST_FACTORS = 30
+MOST_AXES = int(__import__('os').environ.get('AXES', 30))
 N_DRAWS = 4  # of the scores of each training cell
 
 
@@ -83,8 +83,8 @@ class ScoreDenoiser(VectorDenoiser):
     variance beside the factors, it is :math:`f + \alpha r (x_t - \alpha f) / (\alpha^2 r + \sigma^2)`, gene by gene.
     """
 
-    axes: Tensor  # (factors, genes), orthonormal, of the factors' loadings; zero where there are fewer factors
-    variances: Tensor  # (factors,), of scores along the axes
+    axes: Tensor  # (axes, genes), orthonormal: first those of the factors; zero where there are fewer
+    variances: Tensor  # (axes,), of the factors along them
     noise: Tensor  # (genes,), variance beside the factors
 
     def __init__(
@@ -96,8 +96,8 @@ class ScoreDenoiser(VectorDenoiser):
         process: GaussianDiffusion,
     ) -> None:
         super().__init__(n_vars, specs, size, features, process)
-        n_factors = min(MOST_FACTORS, size.n_tokens * size.readout_dim)
-        for name, shape in (("axes", (n_factors, n_vars)), ("variances", (n_factors,))):
+        n_axes = min(MOST_AXES, size.n_tokens * size.readout_dim)
+        for name, shape in (("axes", (n_axes, n_vars)), ("variances", (n_axes,))):
             self.register_buffer(name, torch.zeros(shape))
         self.register_buffer("noise", torch.ones(n_vars))
         # Weights of each gene stay those of the factors: trained, they over-fit from the first steps on.
@@ -124,14 +124,14 @@ class ScoreDenoiser(VectorDenoiser):
         return noisy @ self.axes.T * gains
 
     @torch.no_grad()
-    def start(self, loadings: np.ndarray, noise: np.ndarray) -> None:
-        """Start from factors ``(factors, genes)`` and standard deviations beside them ``(genes,)``."""
-        _, spread, axes = np.linalg.svd(loadings, full_matrices=False)
+    def start(self, model: FactorModel, axes: np.ndarray) -> None:
+        """Start from factors, and let the network read and write along orthonormal axes ``(axes, genes)``."""
         for weight in linear_weights(self.network).values():
             weight.zero_()
-        start_linearly(self.network, LinearModel(axes, spread))
-        self.axes[: len(axes)], self.variances[: len(axes)] = torch.from_numpy(axes), torch.from_numpy(spread**2)
-        self.noise.copy_(torch.from_numpy(noise**2))
+        variances = ((axes @ model.loadings.T) ** 2).sum(1)  # the first axes are those of the factors
+        start_linearly(self.network, LinearModel(axes, np.sqrt(np.maximum(variances, 1.0))))
+        self.axes[: len(axes)], self.variances[: len(axes)] = torch.from_numpy(axes), torch.from_numpy(variances)
+        self.noise.copy_(torch.from_numpy(model.noise**2))
 
 
 class VectorModule(DiffusionModule):
@@ -191,6 +191,7 @@ class GaussianModule(VectorModule):
 
     process_name = "gaussian"
     options_cls = GaussianOptions
+    judged_by_validation = False  # cells become more like others while it rises: the most of it is noise
     denoiser: ScoreDenoiser
     ema_denoiser: ScoreDenoiser
 
@@ -206,9 +207,9 @@ class GaussianModule(VectorModule):
         """Fit groups and factors."""
         counts, conditions = zip(*((to_scipy(counts), given.numpy()) for counts, given in sample), strict=True)
         together = sparse.vstack(counts, format="csr"), Conditions.concatenate(conditions)
-        model = self.scores.fit(*together, len(self.denoiser.variances))
+        model, axes = self.scores.fit(*together, len(self.denoiser.axes))
         for denoiser in self.denoisers:
-            denoiser.start(model.loadings, model.noise)
+            denoiser.start(model, axes)
 
     # Scores are drawn once, before the first step.
 

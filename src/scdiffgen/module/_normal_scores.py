@@ -9,11 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse.linalg import svds
 from torch import Tensor, nn
 
 from scdiffgen._codes import Code, distinct_rows
 from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.normal_scores import FactorModel, Frame, ReferenceDistribution, fit_factors, fit_groups
+
+Array = NDArray[np.float64]
 
 Treatment = tuple[tuple[int, float], ...] | None
 """Interventions of a cell and their doses (-1: none given), sorted; None is missing."""
@@ -53,8 +56,13 @@ class NormalScores(nn.Module):
                 setattr(self, name, table.new_zeros(state_dict[prefix + name].shape))
         super()._load_from_state_dict(state_dict, prefix, *others)
 
-    def fit(self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray], n_factors: int) -> FactorModel:
-        """Fit groups and factors to training cells; a group is shrunk to its context, and that to its first parts."""
+    def fit(
+        self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray], n_axes: int
+    ) -> tuple[FactorModel, Array]:
+        """Fit groups and at most ``n_axes`` factors to training cells; also so many principal axes of their scores.
+
+        A group is shrunk to its context, and that to its first part.
+        """
         contexts, treatments, doses = self._codes(conditions)
         rows, groups = distinct_rows(np.concatenate([contexts, treatments, doses], axis=1))
         reference = ReferenceDistribution.fit(counts, groups)
@@ -73,7 +81,7 @@ class NormalScores(nn.Module):
         else:
             frame = frame.take(before)
         chosen = np.linspace(0, counts.shape[0] - 1, min(counts.shape[0], LARGEST_FIT // counts.shape[1])).astype(int)
-        model, frame = fit_factors(reference, counts[chosen], groups[chosen], frame, n_factors)
+        model, scores = fit_factors(reference, counts[chosen], frame.take(groups[chosen]), n_axes)
         n_slots = treatments.shape[1]
         tables = {
             "shares": reference.shares,
@@ -88,7 +96,7 @@ class NormalScores(nn.Module):
         }
         for name, table in tables.items():
             setattr(self, name, torch.from_numpy(np.ascontiguousarray(table)).to(getattr(self, name)))
-        return self.model()
+        return model, principal_axes(model.loadings, scores, n_axes)
 
     def model(self) -> FactorModel:
         """The factors."""
@@ -201,6 +209,15 @@ class NormalScores(nn.Module):
             if part in ids:
                 gates[ids.index(part)] = 1.0 if dose < 0 else dose / (dose + scales[part])
         return gates
+
+
+def principal_axes(loadings: Array, scores: NDArray[np.floating], n_axes: int) -> Array:
+    """Axes ``(at most n_axes, genes)``: those of factors, and the first of scores ``(cells, genes)`` beside them."""
+    own = np.linalg.svd(loadings, full_matrices=False)[2]
+    start = np.ones(min(scores.shape), dtype=np.float32)
+    axes = svds(scores, min(n_axes, min(scores.shape) - 1), v0=start)[2]
+    beside = np.linalg.svd(axes - axes @ own.T @ own, full_matrices=False)[2]
+    return np.concatenate([own, beside[: len(axes) - len(own)]])
 
 
 def _treatment(parts: np.ndarray, doses: np.ndarray) -> Treatment:

@@ -39,7 +39,7 @@ class FactorModel:
         return np.sqrt(1 - (self.loadings**2).sum(axis=0))
 
     def posterior(self) -> tuple[Array, Array]:
-        """Weights ``(genes, factors)`` of scores in the expected factors of a cell, and the factors' covariance."""
+        """Weights ``(genes, factors)`` of scores in the factors expected of a cell, and the factors' covariance."""
         weights = (self.loadings / self.noise**2).T
         covariance = np.linalg.inv(np.eye(len(self.loadings)) + self.loadings @ weights)
         return weights @ covariance, covariance
@@ -81,26 +81,11 @@ class GaussianCopula(FactorModel):
     def fit(
         cls, counts: sparse.csr_matrix, groups: Groups, n_components: int = 50, *, n_rounds: int = 10, seed: int = 0
     ) -> GaussianCopula:
-        """Fit counts ``(cells, genes)`` of groups ``(cells,)``, with at most so many factors, by stochastic EM.
-
-        Scores are drawn within their intervals around the mean of the group and the factors of the cell: data
-        augmentation (Albert and Chib 1993, Journal of the American Statistical Association). Then factors are fitted to
-        these scores. In a single round, the independently drawn scores of zeros hide most of what genes share.
-        """
-        reference, rng = ReferenceDistribution.fit(counts, groups), np.random.default_rng(seed)
+        """Fit counts ``(cells, genes)`` of groups ``(cells,)``, with at most so many factors."""
+        reference = ReferenceDistribution.fit(counts, groups)
         frame = fit_groups(reference, counts, groups)
-        copula, residuals = (
-            cls(reference, np.zeros((0, counts.shape[1])), frame),
-            np.zeros(counts.shape, dtype=np.float32),
-        )
-        for _ in range(n_rounds):
-            for cells in chunks(*counts.shape):
-                ends = copula.ends(counts[cells], frame.take(groups[cells]))
-                factors = copula.draw_factors(residuals[cells], rng)
-                residuals[cells] = copula.draw_scores(ends, factors, rng)
-            copula = cls(reference, fit_loadings(residuals, n_components), frame)
-            n_components = len(copula.loadings)
-        return copula
+        model, _ = fit_factors(reference, counts, frame.take(groups), n_components, n_rounds=n_rounds, seed=seed)
+        return cls(reference, model.loadings, frame)
 
     def draw(self, groups: Groups, library: Array, rng: np.random.Generator) -> sparse.csr_matrix:
         """Draw counts of cells of groups and library sizes ``(cells,)``."""
@@ -149,46 +134,27 @@ def fit_groups(
 def fit_factors(
     reference: ReferenceDistribution,
     counts: sparse.csr_matrix,
-    groups: Groups,
     frame: Frame,
-    n_factors: int,
+    n_components: int,
     *,
-    n_rounds: int = 15,
+    n_rounds: int = 10,
     seed: int = 0,
-) -> tuple[FactorModel, Frame]:
-    """Fit so many factors, whether they exceed noise or not, and the groups' frame, by stochastic EM.
+) -> tuple[FactorModel, NDArray[np.float32]]:
+    """Fit at most so many factors by stochastic EM; also the last draw of the scores ``(cells, genes)``.
 
-    Scores are drawn as in :meth:`GaussianCopula.fit`. Means of groups, loadings (by ridge regression of the scores on
-    the factors) and noise are then fitted to them.
+    Scores are drawn within their intervals around the mean of the group and the factors of the cell: data
+    augmentation (Albert and Chib 1993, Journal of the American Statistical Association). Then factors are fitted to
+    these scores. In a single round, the independently drawn scores of zeros hide most of what genes share.
     """
-    rng, n_cells = np.random.default_rng(seed), counts.shape[0]
-    interval = reference.interval(counts, library_sizes(counts))
-    means, deviations = frame.means.copy(), frame.deviations.copy()
-    one_hot = sparse.csr_matrix((np.ones(n_cells), (groups, np.arange(n_cells))), shape=(len(means), n_cells))
-    scores, sizes = np.zeros(counts.shape, dtype=np.float32), np.bincount(groups, minlength=len(means))[:, None]
-
-    def redraw(model: FactorModel) -> Array:
-        factors = model.draw_factors(scores, rng)
-        for cells in chunks(*counts.shape):
-            ends = ((end[cells] - means[groups[cells]]) / deviations[groups[cells]] for end in interval)
-            scores[cells] = model.draw_scores((next(ends), next(ends)), factors[cells], rng)
-        return factors
-
-    redraw(FactorModel(reference, np.zeros((0, counts.shape[1]))))
-    start = np.ones(min(counts.shape), dtype=np.float32)
-    _, singular, axes = svds(scores - scores.mean(axis=0), min(n_factors, min(counts.shape) - 1), v0=start)
-    model = FactorModel(reference, bounded(axes * np.sqrt(np.maximum(singular**2 / n_cells - 1, 0.01))[:, None]))
+    rng, scores = np.random.default_rng(seed), np.zeros(counts.shape, dtype=np.float32)
+    model = FactorModel(reference, np.zeros((0, counts.shape[1])))
     for _ in range(n_rounds):
-        factors = redraw(model)
-        step = np.asarray(one_hot @ (scores - factors @ model.loadings)) / (sizes + 2)
-        means += deviations * step
-        scores -= step[groups]
-        loadings = np.linalg.solve(factors.T @ factors + np.eye(len(model.loadings)), factors.T @ scores)
-        noise = ((scores - factors @ loadings) ** 2).mean(axis=0)
-        total = np.sqrt((loadings**2).sum(axis=0) + np.maximum(noise, 0.05))
-        model, deviations = FactorModel(reference, bounded(loadings / total)), deviations * total
-        scores /= total
-    return model, Frame(means, deviations)
+        for cells in chunks(*counts.shape):
+            ends = model.ends(counts[cells], frame.take(cells))
+            scores[cells] = model.draw_scores(ends, model.draw_factors(scores[cells], rng), rng)
+        model = FactorModel(reference, fit_loadings(scores, n_components))
+        n_components = len(model.loadings)
+    return model, scores
 
 
 def fit_loadings(residuals: NDArray[np.floating], n_components: int) -> Array:

@@ -170,7 +170,8 @@ class DiffusionTrainingPlan(pl.LightningModule):
         """Keep the weights of the best validation loss; stop where it says that the model over-fits."""
         loss = float(self.trainer.callback_metrics["validation_loss"])
         last_stage = self._stage + 1 == len(self._stage_ends)
-        if not last_stage or self.trainer.sanity_checking or math.isinf(self.config.max_validation_rise):
+        judges = self.module.judged_by_validation and not math.isinf(self.config.max_validation_rise)
+        if not last_stage or self.trainer.sanity_checking or not judges:
             return
         self._last_loss = loss
         if loss < self._best_loss:
