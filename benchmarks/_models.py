@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ from scipy import sparse
 from benchmarks._data import LABEL, Split
 from benchmarks._external import external_files, read_external
 from scdiffgen.metrics.baselines import gaussian_copula, null_poisson, null_shuffled
-from scdiffgen.model import TokenDiffusion
+from scdiffgen.model import GaussianOptions, TokenDiffusion
 
 Labels = NDArray[np.str_]
 Sampler = Callable[[Labels, int], sparse.csr_matrix]  # labels of the cells to draw, seed -> counts
@@ -35,16 +35,24 @@ class Method:
     sample: Sampler
 
 
-def fit_scdiffgen(split: Split, *, max_epochs: int | None = None) -> TokenDiffusion:
+PROCESSES: dict[str, tuple[Any, list[int]]] = {  # process, and numbers of steps
+    "gaussian": ("gaussian", [16, 32]),
+    "latent": ("latent", [32]),
+    "DDPM": (GaussianOptions("eps", schedule="linear", sampler="ancestral"), [1000]),
+}
+"""Other processes than the default, by the names of their rows."""
+
+
+def fit_scdiffgen(split: Split, *, max_epochs: int | None = None, process: Any = "thinning") -> TokenDiffusion:
     """Train with the defaults."""
     adata = split.train.copy()
     TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
-    model = TokenDiffusion(adata)
+    model = TokenDiffusion(adata, process=process)
     model.train(max_epochs=max_epochs, enable_progress_bar=False)
     return model
 
 
-def scdiffgen_methods(model: TokenDiffusion, steps: list[int]) -> list[Method]:
+def scdiffgen_methods(model: TokenDiffusion, steps: list[int], name: str = "scdiffgen") -> list[Method]:
     """Generate from labels, with different numbers of steps."""
 
     def generate_in(n_steps: int) -> Sampler:
@@ -54,7 +62,8 @@ def scdiffgen_methods(model: TokenDiffusion, steps: list[int]) -> list[Method]:
 
         return generate
 
-    return [Method(f"scdiffgen, {n_steps} steps", "ours", generate_in(n_steps)) for n_steps in steps]
+    kind = "ours" if name == "scdiffgen" else "process"
+    return [Method(f"{name}, {n_steps} steps", kind, generate_in(n_steps)) for n_steps in steps]
 
 
 def real_cells(split: Split) -> Method:

@@ -5,8 +5,8 @@
 To add another program: export the training cells with ``--export FOLDER``, let it write
 ``OTHER/<data>-seed<seed>.h5ad`` with counts in ``.X`` and the label of each cell in ``.obs["label"]``, at least as many
 of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with ``--external NAME=OTHER``; with
-``--add`` nothing of ours is trained, and only its rows, that of the linear Gaussian copula, and those of scVI for
-``--scvi-seeds``, are added to the results that are there.
+``--add`` the default is not trained, and only its rows, that of the linear Gaussian copula, and those of scVI for
+``--scvi-seeds`` and of ``--processes`` are added to the results that are there.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from benchmarks._data import DATASETS, LABEL, Split, available, load_split
 from benchmarks._external import add_external_argument
 from benchmarks._generation_table import generation_table, likelihood_table
 from benchmarks._models import (
+    PROCESSES,
     Method,
     copies,
     external_methods,
@@ -51,6 +52,7 @@ class Settings:
     n_trees: int = 200  # trees of the forests
     # folders of cells that other programs generated, by name
     external: Mapping[str, Path] = field(default_factory=dict)
+    processes: Sequence[str] = ()  # other processes of ours
     scvi_seeds: Sequence[int] | None = None  # seeds for which scVI is trained, which takes longest; None for all
 
 
@@ -61,7 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         export(options.data, options.seeds, options.export)
         return
     settings = Settings(
-        options.seeds, options.steps, options.threads, external=dict(options.external), scvi_seeds=options.scvi_seeds
+        options.seeds,
+        options.steps,
+        options.threads,
+        external=dict(options.external),
+        processes=options.processes,
+        scvi_seeds=options.scvi_seeds,
     )
     if options.quick:
         settings = replace(settings, seeds=options.seeds[:1], steps=options.steps[:1], max_epochs=2, n_trees=20)
@@ -78,6 +85,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", nargs="+", type=int, default=[16, 32], help="numbers of steps to generate in")
     add_external_argument(parser)
     parser.add_argument("--add", action="store_true", help="add rows without our model to what is there")
+    parser.add_argument("--processes", nargs="*", choices=list(PROCESSES), default=[*PROCESSES], help="all")
     parser.add_argument("--scvi-seeds", nargs="*", type=int, help="seeds for which scVI is trained; default: all")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the training cells, and run nothing")
     return parser.parse_args(arguments)
@@ -107,7 +115,7 @@ def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
 
 
 def add(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
-    """Add rows of the linear Gaussian copula and of other programs to the results of a run, in place of older ones."""
+    """Add rows of all but the default process to the results of a run, in place of older ones."""
     result = read_result(folder / f"generation-{name}.json")
     result["added"] = [*result.get("added", []), environment(settings.threads, settings.seeds)]
     for seed in settings.seeds:
@@ -115,6 +123,7 @@ def add(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
         scorer = Scorer.fit(split, n_trees=result["settings"]["n_trees"], n_jobs=settings.threads)
         methods = [*linear_methods(split), *external_methods(settings.external, split)]
         new = [*scored(methods, split, scorer)]
+        new += process_records(split, settings, scorer)
         if seed in (settings.scvi_seeds or ()):
             new += scvi_records(split, settings, scorer)
         for kind, record in new:
@@ -136,8 +145,21 @@ def measure(split: Split, settings: Settings) -> Iterator[tuple[str, dict[str, A
     yield "training", {"method": "scdiffgen", "seconds": seconds, "epochs": ours.trainer.current_epoch}
     yield from score(scdiffgen_methods(ours, list(settings.steps)))
     yield "likelihood", likelihoods(ours, split, seed=split.seed)
+    yield from process_records(split, settings, scorer)
     if settings.scvi_seeds is None or split.seed in settings.scvi_seeds:
         yield from scvi_records(split, settings, scorer)
+
+
+def process_records(split: Split, settings: Settings, scorer: Scorer) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Train other processes, draw and score."""
+    for name in settings.processes:
+        process, steps = PROCESSES[name]
+        scvi.settings.seed = split.seed
+        model, seconds = timed(
+            lambda process=process: fit_scdiffgen(split, max_epochs=settings.max_epochs, process=process)
+        )
+        yield "training", {"method": name, "seconds": seconds, "epochs": model.trainer.current_epoch}
+        yield from scored(scdiffgen_methods(model, steps, f"scdiffgen, {name}"), split, scorer)
 
 
 def scvi_records(split: Split, settings: Settings, scorer: Scorer) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 
-from scdiffgen.normal_scores import GaussianCopula, ReferenceDistribution, fit_groups
+from scdiffgen.normal_scores import Frame, GaussianCopula, ReferenceDistribution, fit_groups
 from scdiffgen.normal_scores._copula import draw_truncated, fit_loadings, truncated_moments
 
 ENDS = np.array(
@@ -38,7 +38,7 @@ def simulate(n_cells: int = 4000, seed: int = 0) -> tuple[GaussianCopula, np.nda
     reference = ReferenceDistribution(np.full(n_genes, 0.5 / n_genes), np.linspace(0.5, 5.0, n_genes))
     means, deviations = rng.normal(0, 0.4, (2, n_genes)), rng.uniform(0.8, 1.2, (2, n_genes))
     loadings = np.where(np.arange(n_genes) < 20, 0.6, 0.0)[None] * rng.choice([-1, 1], n_genes)
-    truth = GaussianCopula(reference, means, deviations, loadings)
+    truth = GaussianCopula(reference, loadings, Frame(means, deviations))
     groups, library = rng.integers(0, 2, n_cells), rng.gamma(10.0, 16.0, n_cells)  # two molecules a gene
     counts = truth.draw(groups, library, rng)
     rest = np.maximum(library - counts.sum(axis=1).A1, 0).round()
@@ -50,8 +50,8 @@ def test_means_and_deviations_of_groups_are_recovered() -> None:
     shares, theta = truth.reference.shares, truth.reference.inverse_dispersions
     reference = ReferenceDistribution(np.append(shares, 0.5), np.append(theta, 1.0))
     means, deviations = fit_groups(reference, counts, groups)
-    np.testing.assert_allclose(means[:, :-1], truth.means, atol=0.15)
-    np.testing.assert_allclose(deviations[:, :-1], truth.deviations, atol=0.15)
+    np.testing.assert_allclose(means[:, :-1], truth.groups.means, atol=0.15)
+    np.testing.assert_allclose(deviations[:, :-1], truth.groups.deviations, atol=0.15)
 
 
 def test_correlations_of_simulated_scores_are_recovered() -> None:
@@ -78,4 +78,4 @@ def test_noise_has_no_factors_and_spikes_have_their_variance() -> None:
 def test_one_cell_has_no_factors() -> None:
     copula = GaussianCopula.fit(sparse.csr_matrix([[4, 0, 2]]), np.zeros(1, dtype=int))
     assert copula.loadings.shape == (0, 3)
-    assert np.isfinite(copula.means).all() and (copula.deviations > 0).all()
+    assert np.isfinite(copula.groups.means).all() and (copula.groups.deviations > 0).all()

@@ -44,9 +44,9 @@ WHOLE_NUMBERS = {"max_steps": -1, "early_stopping_patience": 0, "early_stopping_
 TRAINER_ARGUMENTS = (*inspect.signature(Trainer).parameters, *inspect.signature(pl.Trainer).parameters, "ckpt_path")
 
 
-def default_max_epochs(n_train: int, batch_size: int, has_units: bool = False) -> int:
-    """Choose epochs of 1.5 ``n_train ** 0.8`` steps, at least 500, with hidden units; else of 2.5, and 1,000."""
-    factor, least = (1.5, 500) if has_units else (2.5, 1000)
+def default_max_epochs(n_train: int, batch_size: int, has_units: bool = False, least: int = 1000) -> int:
+    """Choose epochs of 1.5 ``n_train ** 0.8`` steps, at least 500, with hidden units; else of 2.5, and ``least``."""
+    factor, least = (1.5, 500) if has_units else (2.5, least)
     return max(1, round(max(least, factor * n_train**0.8) / math.ceil(n_train / batch_size)))
 
 
@@ -116,7 +116,7 @@ def settled_epochs(
         n_train = len(split["external_indexing"][0])
     if max_epochs is None:
         has_units = any(name.endswith("unit_weights") and len(w) for name, w in model.module.named_parameters())
-        max_epochs = default_max_epochs(n_train, batch_size, has_units)
+        max_epochs = default_max_epochs(n_train, batch_size, has_units, model.module.least_steps)
     max_epochs = check_whole_number("max_epochs", max_epochs)
     n_stages = sum(share > 0 for share in model.module.stages())
     if max_epochs < n_stages:

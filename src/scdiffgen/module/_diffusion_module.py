@@ -39,6 +39,9 @@ class DiffusionModule(BaseModuleClass):
     judged_by_validation: ClassVar[bool] = True
     """Whether training stops, and goes back to its best weights, where the validation loss rises."""
 
+    least_steps: ClassVar[int] = 1000
+    """Steps of training, of few cells, by default."""
+
     count_keys: tuple[str, ...] = (REGISTRY_KEYS.X_KEY,)
     """What counts are called in a minibatch; those of several modalities are laid side by side."""
 

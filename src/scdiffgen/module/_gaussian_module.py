@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -21,12 +20,12 @@ from ._denoiser import ConditionedDenoiser
 from ._diffusion_module import DiffusionModule, loss_output
 from ._linear_start import LinearModel, linear_weights, start_linearly
 from ._normal_scores import NormalScores
-from ._processes import GaussianDiffusion, GaussianOptions, Given, Scale, VectorPredictor
+from ._processes import GaussianDiffusion, GaussianOptions, Given, Predictor, Scale, VectorPredictor
 
 SCORES, LIBRARY = "normal scores", "library"
 """Keys under which a cached minibatch holds what was computed of its counts."""
 
-MOST_AXES = int(__import__('os').environ.get('AXES', 30))
+MOST_AXES = 30
 N_DRAWS = 4  # of the scores of each training cell
 
 
@@ -103,7 +102,7 @@ class ScoreDenoiser(VectorDenoiser):
         # Weights of each gene stay those of the factors: trained, they over-fit from the first steps on.
         fixed = [*linear_weights(self.network).values()]
         if fixed and isinstance(readout := self.network.readout, AdditiveReadout):
-            fixed += [readout.unit_weights, readout.bias]
+            fixed.append(readout.bias)
         for weight in (*fixed, *self.effects.parameters()):  # responses are shifts of the scores' means
             weight.requires_grad_(False)
 
@@ -179,11 +178,15 @@ class VectorModule(DiffusionModule):
         return self.process.draw(after, noisy, float(start), n_steps=n_steps, generator=generator)
 
 
-class FramedPredictor(NamedTuple):
-    """Means and deviations of the scores of cells, drawn where conditions are missing, and their denoiser."""
+class FramedPredictor:
+    """A predictor of standardised scores, and the frame of the cells, which is drawn where conditions are missing."""
 
-    frame: Callable[[np.random.Generator | None], Frame]
-    standardised: VectorPredictor
+    def __init__(self, standardised: VectorPredictor, frame: Callable[[np.random.Generator | None], Frame]) -> None:
+        self.standardised, self.frame = standardised, frame
+
+    def __call__(self, library: Tensor) -> Denoise:
+        """A denoiser of standardised scores of cells of library sizes ``(cells,)``."""
+        return self.standardised(library)
 
 
 class GaussianModule(VectorModule):
@@ -191,14 +194,14 @@ class GaussianModule(VectorModule):
 
     process_name = "gaussian"
     options_cls = GaussianOptions
+    least_steps = 2000
     judged_by_validation = False  # cells become more like others while it rises: the most of it is noise
     denoiser: ScoreDenoiser
     ema_denoiser: ScoreDenoiser
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> ScoreDenoiser:
         self.scores = NormalScores(self.n_vars, self.specs)
-        size = replace(self.size, readout_units=0)
-        return ScoreDenoiser(self.n_vars, self.specs, size, features, self.process)
+        return ScoreDenoiser(self.n_vars, self.specs, self.size, features, self.process)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
         """Nothing: :meth:`start_linearly` fits all."""
@@ -251,33 +254,25 @@ class GaussianModule(VectorModule):
             ]
             return Frame(sum(moved, start=means), deviations)
 
-        return FramedPredictor(frame, standardised)
+        return FramedPredictor(standardised, frame)
 
     @torch.no_grad()
-    def draw(self, predictor: FramedPredictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
+    def draw(self, predictor: Predictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
         """Draw cells of about ``library`` ``(cells,)`` molecules from noise: dense ``(cells, genes)``."""
-        frame = predictor.frame(numpy_generator(generator))
-        steps = {"n_steps": n_steps, "generator": generator}
-        return self._to_counts(self.draw_vectors(predictor.standardised, library, self.n_vars, **steps), frame, library)
+        framed, rng = cast("FramedPredictor", predictor), numpy_generator(generator)
+        vector = self.draw_vectors(framed, library, self.n_vars, n_steps=n_steps, generator=generator)
+        return self._to_counts(vector, framed.frame(rng), library)
 
     @torch.no_grad()
     def counterfactual(
-        self,
-        cells: Tensor,
-        source: Given,
-        after: FramedPredictor,
-        *,
-        keep: float | None,
-        n_steps: int,
-        generator: Rng = None,
+        self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
         """Draw cells of which a share ``keep`` of the variance of the scores stays; None: all, and the means move."""
-        rng, library = numpy_generator(generator), self.library(cells)
+        framed, rng, library = cast("FramedPredictor", after), numpy_generator(generator), self.library(cells)
         vector = self._vector(self.scores.draw(to_scipy(cells), self.scores.frame(source.numpy(), rng), rng)[:, 0])
         if keep is not None:
-            denoise = after.standardised(library)
-            vector = self.draw_again(vector, denoise, keep, n_steps=n_steps, generator=generator)
-        return self._to_counts(vector, after.frame(rng), library)
+            vector = self.draw_again(vector, framed(library), keep, n_steps=n_steps, generator=generator)
+        return self._to_counts(vector, framed.frame(rng), library)
 
     def _vector(self, scores: np.ndarray) -> Tensor:
         return torch.from_numpy(scores).to(self.denoiser.noise)

@@ -8,16 +8,19 @@ from typing import cast
 
 import numpy as np
 import torch
+from scipy import sparse
 from scvi.module.base import LossOutput
 from torch import Tensor
 
-from scdiffgen.conditions import ConditionSpec, conditions_from_batch
-from scdiffgen.diffusion import Rng, column_sums
+from scdiffgen._codes import distinct_rows
+from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
+from scdiffgen.diffusion import Rng, column_sums, to_scipy
 from scdiffgen.nn import NetworkSize, ReadoutOptions, TokenAutoencoder
+from scdiffgen.normal_scores import ReferenceDistribution
 
 from ._diffusion_module import gene_frequencies, loss_output
 from ._gaussian_module import Encoded, TrainingCells, VectorDenoiser, VectorModule
-from ._processes import GaussianDiffusion, Given, LatentOptions, Predictor, VectorPredictor
+from ._processes import GaussianDiffusion, Given, LatentOptions, Predictor
 from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
 
 TOKENS, LIBRARY = "latent tokens", "latent library"
@@ -81,6 +84,14 @@ class LatentModule(VectorModule):
         for denoiser in self.denoisers:
             denoiser.autoencoder.readout.initialise_bias(frequencies)
 
+    def start_linearly(self, sample: Iterable[tuple[Tensor, Given]]) -> None:
+        """Start from the dispersion of each gene within cells of equal conditions; steps move it too slowly."""
+        counts, conditions = zip(*((to_scipy(counts), given.numpy()) for counts, given in sample), strict=True)
+        _, groups = distinct_rows(Conditions.concatenate(conditions).codes(self.specs))
+        reference = ReferenceDistribution.fit(sparse.vstack(counts, format="csr"), groups)
+        for denoiser in self.denoisers:
+            denoiser.autoencoder.likelihood.start(torch.from_numpy(reference.inverse_dispersions))
+
     def sort_tokens(self, order: Sequence[int]) -> None:
         """Permute the tokens, and their means and scales; the noise of a seed then falls on other tokens."""
         super().sort_tokens(order)
@@ -142,7 +153,7 @@ class LatentModule(VectorModule):
         return cells if isinstance(cells, Encoded) else Encoded(self._to_vector(cells), self.library(cells))
 
     @torch.no_grad()
-    def draw(self, predictor: VectorPredictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
+    def draw(self, predictor: Predictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
         """Draw cells of ``library`` ``(cells,)`` molecules from noise: dense ``(cells, genes)``."""
         vector = self.draw_vectors(predictor, library, len(self.mean), n_steps=n_steps, generator=generator)
         return self._to_counts(vector, library, generator)
@@ -152,10 +163,9 @@ class LatentModule(VectorModule):
         self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
         """Add noise until a share ``keep`` (none) of the variance of the cells is left, and remove it by ``after``."""
-        library, steps = self.library(cells), {"n_steps": n_steps, "generator": generator}
-        return self._to_counts(
-            self.draw_again(self._to_vector(cells), after(library), keep or 0.0, **steps), library, generator
-        )
+        library, vector = self.library(cells), self._to_vector(cells)
+        moved = self.draw_again(vector, after(library), keep or 0.0, n_steps=n_steps, generator=generator)
+        return self._to_counts(moved, library, generator)
 
     @torch.no_grad()
     def _to_vector(self, counts: Tensor) -> Tensor:

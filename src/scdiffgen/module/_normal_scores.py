@@ -143,15 +143,13 @@ class NormalScores(nn.Module):
     def _codes(self, conditions: Conditions[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes of contexts ``(cells, columns)``, interventions of all kinds and their doses ``(cells, slots)``."""
         empty, first = np.zeros((conditions.n_cells, 0), dtype=np.int64), 0
-        parts, doses = [empty], [empty]
+        parts, doses = [empty], [empty.astype(np.float64)]
         for spec in self.interventions:
-            codes = conditions.codes([spec])
-            parts.append(np.where(codes >= 0, codes + first, codes))
-            dose = np.full(codes.shape, -1.0)
+            codes, dose = conditions.codes([spec]), np.full((), np.nan)
             if spec.has_values and spec.name in conditions:
-                values = conditions[spec.name].values
-                dose = np.where((codes >= 0) & np.isfinite(values), values, -1.0)
-            doses.append(dose)
+                dose = conditions[spec.name].values
+            parts.append(np.where(codes >= 0, codes + first, codes))
+            doses.append(np.where((codes >= 0) & np.isfinite(dose), dose, -1.0))
             first += spec.n_categories
         return conditions.codes(self.specs, open_ended=True), np.concatenate(parts, 1), np.concatenate(doses, 1)
 
@@ -191,9 +189,8 @@ class NormalScores(nn.Module):
         unknown = [part for part, _ in treatment if part not in taught]
         if unknown:
             raise ValueError(
-                "`process='gaussian'` knows the response to interventions that some training cells had beside untreated "
-                f"ones of the same context, which is not so for {len(unknown)} of those that are asked for. Ask for "
-                "others, or train a model with `process='thinning'`."
+                f"`process='gaussian'` does not know the response to {len(unknown)} of the interventions: no training "
+                "cell had it in a context with untreated cells. Ask for others, or train with `process='thinning'`."
             )
         gates, weighted = np.array(design), np.array(design).T * np.array(n_cells)
         shifts = np.linalg.solve(weighted @ gates + 2 * np.eye(len(ids)), weighted @ np.array(changes))

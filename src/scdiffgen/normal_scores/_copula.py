@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,37 +38,37 @@ class FactorModel:
         """Standard deviation of each gene beside the factors ``(genes,)``."""
         return np.sqrt(1 - (self.loadings**2).sum(axis=0))
 
-    def posterior(self) -> tuple[Array, Array]:
+    def posterior(self) -> tuple[NDArray[Any], NDArray[Any]]:
         """Weights ``(genes, factors)`` of scores in the factors expected of a cell, and the factors' covariance."""
         weights = (self.loadings / self.noise**2).T
         covariance = np.linalg.inv(np.eye(len(self.loadings)) + self.loadings @ weights)
         return weights @ covariance, covariance
 
-    def draw_factors(self, residuals: NDArray[np.floating], rng: np.random.Generator) -> Array:
+    def draw_factors(self, scores: NDArray[np.floating], rng: np.random.Generator) -> Array:
         """Draw factors ``(cells, factors)`` given standardised scores ``(cells, genes)``."""
         weights, covariance = self.posterior()
-        around = rng.standard_normal((len(residuals), len(covariance))) @ np.linalg.cholesky(covariance).T
-        return residuals @ weights + around
-
-    def draw_scores(self, ends: tuple[Array, Array], factors: Array, rng: np.random.Generator) -> Array:
-        """Draw standardised scores ``(cells, genes)`` between two ends, given the factors ``(cells, factors)``."""
-        shared = factors @ self.loadings
-        return shared + self.noise * draw_truncated(*((end - shared) / self.noise for end in ends), rng)
-
-    def expect_scores(self, ends: tuple[Array, Array], n_rounds: int = 8) -> Array:
-        """Expected standardised scores ``(cells, genes)`` between two ends, by mean-field variational inference."""
-        weights, _ = self.posterior()
-        expected, _ = truncated_moments(*ends)
-        for _ in range(n_rounds):
-            shared = expected @ weights @ self.loadings
-            moments = truncated_moments(*((end - shared) / self.noise for end in ends))
-            expected = shared + self.noise * moments[0]
-        return expected
+        around = rng.standard_normal((len(scores), len(covariance))) @ np.linalg.cholesky(covariance).T
+        return scores @ weights + around
 
     def ends(self, counts: sparse.csr_matrix, frame: Frame) -> tuple[Array, Array]:
         """Ends of the standardised scores of counts ``(cells, genes)``."""
         lower, upper = self.reference.interval(counts, library_sizes(counts))
         return (lower - frame.means) / frame.deviations, (upper - frame.means) / frame.deviations
+
+    def draw_scores(self, ends: tuple[Array, Array], factors: Array, rng: np.random.Generator) -> Array:
+        """Draw standardised scores ``(cells, genes)`` between their ends, given the factors ``(cells, factors)``."""
+        shared, noise = factors @ self.loadings, self.noise
+        return shared + noise * draw_truncated((ends[0] - shared) / noise, (ends[1] - shared) / noise, rng)
+
+    def expect_scores(self, ends: tuple[Array, Array], n_rounds: int = 8) -> Array:
+        """Expected standardised scores ``(cells, genes)`` between their ends, by mean-field variational inference."""
+        (weights, _), noise = self.posterior(), self.noise
+        expected, _ = truncated_moments(*ends)
+        for _ in range(n_rounds):
+            shared = expected @ weights @ self.loadings
+            around, _ = truncated_moments((ends[0] - shared) / noise, (ends[1] - shared) / noise)
+            expected = shared + noise * around
+        return expected
 
 
 @dataclass(frozen=True)

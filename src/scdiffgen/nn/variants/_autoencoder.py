@@ -22,6 +22,11 @@ class CountLikelihood(nn.Module):
         super().__init__()
         self.log_dispersion = nn.Parameter(torch.zeros(n_genes))
 
+    @torch.no_grad()
+    def start(self, inverse_dispersions: Tensor) -> None:
+        """Start from a theta ``(genes,)`` of variance mean + mean^2 / theta, at most 150."""
+        self.log_dispersion.copy_(inverse_dispersions.log().clamp(max=5.0))
+
     def log_prob(self, counts: Genes, mean: Genes) -> Genes:
         """Log-probability of each count given its mean."""
         return NegativeBinomial(mu=mean, theta=self.log_dispersion.exp(), validate_args=False).log_prob(counts)
