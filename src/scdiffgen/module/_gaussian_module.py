@@ -248,11 +248,9 @@ class GaussianModule(VectorModule):
         scales.append((given.replace(untreated), self.effect_scale(guidance_scale)))
 
         def frame(rng: np.random.Generator | None) -> Frame:
-            means, deviations = self.scores.frame(given, rng)
-            moved = [
-                (scale - 1) * (means - self.scores.frame(rest, None).means) for rest, scale in scales if scale != 1
-            ]
-            return Frame(sum(moved, start=means), deviations)
+            means, deviations = self.scores.frame(given, rng, open_ended=True)
+            rests = [(self.scores.frame(rest, None, open_ended=True), scale) for rest, scale in scales if scale != 1]
+            return Frame(sum(((scale - 1) * (means - rest.means) for rest, scale in rests), start=means), deviations)
 
         return FramedPredictor(standardised, frame)
 

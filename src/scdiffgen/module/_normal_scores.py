@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,6 +20,8 @@ Array = NDArray[np.float64]
 
 Treatment = tuple[tuple[int, float], ...] | None
 """Interventions of a cell and their doses (-1: none given), sorted; None is missing."""
+
+Groups = list[tuple[np.ndarray, Treatment]]
 
 LARGEST_FIT = 10_000_000  # cells times genes from which factors are fitted, evenly spread
 N_BURN_IN = 5  # draws of the scores of a cell before the first that is used
@@ -63,36 +65,23 @@ class NormalScores(nn.Module):
 
         A group is shrunk to its context, and that to its first part.
         """
-        contexts, treatments, doses = self._codes(conditions)
-        rows, groups = distinct_rows(np.concatenate([contexts, treatments, doses], axis=1))
+        codes = self._codes(conditions)
+        rows, groups = distinct_rows(np.concatenate(codes, axis=1))
         reference = ReferenceDistribution.fit(counts, groups)
-        frame: Frame | None = None
-        n_columns, before = contexts.shape[1], np.zeros(len(rows), dtype=np.intp)
-        for n_kept in sorted({1, n_columns, rows.shape[1]} - {0}):
-            _, parents = distinct_rows(rows[:, :n_kept])
-            prior = None
-            if frame is not None:
-                first = np.unique(parents, return_index=True)[1]
-                prior = frame.take(before[first])
-            if frame is None or parents.max() > before.max():
-                frame, before = fit_groups(reference, counts, parents[groups], prior), parents
-        if frame is None:
-            frame = fit_groups(reference, counts, groups)
-        else:
-            frame = frame.take(before)
+        parents, frame = np.zeros(len(rows), dtype=np.intp), None
+        for n_kept in (1, codes[0].shape[1], rows.shape[1]):
+            _, finer = distinct_rows(rows[:, :n_kept])
+            if frame is None or finer.max() > parents.max():
+                prior = None if frame is None else frame.take(parents[np.unique(finer, return_index=True)[1]])
+                frame, parents = fit_groups(reference, counts, finer[groups], prior), finer
+        frame = cast("Frame", frame).take(parents)
         chosen = np.linspace(0, counts.shape[0] - 1, min(counts.shape[0], LARGEST_FIT // counts.shape[1])).astype(int)
         model, scores = fit_factors(reference, counts[chosen], frame.take(groups[chosen]), n_axes)
-        n_slots = treatments.shape[1]
+        splits = np.cumsum([part.shape[1] for part in codes])[:2]
         tables = {
-            "shares": reference.shares,
-            "inverse_dispersions": reference.inverse_dispersions,
-            "loadings": model.loadings,
-            "contexts": rows[:, :n_columns],
-            "treatments": rows[:, n_columns : n_columns + n_slots],
-            "doses": rows[:, n_columns + n_slots :],
-            "n_cells": np.bincount(groups),
-            "means": frame.means,
-            "deviations": frame.deviations,
+            **dict(zip(("contexts", "treatments", "doses"), np.split(rows, splits, axis=1), strict=True)),
+            **{"shares": reference.shares, "inverse_dispersions": reference.inverse_dispersions},
+            **{"loadings": model.loadings, "n_cells": np.bincount(groups), **frame._asdict()},
         }
         for name, table in tables.items():
             setattr(self, name, torch.from_numpy(np.ascontiguousarray(table)).to(getattr(self, name)))
@@ -103,30 +92,26 @@ class NormalScores(nn.Module):
         reference = ReferenceDistribution(self.shares.cpu().numpy(), self.inverse_dispersions.cpu().numpy())
         return FactorModel(reference, self.loadings.double().cpu().numpy())
 
-    def frame(self, conditions: Conditions[np.ndarray], rng: np.random.Generator | None) -> Frame:
-        """Means and deviations of cells ``(cells, genes)``.
+    def frame(
+        self, conditions: Conditions[np.ndarray], rng: np.random.Generator | None, *, open_ended: bool = False
+    ) -> Frame:
+        """Means and deviations of cells ``(cells, genes)``; paths of ``open_ended`` requests may go on.
 
         Where conditions are missing, one of the groups that agree in the rest is drawn, or these are averaged without
         ``rng``. Where no group agrees, interventions add up to untreated cells of the context, and the last parts of
         the context are left out until some group agrees.
         """
-        rows, of_cell = distinct_rows(np.concatenate(self._codes(conditions), axis=1))
-        n_columns, n_slots = self.contexts.shape[1], (rows.shape[1] - self.contexts.shape[1]) // 2
-        means, deviations = np.empty((2, conditions.n_cells, len(self.shares)))
-        tables = self.means.cpu().numpy(), self.deviations.cpu().numpy()
-        weights = self.n_cells.cpu().numpy()
+        rows, of_cell = distinct_rows(np.concatenate(self._codes(conditions, open_ended=open_ended), axis=1))
+        tables, n_cells = (self.means.cpu().numpy(), self.deviations.cpu().numpy()), self.n_cells.cpu().numpy()
+        groups, frame = self._groups(), np.empty((2, conditions.n_cells, len(self.shares)))
         for position, row in enumerate(rows):
-            treatment = _treatment(row[n_columns : n_columns + n_slots], row[n_columns + n_slots :])
-            groups, shift = self._groups_like(row[:n_columns], treatment)
-            cells, share = np.flatnonzero(of_cell == position), weights[groups] / weights[groups].sum()
-            for found, table in zip((means, deviations), tables, strict=True):
-                if len(groups) > 1 and rng is None:
-                    found[cells] = share @ table[groups]
-            if len(groups) == 1 or rng is not None:
-                at = groups[0] if len(groups) == 1 else rng.choice(groups, len(cells), p=share)  # type: ignore[union-attr]
-                means[cells], deviations[cells] = tables[0][at], tables[1][at]
-            means[cells] += shift
-        return Frame(means, deviations)
+            alike, shift = self._like(groups, *_split(row, self.contexts.shape[1]))
+            cells, shares = of_cell == position, n_cells[alike] / n_cells[alike].sum()
+            which = None if rng is None else rng.choice(alike, cells.sum(), p=shares)
+            for part, table in zip(frame, tables, strict=True):
+                part[cells] = shares @ table[alike] if which is None else table[which]
+            frame[0][cells] += shift
+        return Frame(*frame)
 
     def draw(
         self, counts: sparse.csr_matrix, frame: Frame, rng: np.random.Generator, n_draws: int = 1
@@ -140,7 +125,9 @@ class NormalScores(nn.Module):
             drawn[max(sweep - N_BURN_IN, 0)] = scores
         return drawn.swapaxes(0, 1)
 
-    def _codes(self, conditions: Conditions[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _codes(
+        self, conditions: Conditions[np.ndarray], *, open_ended: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Codes of contexts ``(cells, columns)``, interventions of all kinds and their doses ``(cells, slots)``."""
         empty, first = np.zeros((conditions.n_cells, 0), dtype=np.int64), 0
         parts, doses = [empty], [empty.astype(np.float64)]
@@ -151,60 +138,52 @@ class NormalScores(nn.Module):
             parts.append(np.where(codes >= 0, codes + first, codes))
             doses.append(np.where((codes >= 0) & np.isfinite(dose), dose, -1.0))
             first += spec.n_categories
-        return conditions.codes(self.specs, open_ended=True), np.concatenate(parts, 1), np.concatenate(doses, 1)
+        return conditions.codes(self.specs, open_ended=open_ended), np.concatenate(parts, 1), np.concatenate(doses, 1)
 
-    def _groups_like(self, context: np.ndarray, treatment: Treatment) -> tuple[np.ndarray, np.ndarray | float]:
+    def _groups(self) -> list[tuple[np.ndarray, Treatment]]:
+        """Context and treatment of each group."""
+        tables = (self.contexts, self.treatments, self.doses)
+        rows = np.concatenate([table.double().cpu().numpy() for table in tables], axis=1)
+        return [_split(row, self.contexts.shape[1]) for row in rows]
+
+    def _like(self, groups: Groups, context: np.ndarray, treatment: Treatment) -> tuple[np.ndarray, np.ndarray | float]:
         """Groups of a context and a treatment, and what is to be added to their means ``(genes,)``."""
-        contexts, treatments = self.contexts.cpu().numpy(), self._treatments()
-        same = np.array([treatment is None or each == treatment for each in treatments])
-        untreated = np.array([each == () for each in treatments])
+        contexts = np.array([each for each, _ in groups])
+        same = np.array([treatment is None or each == treatment for _, each in groups])
+        untreated = np.array([each == () for _, each in groups])
         for n_kept in range(len(context), -1, -1):
             kept = context[:n_kept]
             near = ((kept == Code.MISSING) | (contexts[:, :n_kept] == kept)).all(1)
             if (near & same).any():
                 return np.flatnonzero(near & same), 0.0
             if treatment and (near & untreated).any():
-                return np.flatnonzero(near & untreated), self._shift(treatment)
-        return np.arange(len(contexts)), self._shift(treatment) if treatment else 0.0
+                return np.flatnonzero(near & untreated), self._shift(groups, treatment)
+        return np.arange(len(groups)), self._shift(groups, treatment) if treatment else 0.0
 
-    def _treatments(self) -> list[Treatment]:
-        tables = zip(self.treatments.cpu().numpy(), self.doses.cpu().numpy(), strict=True)
-        return [_treatment(parts, doses) for parts, doses in tables]
-
-    def _shift(self, treatment: tuple[tuple[int, float], ...]) -> np.ndarray:
+    def _shift(self, groups: Groups, treatment: Treatment) -> np.ndarray:
         """Sum ``(genes,)`` of what interventions add to untreated cells, on average over contexts that have both."""
-        treatments, contexts = self._treatments(), self.contexts.cpu().numpy()
-        means, weights = self.means.double().cpu().numpy(), self.n_cells.cpu().numpy()
-        ids = sorted({part for each in treatments for part, _ in each or ()})
-        design, changes, n_cells = [], [], []
-        for group, each in enumerate(treatments):
-            control = [
-                i for i, other in enumerate(treatments) if other == () and (contexts[i] == contexts[group]).all()
-            ]
-            if each and control:
-                design.append(self._gates(each, ids))
-                changes.append(means[group] - means[control[0]])
-                n_cells.append(weights[group])
-        taught = {ids[i] for i in np.flatnonzero(np.sum(design, axis=0))} if design else set()
-        unknown = [part for part, _ in treatment if part not in taught]
+        controls = {tuple(context): group for group, (context, each) in enumerate(groups) if each == ()}
+        taught = [i for i, (context, each) in enumerate(groups) if each and tuple(context) in controls]
+        known = {part for i in taught for part, _ in groups[i][1] or ()}
+        unknown = {part for part, _ in treatment or ()} - known
         if unknown:
             raise ValueError(
                 f"`process='gaussian'` does not know the response to {len(unknown)} of the interventions: no training "
                 "cell had it in a context with untreated cells. Ask for others, or train with `process='thinning'`."
             )
-        gates, weighted = np.array(design), np.array(design).T * np.array(n_cells)
-        shifts = np.linalg.solve(weighted @ gates + 2 * np.eye(len(ids)), weighted @ np.array(changes))
-        return self._gates(treatment, ids) @ shifts
+        means, weights = self.means.double().cpu().numpy(), self.n_cells.cpu().numpy()[taught]
+        changes = means[taught] - means[[controls[tuple(groups[i][0])] for i in taught]]
+        design = np.array([self._gates(groups[i][1]) for i in taught])
+        penalised = design.T * weights @ design + 2 * np.eye(design.shape[1])
+        shifts = np.linalg.solve(penalised, design.T * weights @ changes)
+        return self._gates(treatment) @ shifts
 
-    def _gates(self, treatment: tuple[tuple[int, float], ...], ids: Sequence[int]) -> np.ndarray:
+    def _gates(self, treatment: Treatment) -> np.ndarray:
         """Share of its full response that each intervention ``(interventions,)`` has at its dose."""
-        gates, scales = (
-            np.zeros(len(ids)),
-            np.concatenate([np.full(spec.n_categories, spec.transform.scale) for spec in self.interventions]),
-        )
-        for part, dose in treatment:
-            if part in ids:
-                gates[ids.index(part)] = 1.0 if dose < 0 else dose / (dose + scales[part])
+        scales = np.concatenate([np.full(each.n_categories, each.transform.scale) for each in self.interventions])
+        gates = np.zeros(len(scales))
+        for part, dose in treatment or ():
+            gates[part] = 1.0 if dose < 0 else dose / (dose + scales[part])
         return gates
 
 
@@ -217,9 +196,10 @@ def principal_axes(loadings: Array, scores: NDArray[np.floating], n_axes: int) -
     return np.concatenate([own, beside[: len(axes) - len(own)]])
 
 
-def _treatment(parts: np.ndarray, doses: np.ndarray) -> Treatment:
+def _split(row: np.ndarray, n_columns: int) -> tuple[np.ndarray, Treatment]:
+    """Context and treatment of a row of codes and doses."""
+    parts, doses = np.split(row[n_columns:], 2)
     if (parts == Code.MISSING).any():
-        return None
-    return tuple(
-        sorted((int(part), float(np.float32(dose))) for part, dose in zip(parts, doses, strict=True) if part >= 0)
-    )
+        return row[:n_columns], None
+    treated = zip(parts.astype(int).tolist(), doses.astype(np.float32).tolist(), strict=True)
+    return row[:n_columns], tuple(sorted((part, dose) for part, dose in treated if part >= 0))
