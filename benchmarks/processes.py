@@ -15,7 +15,7 @@ clock.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from benchmarks._parts import Budget, ProcessPart, read_parts, write_part
 from benchmarks._process_result import REAL, gather
 from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._scores import Scorer, likelihoods
-from scdiffgen.model import GaussianOptions, NetworkOptions, ReadoutOptions, TokenDiffusion
+from scdiffgen.model import GaussianOptions, NetworkOptions, TokenDiffusion
 
 Contenders = Mapping[str, Mapping[str, Any]]
 
@@ -50,10 +50,6 @@ PROCESSES: Contenders = {
 }
 NETWORKS: Contenders = {
     "default": {},
-    "encoder linear": {"network": NetworkOptions(encoder="linear")},
-    "encoder cross_attention": {"network": NetworkOptions(encoder="cross_attention")},
-    "read-out mlp": {"network": NetworkOptions(readout=ReadoutOptions(kind="mlp"))},
-    "read-out cross_attention": {"network": NetworkOptions(readout=ReadoutOptions(kind="cross_attention"))},
     "positions sinusoidal": {"network": NetworkOptions(positions="sinusoidal")},
     "positions none": {"network": NetworkOptions(positions="none")},
     "attention across": {"network": NetworkOptions(attention="across")},
@@ -152,9 +148,9 @@ def plan(contenders: Contenders, settings: Settings) -> list[tuple[str, Budget]]
     return [(REAL, "both"), (first, "both"), *((name, budget) for name in others for budget in budgets)]
 
 
-def in_order(parts: Iterable[ProcessPart]) -> list[ProcessPart]:
-    """Condition in the order of the contenders."""
-    names = [REAL, *PROCESSES, *NETWORKS]
+def in_order(parts: Collection[ProcessPart]) -> list[ProcessPart]:
+    """Sort by the contenders; those that are no longer there are last."""
+    names = [REAL, *PROCESSES, *NETWORKS, *(part.method for part in parts)]
     return sorted(parts, key=lambda part: (names.index(part.method), part.budget, part.seed))
 
 

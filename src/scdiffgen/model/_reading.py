@@ -14,7 +14,7 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen._arguments import check_whole_number, is_finite_number
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.diffusion import row_sums, with_values
+from scdiffgen.diffusion import row_sums
 
 from ._cell_request import under_batch
 from ._cells import BATCH_SIZE, Cells, generator_from
@@ -126,16 +126,10 @@ class Reading(BaseModelClass):
         adata: AnnData | MuData | None = None,
         indices: Sequence[int] | np.ndarray | None = None,
         *,
-        gene_list: Sequence[str] | None = None,
         batch_size: int = BATCH_SIZE,
         silent: bool = False,
     ) -> np.ndarray:
         """Tokens of cells.
-
-        Parameters
-        ----------
-        gene_list
-            Genes to read, as if no other had been measured, which needs ``NetworkOptions(encoder="cross_attention")``.
 
         Returns
         -------
@@ -149,18 +143,7 @@ class Reading(BaseModelClass):
         """
         require_training(self)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Tokens")
-        if gene_list is not None and self.module.size.options.encoder != "cross_attention":
-            raise ValueError(
-                "`gene_list` needs an encoder that can do with any of them: make and train a model with "
-                "`network=NetworkOptions(encoder='cross_attention')`."
-            )
-        read = torch.zeros(self.module.n_vars, device=self.device)
-        read[torch.from_numpy(gene_positions(self, gene_list)).to(self.device)] = 1
-        rows = []
-        for counts, conditions in cells:
-            tokens = self.module.tokens(with_values(counts, counts.values() * read[counts.col_indices()]), conditions)
-            rows.append(tokens.flatten(1).cpu().numpy())
-        return cells.in_order(rows)
+        return cells.in_order([self.module.tokens(*batch).flatten(1).cpu().numpy() for batch in cells])
 
     @shared_docs
     def evaluate_held_out(
@@ -253,7 +236,7 @@ class Reading(BaseModelClass):
         Parameters
         ----------
         keys
-            Which to write of the first four, by default all; without an additive read-out only the first two are there.
+            Which to write of the first four, by default all.
         dtype
             How tokens and activations are stored. ``"float16"`` takes half of the memory; values are then off by at
             most 0.05 % (2^-11), below 6e-5 by at most 3e-8.
@@ -270,7 +253,7 @@ class Reading(BaseModelClass):
         >>> sc.pl.ranking(adata, "varm", "token_loadings", indices=[0, 1], labels=adata.var_names)  # doctest: +SKIP
         """
         require_training(self)
-        chosen = check_keys(self.module, keys, dtype)
+        chosen = check_keys(keys, dtype)
         sampler = sampler_of(self, n_steps, batch_size)
         generator = generator_from(seed, self.device)
         if adata is not None and adata.is_view:

@@ -66,7 +66,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         normalised expression, ``"latent"`` to the tokens of an autoencoder, which is trained first. Instead of their
         names, settings may be passed: :class:`scdiffgen.model.GaussianOptions`, :class:`scdiffgen.model.LatentOptions`.
     network
-        Encoder, read-out, embeddings and other forms and sizes: :class:`scdiffgen.model.NetworkOptions`.
+        Embeddings, attention and other forms and sizes: :class:`scdiffgen.model.NetworkOptions`.
     registry
         In place of ``adata``: ``model.registry`` of another model, :meth:`load_registry` of a saved one, or the
         ``registry`` of a data module of scvi-tools. Trained by ``train(datamodule=...)``.
@@ -131,7 +131,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         chosen = "" if preset else f" (the default {default!r} for these cells)"
         preset = preset or default  # stored: a file may be read with other cells
         make: Any = process_module(process, len(n_vars))
-        is_measured = not is_unmeasured and make is ThinningModule and network.readout.kind == "additive"
+        is_measured = not is_unmeasured and make is ThinningModule
         size = network_size(preset, network, nested_tokens, is_measured, **sizes)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])

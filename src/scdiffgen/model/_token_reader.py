@@ -49,16 +49,11 @@ LoadingMethod = Literal["regression", "readout", "gradient"]
 
 
 class TokenReader:
-    """The tokens of a trained model with an additive read-out."""
+    """The tokens of a trained model."""
 
     def __init__(self, model: BaseModelClass) -> None:
-        basis, genes = training_summary(model).token_basis, training_summary(model).token_genes
-        if basis is None or genes is None:
-            raise ValueError(
-                "The tokens of this model do not add up to the scores of the genes, so they have no loadings and "
-                "activations: make and train one with `network=NetworkOptions(readout=ReadoutOptions())`."
-            )
-        self.module, self.genes, self.names = model.module, genes, numbered_tokens(len(basis.explained))
+        basis, self.genes = training_summary(model).token_basis, training_summary(model).token_genes
+        self.module, self.names = model.module, numbered_tokens(len(basis.explained))
         self.weights = self.module.gene_weights().cpu().numpy()  # (tokens, width, genes)
         self.basis = basis.of_width(self.weights.shape[1])
         self.directions = torch.from_numpy(self.basis.directions).float().to(self.module.device)  # (tokens, width)
@@ -99,7 +94,7 @@ class TokenReader:
                 raise ValueError(f"`levels` holds {level!r} for {token!r}: pass a number of standard deviations.")
             position = self.names.index(token)
             added = self.basis.mean[position] @ self.weights[position] + level * self.basis.loadings[:, position]
-            readout = held.ema_denoiser.network.additive_readout
+            readout = held.ema_denoiser.network.readout
             readout.hold(position, torch.from_numpy(added).float().to(held.device))
         return held
 
@@ -208,8 +203,8 @@ def truncated(model: BaseModelClass, n_tokens: int) -> Any:
     cut.module.load_state_dict({name: old[name][tuple(map(slice, new[name].shape))] for name in new})
     cut.module.eval()
     cut.to_device(model.device)
-    weights, data = cut.module.gene_weights(), RegisteredData(cut)
-    basis = None if weights is None else token_basis(moments_in_training(data), weights.cpu().numpy())
-    basis, genes = (None, None) if basis is None else genes_in_training(data, basis)
+    data = RegisteredData(cut)
+    basis = token_basis(moments_in_training(data), cut.module.gene_weights().cpu().numpy())
+    basis, genes = genes_in_training(data, basis)
     cut.training_summary_ = replace(training_summary(model), token_basis=basis, token_genes=genes).to_plain()
     return cut

@@ -43,8 +43,8 @@ class TrainingSummary:
     library: np.ndarray  # (cells,), or (cells, modalities)
     conditions: Conditions[np.ndarray]
     pseudobulks: Pseudobulks | None  # none where responses are not transferred
-    token_basis: TokenBasis | None  # none without an additive read-out
-    token_genes: TokenGenes | None  # likewise
+    token_basis: TokenBasis
+    token_genes: TokenGenes
     learned_interventions: Mapping[str, np.ndarray]  # ids of those that training cells had, ever
     library_from_tokens: LibraryRegressions  # of models of several modalities
     reference_pseudobulks: Pseudobulks | None = None  # of the reference of a query model
@@ -74,8 +74,8 @@ class TrainingSummary:
             library=plain["library"],
             conditions=Conditions.from_plain(plain["conditions"], len(plain["library"])),
             pseudobulks=part("pseudobulks", Pseudobulks.from_plain),
-            token_basis=part("token_basis", TokenBasis._make),
-            token_genes=part("token_genes", TokenGenes._make),
+            token_basis=TokenBasis._make(plain["token_basis"]),
+            token_genes=TokenGenes._make(plain["token_genes"]),
             learned_interventions=plain["learned_interventions"],
             library_from_tokens=fits("library_from_tokens", LibraryRegression),
             reference_pseudobulks=part("reference_pseudobulks", Pseudobulks.from_plain),
@@ -147,7 +147,7 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
         bulks = pseudobulks(cells, own, module.specs, module.n_vars, reference)
     left_out = data.left_out(min(500, 10_000_000 // module.n_vars))
     imputer = ModalityImputer.fit(model, data.some(MOST_CELLS, SMALL_BATCH), left_out)
-    basis, genes = (None, None) if basis is None else genes_in_training(data, basis)
+    basis, genes = genes_in_training(data, basis)
     summary = TrainingSummary(
         library, conditions, bulks, basis, genes, learned, reference_pseudobulks=reference, **imputer._asdict()
     )
@@ -156,14 +156,11 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
     return order
 
 
-def _sort_tokens(module: Any, data: TrainingData) -> tuple[np.ndarray, TokenBasis | None]:
+def _sort_tokens(module: Any, data: TrainingData) -> tuple[np.ndarray, TokenBasis]:
     """Sort the tokens by the variance that they explain; the order, and their basis over the training cells."""
-    weights, order = module.gene_weights(), np.arange(module.size.n_tokens)
-    if weights is None:
-        return order, None
-    moments = moments_in_training(data)
+    order, moments = np.arange(module.size.n_tokens), moments_in_training(data)
     if not module.size.nested_tokens:
-        order = np.argsort(-moments.explained(weights.cpu().numpy()), kind="stable")
+        order = np.argsort(-moments.explained(module.gene_weights().cpu().numpy()), kind="stable")
         module.sort_tokens(order)
     return order, token_basis(moments.take(order), module.gene_weights().cpu().numpy())
 

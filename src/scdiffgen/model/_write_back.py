@@ -11,7 +11,6 @@ from anndata import AnnData
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, LOG_RATES_KEY, UNS_KEY
-from scdiffgen.module import DiffusionModule
 
 from ._cells import Cells, blocks_of
 from ._model_access import gene_names, registered
@@ -28,13 +27,12 @@ OF_GENES = (LOADINGS_KEY, LOG_RATES_KEY)
 DTYPES = ("float32", "float16")
 
 
-def check_keys(module: DiffusionModule, keys: Sequence[str] | None, dtype: str) -> list[str]:
-    """Names of the results to write; raise if one is unknown, or there is none of it without an additive read-out."""
-    possible = KEYS[:2] if module.gene_weights() is None else KEYS
-    chosen = list(possible) if keys is None else [keys] if isinstance(keys, str) else list(keys)
-    unknown = [key for key in chosen if key not in possible]
+def check_keys(keys: Sequence[str] | None, dtype: str) -> list[str]:
+    """Names of the results to write; raise if one is unknown."""
+    chosen = list(KEYS) if keys is None else [keys] if isinstance(keys, str) else list(keys)
+    unknown = [key for key in chosen if key not in KEYS]
     if unknown:
-        raise ValueError(f"`keys` names {unknown}: choose from {list(possible)}.")
+        raise ValueError(f"`keys` names {unknown}: choose from {list(KEYS)}.")
     if dtype not in DTYPES:
         raise ValueError(f"`dtype` is {dtype!r}: choose from {list(DTYPES)}.")
     return chosen
@@ -53,7 +51,7 @@ def store_results(
     """Compute all results, then write them."""
     adata, genes = registered(model, adata), gene_names(model)
     cells = Cells(model, adata, None, sampler.batch_size, None if silent else "Writing back")
-    reader: Any = None if model.module.gene_weights() is None else TokenReader(model)
+    reader = TokenReader(model)
     options: dict[str, Any] = {"batch_size": sampler.batch_size, "silent": silent}
     compute: dict[str, Callable[[], Any]] = {
         GENERATED_KEY: lambda: sampler.matched(cells, generator),
@@ -66,10 +64,9 @@ def store_results(
         results[LOG_RATES_KEY] = reader.basis.loadings.copy()
     for key, values in results.items():
         _write_result(adata, key, values, genes)
-    if reader is not None:
-        modalities = [] if isinstance(adata, AnnData) else [adata.mod[name] for name in _modalities(adata, genes)]
-        for part in (adata, *modalities):
-            part.uns[UNS_KEY] = reader.about(adata)
+    modalities = [] if isinstance(adata, AnnData) else [adata.mod[name] for name in _modalities(adata, genes)]
+    for part in (adata, *modalities):
+        part.uns[UNS_KEY] = reader.about(adata)
 
 
 def _write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index) -> None:

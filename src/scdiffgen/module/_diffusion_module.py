@@ -21,7 +21,7 @@ from torch import Tensor
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.conditions import ConditionSpec, conditions_from_batch
 from scdiffgen.diffusion import Rng, side_by_side, to_scipy
-from scdiffgen.nn import AdditiveReadout, NetworkSize
+from scdiffgen.nn import NetworkSize
 
 from ._denoiser import ConditionedDenoiser
 from ._processes import Given, Predictor, Scale
@@ -128,12 +128,11 @@ class DiffusionModule(BaseModuleClass):
     @torch.no_grad()
     def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
         """Hidden vectors of the read-out ``(cells, tokens, width)`` in whole cells."""
-        return self.ema_denoiser.network.additive_readout.hidden(self.tokens(counts, conditions))
+        return self.ema_denoiser.network.readout.hidden(self.tokens(counts, conditions))
 
-    def gene_weights(self) -> Tensor | None:
-        """Weights of the genes on :meth:`hidden` ``(tokens, width, genes)``; ``None`` if tokens do not add up."""
-        readout = self.ema_denoiser.network.readout
-        return readout.loadings() if isinstance(readout, AdditiveReadout) else None
+    def gene_weights(self) -> Tensor:
+        """Weights of the genes on :meth:`hidden` ``(tokens, width, genes)``."""
+        return self.ema_denoiser.network.readout.loadings()
 
     def sort_tokens(self, order: Sequence[int]) -> None:
         """Permute the tokens: the ``order[k]``-th becomes the ``k``-th; the inverse permutation undoes it bitwise."""

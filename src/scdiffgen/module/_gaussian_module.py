@@ -312,17 +312,15 @@ class GaussianModule(VectorModule):
     def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
         """Hidden vectors of the read-out ``(cells, tokens, width)``, to which the factors of the cells are added."""
         denoiser, (vector, _) = self.ema_denoiser, self._expected(counts, conditions)
-        readout = denoiser.network.additive_readout
+        readout = denoiser.network.readout
         found = readout.hidden(self._tokens(vector, self.library(counts), conditions))
         along = denoiser.along(vector, self.process.level(torch.tensor(TIME_MIN, device=vector.device)))
         of_factors = along @ denoiser.axes @ torch.linalg.pinv(readout.gene_weights)
         return found + of_factors.unflatten(1, found.shape[1:])
 
-    def gene_weights(self) -> Tensor | None:
+    def gene_weights(self) -> Tensor:
         """Weights of the genes on :meth:`hidden`, in units of normal scores."""
         loadings, scores = super().gene_weights(), self.scores
-        if loadings is None:
-            return None
         return loadings * (scores.n_cells[:, None] * scores.deviations).sum(0) / scores.n_cells.sum()
 
 

@@ -49,9 +49,7 @@ class JointThinningModule(ThinningModule):
     def log_expression(self, counts: Tensor) -> sparse.csr_matrix:
         return sparse.hstack(list(map(log_normalise, self.blocks.split(to_scipy(counts)))), format="csr")
 
-    def gene_weights(self) -> Tensor | None:
+    def gene_weights(self) -> Tensor:
         """Weights of the genes, centred over those of each modality: a constant added to all changes nothing."""
-        weights = super().gene_weights()
-        if weights is None:
-            return None
-        return torch.cat([part - part.mean(2, keepdim=True) for part in weights.split(self.blocks.sizes, 2)], dim=2)
+        parts = super().gene_weights().split(self.blocks.sizes, 2)
+        return torch.cat([part - part.mean(2, keepdim=True) for part in parts], dim=2)

@@ -39,7 +39,7 @@ class LatentDenoiser(VectorDenoiser):
         process: GaussianDiffusion,
     ) -> None:
         latent_dim = cast("LatentOptions", process.options).latent_dim
-        plain = replace(size.options, readout=ReadoutOptions(), encoder="mlp", expression_embedding=None)
+        plain = replace(size.options, readout=ReadoutOptions(), expression_embedding=None)
         inner = replace(size, options=plain, readout_units=0)
         super().__init__(size.n_tokens * latent_dim, specs, inner, features, process)
         self.autoencoder = TokenAutoencoder(n_vars, size, latent_dim)
@@ -66,9 +66,6 @@ class LatentModule(VectorModule):
     def make_denoiser(self, features: Mapping[str, Tensor]) -> LatentDenoiser:
         if self.size.nested_tokens:
             raise ValueError("`nested_tokens` does not go with `process='latent'`, which generates all tokens at once.")
-        readout = self.size.options.readout.kind
-        if readout != "additive":
-            raise ValueError(f"`readout` is {readout!r}, but that of `process='latent'` is always additive.")
         length = self.size.n_tokens * self.process_options.latent_dim
         self.register_buffer("mean", torch.zeros(length))
         self.register_buffer("scale", torch.ones(length))

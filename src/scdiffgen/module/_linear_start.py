@@ -16,7 +16,7 @@ from torch import nn
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen.diffusion import Blocks
-from scdiffgen.nn import AdditiveReadout, CountEncoder, ScoreNetwork
+from scdiffgen.nn import ScoreNetwork
 
 
 class LinearModel(NamedTuple):
@@ -81,34 +81,26 @@ def varimax(loadings: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def linear_weights(network: ScoreNetwork) -> dict[str, nn.Parameter]:
-    """Weights of the genes in ``"readout"`` and ``"encoder"``, of those forms that can start as components."""
-    readout, encoder = network.readout, network.trunk.encoder
-    weights = {}
-    if isinstance(readout, AdditiveReadout):
-        weights["readout"] = readout.gene_weights
-    if isinstance(encoder, CountEncoder):
-        weights["encoder"] = encoder.weight
-    return weights
+    """Weights of the genes in ``"readout"`` and ``"encoder"``, which can start as components."""
+    return {"readout": network.readout.gene_weights, "encoder": network.trunk.encoder.weight}
 
 
 @torch.no_grad()
 def start_linearly(network: ScoreNetwork, model: LinearModel) -> None:
     """Set the weights of the genes to components: varimax-rotated in the read-out, of both signs in the encoder."""
-    weights = linear_weights(network) if len(model.axes) else {}
-    if "readout" in weights:
-        heads, loaded = network.additive_readout.heads, weights["readout"]
-        n_tokens = len(heads)
-        loadings = model.axes * model.spread[:, None]
-        loadings[:n_tokens] = varimax(loadings[:n_tokens])
-        rows = loaded.unflatten(0, (n_tokens, -1))
-        for component, loading in enumerate(loadings[: len(loaded)]):
-            rows[component % n_tokens, component // n_tokens] = torch.from_numpy(loading)
-        heads.zero_()
-    if "encoder" in weights:
-        weight = weights["encoder"]
-        axes = torch.from_numpy(model.axes[: weight.shape[1] // 2].T).to(weight)
-        weight.zero_()
-        weight[:, : 2 * axes.shape[1]] = torch.cat([axes, -axes], dim=1)
+    if not len(model.axes):
+        return
+    heads, (loaded, weight) = network.readout.heads, linear_weights(network).values()
+    n_tokens = len(heads)
+    loadings = model.axes * model.spread[:, None]
+    loadings[:n_tokens] = varimax(loadings[:n_tokens])
+    rows = loaded.unflatten(0, (n_tokens, -1))
+    for component, loading in enumerate(loadings[: len(loaded)]):
+        rows[component % n_tokens, component // n_tokens] = torch.from_numpy(loading)
+    heads.zero_()
+    axes = torch.from_numpy(model.axes[: weight.shape[1] // 2].T).to(weight)
+    weight.zero_()
+    weight[:, : 2 * axes.shape[1]] = torch.cat([axes, -axes], dim=1)
 
 
 def fit_pca(expression: sparse.csr_matrix, n_components: int) -> PCA:

@@ -7,8 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from scdiffgen.nn import CountEncoder, LinearEncoder
-
 from ._denoiser import Denoiser
 from ._processes import Given
 
@@ -25,7 +23,7 @@ class Contributions(NamedTuple):
 @torch.no_grad()
 def contributions(denoiser: Denoiser, counts: Tensor, conditions: Given, genes: Tensor) -> Contributions:
     """Split the log-rates of some ``genes`` (their positions) in whole cells, CSR ``(cells, genes)``."""
-    readout = denoiser.network.additive_readout
+    readout = denoiser.network.readout
     library = denoiser.library(counts)
     embedded = denoiser.embed_conditions(conditions, len(library))
     weights = readout.loadings()
@@ -47,22 +45,16 @@ def _centred(scores: Tensor) -> Tensor:
 
 def activation_gradient(denoiser: Denoiser, counts: Tensor, conditions: Given, directions: Tensor) -> Tensor:
     """Derivatives ``(tokens, genes)`` of activations along ``directions`` by ``log1p(counts)``, summed over cells."""
-    network, encoder = denoiser.network, _weighing_encoder(denoiser)
+    network, encoder = denoiser.network, denoiser.network.trunk.encoder
+    if encoder.functions is not None:
+        raise ValueError(
+            "An encoder that embeds expression has no weights of the genes: use `method='readout'`, or make and train "
+            "a model with `expression_embedding=None`."
+        )
     library = denoiser.library(counts)
     conditioning = network.trunk.conditioning(library, library, *denoiser.embed_conditions(conditions, len(library)))
     sums = encoder.read(counts).detach().requires_grad_()
-    hidden = network.additive_readout.hidden(network.trunk(sums, conditioning))
+    hidden = network.readout.hidden(network.trunk(sums, conditioning))
     activation = torch.einsum("ctr,tr->t", hidden, directions)
     gradients = [torch.autograd.grad(token, sums, retain_graph=True)[0].sum(0) for token in activation]
     return torch.stack(gradients) @ encoder.weight.T
-
-
-def _weighing_encoder(denoiser: Denoiser) -> CountEncoder | LinearEncoder:
-    """The encoder, if it begins by weighing the genes."""
-    encoder = denoiser.network.trunk.encoder
-    if not isinstance(encoder, CountEncoder | LinearEncoder) or encoder.functions is not None:
-        raise ValueError(
-            "An encoder that embeds expression or attends to genes has no weights of them: use `method='readout'`, or "
-            "make and train a model with `encoder='mlp'` and `expression_embedding=None`."
-        )
-    return encoder

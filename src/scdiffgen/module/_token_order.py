@@ -7,26 +7,15 @@ from operator import attrgetter
 import torch
 from torch import Tensor, nn
 
-from scdiffgen.nn import (
-    AdditiveReadout,
-    CountEncoder,
-    EffectNetwork,
-    GeneAttentionEncoder,
-    LinearEncoder,
-    PerceptronReadout,
-    TokenTrunk,
-)
+from scdiffgen.nn import AdditiveReadout, CountEncoder, EffectNetwork, TokenTrunk
 
 Axes = dict[type[nn.Module], dict[str, int]]
 """Which axis of which parameters and buffers."""
 
 TOKEN_AXES: Axes = {
     CountEncoder: {"to_tokens.weight": 0, "to_tokens.bias": 0},
-    LinearEncoder: {"weight": 1, "mix": 1, "shift.weight": 0, "shift.bias": 0},
-    GeneAttentionEncoder: {"queries": 0},
     TokenTrunk: {"positions": 0},
     AdditiveReadout: dict.fromkeys(("heads", "units", "unit_biases", "gene_weights", "unit_weights"), 0),
-    PerceptronReadout: {"hidden_layer.weight": 1},
     EffectNetwork: {"heads": 0, "gene_weights": 0, "interaction_weights": 0},
 }
 """Axes of the tokens, or of all numbers of the tokens side by side."""
@@ -44,7 +33,7 @@ def permute_weights(network: nn.Module, order: Tensor, axes: Axes) -> None:
     for part in network.modules():
         for name, axis in axes.get(type(part), {}).items():
             weight = attrgetter(name)(part)
-            if weight is not None:  # as interactions, where there is one intervention a cell, and the mix of plain sums
+            if weight is not None:  # as interactions, where there is one intervention a cell
                 permute_tokens(weight, order, axis)
 
 

@@ -10,5 +10,3 @@ from ._options import InputKind, NetworkOptions, NetworkSize, ReadoutOptions, ch
 from ._readouts import AdditiveReadout, GeneScores, LabelOffsets, PriorLimit
 from .variants import _table
 from .variants._autoencoder import TokenAutoencoder
-from .variants._encoder_forms import GeneAttentionEncoder, LinearEncoder
-from .variants._readout_forms import PerceptronReadout

@@ -11,41 +11,38 @@ from torch import Tensor, nn
 
 
 class Attention(nn.Module):
-    """Multi-head attention within a row, or to sources; learned queries and their output are not projected."""
+    """Multi-head attention within a row, or to sources."""
 
-    def __init__(self, dim: int, n_heads: int, source_dim: int | None = None, *, learned_queries: bool = False) -> None:
+    def __init__(self, dim: int, n_heads: int, source_dim: int | None = None) -> None:
         super().__init__()
         self.n_heads = n_heads
         if source_dim is None:
             self.project = nn.Linear(dim, 3 * dim)
         else:
-            self.query = nn.Identity() if learned_queries else nn.Linear(dim, dim)
+            self.query = nn.Linear(dim, dim)
             self.key_value = nn.Linear(source_dim, 2 * dim)
-        self.out = nn.Identity() if learned_queries else nn.Linear(dim, dim)
+        self.out = nn.Linear(dim, dim)
 
-    def forward(
-        self, queries: Tensor, sources: Tensor | None = None, mask: Tensor | None = None, angles: Tensor | None = None
-    ) -> Tensor:
-        """What each query ``(cells, queries, dim)``, or ``(queries, dim)``, takes from the sources where ``mask``.
+    def forward(self, queries: Tensor, sources: Tensor | None = None, angles: Tensor | None = None) -> Tensor:
+        """What each query ``(cells, queries, dim)`` takes from the sources.
 
         Keys, and queries without separate sources, are rotated by angles ``(cells, sources, dim / heads / 2)``.
         """
         query, key, value = self._heads(queries, sources, angles)
-        mask = None if mask is None else mask[:, None, None]
         is_slow = key.device.type == "cpu" and key.dtype.itemsize < 4  # attention in half precision on a CPU
         if is_slow:
             query, key, value = query.float(), key.float(), value.float()
         with torch.autocast("cpu", enabled=False) if is_slow else nullcontext():
-            attended = F.scaled_dot_product_attention(query.expand(len(key), -1, -1, -1), key, value, attn_mask=mask)
+            attended = F.scaled_dot_product_attention(query, key, value)
         return self.out(attended.transpose(1, 2).flatten(2))
 
     def _heads(self, queries: Tensor, sources: Tensor | None, angles: Tensor | None) -> tuple[Tensor, ...]:
-        """Queries, keys and values ``(cells, heads, vectors, dim / heads)``; of learned queries without the cells."""
+        """Queries, keys and values ``(cells, heads, vectors, dim / heads)``."""
         if sources is None:
             projected = self.project(queries).chunk(3, dim=2)
         else:
             projected = self.query(queries), *self.key_value(sources).chunk(2, dim=2)
-        query, key, value = (vectors.unflatten(-1, (self.n_heads, -1)).transpose(-3, -2) for vectors in projected)
+        query, key, value = (vectors.unflatten(2, (self.n_heads, -1)).transpose(1, 2) for vectors in projected)
         if angles is not None:
             key = rotate(key, angles[:, None]).to(value)
             query = rotate(query, angles[:, None]).to(value) if sources is None else query

@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
-from ._options import EncoderKind, InputKind, NetworkSize
+from ._options import InputKind, NetworkSize
 from ._shapes import CellVector, Genes, Sums, Tokens
 from .variants._embedding_forms import N_FUNCTIONS, ExpressionFunctions
 
 
-class Encoder(nn.Module):
-    """Genes to tokens, in two parts of which the second alone sees the conditioning."""
+class CountEncoder(nn.Module):
+    r"""Two-layer perceptron from cells to tokens, whose hidden layer is shifted by the conditioning.
 
-    def read(self, state: Genes) -> Tensor:
-        """What is read from the corrupted cells, CSR counts, dense counts or values."""
-        raise NotImplementedError
-
-
-class WeighingEncoder(Encoder):
-    r"""An encoder that begins with weighted sums of the genes: of ``log1p(counts)``, or of values as they are.
-
-    With an ``expression_embedding`` these are :math:`\sum_j B_j \odot \sum_g a_j(x_g) W_g`, with learned functions
+    It begins with weighted sums of the genes: of ``log1p(counts)``, or of values as they are. With an
+    ``expression_embedding`` these are :math:`\sum_j B_j \odot \sum_g a_j(x_g) W_g`, with learned functions
     :math:`a_j`; at first :math:`a_0(x) = x`, :math:`B_0 = 1`, others zero.
     """
 
-    def __init__(self, n_genes: int, n_sums: int, size: NetworkSize, input_kind: InputKind) -> None:
+    def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:
         super().__init__()
         self.input_kind = input_kind
-        self.shape = (size.n_tokens, size.token_dim)
-        self.weight = nn.Parameter(torch.randn(n_genes, n_sums) * 0.1)
-        self.shift = nn.Linear(size.conditioning_dim, n_sums)
+        self.token_dim = size.token_dim
+        self.weight = nn.Parameter(torch.randn(n_genes, size.n_hidden) * 0.1)
+        self.shift = nn.Linear(size.conditioning_dim, size.n_hidden)
         kind = size.options.expression_embedding
         self.functions = None if kind is None else ExpressionFunctions(kind)
-        self.mix = None if kind is None else nn.Parameter(torch.eye(N_FUNCTIONS, 1).repeat(1, n_sums))
+        self.mix = None if kind is None else nn.Parameter(torch.eye(N_FUNCTIONS, 1).repeat(1, size.n_hidden))
+        self.norm = nn.LayerNorm(size.n_hidden)
+        self.dropout = nn.Dropout(size.dropout)
+        self.to_tokens = nn.Linear(size.n_hidden, size.n_tokens * size.token_dim)
 
     def read(self, state: Genes) -> Sums:
         """Weighted sums; of CSR counts their cost follows the non-zeros, not the genes."""
@@ -51,22 +45,9 @@ class WeighingEncoder(Encoder):
             columns, self.weight, rows, per_sample_weights=logs, mode="sum", include_last_offset=True
         )
 
-
-class CountEncoder(WeighingEncoder):
-    """Two-layer perceptron from cells to tokens, whose hidden layer is shifted by the conditioning."""
-
-    def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:
-        super().__init__(n_genes, size.n_hidden, size, input_kind)
-        self.norm = nn.LayerNorm(size.n_hidden)
-        self.dropout = nn.Dropout(size.dropout)
-        self.to_tokens = nn.Linear(size.n_hidden, size.n_tokens * size.token_dim)
-
     def forward(self, gene_sums: Sums, conditioning: CellVector, n_tokens: int | None = None) -> Tokens:
         """Tokens, all or only the first, from :meth:`read` and the conditioning."""
         hidden = self.dropout(F.silu(self.norm(gene_sums + self.shift(conditioning))))
-        n_outputs = None if n_tokens is None else n_tokens * self.shape[1]
+        n_outputs = None if n_tokens is None else n_tokens * self.token_dim
         tokens = F.linear(hidden, self.to_tokens.weight[:n_outputs], self.to_tokens.bias[:n_outputs])
-        return tokens.unflatten(1, (-1, self.shape[1]))
-
-
-ENCODERS: dict[EncoderKind, Callable[[int, NetworkSize, InputKind], Encoder]] = {"mlp": CountEncoder}
+        return tokens.unflatten(1, (-1, self.token_dim))

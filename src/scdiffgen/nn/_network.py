@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from ._encoders import ENCODERS
+from ._encoders import CountEncoder
 from ._numbers import log_count_embedding
 from ._options import InputKind, NetworkSize
-from ._readouts import READOUTS, AdditiveReadout, GeneScores, Urn
-from ._shapes import CellVector, ConditionNumbers, Genes, Levels, Tokens, Vectors
+from ._readouts import AdditiveReadout, GeneScores, Urn
+from ._shapes import CellVector, ConditionNumbers, Genes, Levels, Sums, Tokens, Vectors
 from ._transformer import TokenTransformer
 from .variants._attention_forms import NOT_ROTATED, Angles, Rotations
 from .variants._embedding_forms import FIXED_POSITIONS
@@ -40,7 +39,7 @@ class TokenTrunk(nn.Module):
         self.embed_library = log_count_embedding(form.level_embedding, dim)
         n_joined = 2 * size.n_levels + (self.kind == "adaln")
         self.join = nn.Sequential(nn.Linear(n_joined * dim, dim), nn.SiLU(), nn.Linear(dim, dim), nn.SiLU())
-        self.encoder = ENCODERS[form.encoder](n_genes, size, input_kind)
+        self.encoder = CountEncoder(n_genes, size, input_kind)
         if form.positions == "learned":
             self.positions = nn.Parameter(torch.randn(size.n_tokens, size.token_dim) * 0.02)
         else:
@@ -65,7 +64,7 @@ class TokenTrunk(nn.Module):
             condition = torch.cat([condition, vector[:, None]], dim=1)
         return Conditioning(vector, condition, angles)
 
-    def forward(self, gene_sums: Float[Tensor, "cells ..."], conditioning: Conditioning) -> Tokens:
+    def forward(self, gene_sums: Sums, conditioning: Conditioning) -> Tokens:
         """Tokens from the encoder's first part; while nested tokens are trained perhaps only the leading ones."""
         positions = self.positions[: self._n_active()]
         tokens = self.encoder(gene_sums, conditioning.vector, len(positions)) + positions
@@ -85,14 +84,7 @@ class ScoreNetwork(nn.Module):
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind) -> None:
         super().__init__()
         self.trunk = TokenTrunk(n_genes, size, input_kind)
-        self.readout = READOUTS[size.options.readout.kind](n_genes, size)
-
-    @property
-    def additive_readout(self) -> AdditiveReadout:
-        """The read-out, if the contributions of the tokens add up in it; otherwise raise."""
-        if not isinstance(self.readout, AdditiveReadout):
-            raise ValueError("The tokens do not add up to the scores of the genes: their read-out is not additive.")
-        return self.readout
+        self.readout = AdditiveReadout(n_genes, size)
 
     def read(
         self, state: Genes, level: Levels, library: Levels, condition: Vectors, numbers: ConditionNumbers = None

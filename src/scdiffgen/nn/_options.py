@@ -7,7 +7,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from scdiffgen._arguments import check_share, check_whole_number
 
-EncoderKind = Literal["mlp", "linear", "cross_attention"]
 ConditioningKind = Literal["adaln", "cross_attention", "concat"]
 PositionKind = Literal["learned", "sinusoidal", "none"]
 AttentionKind = Literal["within", "across"]
@@ -16,28 +15,24 @@ InterventionKind = Literal["effect", "embedding"]
 NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet"]
 ExpressionKind = Literal[NumberKind, None]
 CategoryKind = Literal["table", "hashed", "code"]
-ReadoutKind = Literal["additive", "mlp", "cross_attention"]
 InputKind = Literal["counts", "values"]
 
 
 @dataclass(frozen=True)
 class ReadoutOptions:
-    """Form of the read-out.
+    """Penalty of the read-out, in which the contributions of the tokens add up.
 
     Parameters
     ----------
-    kind
-        ``"additive"`` over the tokens, a perceptron on all of them (``"mlp"``), or every gene attends to them
-        (``"cross_attention"``). The last two have no loadings, and no penalty.
     orthogonality
         Weight of the penalty that draws tokens to different genes. ``None``: 0.3 where it was measured, that is for
-        cells of one modality without effects of perturbations and an additive read-out, else 0. With it tokens return
-        more surely with other seeds.
+        cells of one modality without effects of perturbations, else 0. With it tokens return more surely with other
+        seeds.
 
     Raises
     ------
     ValueError
-        If `kind` is not one of the choices, or the penalty is negative or has no additive read-out.
+        If the penalty is negative.
 
     Examples
     --------
@@ -49,13 +44,9 @@ class ReadoutOptions:
     >>> model = scdiffgen.model.TokenDiffusion(adata, network=network)
     """
 
-    kind: ReadoutKind = "additive"
     orthogonality: float | None = None
 
     def __post_init__(self) -> None:
-        check_choices(self)
-        if self.kind != "additive" and self.orthogonality is not None:
-            raise ValueError(f"`kind` is {self.kind!r}, which leaves no further choice: give `kind` alone.")
         if not (self.orthogonality or 0) >= 0:
             raise ValueError(f"`orthogonality` is {self.orthogonality}: pass a number of at least 0.")
 
@@ -66,13 +57,9 @@ class NetworkOptions:
 
     Parameters
     ----------
-    encoder
-        How genes become tokens: ``"mlp"``, ``"linear"``, or ``"cross_attention"`` over the expressed genes, which can
-        do with a part of them (:meth:`TokenDiffusion.get_latent_representation`).
     expression_embedding
-        How the encoder reads the molecules of a gene: weighted by their logarithm (``None``; sinusoidal with
-        ``"cross_attention"``), or by one of the kinds of ``number_embedding``: by learned functions of the embedding,
-        or with ``"cross_attention"`` the embedding itself, of which ``"rotary"`` rotates the keys of the genes.
+        How the encoder reads the molecules of a gene: weighted by their logarithm (``None``), or by learned functions
+        of an embedding, one of the kinds of ``number_embedding``.
     conditioning
         How conditions reach the tokens: in one vector with the noise level that scales and shifts the layers
         (``"adaln"``, :cite:p:`peebles2023dit`), each as a vector that the tokens attend to (``"cross_attention"``), or
@@ -96,13 +83,13 @@ class NetworkOptions:
     category_embedding
         How categories are embedded: ``"table"``, or with fewer parameters ``"hashed"`` or ``"code"``.
     readout
-        Form of the read-out; by default tokens add up and nothing is penalised.
+        Penalty of the read-out.
     dropout
         Share of hidden units dropped while training. ``None``, here and below, is that of the preset.
     readout_dim, readout_units
         Length of the vector by which each token contributes to the genes in proportion, and number of hidden units by
         which it also contributes a curved function of itself (0: none). Without ``readout_units`` there are none with
-        effects of perturbations, several modalities, another process or another ``readout``, which were not measured.
+        effects of perturbations, several modalities or another process, which were not measured.
     n_heads, n_hidden, conditioning_dim
         Attention heads (``token_dim`` is a multiple of them), width of the hidden layer of the encoder, and length of
         the embedded conditions.
@@ -119,11 +106,10 @@ class NetworkOptions:
     >>> import scdiffgen
     >>> adata = scdiffgen.datasets.pbmc68k()
     >>> scdiffgen.model.setup_anndata(adata, layer="counts", labels_key="cell_type")
-    >>> network = scdiffgen.model.NetworkOptions(encoder="linear", dropout=0.0, n_heads=1)
+    >>> network = scdiffgen.model.NetworkOptions(positions="none", dropout=0.0, n_heads=1)
     >>> model = scdiffgen.model.TokenDiffusion(adata, n_tokens=4, token_dim=7, network=network)
     """
 
-    encoder: EncoderKind = "mlp"
     expression_embedding: ExpressionKind = None
     conditioning: ConditioningKind = "adaln"
     positions: PositionKind = "learned"

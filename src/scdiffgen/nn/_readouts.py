@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -13,26 +12,11 @@ from torch import Tensor, nn
 
 from scdiffgen.conditions import Conditions, ConditionSpec
 
-from ._options import NetworkSize, ReadoutKind
+from ._options import NetworkSize
 from ._shapes import CellVector, Genes, Hidden, Levels, Tokens
 
 
-class Readout(nn.Module):
-    """Scores of the genes from tokens, with a bias for each gene."""
-
-    bias: nn.Parameter
-
-    def penalty(self) -> Float[Tensor, ""]:
-        """What the form adds to the loss."""
-        return self.bias.new_zeros(())
-
-    @torch.no_grad()
-    def initialise_bias(self, gene_frequencies: Float[Tensor, " genes"]) -> None:
-        """Start from the average cell: set the bias to the log of the frequencies."""
-        self.bias.copy_(gene_frequencies.clamp(min=1e-8).log())
-
-
-class AdditiveReadout(Readout):
+class AdditiveReadout(nn.Module):
     r"""Scores :math:`b + \sum_k W_k h_k` of tokens :math:`z_k`, :math:`h_k = (V_k z_k, \text{silu}(U_k z_k + u_k))`."""
 
     def __init__(self, n_genes: int, size: NetworkSize) -> None:
@@ -55,6 +39,11 @@ class AdditiveReadout(Readout):
                 setattr(self, name, nn.Parameter(weight.detach(), requires_grad=weight.requires_grad))
                 state_dict[prefix + name] = weight
         super()._load_from_state_dict(state_dict, prefix, *others)
+
+    @torch.no_grad()
+    def initialise_bias(self, gene_frequencies: Float[Tensor, " genes"]) -> None:
+        """Start from the average cell: set the bias to the log of the frequencies."""
+        self.bias.copy_(gene_frequencies.clamp(min=1e-8).log())
 
     def forward(self, tokens: Tokens) -> Genes:
         """Scores of the genes from the tokens, all or only the first."""
@@ -82,7 +71,7 @@ class AdditiveReadout(Readout):
     def penalty(self) -> Float[Tensor, ""]:
         """Mean squared cosine between the weights of different tokens, which does not depend on their scale."""
         if not self.orthogonality:
-            return super().penalty()
+            return self.bias.new_zeros(())
         unit = F.normalize(self.loadings() - self.loadings().mean(2, keepdim=True), dim=2)
         cosines = torch.einsum("trg,usg->turs", unit, unit).square().mean((2, 3))
         others = 1 - torch.eye(len(unit), device=cosines.device)
@@ -94,9 +83,6 @@ class AdditiveReadout(Readout):
         for weights in (self.gene_weights, self.unit_weights):
             weights.unflatten(0, (len(self.heads), -1))[token] = 0
         self.bias.add_(contribution)
-
-
-READOUTS: dict[ReadoutKind, Callable[[int, NetworkSize], Readout]] = {"additive": AdditiveReadout}
 
 
 class LabelOffsets(nn.Module):

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from scvi.distributions import NegativeBinomial
 from torch import Tensor, nn
 
-from scdiffgen.nn._encoders import ENCODERS
+from scdiffgen.nn._encoders import CountEncoder
 from scdiffgen.nn._numbers import log_count_embedding
 from scdiffgen.nn._options import NetworkSize
 from scdiffgen.nn._readouts import AdditiveReadout
@@ -44,7 +44,7 @@ class TokenAutoencoder(nn.Module):
     def __init__(self, n_genes: int, size: NetworkSize, latent_dim: int) -> None:
         super().__init__()
         self.embed_library = log_count_embedding(size.options.level_embedding, size.conditioning_dim)
-        self.encoder = ENCODERS[size.options.encoder](n_genes, size, "counts")
+        self.encoder = CountEncoder(n_genes, size)
         self.to_latent = nn.Linear(size.token_dim, latent_dim)
         self.from_latent = nn.Sequential(nn.Linear(latent_dim, size.token_dim), nn.SiLU())
         self.readout = AdditiveReadout(n_genes, size)
