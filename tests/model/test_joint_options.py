@@ -33,8 +33,6 @@ FORMS: dict[str, dict[str, Any]] = {
     },
     "categories, hashed": {"category_embedding": "hashed"},
     "categories, code": {"category_embedding": "code"},
-    "readout, mlp": {"readout": ReadoutOptions(kind="mlp")},
-    "readout, cross_attention": {"readout": ReadoutOptions(kind="cross_attention")},
     "readout, penalised": {"readout": ReadoutOptions(orthogonality=0.01)},
     "embedded interventions": {"intervention": "embedding"},
     "sizes": {"dropout": 0.2, "readout_dim": 3, "n_heads": 2},

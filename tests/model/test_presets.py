@@ -61,8 +61,6 @@ def test_units_and_penalty_of_the_readout_are_there_where_they_were_measured() -
     labelled = cells(300)
     assert readout_of(labelled) == (8, 0.3)
     assert readout_of(labelled, process="gaussian") == (0, None)
-    attending = NetworkOptions(readout=ReadoutOptions(kind="cross_attention"))
-    assert readout_of(labelled, network=attending) == (0, None)
     assert readout_of(labelled, network=NetworkOptions(readout_units=3)) == (3, 0.3)
     without = NetworkOptions(readout=ReadoutOptions(orthogonality=0.0))
     assert readout_of(labelled, network=without) == (8, 0.0)

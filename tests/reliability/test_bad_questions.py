@@ -145,13 +145,6 @@ ASKING = [
     Bad("a token that is not there", lambda m, _: m.hold_tokens([7]), "`levels`", "[7]", "'token_1' to 'token_2'"),
     Bad("no tokens left", lambda m, _: m.truncate_tokens(0), "`n_tokens`", "0", WHOLE),
     Bad("results by an unknown name", lambda m, c: m.write_back(c, keys=["X_pca"]), "`keys`", "'X_pca'", "X_tokens"),
-    Bad(
-        "a part of the genes",
-        lambda m, c: m.get_latent_representation(c, gene_list=["gene1"]),
-        "`gene_list`",
-        "encoder",
-        "NetworkOptions(encoder='cross_attention')",
-    ),
     Bad("no doses", lambda m, _: m.dose_response(None, "A", []), "`doses`", "empty", "at least one dose"),
     Bad(
         "vectors without a place",

@@ -30,19 +30,17 @@ def without_gradient(module: nn.Module) -> list[str]:
 
 
 def torchs_attention(ours: Attention, dim: int, n_heads: int) -> nn.MultiheadAttention:
-    """Torch's attention with the weights of ours: of its own vectors, of sources, or of learned queries."""
+    """Torch's attention with the weights of ours: of its own vectors, or of sources."""
     if hasattr(ours, "project"):
         weights, bias = {"in_proj_weight": ours.project.weight}, ours.project.bias
     else:
         key, value = ours.key_value.weight.chunk(2)
-        query = torch.eye(dim) if isinstance(ours.query, nn.Identity) else ours.query.weight
-        weights = {"q_proj_weight": query, "k_proj_weight": key, "v_proj_weight": value}
-        query_bias = torch.zeros(dim) if isinstance(ours.query, nn.Identity) else ours.query.bias
-        bias = torch.cat([query_bias, ours.key_value.bias])
+        weights = {"q_proj_weight": ours.query.weight, "k_proj_weight": key, "v_proj_weight": value}
+        bias = torch.cat([ours.query.bias, ours.key_value.bias])
         if key.shape[1] == dim:
             weights = {"in_proj_weight": torch.cat(list(weights.values()))}
     sources = {} if "in_proj_weight" in weights else {"kdim": key.shape[1], "vdim": key.shape[1]}
     torchs = nn.MultiheadAttention(dim, n_heads, batch_first=True, **sources)
-    out = (torch.eye(dim), torch.zeros(dim)) if isinstance(ours.out, nn.Identity) else (ours.out.weight, ours.out.bias)
-    torchs.load_state_dict({**weights, "in_proj_bias": bias, "out_proj.weight": out[0], "out_proj.bias": out[1]})
+    out = {"out_proj.weight": ours.out.weight, "out_proj.bias": ours.out.bias}
+    torchs.load_state_dict({**weights, "in_proj_bias": bias, **out})
     return torchs

@@ -38,7 +38,6 @@ def losses(
     ("options", "treated"),
     [
         pytest.param({}, False, id="default"),
-        pytest.param({"network": NetworkOptions(encoder="cross_attention")}, False, id="gene attention"),
         pytest.param(
             {"network": NetworkOptions(conditioning="concat", attention="across", attention_numbers="rotated")},
             False,

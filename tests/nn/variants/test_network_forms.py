@@ -1,4 +1,4 @@
-"""Other encoders, read-outs, positions and attention: against NumPy and torch, and what must not matter to them."""
+"""Other positions and attention: against NumPy and torch, and what must not matter to them."""
 
 from __future__ import annotations
 
@@ -10,19 +10,10 @@ import pytest
 import torch
 from csr import csr
 from networks import normal, random_weights, torchs_attention, without_gradient
-from torch import Tensor, nn
+from torch import Tensor
 
-from scdiffgen.nn import (
-    GeneAttentionEncoder,
-    LinearEncoder,
-    NetworkOptions,
-    NetworkSize,
-    ReadoutOptions,
-    ScoreNetwork,
-    TokenNetwork,
-)
+from scdiffgen.nn import NetworkOptions, NetworkSize, ScoreNetwork, TokenNetwork
 from scdiffgen.nn.variants._attention_forms import GatedAttention
-from scdiffgen.nn.variants._readout_forms import AttentionReadout
 
 N_CELLS, N_GENES, N_TOKENS, DIM, HEADS, CONDITIONING = 6, 12, 3, 8, 2, 8
 SIZE = NetworkSize(
@@ -40,15 +31,7 @@ COUNTS = np.random.default_rng(0).poisson(0.8, (N_CELLS, N_GENES))
 COUNTS[2] = 0  # an empty cell, as generation starts from
 VALUES = normal(N_CELLS, N_GENES, seed=3)
 CONDITION = normal(N_CELLS, CONDITIONING, seed=4)
-OPTIONS: list[dict[str, Any]] = [
-    {"encoder": "linear"},
-    {"encoder": "cross_attention"},
-    {"readout": ReadoutOptions(kind="mlp")},
-    {"readout": ReadoutOptions(kind="cross_attention")},
-    {"positions": "sinusoidal"},
-    {"positions": "none"},
-    {"attention": "across"},
-]
+OPTIONS: list[dict[str, Any]] = [{"positions": "sinusoidal"}, {"positions": "none"}, {"attention": "across"}]
 EVERY_OPTION = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
@@ -96,10 +79,8 @@ def test_the_first_tokens_alone_are_those_of_a_smaller_network(options: dict[str
     torch.testing.assert_close(logits(network), logits(cut), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("encoder", ["mlp", "linear", "cross_attention"])
-def test_every_encoder_reads_values_as_well(encoder: str) -> None:
-    network = ScoreNetwork(N_GENES, replace(SIZE, options=NetworkOptions(encoder=encoder)), "values")
-    random_weights(network)
+def test_values_are_read_as_well() -> None:
+    network = random_weights(ScoreNetwork(N_GENES, SIZE, "values"))
 
     def scores(values: Tensor) -> Tensor:
         return network.read(values, torch.zeros(N_CELLS), torch.full((N_CELLS,), 90.0), CONDITION)[0].detach()
@@ -110,49 +91,7 @@ def test_every_encoder_reads_values_as_well(encoder: str) -> None:
     assert moved[1] > 1e-4 and not moved[[0, 2, 3, 4, 5]].any()
 
 
-@pytest.mark.parametrize("layout", ["sparse", "dense"])
-def test_the_linear_encoder_is_a_product(layout: str) -> None:
-    encoder = LinearEncoder(N_GENES, SIZE)
-    counts = csr(COUNTS) if layout == "sparse" else csr(COUNTS).to_dense()
-    tokens = encoder(encoder.read(counts), CONDITION).detach()
-    weight = encoder.weight.detach().numpy().astype(np.float64)
-    expected = np.log1p(COUNTS) @ weight + encoder.shift(CONDITION).detach().numpy()
-    np.testing.assert_allclose(tokens, expected.reshape(N_CELLS, N_TOKENS, DIM), atol=1e-5)
-
-
-def test_attention_to_genes_is_torchs_over_the_expressed_ones() -> None:
-    encoder = GeneAttentionEncoder(N_GENES, SIZE)
-    random_weights(encoder)
-    seen = encoder.read(csr(COUNTS)).detach()
-    torchs = torchs_attention(encoder.attention, DIM, HEADS)
-    embedded = encoder.embed_expression(torch.tensor(np.log1p(COUNTS)).float())
-    for cell in range(N_CELLS):
-        genes = np.flatnonzero(COUNTS[cell])
-        keys = torch.cat([encoder.nothing[None], encoder.genes[genes] * embedded[cell, genes]])[None]
-        expected, _ = torchs(encoder.queries[None], keys, keys)
-        torch.testing.assert_close(seen[cell : cell + 1], expected, rtol=1e-4, atol=1e-5)
-
-
 TOKENS = normal(N_CELLS, N_TOKENS, DIM, seed=5)
-
-
-def test_the_attention_of_genes_to_tokens_is_torchs() -> None:
-    readout = AttentionReadout(N_GENES, SIZE)
-    random_weights(readout)
-    seen, _ = torchs_attention(readout.attention, DIM, HEADS)(readout.queries.expand(N_CELLS, -1, -1), TOKENS, TOKENS)
-    expected = (seen * readout.gene_weights).sum(2) + readout.bias
-    torch.testing.assert_close(readout(TOKENS), expected, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["mlp", "cross_attention"])
-def test_read_outs_start_from_the_average_cell(kind: str) -> None:
-    network = TokenNetwork(N_GENES, replace(SIZE, options=NetworkOptions(readout=ReadoutOptions(kind=kind))))
-    shares = torch.tensor(np.random.default_rng(0).dirichlet(np.ones(N_GENES))).float()
-    network.readout.initialise_bias(shares)
-    nn.init.zeros_(network.readout.gene_weights)
-    torch.testing.assert_close(logits(network).softmax(1), shares.expand(N_CELLS, -1))
-    with pytest.raises(ValueError, match="read-out is not additive"):
-        _ = network.additive_readout
 
 
 def test_attention_across_cells_is_torchs_over_one_token_of_all_cells() -> None:

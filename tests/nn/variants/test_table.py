@@ -8,9 +8,7 @@ import pytest
 
 from scdiffgen.nn import _options
 from scdiffgen.nn._categories import CATEGORY_EMBEDDINGS
-from scdiffgen.nn._encoders import ENCODERS
 from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
-from scdiffgen.nn._readouts import READOUTS
 from scdiffgen.nn.variants._embedding_forms import FIXED_POSITIONS
 
 
@@ -18,9 +16,7 @@ from scdiffgen.nn.variants._embedding_forms import FIXED_POSITIONS
     ("names", "forms"),
     [
         (_options.CategoryKind, CATEGORY_EMBEDDINGS),
-        (_options.EncoderKind, ENCODERS),
         (_options.NumberKind, NUMBER_EMBEDDINGS),
-        (_options.ReadoutKind, READOUTS),
         (_options.PositionKind, {"learned": None, **FIXED_POSITIONS}),
     ],
 )
