@@ -19,8 +19,6 @@ ASKED = {"sort_of_cell": "b", "guide": "A+B", "dose": "1.0+2.0", "age": 40.0}
 # arguments of NetworkOptions, each form once; what is left out is the default, which is a case of its own
 FORMS: dict[str, dict[str, Any]] = {
     "default": {},
-    "encoder, linear": {"encoder": "linear"},
-    "encoder, cross_attention": {"encoder": "cross_attention"},
     "expression, embedded": {"expression_embedding": "wavelet"},
     "conditioning, cross_attention": {"conditioning": "cross_attention"},
     "conditioning, concat": {"conditioning": "concat"},
