@@ -46,10 +46,14 @@ FORMS: dict[str, dict[str, Any]] = {
 }
 
 
-def both(module: str, options: dict[str, Any]) -> tuple[DiffusionModule, DiffusionModule]:
+def both(
+    module: str, options: dict[str, Any], seen: Conditions[Tensor] | None = None
+) -> tuple[DiffusionModule, DiffusionModule]:
     """A module with random weights, and the same with its tokens in another order."""
     torch.manual_seed(0)
     made = MODULES[module](SPECS, replace(SIZE, n_tokens=4, readout_units=3, options=NetworkOptions(**options)))
+    if isinstance(made, GaussianModule):
+        made.start_linearly([(COUNTS, seen)])
     for weight in made.parameters():
         torch.nn.init.normal_(weight, std=0.3)
     if isinstance(made, LatentModule):
@@ -66,7 +70,7 @@ def both(module: str, options: dict[str, Any]) -> tuple[DiffusionModule, Diffusi
 def test_nothing_but_the_order_of_the_tokens_changes(
     kind: str, form: str, conditions: Conditions[Tensor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, permuted = both(kind, FORMS[form])
+    made, permuted = both(kind, FORMS[form], conditions)
     close = {"rtol": 1e-3, "atol": 1e-4}
     for denoiser, other in zip(made.denoisers, permuted.denoisers, strict=True):  # another network, not the same one
         assert any(not torch.equal(*pair) for pair in zip(denoiser.parameters(), other.parameters(), strict=True))

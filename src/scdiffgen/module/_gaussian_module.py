@@ -13,7 +13,7 @@ from torch import Tensor
 
 from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
 from scdiffgen.diffusion import TIME_MAX, TIME_MIN, Denoise, Level, Rng, time_of_signal, to_clean, to_scipy
-from scdiffgen.nn import AdditiveReadout, NetworkSize, ScoreNetwork
+from scdiffgen.nn import NetworkSize, ScoreNetwork
 from scdiffgen.normal_scores import FactorModel, Frame
 
 from ._denoiser import ConditionedDenoiser
@@ -100,9 +100,7 @@ class ScoreDenoiser(VectorDenoiser):
             self.register_buffer(name, torch.zeros(shape))
         self.register_buffer("noise", torch.ones(n_vars))
         # Weights of each gene stay those of the factors: trained, they over-fit from the first steps on.
-        fixed = [*linear_weights(self.network).values()]
-        if fixed and isinstance(readout := self.network.readout, AdditiveReadout):
-            fixed.append(readout.bias)
+        fixed = [*linear_weights(self.network).values(), self.network.readout.bias]
         for weight in (*fixed, *self.effects.parameters()):  # responses are shifts of the scores' means
             weight.requires_grad_(False)
 

@@ -147,28 +147,29 @@ class LatentModule(VectorModule):
     # Vectors are tokens, laid side by side.
 
     def encode(self, cells: TrainingCells, generator: Rng = None) -> Encoded:
-        return cells if isinstance(cells, Encoded) else Encoded(self._to_vector(cells), self.library(cells))
+        return cells if isinstance(cells, Encoded) else Encoded(self.to_vector(cells), self.library(cells))
 
     @torch.no_grad()
     def draw(self, predictor: Predictor, library: Tensor, *, n_steps: int, generator: Rng = None) -> Tensor:
         """Draw cells of ``library`` ``(cells,)`` molecules from noise: dense ``(cells, genes)``."""
         vector = self.draw_vectors(predictor, library, len(self.mean), n_steps=n_steps, generator=generator)
-        return self._to_counts(vector, library, generator)
+        return self.to_counts(vector, library, generator)
 
     @torch.no_grad()
     def counterfactual(
         self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
         """Add noise until a share ``keep`` (none) of the variance of the cells is left, and remove it by ``after``."""
-        library, vector = self.library(cells), self._to_vector(cells)
+        library, vector = self.library(cells), self.to_vector(cells)
         moved = self.draw_again(vector, after(library), keep or 0.0, n_steps=n_steps, generator=generator)
-        return self._to_counts(moved, library, generator)
+        return self.to_counts(moved, library, generator)
 
     @torch.no_grad()
-    def _to_vector(self, counts: Tensor) -> Tensor:
+    def to_vector(self, counts: Tensor) -> Tensor:
+        """Standardised tokens ``(cells, length)`` of CSR counts."""
         return (self._encoded(counts) - self.mean) / self.scale
 
-    def _to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
+    def to_counts(self, vector: Tensor, library: Tensor, generator: Rng = None) -> Tensor:
         """Counts drawn from the likelihood."""
         return self.ema_denoiser.autoencoder.sample(self._latent(vector), library, generator)
 

@@ -44,12 +44,22 @@ class NormalScores(nn.Module):
         super().__init__()
         self.specs = [spec for spec in specs if not spec.is_intervention]
         self.interventions = [spec for spec in specs if spec.is_intervention]
-        for name in ("shares", "inverse_dispersions"):
-            self.register_buffer(name, torch.zeros(n_genes, dtype=torch.float64))
-        for name in ("loadings", "means", "deviations"):
-            self.register_buffer(name, torch.zeros(0, n_genes))
-        for name in ("contexts", "treatments", "doses", "n_cells"):
-            self.register_buffer(name, torch.zeros((0, 0), dtype=torch.float32 if name == "doses" else torch.int64))
+        n_columns, n_slots = (
+            sum(spec.n_slots for spec in some if not spec.is_number) for some in (self.specs, self.interventions)
+        )
+        tables = {  # of one group without conditions, until cells are seen
+            "shares": torch.full((n_genes,), 1 / n_genes, dtype=torch.float64),
+            "inverse_dispersions": torch.ones(n_genes, dtype=torch.float64),
+            "loadings": torch.zeros(0, n_genes),
+            "contexts": torch.full((1, n_columns), int(Code.MISSING)),
+            "treatments": torch.full((1, n_slots), int(Code.MISSING)),
+            "doses": torch.full((1, n_slots), -1.0),
+            "n_cells": torch.ones(1, dtype=torch.int64),
+            "means": torch.zeros(1, n_genes),
+            "deviations": torch.ones(1, n_genes),
+        }
+        for name, table in tables.items():
+            self.register_buffer(name, table)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
         """Load tables of any length."""
