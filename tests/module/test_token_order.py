@@ -52,7 +52,7 @@ def both(
     """A module with random weights, and the same with its tokens in another order."""
     torch.manual_seed(0)
     made = MODULES[module](SPECS, replace(SIZE, n_tokens=4, readout_units=3, options=NetworkOptions(**options)))
-    if isinstance(made, GaussianModule):
+    if isinstance(made, GaussianModule) and seen is not None:
         made.start_linearly([(COUNTS, seen)])
     for weight in made.parameters():
         torch.nn.init.normal_(weight, std=0.3)

@@ -275,8 +275,8 @@ class GaussianModule(VectorModule):
 
     def _to_counts(self, vector: Tensor, frame: Frame, library: Tensor) -> Tensor:
         """Counts ``(cells, genes)`` of standardised scores."""
-        scores = frame.means + frame.deviations * vector.double().cpu().numpy()
-        counts = self.scores.model().reference.to_counts(scores, library.double().cpu().numpy())
+        scores = frame.means + frame.deviations * vector.cpu().numpy().astype(np.float64)
+        counts = self.scores.model().reference.to_counts(scores, library.cpu().numpy().astype(np.float64))
         return torch.from_numpy(counts.toarray()).to(library)
 
     # Reading cells.
@@ -290,8 +290,8 @@ class GaussianModule(VectorModule):
     def expression(self, counts: Tensor, conditions: Given) -> Tensor:
         """Shares of the genes ``(cells, genes)`` that the factors of cells say."""
         (vector, frame), model = self._expected(counts, conditions), self.scores.model()
-        shared = vector.double().cpu().numpy() @ model.posterior()[0] @ model.loadings
-        library = self.library(counts).double().cpu().numpy()
+        shared = vector.cpu().numpy().astype(np.float64) @ model.posterior()[0] @ model.loadings
+        library = self.library(counts).cpu().numpy().astype(np.float64)
         means = frame.means + frame.deviations * shared
         expected = model.reference.expected_counts(means, frame.deviations * model.noise, library)
         return self._vector(expected / expected.sum(1, keepdims=True))
@@ -313,7 +313,7 @@ class GaussianModule(VectorModule):
         readout = denoiser.network.readout
         found = readout.hidden(self._tokens(vector, self.library(counts), conditions))
         along = denoiser.along(vector, self.process.level(torch.tensor(TIME_MIN, device=vector.device)))
-        of_factors = along @ denoiser.axes @ torch.linalg.pinv(readout.gene_weights)
+        of_factors = along @ denoiser.axes @ torch.linalg.pinv(readout.loadings().flatten(0, 1))
         return found + of_factors.unflatten(1, found.shape[1:])
 
     def gene_weights(self) -> Tensor:

@@ -100,7 +100,7 @@ class NormalScores(nn.Module):
     def model(self) -> FactorModel:
         """The factors."""
         reference = ReferenceDistribution(self.shares.cpu().numpy(), self.inverse_dispersions.cpu().numpy())
-        return FactorModel(reference, self.loadings.double().cpu().numpy())
+        return FactorModel(reference, self.loadings.cpu().numpy().astype(np.float64))
 
     def frame(
         self, conditions: Conditions[np.ndarray], rng: np.random.Generator | None, *, open_ended: bool = False
@@ -153,7 +153,7 @@ class NormalScores(nn.Module):
     def _groups(self) -> list[tuple[np.ndarray, Treatment]]:
         """Context and treatment of each group."""
         tables = (self.contexts, self.treatments, self.doses)
-        rows = np.concatenate([table.double().cpu().numpy() for table in tables], axis=1)
+        rows = np.concatenate([table.cpu().numpy() for table in tables], axis=1)
         return [_split(row, self.contexts.shape[1]) for row in rows]
 
     def _like(self, groups: Groups, context: np.ndarray, treatment: Treatment) -> tuple[np.ndarray, np.ndarray | float]:
@@ -181,7 +181,7 @@ class NormalScores(nn.Module):
                 f"`process='gaussian'` does not know the response to {len(unknown)} of the interventions: no training "
                 "cell had it in a context with untreated cells. Ask for others, or train with `process='thinning'`."
             )
-        means, weights = self.means.double().cpu().numpy(), self.n_cells.cpu().numpy()[taught]
+        means, weights = self.means.cpu().numpy().astype(np.float64), self.n_cells.cpu().numpy()[taught]
         changes = means[taught] - means[[controls[tuple(groups[i][0])] for i in taught]]
         design = np.array([self._gates(groups[i][1]) for i in taught])
         penalised = design.T * weights @ design + 2 * np.eye(design.shape[1])
