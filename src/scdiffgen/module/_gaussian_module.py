@@ -25,9 +25,6 @@ from ._processes import GaussianDiffusion, GaussianOptions, Given, Predictor, Sc
 SCORES, LIBRARY = "normal scores", "library"
 """Keys under which a cached minibatch holds what was computed of its counts."""
 
-MOST_AXES = 30
-N_DRAWS = 4  # of the scores of each training cell
-
 
 class Encoded(NamedTuple):
     """TrainingCells of which the vectors are known."""
@@ -95,7 +92,7 @@ class ScoreDenoiser(VectorDenoiser):
         process: GaussianDiffusion,
     ) -> None:
         super().__init__(n_vars, specs, size, features, process)
-        n_axes = min(MOST_AXES, size.n_tokens * size.readout_dim)
+        n_axes = min(30, size.n_tokens * size.readout_dim)
         for name, shape in (("axes", (n_axes, n_vars)), ("variances", (n_axes,))):
             self.register_buffer(name, torch.zeros(shape))
         self.register_buffer("noise", torch.ones(n_vars))
@@ -220,7 +217,7 @@ class GaussianModule(VectorModule):
     def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Of a minibatch, draws of the scores, and all that is registered but the counts."""
         (counts, conditions), rng = super().unpack(batch), numpy_generator(None)
-        drawn = self.scores.draw(to_scipy(counts), self.scores.frame(conditions.numpy(), rng), rng, N_DRAWS)
+        drawn = self.scores.draw(to_scipy(counts), self.scores.frame(conditions.numpy(), rng), rng, n_draws=4)
         rest = {key: values for key, values in batch.items() if key not in self.count_keys}
         return {SCORES: torch.from_numpy(drawn).half(), LIBRARY: self.library(counts), **rest}
 

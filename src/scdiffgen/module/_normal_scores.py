@@ -23,9 +23,6 @@ Treatment = tuple[tuple[int, float], ...] | None
 
 Groups = list[tuple[np.ndarray, Treatment]]
 
-LARGEST_FIT = 10_000_000  # cells times genes from which factors are fitted, evenly spread
-N_BURN_IN = 5  # draws of the scores of a cell before the first that is used
-
 
 class NormalScores(nn.Module):
     """Tables of the training cells' groups, which are those that agree in all conditions but numbers."""
@@ -48,8 +45,8 @@ class NormalScores(nn.Module):
             sum(spec.n_slots for spec in some if not spec.is_number) for some in (self.specs, self.interventions)
         )
         tables = {  # of one group without conditions, until cells are seen
-            "shares": torch.full((n_genes,), 1 / n_genes, dtype=torch.float64),
-            "inverse_dispersions": torch.ones(n_genes, dtype=torch.float64),
+            "shares": torch.full((n_genes,), 1 / n_genes),
+            "inverse_dispersions": torch.ones(n_genes),
             "loadings": torch.zeros(0, n_genes),
             "contexts": torch.full((1, n_columns), int(Code.MISSING)),
             "treatments": torch.full((1, n_slots), int(Code.MISSING)),
@@ -85,7 +82,7 @@ class NormalScores(nn.Module):
                 prior = None if frame is None else frame.take(parents[np.unique(finer, return_index=True)[1]])
                 frame, parents = fit_groups(reference, counts, finer[groups], prior), finer
         frame = cast("Frame", frame).take(parents)
-        chosen = np.linspace(0, counts.shape[0] - 1, min(counts.shape[0], LARGEST_FIT // counts.shape[1])).astype(int)
+        chosen = np.linspace(0, counts.shape[0] - 1, min(counts.shape[0], 10_000_000 // counts.shape[1])).astype(int)
         model, scores = fit_factors(reference, counts[chosen], frame.take(groups[chosen]), n_axes)
         splits = np.cumsum([part.shape[1] for part in codes])[:2]
         tables = {
@@ -99,8 +96,9 @@ class NormalScores(nn.Module):
 
     def model(self) -> FactorModel:
         """The factors."""
-        reference = ReferenceDistribution(self.shares.cpu().numpy(), self.inverse_dispersions.cpu().numpy())
-        return FactorModel(reference, self.loadings.cpu().numpy().astype(np.float64))
+        tables = self.shares, self.inverse_dispersions, self.loadings
+        shares, inverse_dispersions, loadings = (table.cpu().numpy().astype(np.float64) for table in tables)
+        return FactorModel(ReferenceDistribution(shares, inverse_dispersions), loadings)
 
     def frame(
         self, conditions: Conditions[np.ndarray], rng: np.random.Generator | None, *, open_ended: bool = False
@@ -124,15 +122,15 @@ class NormalScores(nn.Module):
         return Frame(*frame)
 
     def draw(
-        self, counts: sparse.csr_matrix, frame: Frame, rng: np.random.Generator, n_draws: int = 1
+        self, counts: sparse.csr_matrix, frame: Frame, rng: np.random.Generator, n_draws: int = 1, n_burn_in: int = 5
     ) -> NDArray[np.float32]:
         """Draw standardised scores ``(cells, draws, genes)`` of counts around the factors of each cell."""
         model, drawn = self.model(), np.zeros((n_draws, *counts.shape), dtype=np.float32)
         ends, scores = model.ends(counts, frame), np.zeros(counts.shape)
-        for sweep in range(N_BURN_IN + n_draws):
+        for sweep in range(n_burn_in + n_draws):
             factors = model.draw_factors(scores, rng)
             scores = model.draw_scores(ends, factors if sweep else np.zeros_like(factors), rng)
-            drawn[max(sweep - N_BURN_IN, 0)] = scores
+            drawn[max(sweep - n_burn_in, 0)] = scores
         return drawn.swapaxes(0, 1)
 
     def _codes(
