@@ -22,6 +22,8 @@ from ._schedules import (
     Level,
     Schedule,
     ScheduleKind,
+    even_log_snr,
+    even_times,
     noise_times,
     time_of_signal,
 )

@@ -82,6 +82,20 @@ def noise_times(n_cells: int, generator: Rng = None, device: torch.device | None
     return TIME_MIN + (TIME_MAX - TIME_MIN) * (order + jitter) / n_cells
 
 
+def even_times(start: float, n_steps: int, schedule: Schedule) -> Tensor:
+    """Evenly spaced times ``(n_steps,)`` down to ``TIME_MIN``, as those of DDPM."""
+    return torch.linspace(start, TIME_MIN, n_steps)
+
+
+def even_log_snr(start: float, n_steps: int, schedule: Schedule) -> Tensor:
+    """Times ``(n_steps,)`` at which the log of the signal-to-noise ratio is evenly spaced :cite:p:`lu2025dpm`.
+
+    So the error of a solver is the same for data of any variance.
+    """
+    ends = schedule(torch.tensor([start, TIME_MIN], dtype=torch.float64)).log_snr
+    return time_of_signal(torch.linspace(*ends.tolist(), n_steps, dtype=torch.float64).sigmoid(), schedule)
+
+
 def time_of_signal(share: Tensor, schedule: Schedule) -> Tensor:
     r"""Times at which the data are a share :math:`\alpha^2 / (\alpha^2 + \sigma^2)` of the variance, by bisection."""
     target = share.double()

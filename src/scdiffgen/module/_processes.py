@@ -199,9 +199,10 @@ class GaussianDiffusion:
 
     def draw(self, denoise: Denoise, noisy: Tensor, start: float, *, n_steps: int, generator: Rng = None) -> Tensor:
         """Free vectors of their noise, in ``n_steps`` of which the last takes away what is left."""
-        times = torch.linspace(start, diffusion.TIME_MIN, n_steps, device=noisy.device)
-        sampler = diffusion.SAMPLERS[self.options.sampler]
-        return denoise(sampler(denoise, noisy, times, self.level, generator), times[-1])
+        kind = self.options.sampler
+        grid = diffusion.even_times if kind == "ancestral" else diffusion.even_log_snr
+        times = grid(start, n_steps, self.level).to(noisy)
+        return denoise(diffusion.SAMPLERS[kind](denoise, noisy, times, self.level, generator), times[-1])
 
     def guide(
         self, unconditional: VectorPredictor, conditional: Sequence[VectorPredictor], scales: Sequence[float]
