@@ -92,8 +92,8 @@ def even_log_snr(start: float, n_steps: int, schedule: Schedule) -> Tensor:
 
     So the error of a solver is the same for data of any variance.
     """
-    ends = schedule(torch.tensor([start, TIME_MIN], dtype=torch.float64)).log_snr
-    return time_of_signal(torch.linspace(*ends.tolist(), n_steps, dtype=torch.float64).sigmoid(), schedule)
+    first, last = schedule(torch.tensor([start, TIME_MIN], dtype=torch.float64)).log_snr.tolist()
+    return time_of_signal(torch.linspace(first, last, n_steps, dtype=torch.float64).sigmoid(), schedule)
 
 
 def time_of_signal(share: Tensor, schedule: Schedule) -> Tensor:
