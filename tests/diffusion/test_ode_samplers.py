@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from scdiffgen.diffusion import (
     TIME_MAX,
     TIME_MIN,
     Denoise,
+    even_log_snr,
+    even_times,
     guide_denoisers,
     time_of_signal,
 )
@@ -118,3 +121,23 @@ def test_guidance_moves_along_the_line_between_two_denoisers(scale: float, mean:
     guided = guide_denoisers(exact_denoiser("cosine"), [exact_denoiser("cosine", -MEAN)], [scale])
     time = torch.tensor(0.4, dtype=torch.float64)
     torch.testing.assert_close(guided(START, time), exact_denoiser("cosine", mean)(START, time))
+
+
+def test_steps_even_in_log_snr_are_as_good_for_data_of_any_variance() -> None:
+    """The exact denoiser of normal data is linear, so what a solver makes of their variance is one number."""
+    schedule = SCHEDULES["cosine"]
+
+    def share_of_variance(grid: Callable[..., Tensor], variance: float) -> float:
+        def denoise(noisy: Tensor, time: Tensor) -> Tensor:
+            level = schedule(time)
+            return level.alpha * variance / (level.alpha**2 * variance + level.sigma**2) * noisy
+
+        times = grid(TIME_MAX, 32, schedule).double()
+        drawn = denoise(dpm_solver(denoise, torch.ones(1, dtype=torch.float64), times, schedule), times[-1])
+        return float(drawn**2 / variance)
+
+    variances = (0.05, 0.3, 1.0, 10.0, 30.0)
+    in_log_snr, in_time = ([share_of_variance(grid, v) for v in variances] for grid in (even_log_snr, even_times))
+    np.testing.assert_allclose(in_log_snr, 1.02, atol=0.005)
+    assert in_time[0] > 1.4 and in_time[-1] < 0.9
+    assert float(even_log_snr(0.7, 8, schedule)[0]) == pytest.approx(0.7)

@@ -63,7 +63,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         perturbations that are effects, for guidance.
     process
         How cells are corrupted and generated. ``"thinning"`` removes and adds molecules. ``"gaussian"`` adds noise to
-        normalised expression, ``"latent"`` to the tokens of an autoencoder, which is trained first. Instead of their
+        normal scores of counts, ``"latent"`` to the tokens of an autoencoder, which is trained first. Instead of their
         names, settings may be passed: :class:`scdiffgen.model.GaussianOptions`, :class:`scdiffgen.model.LatentOptions`.
     network
         Embeddings, attention and other forms and sizes: :class:`scdiffgen.model.NetworkOptions`.
