@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks._tables import Column, Values, distances, score_table
+from benchmarks._tables import Column, Values, distances, markdown, score_table
 
 OURS = "scdiffgen, 32 steps"  # the default
 PRIORS = ("scVI, Gaussian of the label", "scVI, Gaussian mixture of the label")
 PRIOR_METRIC = "auc_forest_genes"  # lower is better
+PROCESS_ROWS = {  # methods, and what their training is called
+    "other real cells": "",
+    OURS: "scdiffgen",
+    "scdiffgen, gaussian, 16 steps": "gaussian",
+    "scdiffgen, gaussian, 32 steps": "gaussian",
+    "scdiffgen, DDPM, 1000 steps": "DDPM",
+    "scdiffgen, latent, 32 steps": "latent",
+    "linear Gaussian copula, no network": "",
+    "scVI, Gaussian of the label": "scVI",
+    "CFGen, full length": "",
+    "scDiffusion": "",
+}
+PROCESS_SCORES = (
+    *("auc_forest_pcs", "auc_forest_genes", "auc_logistic_genes"),
+    *("label_accuracy", "label_fold_change_slope", "least_variance_ratio", "recall"),
+)
 Scores = dict[str, Mapping[str, Values]]  # by method and metric
 
 
@@ -42,6 +58,20 @@ def likelihood_table(result: Mapping[str, Any]) -> str:
     names = [name for name in result["likelihood"][0] if name != "seed"]
     rows = {name: {"nats": [record[name] for record in result["likelihood"]]} for name in names}
     return score_table("", {"nats": Column("nats per molecule", 0.0, 4)}, rows, names[0])
+
+
+def process_table(results: Sequence[Mapping[str, Any]]) -> str:
+    """A row for each data set and process or simulator: a few scores, medians over seeds, and seconds of training."""
+    rows = []
+    for result in results:
+        scores, training = scores_by_method(result), result["training"]
+        for method in (name for name in PROCESS_ROWS if name in scores):
+            found = [f"{np.nanmedian(scores[method][key]):.3f}" for key in PROCESS_SCORES]
+            seconds = [run["seconds"] for run in training if run["method"] == PROCESS_ROWS[method]]
+            taken = f"{np.median(seconds):.0f}" if seconds else ""
+            rows.append([result["data"]["name"], method, *found, str(len(scores[method][PRIOR_METRIC])), taken])
+    titles = [results[0]["metrics"][key]["title"] for key in PROCESS_SCORES] if results else []
+    return markdown(["data", "", *titles, "seeds", "seconds of training"], rows)
 
 
 def wins(result: Mapping[str, Any]) -> dict[str, set[str]]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks._generation_table import process_table
 from benchmarks._page import figure, measured_with, write_between_marks
 from benchmarks._published_table import published_summary
 from benchmarks._readme import generation_summary, response_summary
@@ -52,6 +53,8 @@ def render(results: Path, docs: Path) -> list[Path]:
         made = distinct_environments((run["environment"], run["seed"]) for run in runs)
         written = [table(runs), *measured_with({"environments": made})] if runs else [NOTHING]
         parts["studies.md"][name] = "\n\n".join(written)
+    generated = results_of(results, "generation")
+    parts["processes.md"]["generated"] = process_table(generated) if generated else NOTHING
     docs.mkdir(parents=True, exist_ok=True)
     for page, of_page in parts.items():
         if not (docs / page).exists():
