@@ -64,7 +64,7 @@ def process_table(results: Sequence[Mapping[str, Any]]) -> str:
     """A row for each data set and process or simulator: a few scores, medians over seeds, and seconds of training."""
     rows = []
     for result in results:
-        scores, training = scores_by_method(result), result["training"]
+        scores, training = scores_by_method(result), result.get("training", [])
         for method in (name for name in PROCESS_ROWS if name in scores):
             found = [f"{np.nanmedian(scores[method][key]):.3f}" for key in PROCESS_SCORES]
             seconds = [run["seconds"] for run in training if run["method"] == PROCESS_ROWS[method]]
