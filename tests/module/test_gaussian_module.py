@@ -257,6 +257,8 @@ def test_a_module_is_loaded_with_tables_of_any_length(module: GaussianModule) ->
     conditions, library = given([0, 1], [[0], []]), torch.full((2,), LIBRARY)
     first, again = (each.generate(conditions, library, n_steps=4, generator=seeded()) for each in (module, other))
     assert torch.equal(first, again)
+    with pytest.raises(ValueError, match="Gaussian diffusion of log expression, which is gone: train a new model"):
+        other.load_state_dict({**module.state_dict(), "mean": torch.zeros(N_GENES), "scale": torch.ones(N_GENES)})
 
 
 def test_every_kind_of_condition_and_none_at_all(conditions: Conditions[Tensor]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -197,6 +197,12 @@ class GaussianModule(VectorModule):
     def make_denoiser(self, features: Mapping[str, Tensor]) -> ScoreDenoiser:
         self.scores = NormalScores(self.n_vars, self.specs)
         return ScoreDenoiser(self.n_vars, self.specs, self.size, features, self.process)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *others: Any) -> None:
+        """Load; raise if the weights are of an earlier version, whose vectors were standardised expression."""
+        if f"{prefix}scale" in state_dict:
+            raise ValueError("The file holds Gaussian diffusion of log expression, which is gone: train a new model.")
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def initialise(self, batches: Iterable[tuple[Tensor, Given]]) -> None:
         """Nothing: :meth:`start_linearly` fits all."""
