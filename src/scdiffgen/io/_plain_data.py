@@ -65,7 +65,7 @@ def as_frame(columns: np.ndarray, values: Sequence[np.ndarray], index: np.ndarra
 
 REMOVED = {
     **{"counterfactual": "noise", "likelihood": "nb", "tokens": "unit_scale", "kl_weight": 0.1},
-    **{"pooling": "sum", "nonnegative": False, "sparsity": 0.0, "set_pooling": "attention"},
+    **{"pooling": "sum", "nonnegative": False, "sparsity": 0.0, "set_pooling": "attention", "attention": "within"},
     **{"loss_space": "x0", "weighting": "uniform", "encoder": "mlp", "kind": "additive"},
 }
 """Options that only earlier versions have, and their defaults, by which later versions work."""
