@@ -126,12 +126,7 @@ def shift_counts(counts: sparse.csr_matrix, shift: NDArray, *, seed: int = 0) ->
 
 @shared_docs
 def gaussian_copula(
-    counts: CountsLike,
-    labels: ArrayLike,
-    labels_out: ArrayLike,
-    *,
-    layer: str | None = None,
-    seed: int = 0,
+    counts: CountsLike, labels: ArrayLike, labels_out: ArrayLike, *, layer: str | None = None, seed: int = 0
 ) -> sparse.csr_matrix:
     """Linear Gaussian copula: negative binomial genes of each label, related by factors that all labels share.
 

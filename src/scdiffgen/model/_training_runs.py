@@ -214,10 +214,7 @@ def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[
     check_counts_again(model.adata_manager)
     has_stages = len(model.module.stages()) > 1
     splitter = (StagedDataSplitter if has_stages else SparseDataSplitter)(
-        model.adata_manager,
-        load_sparse_tensor=True,
-        distributed_sampler="ddp" in str(trainer.get("strategy")),
-        **split,
+        model.adata_manager, load_sparse_tensor=True, distributed_sampler="ddp" in str(trainer.get("strategy")), **split
     )
     splitter.setup()  # the same as Lightning's own, which may be that of another process
     if not model.is_trained_:
