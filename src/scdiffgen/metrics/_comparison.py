@@ -18,11 +18,12 @@ from scdiffgen._messages import warn_user
 from scdiffgen._names import as_names
 from scdiffgen.metrics import _distances as points
 from scdiffgen.metrics import _genes as genes
-from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
-from scdiffgen.metrics._input import CountsLike, FewCellsWarning, Matrix
-from scdiffgen.metrics._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
-from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
-from scdiffgen.metrics._space import ExpressionSpace
+
+from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
+from ._input import CountsLike, FewCellsWarning, Matrix
+from ._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
+from ._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
+from ._space import ExpressionSpace
 
 CONFIDENCE = 1.96  # standard errors either way: 95 %
 TRANSPORT = "wasserstein"  # the metric that needs POT

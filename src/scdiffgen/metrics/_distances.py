@@ -15,8 +15,9 @@ from sklearn.neighbors import KDTree
 
 from scdiffgen._messages import warn_user
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._input import Points, as_point_pair, as_points, enough_cells
-from scdiffgen.metrics._resampling import Weights, subsample, unresampled, weighted_mean
+
+from ._input import Points, as_point_pair, as_points, enough_cells
+from ._resampling import Weights, subsample, unresampled, weighted_mean
 
 MMD_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 CHUNK = 1000  # rows of a distance matrix in memory at a time

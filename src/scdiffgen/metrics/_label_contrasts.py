@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scdiffgen.metrics._input import FEWEST_CELLS, Matrix, label_sums
-from scdiffgen.metrics._resampling import Weights
-from scdiffgen.metrics._response import SIGNIFICANT, scanpy_tests
+from ._input import FEWEST_CELLS, Matrix, label_sums
+from ._resampling import Weights
+from ._response import SIGNIFICANT, scanpy_tests
 
 
 class LabelContrasts(NamedTuple):

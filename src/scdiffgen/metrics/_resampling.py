@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scdiffgen.metrics._input import enough_cells
+from ._input import enough_cells
 
 Weights: TypeAlias = NDArray[np.float64]  # (1 + resamples, cells); the first row is ones
 Seed: TypeAlias = int | Sequence[int]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from scdiffgen.metrics._comparison import METRICS, OF_TRAIN
-from scdiffgen.metrics._input import FEWEST_CELLS
+from ._comparison import METRICS, OF_TRAIN
+from ._input import FEWEST_CELLS
 
 ALIKE, BETWEEN, CONTROL, OTHER = (
     "like other real cells",

@@ -10,10 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scdiffgen.metrics._comparison import CONFIDENCE, Cells, Pair, Settings
-from scdiffgen.metrics._input import Matrix
-from scdiffgen.metrics._resampling import Weights
-from scdiffgen.metrics._samples import OVERALL, pairs
+from ._comparison import CONFIDENCE, Cells, Pair, Settings
+from ._input import Matrix
+from ._resampling import Weights
+from ._samples import OVERALL, pairs
 
 WITHIN = "within"
 

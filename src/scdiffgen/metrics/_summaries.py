@@ -13,13 +13,14 @@ from sklearn.metrics import auc, roc_curve
 from threadpoolctl import threadpool_limits
 
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
-from scdiffgen.metrics._comparison import CONFIDENCE, Settings
-from scdiffgen.metrics._genes import correlation, gene_moments, library_sizes
-from scdiffgen.metrics._input import FEWEST_CELLS, CountsLike, as_count_pair, gene_names, labels_of
-from scdiffgen.metrics._resampling import subsample, unit_weights
-from scdiffgen.metrics._samples import pairs, prepare
-from scdiffgen.metrics._space import ExpressionSpace, most_variable
+
+from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
+from ._comparison import CONFIDENCE, Settings
+from ._genes import correlation, gene_moments, library_sizes
+from ._input import FEWEST_CELLS, CountsLike, as_count_pair, gene_names, labels_of
+from ._resampling import subsample, unit_weights
+from ._samples import pairs, prepare
+from ._space import ExpressionSpace, most_variable
 
 Basis: TypeAlias = Literal["umap", "pca"]
 N_QUANTILES = 100
