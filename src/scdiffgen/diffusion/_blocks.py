@@ -135,11 +135,9 @@ def block_likelihood_bound(prediction: BlockPrediction, thinned: Thinned, counts
 
 
 def block_levels(library: Tensor, generator: Rng = None) -> Tensor:
-    """Draw a probability ``(cells, modalities)`` of keeping a molecule, for each modality of each training cell.
-
-    Half of the cells have one level for all modalities, the others one each; in half of these some modalities are kept
-    in full: one of two, of more each with probability 1/2.
-    """
+    """Draw a probability ``(cells, modalities)`` of keeping a molecule, for each modality of each training cell."""
+    # Half of the cells have one level for all modalities, the others one each; in half of these some modalities are
+    # kept in full: one of two, of more each with probability 1/2.
     n_cells, n_modalities = library.shape
     shared = thinning_levels(library, generator)
     own = torch.stack([thinning_levels(of_modality, generator) for of_modality in library.unbind(1)], dim=1)

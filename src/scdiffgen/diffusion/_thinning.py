@@ -66,11 +66,9 @@ class UrnPrediction(NamedTuple):
 
 
 def thinning_levels(library: Tensor, generator: Rng = None) -> Tensor:
-    """Draw probabilities of keeping a molecule of training cells, in the shape of their library sizes.
-
-    Half of the cells: uniform on (0, 1). Other half: the expected number of molecules is log-uniform on
-    [0.5, ``library``], because the first molecules decide the cell. Both are stratified over the batch.
-    """
+    """Draw probabilities of keeping a molecule of training cells, in the shape of their library sizes."""
+    # Half of the cells: uniform on (0, 1). Other half: the expected number of molecules is log-uniform on
+    # [0.5, library], because the first molecules decide the cell. Both are stratified over the batch.
     n_cells = library.shape[0]
     order = torch.randperm(n_cells, generator=generator, device=library.device)
     jitter = torch.rand(n_cells, generator=generator, device=library.device, dtype=library.dtype)

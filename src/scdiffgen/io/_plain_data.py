@@ -1,8 +1,7 @@
 """Files of models: whole, and pickles of plain data alone, so that reading them runs no code that they name.
 
-PyTorch reads tensors, numbers, text and containers of them with ``weights_only=True``, and calls nothing but the
-functions that it is given. Here the rest of what a model keeps is written through the functions below, which build
-arrays and tables. Files name these functions, so their names and arguments stay as they are.
+With ``weights_only=True`` PyTorch reads tensors, numbers, text and containers, and calls only what it is given: the
+functions below, which build arrays and tables. Files name these functions, so names and arguments stay as they are.
 """
 
 from __future__ import annotations

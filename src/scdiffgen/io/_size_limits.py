@@ -1,7 +1,6 @@
-"""Limits on what the file of a model unpacks to, checked before anything is built.
+"""Limits on what the file of a model unpacks to, before anything is built: PyTorch's reader trusts every size in it.
 
-PyTorch's reader calls only functions that it is given, but it trusts every size in a file. So the directory of the
-archive is compared with the bytes that are there, and the pickle is followed without building its objects.
+The directory of the archive is compared with the bytes there; the pickle is followed without building its objects.
 """
 
 from __future__ import annotations

@@ -44,13 +44,11 @@ UNREADABLE = (
 
 @contextmanager
 def all_or_nothing(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder; what is written there appears in ``folder`` when all of it is on the disk.
-
-    A folder that is new appears at once, and those above it are made. In one that exists, each file replaces its
-    namesake at once, in the order in which they were written, and other files stay. When the block raises, nothing
-    appears. After a kill, what was written so far lies in a hidden folder whose name ends with ``.partial``, and may be
-    removed.
-    """
+    """Yield an empty folder; what is written there appears in ``folder`` when all of it is on the disk."""
+    # A folder that is new appears at once, and those above it are made. In one that exists, each file replaces its
+    # namesake at once, in the order in which they were written, and other files stay. When the block raises, nothing
+    # appears. After a kill, what was written so far lies in a hidden folder whose name ends with `.partial`, and may be
+    # removed.
     folder = folder.resolve()
     exists = folder.is_dir()
     above = folder if exists else folder.parent  # on the same disk, so that a rename moves no data

@@ -129,10 +129,7 @@ class LibrarySizeModel:
 
 
 class JointLibrarySizes(LibrarySizeModel):
-    """Join empirical library sizes ``(cells, modalities)`` by a Gaussian copula; size 0 is not measured.
-
-    Normal scores are correlated over at least ``min_cells`` cells with all modalities.
-    """
+    """Library sizes ``(cells, modalities)`` joined by a Gaussian copula of the cells with all; 0 is not measured."""
 
     def sample(self, codes: np.ndarray, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
         """Draw whole numbers of molecules ``(cells, modalities)``, at least 1, given codes and numbers of the cells."""

@@ -240,10 +240,7 @@ def compare(
     settings: Settings,
     in_words: Callable[[Key], tuple[str, str]],
 ) -> pd.DataFrame:
-    """Score all pairs, a row each, and describe it in ``.attrs``; warns once of samples that lack cells.
-
-    ``in_words`` gives the name of a sample, and its condition with the numbers of cells, by which samples are grouped.
-    """
+    """Score all pairs, a row each; ``in_words`` names a sample, and its condition, in a warning that it lacks cells."""
     rows: list[Key] = []
     short: dict[tuple[str, str], list[str]] = {}
     for key, pair in pairs:

@@ -264,10 +264,7 @@ def one_nn_hits(x: NDArray, y: NDArray) -> NDArray[np.float64]:
 
 
 def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> dict[str, NDArray[np.float64]]:
-    """Compute precision, recall and coverage by k-nearest-neighbour balls under each row of weights, (rows,) each.
-
-    Precision and recall: Kynkaanniemi et al. 2019, NeurIPS; coverage: Naeem et al. 2020, ICML.
-    """
+    """Precision, recall (Kynkaanniemi et al. 2019) and coverage (Naeem et al. 2020) by row of weights, (rows,) each."""
     k = N_NEIGHBOURS
     real, generated = KDTree(x), KDTree(y)  # its distances are exact, so that copies are at 0
     in_real = generated.query_radius(x, _neighbour_distances(real, k))  # generated cells in the ball of each real cell

@@ -41,11 +41,9 @@ def label_contrasts(expression: Matrix, labels: NDArray) -> LabelContrasts:
 def contrast_slope(
     fitted: LabelContrasts, x: Matrix, y: Matrix, wx: Weights, wy: Weights, labels: tuple[NDArray, NDArray]
 ) -> NDArray[np.float64]:
-    r"""Regress fold changes y of generated on x of real cells with those z of fitted cells as instrument, (rows,).
-
-    :math:`\sum z y / \sum z x` over significant pairs of label and gene: unlike :math:`\sum x y / \sum x^2`, the noise
-    of x does not attenuate it, as that is independent of z and of the choice of pairs.
-    """
+    """Regress fold changes y of generated on x of real cells with those z of fitted cells as instrument, (rows,)."""
+    # sum(z y) / sum(z x) over significant pairs of label and gene: unlike sum(x y) / sum(x^2), the noise of x does not
+    # attenuate it, as that is independent of z and of the choice of pairs.
     n_cells = [[(side == label).sum() for side in labels] for label in fitted.labels]
     there = np.array([min(of_label) >= FEWEST_CELLS for of_label in n_cells], dtype=bool)
     if there.sum() < 2 or not fitted.significant[there].any():

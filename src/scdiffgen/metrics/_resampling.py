@@ -1,8 +1,7 @@
-"""How cells are drawn: halves, subsamples, and the bootstrap by weights.
+"""How cells are drawn: halves, subsamples, and the bootstrap by weights, which count how often each cell was drawn.
 
-A resample counts how often each cell was drawn, and every metric takes such weights. The first row of weights is all
-ones, the data as they are, so one pass gives the estimate and its resamples. Pairs of copies of one cell are no pairs
-of different cells: the metrics leave them out, which keeps U-statistics unbiased.
+The first row of weights is all ones, the data as they are, so one pass gives the estimate and its resamples. Copies of
+one cell are no pairs of different cells: metrics leave them out, which keeps U-statistics unbiased.
 """
 
 from __future__ import annotations

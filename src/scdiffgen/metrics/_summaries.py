@@ -79,10 +79,8 @@ def joint_embedding(
     max_cells: int = 5000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Embed as many real as generated cells in one UMAP or PCA, a row a cell (``source``, ``cell``, ``group``).
-
-    Components are fitted on both sides: those of real cells alone would follow their noise and set others apart.
-    """
+    """Embed as many real as generated cells in one UMAP or PCA, a row a cell (``source``, ``cell``, ``group``)."""
+    # Components are fitted on both sides: those of real cells alone would follow their noise and set others apart.
     if basis not in get_args(Basis):
         raise ValueError(f"`basis` is {basis!r}: choose from {list(get_args(Basis))}.")
     sides = as_count_pair(real, generated, layer=layer)

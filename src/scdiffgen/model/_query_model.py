@@ -81,10 +81,8 @@ def _start_new_genes(model: BaseModelClass, n_known: int) -> None:
 
 
 def extended_weights(reference: DiffusionModule, query: DiffusionModule) -> dict[str, Tensor]:
-    """Extend weights of a reference to new categories and genes, which follow on those known along some axis.
-
-    New genes have zero weights in matrices, other new rows the mean of known ones unless they start at zero.
-    """
+    """Extend weights of a reference to new categories and genes, which follow on those known along some axis."""
+    # New genes have zero weights in matrices, other new rows the mean of known ones unless they start at zero.
     known, n_genes = reference.state_dict(), (reference.n_vars, query.n_vars)
     weights = {}
     for name, new in query.state_dict().items():

@@ -1,7 +1,4 @@
-"""One training run: its length, the split of the cells, and the history joined to that of earlier runs.
-
-Splitter, plan and runner are put together as scvi-tools' ``UnsupervisedTrainingMixin`` does.
-"""
+"""One training run: its length, the split of the cells, and the history joined to that of earlier runs."""
 
 from __future__ import annotations
 

@@ -39,11 +39,9 @@ def expression_curves(counts: sparse.csr_matrix) -> np.ndarray:
 
 
 def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_ratio: float) -> np.ndarray:
-    """Find shares ``(genes,)`` with which mean log expression changes by ``change``; their sum is the library ratio.
-
-    Normalisation divides by the library size. By bisection, the ratio is midway, on the logarithmic scale, between the
-    measured one, ``log_ratio``, and the sum of the shares that it asks for.
-    """
+    """Shares ``(genes,)`` with which mean log expression changes by ``change``; their sum is the library ratio."""
+    # Normalisation divides by the library size. By bisection, the ratio is midway, on the logarithmic scale, between
+    # the measured one, `log_ratio`, and the sum of the shares that it asks for.
     if not change.any():
         return share
     untreated = curves[0, len(KEPT)]
@@ -84,10 +82,7 @@ def apply_response(
     *,
     keep_library: bool = False,
 ) -> sparse.csr_matrix:
-    """Move the molecules of cells ``(cells, genes)`` from shares ``before`` to shares ``after``, of all or of each.
-
-    Library sizes change by the ratio of the sums, unless they are kept.
-    """
+    """Move molecules ``(cells, genes)`` from shares ``before`` to ``after``, and sizes by their sums unless kept."""
     if keep_library:
         after = after * (before.sum() / after.sum(-1, keepdims=True))
     kept = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(max=1)

@@ -76,10 +76,8 @@ class ResponsePredictor:
         object.__setattr__(self, "comparisons", Comparisons(self.bulks, self.batches))
 
     def change(self, context: np.ndarray, treatment: Treatment) -> Prediction | None:
-        """Predict the change of mean log expression of a context by a treatment; none if no data predict it.
-
-        Beyond the largest dose of a perturbation the response is that to the largest dose.
-        """
+        """Predict the change of mean log expression of a context by a treatment; none if no data predict it."""
+        # Beyond the largest dose of a perturbation the response is that to the largest dose.
         if not treatment:
             return Prediction.of_no_change(self.bulks.n_genes)
         if len(treatment) > 1:
