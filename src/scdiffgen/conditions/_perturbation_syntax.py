@@ -1,4 +1,4 @@
-"""What was done to a cell, as text in many forms, such as ``"KLF1+BAK1"`` at ``"0.5+2.0"``, and as doses by sorted name."""
+"""What was done to a cell, as text in many forms (``"KLF1+BAK1"``, doses ``"0.5+2.0"``), and as doses by name."""
 
 from __future__ import annotations
 

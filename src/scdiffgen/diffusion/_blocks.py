@@ -1,10 +1,8 @@
 r"""Several modalities of one cell: each has a block of columns, a library size and a softmax of its own.
 
 Each modality :math:`m`, of :math:`L_m` molecules, has its own level of thinning; its missing molecules are predicted
-from those of all modalities. With :math:`n` of :math:`L = \sum_m L_m` molecules in one random order,
-
-.. math:: -\log p(x \mid L_1, L_2, \dots) \le L \, \mathbb{E}_n[\text{loss}]
-          - \sum_m \log \frac{L_m!}{\prod_{g \in m} x_g!}.
+from those of all. With :math:`n` of :math:`L = \sum_m L_m` molecules in one random order, :math:`-\log p(x \mid L_1,
+L_2, \dots) \le L \, \mathbb{E}_n[\text{loss}] - \sum_m \log (L_m! / \prod_{g \in m} x_g!)`.
 """
 
 from __future__ import annotations
@@ -41,14 +39,10 @@ class Blocks(NamedTuple):
         """Cells ``(cells, columns)`` by modality."""
         return [cells[:, columns] for columns in self.slices]
 
-    def of_columns(self, columns: Tensor) -> Tensor:
-        """Block that each of some columns is in."""
-        ends = torch.tensor(list(accumulate(self.sizes)), device=columns.device)
-        return torch.searchsorted(ends, columns.long(), right=True)
-
     def places(self, counts: Tensor) -> Tensor:
         """Flat position in ``(cells, modalities)`` of every stored value of a CSR tensor."""
-        return row_indices(counts) * len(self.sizes) + self.of_columns(counts.col_indices())
+        ends, columns = torch.tensor(list(accumulate(self.sizes)), device=counts.device), counts.col_indices()
+        return row_indices(counts) * len(self.sizes) + torch.searchsorted(ends, columns.long(), right=True)
 
     def sums(self, counts: Tensor, values: Tensor) -> Tensor:
         """Sums ``(cells, modalities)`` of ``values`` that stand at the stored positions of a CSR tensor."""

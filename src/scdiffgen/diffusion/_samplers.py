@@ -49,7 +49,7 @@ def grow_molecules(
     generator: Rng = None,
     count: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Add molecules to ``start`` ``(cells, genes)`` until ``count``, by cell (the default) or modality, is ``library``."""
+    """Add molecules to ``start`` ``(cells, genes)`` until ``count``, by default that of the cell, is ``library``."""
     # One evaluation of the predictor a step. An urn is sampled exactly in any number of steps, other predictions in as
     # many as there are molecules. Cells with `library` molecules or more stay as they are.
     state = start.clone()

@@ -2,12 +2,10 @@ r"""Diffusion on molecules: binomial thinning, its loss and its likelihood bound
 
 A cell is a bag of :math:`L` molecules. Corruption keeps each with probability :math:`p`,
 :math:`x_t \sim \mathrm{Binomial}(x, p)`; generation adds molecules one group after the other. The predictor gives
-:math:`\pi`, the distribution over genes of a missing molecule, and is trained with
-
-.. math:: -\frac{1}{L - n_t} \sum_g (x - x_t)_g \log \pi_g, \qquad n_t = \sum_g x_{t,g}.
-
-Molecules are exchangeable, so with :math:`n` uniform on :math:`\{0, \dots, L-1\}` this is the any-order autoregressive
-bound :cite:p:`hoogeboom2022autoregressive` on the likelihood of the cell given its library size:
+:math:`\pi`, the distribution over genes of a missing molecule, and is trained with the loss
+:math:`-\sum_g (x - x_t)_g \log \pi_g \, / \, (L - n_t)`, :math:`n_t = \sum_g x_{t,g}`. Molecules are exchangeable, so
+with :math:`n` uniform on :math:`\{0, \dots, L-1\}` this is the any-order autoregressive bound
+:cite:p:`hoogeboom2022autoregressive` on the likelihood of the cell given its library size:
 
 .. math:: -\log p(x \mid L) \le L \, \mathbb{E}_n[\text{loss}] - \log \frac{L!}{\prod_g x_g!}.
 
@@ -94,8 +92,7 @@ def thin_to(counts: Tensor, n_molecules: Tensor, generator: Rng = None) -> Thinn
     library = row_sums(counts, counts.values()).round().long()
     rank = torch.arange(len(rows), device=rows.device) - (library.cumsum(0) - library)[rows]
     chosen = position[order][rank < n_molecules.to(rows.device)[rows]]
-    kept = torch.bincount(chosen, minlength=len(per_value)).to(counts.values().dtype)
-    return _split(counts, kept)
+    return _split(counts, torch.bincount(chosen, minlength=len(per_value)).to(counts.values().dtype))
 
 
 def _split(counts: Tensor, kept: Tensor) -> Thinned:

@@ -108,8 +108,7 @@ class Pickler(pickle.Pickler):
 def _reduced_array(array: np.ndarray) -> tuple[Callable[..., np.ndarray], tuple[Any, ...]]:
     if array.dtype in AS_TENSORS:
         return as_array, (torch.from_numpy(array.copy(order="C")),)
-    entries = array.astype(object).ravel().tolist()
-    return as_object_array, (entries, array.shape, array.dtype.str)
+    return as_object_array, (array.astype(object).ravel().tolist(), array.shape, array.dtype.str)
 
 
 @contextmanager

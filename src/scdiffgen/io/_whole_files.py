@@ -87,11 +87,10 @@ def reach_the_disk(*paths: Path) -> None:
 class ChunkedFile:
     """Counts that arrive in chunks, in any order and from several processes, and become one file at the end.
 
-    Each chunk is a file of its own in the folder ``<path>.partial``, which is whole or not there. When all are there
-    they are joined, the result takes its name at once, and the folder goes. So after a kill at any moment every chunk
-    is either there or missing, and beginning again with the same request goes on with those that are missing.
-    ``request``, plain values, tells these cells from others, and is kept in ``.uns["generated"]``. Within its block no
-    other process writes the file, whose format must hold the columns of ``obs``, a row of it.
+    Each chunk is a file of its own, whole or not there, in the folder ``<path>.partial``. When all are there they are
+    joined, the result takes its name at once, and the folder goes: after a kill, the same request goes on with what is
+    missing. ``request``, plain values, tells these cells from others, and is kept in ``.uns["generated"]``. Within its
+    block no other process writes the file, whose format must hold the columns of ``obs``, a row of it.
     """
 
     def __init__(
@@ -110,8 +109,7 @@ class ChunkedFile:
             while not self.is_whole:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # the process that had the lock has finished, and removed the folder
-                    lock = stack.enter_context((self._folder / LOCK).open("a+"))
-                    self._take(lock)
+                    self._take(stack.enter_context((self._folder / LOCK).open("a+")))
                     break
             begun = self._folder / REQUEST
             if self.is_whole:

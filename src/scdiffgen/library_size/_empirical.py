@@ -1,13 +1,10 @@
 r"""Library sizes of generated cells: those of training cells under the same conditions, by back-off.
 
 If a cell type (say) was not measured with an intervention :math:`p`, sizes of its control cells are multiplied by the
-mean effect in the cell contexts :math:`T` that were measured with both,
-
-.. math:: \exp \frac{1}{|T|} \sum_{t \in T}
-    \left( \overline{\log L}_{t, p} - \overline{\log L}_{t, \text{control}} \right).
-
-An unmeasured combination multiplies the factors of its parts; an unmeasured intervention has factor 1. Numbers (doses,
-times) select the :math:`n^{2/3}` nearest of :math:`n` cells.
+mean effect in the contexts :math:`T` that were measured with both, :math:`\exp \frac{1}{|T|} \sum_{t \in T}
+(\overline{\log L}_{t, p} - \overline{\log L}_{t, \text{control}})`. An unmeasured combination multiplies the factors of
+its parts; an unmeasured intervention has factor 1. Numbers (doses, times) select the :math:`n^{2/3}` nearest of
+:math:`n` cells.
 """
 
 from __future__ import annotations

@@ -65,5 +65,4 @@ def _mean(expression: Matrix, weights: Weights) -> NDArray[np.float64]:
 def _changes(means: NDArray[np.float64], n_cells: NDArray[np.int64]) -> NDArray[np.float64]:
     """Each label minus the rest, from means (..., labels, genes)."""
     sums = means * n_cells[:, None]
-    rest = (sums.sum(axis=-2, keepdims=True) - sums) / (n_cells.sum() - n_cells)[:, None]
-    return means - rest
+    return means - (sums.sum(axis=-2, keepdims=True) - sums) / (n_cells.sum() - n_cells)[:, None]

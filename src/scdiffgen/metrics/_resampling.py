@@ -39,8 +39,7 @@ def split_halves(labels: ArrayLike, *, seed: int = 0) -> tuple[NDArray[np.intp],
     (2, 2)
     """
     names = np.asarray(labels).astype(str)
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(names))
+    order = np.random.default_rng(seed).permutation(len(names))
     order = order[np.argsort(names[order], kind="stable")]  # random within labels, labels side by side
     return np.sort(order[0::2]), np.sort(order[1::2])
 

@@ -1,7 +1,6 @@
 """Correlations of genes and differential expression, from draws of the expression of measured cells.
 
-A draw is the expression that the model expects from a random half of the molecules of a cell. Over halves it varies
-about as much as a bootstrap over all molecules: leaving out half without replacement has the variance of resampling.
+A draw is expected from a random half of a cell's molecules, which varies about as a bootstrap over all of them does.
 """
 
 from __future__ import annotations

@@ -136,13 +136,8 @@ def padded_genes(adata: AnnData, reference: BaseModelClass, *, inplace: bool) ->
     return ready
 
 
-def subset_genes(adata: AnnData, known: pd.Index) -> None:
-    """Reduce cells to known genes, in their order; raise if one is missing."""
-    _check_missing(known, adata.var_names)
-    adata._inplace_subset_var(known)
-
-
-def _check_missing(known: pd.Index, genes: pd.Index) -> None:
+def check_missing(known: pd.Index, genes: pd.Index) -> None:
+    """Raise if cells lack known genes."""
     missing = known.difference(genes, sort=False)
     if len(missing):
         raise ValueError(
@@ -153,7 +148,7 @@ def _check_missing(known: pd.Index, genes: pd.Index) -> None:
 
 
 def _check_genes(known: pd.Index, genes: pd.Index) -> None:
-    _check_missing(known, genes)
+    check_missing(known, genes)
     if not genes[: len(known)].equals(known):
         raise ValueError(
             "`adata` has the genes of the reference in another order, or others between them. Bring them in order: "

@@ -144,7 +144,7 @@ def settled_stopping(
     check_choice("early_stopping_monitor", monitor, LOSSES)
     held_out = split.get("external_indexing")
     none_left = split["train_size"] == 1 or split["validation_size"] == 0 or (held_out and not len(held_out[1]))
-    if none_left or (streamed is not None and not streamed.has_validation):
+    if none_left or (streamed is not None and isinstance(streamed.val_dataloader(), list)):
         raise ValueError(
             "`early_stopping=True` needs cells to validate on, and there are none: pass `train_size=0.9`, or a "
             "`datamodule` with a `val_dataloader`, or `early_stopping=False`."
@@ -217,8 +217,7 @@ def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[
     if not model.is_trained_:
         train = np.sort(splitter.train_idx)
         model.module.initialise(Cells(model, None, train))
-        sample = evenly_spread(train, MOST_CELLS)
-        model.module.start_linearly(Cells(model, None, sample, SMALL_BATCH))
+        model.module.start_linearly(Cells(model, None, evenly_spread(train, MOST_CELLS), SMALL_BATCH))
     return splitter
 
 

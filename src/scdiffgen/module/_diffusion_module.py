@@ -1,4 +1,4 @@
-"""What all processes, which own a denoiser, share: condition dropout, guidance, averaged weights, stages of training."""
+"""What all processes, each with its denoiser, share: condition dropout, guidance, averaged weights, training stages."""
 
 from __future__ import annotations
 

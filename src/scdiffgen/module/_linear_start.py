@@ -23,7 +23,7 @@ class LinearModel(NamedTuple):
     """Principal components of log-normalised expression, largest first."""
 
     axes: NDArray[np.float64]  # (components, genes), orthonormal
-    spread: NDArray[np.float64]  # (components,), standard deviation along them
+    spread: NDArray[np.float64]  # (components,), standard deviation along them, without sampling noise
 
 
 def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:

@@ -127,14 +127,12 @@ class GeneScores(NamedTuple):
 
 
 class Urn(nn.Module):
-    r"""Rates :math:`A \, \text{softmax}(\text{logits})_g + w_g x_g`: the prior of the tokens against molecules present."""
-
-    # A > 0 is a concentration a cell (one for each modality) in molecules, w_g >= 0 the weight of one.
+    r"""Rates :math:`A \, \text{softmax}(\text{logits})_g + w_g x_g`: prior of the tokens against molecules present."""
 
     def __init__(self, n_genes: int, conditioning_dim: int, n_modalities: int = 1) -> None:
         super().__init__()
-        self.weight_logits = nn.Parameter(torch.full((n_genes,), -3.0))
-        self.concentration = nn.Linear(conditioning_dim, n_modalities)
+        self.weight_logits = nn.Parameter(torch.full((n_genes,), -3.0))  # of w_g >= 0, of one molecule
+        self.concentration = nn.Linear(conditioning_dim, n_modalities)  # of A > 0, in molecules
         nn.init.zeros_(self.concentration.weight)
         nn.init.zeros_(self.concentration.bias)
 

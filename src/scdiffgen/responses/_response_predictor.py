@@ -121,8 +121,7 @@ class ResponsePredictor:
         slopes = scale * (1 - requested.weights.get(NO_CHANGE, 0.0)) * slopes + lost.clip(max=1) * own.slopes
         moved = np.maximum.accumulate(curves[0] - np.log(after.sum() / before.sum()) * curves[1])
         kept = (array.astype(np.float32) for array in (own.state, wanted, slopes, moved))  # many responses are kept
-        states = CellStates(self.bulks.state_loadings, *kept)
-        return Response(before, after, change, requested, states)
+        return Response(before, after, change, requested, CellStates(self.bulks.state_loadings, *kept))
 
     def _slopes(self, context: np.ndarray, treatment: Treatment) -> np.ndarray | None:
         """Slopes of the change on cell states ``(states, genes)``, if the context itself or enough others show them."""

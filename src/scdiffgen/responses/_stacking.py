@@ -1,10 +1,8 @@
 r"""Stacked regression of predictors of a response (Wolpert 1992, Breiman 1996), and empirical-Bayes shrinkage.
 
 Weights :math:`a_k \ge 0` of sum 1 minimise the error over left-out responses, shrunk towards equal weights :math:`b`,
-
-.. math:: \sum_u \Big\lVert y_u - \sum_k a_k p_{uk} \Big\rVert^2 + \lambda \lVert a - b \rVert^2,
-
-and the prediction is shrunk where its slope on left-out responses shows that no change would be nearer to them.
+:math:`\sum_u \lVert y_u - \sum_k a_k p_{uk} \rVert^2 + \lambda \lVert a - b \rVert^2`, and the prediction is shrunk
+where its slope on left-out responses shows that no change would be nearer to them.
 """
 
 from __future__ import annotations
