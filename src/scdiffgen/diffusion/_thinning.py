@@ -5,9 +5,8 @@ A cell is a bag of :math:`L` molecules. Corruption keeps each with probability :
 :math:`\pi`, the distribution over genes of a missing molecule, and is trained with the loss
 :math:`-\sum_g (x - x_t)_g \log \pi_g \, / \, (L - n_t)`, :math:`n_t = \sum_g x_{t,g}`. Molecules are exchangeable, so
 with :math:`n` uniform on :math:`\{0, \dots, L-1\}` this is the any-order autoregressive bound
-:cite:p:`hoogeboom2022autoregressive` on the likelihood of the cell given its library size:
-
-.. math:: -\log p(x \mid L) \le L \, \mathbb{E}_n[\text{loss}] - \log \frac{L!}{\prod_g x_g!}.
+:cite:p:`hoogeboom2022autoregressive` on the likelihood of the cell given its library size,
+:math:`-\log p(x \mid L) \le L \, \mathbb{E}_n[\text{loss}] - \log (L! / \prod_g x_g!)`.
 
 Convention, here and everywhere: counts are CSR tensors ``(cells, genes)`` whose stored values may be zero;
 ``n_molecules`` is :math:`n_t`, ``library`` is :math:`L`.

@@ -1,7 +1,4 @@
-"""Limits on what the file of a model unpacks to, before anything is built: PyTorch's reader trusts every size in it.
-
-The directory of the archive is compared with the bytes there; the pickle is followed without building its objects.
-"""
+"""Limits on what a model's file unpacks to, by its directory and a pickle that is followed without building objects."""
 
 from __future__ import annotations
 

@@ -167,8 +167,7 @@ class HeldOut:
     def responses(self, condition: Condition) -> tuple[NDArray[np.float64], int]:
         """Changes of all conditions of the context, (conditions, genes), and which of them is this one."""
         siblings = [c for c, cells in self.references.items() if c.context == condition.context and len(cells.pcs)]
-        control = self.controls[condition.context].mean
-        changes = np.array([self.means[c] - control for c in siblings])
+        changes = np.array([self.means[c] - self.controls[condition.context].mean for c in siblings])
         return changes, siblings.index(condition) if condition in siblings else -1
 
 

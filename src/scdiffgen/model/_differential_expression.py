@@ -1,7 +1,4 @@
-"""Correlations of genes and differential expression, from draws of the expression of measured cells.
-
-A draw is expected from a random half of a cell's molecules, which varies about as a bootstrap over all of them does.
-"""
+"""Correlations of genes and differential expression, from expression expected of random halves of measured cells."""
 
 from __future__ import annotations
 

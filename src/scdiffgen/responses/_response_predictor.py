@@ -1,11 +1,8 @@
 """Responses that training cells show, predicted for contexts, doses and perturbations that were not measured.
 
-A context is a cell type (say) without its batch; a response is a change of mean log expression. The first that applies:
-
-1. the measured response of the context itself, shrunk towards the prediction of 2 or the mean of other perturbations;
-2. other contexts with the treatment, or other doses of it;
-3. for a combination its parts;
-4. for a perturbation that was never measured the others, by feature vectors.
+A context is a cell type (say) without its batch; a response is a change of mean log expression. What applies first: the
+measured one of the context, shrunk towards the next or the mean of other perturbations; other contexts with the
+treatment, or other doses of it; for a combination its parts; for a new perturbation the others, by feature vectors.
 """
 
 from __future__ import annotations
