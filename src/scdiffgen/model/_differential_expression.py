@@ -30,7 +30,7 @@ def expression_of(cells: Cells, columns: np.ndarray, generator: torch.Generator 
     """Expected expression of some genes, as shares of all; with a generator, a draw."""
     rows = []
     for counts, conditions in cells:
-        if generator is not None:
+        if generator is not None:  # half, without replacement, has the variance of a bootstrap over all molecules
             counts = thin_to(counts, (cells.module.library(counts) / 2).ceil(), generator).state
         rows.append(cells.module.expression(counts, conditions)[:, columns].cpu().numpy())
     return cells.in_order(rows)
