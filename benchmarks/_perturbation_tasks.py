@@ -81,7 +81,6 @@ TASKS = {
         packer,
         {
             **{kind: {"network": NetworkOptions(number_embedding=kind)} for kind in NUMBER_KINDS},
-            "attention across": {"network": NetworkOptions(attention="across")},
             "cross_attention": {"network": NetworkOptions(conditioning="cross_attention")},
             "cross_attention, rotated": {
                 "network": NetworkOptions(conditioning="cross_attention", attention_numbers="rotated")

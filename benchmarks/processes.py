@@ -52,12 +52,11 @@ NETWORKS: Contenders = {
     "default": {},
     "positions sinusoidal": {"network": NetworkOptions(positions="sinusoidal")},
     "positions none": {"network": NetworkOptions(positions="none")},
-    "attention across": {"network": NetworkOptions(attention="across")},
     "conditioning cross_attention": {"network": NetworkOptions(conditioning="cross_attention")},
     "conditioning concat": {"network": NetworkOptions(conditioning="concat")},
     **{
-        f"{name} {kind}, rotated": {"network": NetworkOptions(**{name: kind}, attention_numbers="rotated")}
-        for name, kind in (("conditioning", "cross_attention"), ("conditioning", "concat"), ("attention", "across"))
+        f"conditioning {kind}, rotated": {"network": NetworkOptions(conditioning=kind, attention_numbers="rotated")}
+        for kind in ("cross_attention", "concat")
     },
     **{
         f"level {kind}": {"network": NetworkOptions(level_embedding=kind)}

@@ -1,9 +1,8 @@
 """Parameters and errors that many functions have, described once.
 
-A line of a docstring that is ``{name}`` alone stands for the entries of that name below. :func:`shared_docs` puts them
-there, so that ``help``, the API pages and doctest see the whole text. A parameter that a docstring does not describe
-gets the entry of its name: what is written out is special to the function. An entry whose parameter is called otherwise
-than the placeholder is headed by ``placeholder = parameter``.
+A line of a docstring that is ``{name}`` alone stands for the entries of that name below: :func:`shared_docs` puts them
+there, so that ``help``, the API pages and doctest see them. A parameter that a docstring does not describe gets the
+entry of its name. Where it is called otherwise than the placeholder, ``placeholder = parameter`` heads the entry.
 """
 
 from __future__ import annotations

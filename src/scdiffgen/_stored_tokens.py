@@ -18,11 +18,6 @@ UNS_KEY = "scdiffgen"  # .uns
 MOST_NUMBERS = 100  # distinct fractional numbers that are still groups
 
 
-def numbered_tokens(n_tokens: int) -> list[str]:
-    """Names of tokens, counted from 1 as scanpy counts components in its titles."""
-    return [f"token_{i + 1}" for i in range(n_tokens)]
-
-
 def stored_about_tokens(adata: AnnData) -> Mapping[str, Any]:
     """Names of the tokens and what is known of them: ``.uns["scdiffgen"]``."""
     if UNS_KEY not in adata.uns:

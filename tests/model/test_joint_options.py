@@ -24,7 +24,6 @@ FORMS: dict[str, dict[str, Any]] = {
     "conditioning, concat": {"conditioning": "concat"},
     "positions, sinusoidal": {"positions": "sinusoidal"},
     "positions, none": {"positions": "none"},
-    "attention, across": {"attention": "across"},
     **{
         f"numbers, {kind}": {"number_embedding": kind, "level_embedding": kind, "intervention": "embedding"}
         for kind in ("fourier", "direct", "learned", "rotary", "hybrid", "wavelet")
@@ -56,7 +55,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         for kind, form in {
             "cross_attention": {"conditioning": "cross_attention"},
             "concat": {"conditioning": "concat"},
-            "across": {"attention": "across"},
         }.items()
     },
     "nested tokens": {"nested_tokens": True},

@@ -123,7 +123,7 @@ def test_latent_diffusion_learns_types_and_has_tokens() -> None:
     [
         {"expression_embedding": "direct", "positions": "sinusoidal"},
         {"expression_embedding": "rotary", "positions": "none"},
-        {"conditioning": "cross_attention", "attention": "across", "attention_numbers": "rotated"},
+        {"conditioning": "cross_attention", "attention_numbers": "rotated"},
     ],
     ids=str,
 )

@@ -14,7 +14,7 @@ from scdiffgen.nn import NetworkOptions, NetworkSize, ReadoutOptions
     [
         *(
             ({name: "nonsense"}, f"`{name}` is 'nonsense': pass one of")
-            for name in ("conditioning", "positions", "attention", "attention_numbers", "intervention")
+            for name in ("conditioning", "positions", "attention_numbers", "intervention")
         ),
         *(
             ({name: "nonsense"}, f"`{name}` is 'nonsense': pass one of")

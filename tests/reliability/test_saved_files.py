@@ -185,7 +185,7 @@ def read_options(folder: Path, kind: type, values: dict[str, Any]) -> Any:
         (LatentOptions(latent_dim=3), {"likelihood": "nb", "tokens": "unit_scale", "kl_weight": 0.1}),
         (ReadoutOptions(orthogonality=0.5), {"pooling": "sum", "nonnegative": False, "sparsity": 0.0}),
         (ReadoutOptions(orthogonality=None), {"kind": "additive"}),
-        (NetworkOptions(n_heads=1), {"set_pooling": "attention", "encoder": "mlp"}),
+        (NetworkOptions(n_heads=1), {"set_pooling": "attention", "encoder": "mlp", "attention": "within"}),
     ],
 )
 def test_options_that_are_gone_are_read_at_their_default_and_refused_otherwise(

@@ -39,7 +39,7 @@ def losses(
     [
         pytest.param({}, False, id="default"),
         pytest.param(
-            {"network": NetworkOptions(conditioning="concat", attention="across", attention_numbers="rotated")},
+            {"network": NetworkOptions(conditioning="concat", attention_numbers="rotated")},
             False,
             id="rotated",
         ),

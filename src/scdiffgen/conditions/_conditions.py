@@ -2,14 +2,10 @@
 
 Every condition of a cell, whatever its kind, is a padded set of parts ``(id, value)``:
 
-========== ============================ ==================== =====================
-kind       ids                          values               slots
-========== ============================ ==================== =====================
-category   one                          unused               1
-number     0                            the number itself    1
-set        one per perturbation         its dose, if any     largest set seen
-hierarchy  the path from root to leaf   unused               number of levels
-========== ============================ ==================== =====================
+- ``category``: one slot, with an id;
+- ``number``: one slot, with id 0 and the number itself;
+- ``set``: the ids of the perturbations with their doses, if any, in as many slots as the largest set seen has;
+- ``hierarchy``: the ids of the path from root to leaf, a slot a level.
 
 Three things stay distinct: *padding* (``mask`` is False), *missing* (``given`` is False for the whole condition) and
 *absent* (given, and no part is there: the cell is known to be a control). A value of NaN on a part that is present

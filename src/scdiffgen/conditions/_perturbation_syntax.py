@@ -1,7 +1,4 @@
-"""What was done to a cell, as text: ``"KLF1+BAK1"`` at doses ``"0.5+2.0"`` is one form of many of the same treatment.
-
-The canonical form is a dict from the names, sorted, to their doses; it is empty for a control.
-"""
+"""What was done to a cell, as text in many forms (``"KLF1+BAK1"``, doses ``"0.5+2.0"``), and as doses by name."""
 
 from __future__ import annotations
 

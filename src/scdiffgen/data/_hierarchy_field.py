@@ -1,7 +1,4 @@
-"""Places of the cells in a hierarchy (organism, tissue, cell type, state), as ids from the root to the leaf.
-
-A node is the path that leads to it, so that a name under two parents is two nodes.
-"""
+"""Places of the cells in a hierarchy, as ids of nodes from root to leaf; a node is the path that leads to it."""
 
 from __future__ import annotations
 

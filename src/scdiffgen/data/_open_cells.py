@@ -106,8 +106,7 @@ def _joined(cells: Sequence[pd.DataFrame], files: Sequence[Any]) -> pd.DataFrame
     stems = [Path(file).stem for file in files]
     repeated = {stem for stem, n in Counter(stems).items() if n > 1}
     names = [str(file) if stem in repeated else stem for file, stem in zip(files, stems, strict=True)]
-    every = np.concatenate([obs.index for obs in cells])
-    unique = pd.Index(every).is_unique
+    unique = pd.Index(np.concatenate([obs.index for obs in cells])).is_unique
     annotated = {name: AnnData(obs=obs) for name, obs in zip(names, cells, strict=True)}
     return ad.concat(annotated, join="outer", label=FILE_COLUMN, index_unique=None if unique else "-").obs
 

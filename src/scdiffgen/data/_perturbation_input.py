@@ -1,7 +1,4 @@
-"""What users write of perturbations: treatments in columns of names and doses, and feature vectors by name.
-
-By feature vectors (gene embeddings, drug fingerprints) also unseen perturbations are known.
-"""
+"""What users write of perturbations: columns of names and doses, and feature vectors of names, seen or unseen."""
 
 from __future__ import annotations
 

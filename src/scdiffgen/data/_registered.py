@@ -13,14 +13,7 @@ from scvi.data import AnnDataManager
 from scdiffgen._messages import listed, unknown_name
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen._text import embed_texts
-from scdiffgen.conditions import (
-    N_CELLS,
-    Code,
-    Conditions,
-    ConditionSpec,
-    conditions_from_batch,
-    group_by_row,
-)
+from scdiffgen.conditions import N_CELLS, Code, Conditions, ConditionSpec, conditions_from_batch, group_by_row
 from scdiffgen.data._columns_field import ColumnsField, typed_as_registered
 from scdiffgen.data._counts import counts_key_of
 from scdiffgen.data._covariate_fields import (

@@ -1,7 +1,4 @@
-"""Setting cells up: the arguments of ``setup_anndata`` and ``setup_mudata``, their fields, and what registers them.
-
-The manager is scvi-tools' with two faults mended, and for a MuData in which some cells may lack some modalities.
-"""
+"""Setting cells up: the arguments of ``setup_anndata`` and ``setup_mudata``, their fields, and what registers them."""
 
 from __future__ import annotations
 

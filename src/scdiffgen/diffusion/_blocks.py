@@ -1,10 +1,8 @@
 r"""Several modalities of one cell: each has a block of columns, a library size and a softmax of its own.
 
 Each modality :math:`m`, of :math:`L_m` molecules, has its own level of thinning; its missing molecules are predicted
-from those of all modalities. With :math:`n` of :math:`L = \sum_m L_m` molecules in one random order,
-
-.. math:: -\log p(x \mid L_1, L_2, \dots) \le L \, \mathbb{E}_n[\text{loss}]
-          - \sum_m \log \frac{L_m!}{\prod_{g \in m} x_g!}.
+from those of all. With :math:`n` of :math:`L = \sum_m L_m` molecules in one random order, :math:`-\log p(x \mid L_1,
+L_2, \dots) \le L \, \mathbb{E}_n[\text{loss}] - \sum_m \log (L_m! / \prod_{g \in m} x_g!)`.
 """
 
 from __future__ import annotations
@@ -41,14 +39,10 @@ class Blocks(NamedTuple):
         """Cells ``(cells, columns)`` by modality."""
         return [cells[:, columns] for columns in self.slices]
 
-    def of_columns(self, columns: Tensor) -> Tensor:
-        """Block that each of some columns is in."""
-        ends = torch.tensor(list(accumulate(self.sizes)), device=columns.device)
-        return torch.searchsorted(ends, columns.long(), right=True)
-
     def places(self, counts: Tensor) -> Tensor:
         """Flat position in ``(cells, modalities)`` of every stored value of a CSR tensor."""
-        return row_indices(counts) * len(self.sizes) + self.of_columns(counts.col_indices())
+        ends, columns = torch.tensor(list(accumulate(self.sizes)), device=counts.device), counts.col_indices()
+        return row_indices(counts) * len(self.sizes) + torch.searchsorted(ends, columns.long(), right=True)
 
     def sums(self, counts: Tensor, values: Tensor) -> Tensor:
         """Sums ``(cells, modalities)`` of ``values`` that stand at the stored positions of a CSR tensor."""
@@ -135,11 +129,9 @@ def block_likelihood_bound(prediction: BlockPrediction, thinned: Thinned, counts
 
 
 def block_levels(library: Tensor, generator: Rng = None) -> Tensor:
-    """Draw a probability ``(cells, modalities)`` of keeping a molecule, for each modality of each training cell.
-
-    Half of the cells have one level for all modalities, the others one each; in half of these some modalities are kept
-    in full: one of two, of more each with probability 1/2.
-    """
+    """Draw a probability ``(cells, modalities)`` of keeping a molecule, for each modality of each training cell."""
+    # Half of the cells have one level for all modalities, the others one each; in half of these some modalities are
+    # kept in full: one of two, of more each with probability 1/2.
     n_cells, n_modalities = library.shape
     shared = thinning_levels(library, generator)
     own = torch.stack([thinning_levels(of_modality, generator) for of_modality in library.unbind(1)], dim=1)

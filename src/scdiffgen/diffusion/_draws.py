@@ -11,20 +11,15 @@ Rng = torch.Generator | None
 
 
 def draw_molecules(log_prob: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
-    """Draw ``n_molecules`` ``(cells,)`` genes a cell from ``log_prob`` ``(cells, genes)``, with replacement.
-
-    Inverse CDF; returns the flat positions ``cell * n_genes + gene`` ``(molecules,)``, cell after cell.
-    """
+    """Draw ``n_molecules`` ``(cells,)`` genes a cell, with replacement: flat positions ``cell * n_genes + gene``."""
     return _positions(log_prob.exp(), n_molecules, generator)
 
 
 def draw_from_urn(rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
-    r"""The same from an urn: each drawn molecule adds ``weights`` ``(genes,)`` to the rate of its gene.
-
-    Molecule :math:`i` is drawn by the first ``rates``, of sum :math:`R`, or copies an earlier new molecule :math:`j`,
-    in the ratios :math:`R` to :math:`w_j`: it points at random into :math:`R + i \max w`, and again if it lies beyond
-    the :math:`w_j` of a molecule. All molecules point at once; those that point at an unknown one wait for it.
-    """
+    """The same from an urn: each drawn molecule adds ``weights`` ``(genes,)`` to the rate of its gene."""
+    # Molecule i is drawn by the first rates, of sum R, or copies an earlier new molecule j, in the ratios R to w_j: it
+    # points at random into R + i max(w), and again if it lies beyond the w_j of a molecule. All point at once; those
+    # that point at an unknown one wait for it.
     drawn = _positions(rates, n_molecules, generator)
     shares = weights / weights.max().clamp(min=torch.finfo(weights.dtype).tiny)
     rows = torch.repeat_interleave(n_molecules, output_size=len(drawn))
@@ -49,23 +44,17 @@ def draw_from_urn(rates: Tensor, weights: Tensor, n_molecules: Tensor, generator
 
 
 def draw_by_gamma(rates: Tensor, weights: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
-    """The same by shares drawn first, with weights ``(cells, genes)`` of each cell.
-
-    Shares are ratios of gamma variables of mean :math:`r_g` and variance :math:`r_g w_g`; with equal weights they are
-    Dirichlet, and this is the urn :cite:p:`blackwell1973ferguson`.
-    """
+    """The same by shares drawn first, with weights ``(cells, genes)`` of each cell :cite:p:`blackwell1973ferguson`."""
+    # Shares are ratios of gamma variables of mean r_g and variance r_g w_g; with equal weights, those of the urn.
     weights = weights.clamp(min=1e-6)  # with which shares hardly vary
     shares = torch._standard_gamma(rates / weights, generator=generator) * weights
     return _positions(shares.clamp(min=torch.finfo(shares.dtype).tiny), n_molecules, generator)
 
 
 def couple_molecules(counts: Tensor, source: Tensor, target: Tensor, generator: Rng = None) -> Tensor:
-    r"""Move molecules of dense ``counts`` ``(cells, genes)`` between distributions by maximal coupling.
-
-    A molecule drawn from :math:`\pi` is kept with probability :math:`\min(1, \pi'_g / \pi_g)`, else resampled from the
-    excess :math:`(\pi' - \pi)_+` :cite:p:`thorisson2000coupling`, which changes the fewest molecules. ``source`` and
-    ``target`` are log-probabilities up to a constant a cell.
-    """
+    """Move molecules of ``counts`` ``(cells, genes)`` by maximal coupling :cite:p:`thorisson2000coupling`."""
+    # A molecule drawn from pi is kept with probability min(1, pi'_g / pi_g), else resampled from (pi' - pi)_+, which
+    # changes the fewest molecules. Source and target are log-probabilities up to a constant a cell.
     source, target = source.log_softmax(1), target.log_softmax(1)
     kept = torch.binomial(counts, (target - source).exp().clamp(max=1), generator=generator)
     removed = (counts - kept).sum(1).round().long()

@@ -2,10 +2,8 @@ r"""Diffusion with Gaussian noise: predictions and the weights of their errors.
 
 A network predicts the data :math:`x_0`, the noise :math:`\epsilon` or the velocity
 :math:`v = \alpha' x_0 + \sigma' \epsilon`, each of which determines the others given :math:`x_t`:
-
-.. math:: x_0 = \frac{x_t - \sigma \epsilon}{\alpha} = \sigma' x_t - \sigma v, \qquad
-    \epsilon = \frac{x_t - \alpha x_0}{\sigma} = \alpha v - \alpha' x_t .
-
+:math:`x_0 = (x_t - \sigma \epsilon) / \alpha = \sigma' x_t - \sigma v` and
+:math:`\epsilon = (x_t - \alpha x_0) / \sigma = \alpha v - \alpha' x_t`.
 Their squared errors are 1, :math:`\alpha^2 / \sigma^2` and :math:`1 / \sigma^2` times that of :math:`x_0`.
 """
 

@@ -1,7 +1,6 @@
-r"""Classifier-free guidance of predictions.
+r"""Classifier-free guidance, :math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log \pi_i - \log \pi_0)`, renormalised.
 
-:math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log \pi_i - \log \pi_0)`, renormalised, with the unconditional
-:math:`\pi_0` and :math:`\pi_i` given one condition, or all with a single weight; one weight of 1 is no guidance.
+:math:`\pi_0` is unconditional, :math:`\pi_i` given one condition, or all with a single weight; 1 alone is no guidance.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-r"""Samplers of Gaussian diffusion: from noise to data along given times, or back.
+"""Samplers of Gaussian diffusion: plain functions of a bound denoiser, from noise to data along given times, or back.
 
-Each is a plain function of a denoiser whose conditions are bound. All but :func:`ancestral`, which alone draws random
-numbers, solve the probability-flow equation and run in both directions. They return the state at the last time, with
-the noise of that time: the denoiser itself takes the last step.
+All but the random :func:`ancestral` solve the probability-flow equation in both directions. They return the state at
+the last time, with the noise of that time: the denoiser itself takes the last step.
 """
 
 from __future__ import annotations
@@ -28,10 +27,7 @@ SamplerKind = Literal["ddim", "dpm_solver", "ancestral"]
 
 
 def ddim(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, generator: Rng = None) -> Tensor:
-    r"""Keep the noise, change how much of it there is; first order :cite:p:`song2021denoising`.
-
-    .. math:: x_{t'} = \alpha_{t'} \hat x_0 + \sigma_{t'} \hat \epsilon
-    """
+    r"""Keep the noise, :math:`x_{t'} = \alpha_{t'} \hat x_0 + \sigma_{t'} \hat\epsilon` :cite:p:`song2021denoising`."""
     for time, next_time in pairwise(times):
         now, after = schedule(time), schedule(next_time)
         clean = denoise(noisy, time)
@@ -40,11 +36,8 @@ def ddim(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, gen
 
 
 def ancestral(denoise: Denoise, noisy: Tensor, times: Tensor, schedule: Schedule, generator: Rng = None) -> Tensor:
-    r"""DDPM's sampler :cite:p:`ho2020denoising`: as :func:`ddim`, with part of the noise drawn anew.
-
-    The new part has the variance of the posterior of the next state,
-    :math:`\sigma_{t'}^2 (1 - \mathrm{SNR}_t / \mathrm{SNR}_{t'})`. Runs towards the data only.
-    """
+    """DDPM's sampler :cite:p:`ho2020denoising`, towards the data only: part of the noise is drawn anew."""
+    # The new part has the variance of the posterior of the next state, sigma_t'^2 (1 - SNR_t / SNR_t').
     for time, next_time in pairwise(times):
         now, after = schedule(time), schedule(next_time)
         clean = denoise(noisy, time)

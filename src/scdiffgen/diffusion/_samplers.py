@@ -29,11 +29,9 @@ MoleculePredictor = Callable[[Tensor, Tensor], MoleculePrediction]
 
 
 def molecule_schedule(n_start: Tensor, n_end: Tensor, n_steps: int, offset: float = 16.0) -> Tensor:
-    """Numbers of molecules ``(n_steps + 1, cells)`` between ``n_start`` and ``n_end`` ``(cells,)``, both included.
-
-    Geometric in ``n + offset``: :math:`n_k + o = (n_0 + o)^{1 - k/K} (n_K + o)^{k/K}`, rounded; each step adds at least
-    one molecule. A large offset makes the steps equal.
-    """
+    """Numbers of molecules ``(n_steps + 1, cells)`` between ``n_start`` and ``n_end`` ``(cells,)``, both included."""
+    # Geometric in n + offset, n_k + o = (n_0 + o)^(1 - k/K) (n_K + o)^(k/K), rounded; each step adds at least one
+    # molecule. A large offset makes the steps equal.
     step = torch.arange(n_steps + 1, device=n_end.device)[:, None]
     fraction = step.double() / n_steps
     start, end = (n_start.double() + offset).log(), (n_end.double() + offset).log()
@@ -51,11 +49,9 @@ def grow_molecules(
     generator: Rng = None,
     count: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """Add molecules to ``start`` ``(cells, genes)`` until ``count``, by cell (the default) or modality, is ``library``.
-
-    One evaluation of the predictor a step. An urn is sampled exactly in any number of steps, other predictions in as
-    many as there are molecules. Cells with ``library`` molecules or more stay as they are.
-    """
+    """Add molecules to ``start`` ``(cells, genes)`` until ``count``, by default that of the cell, is ``library``."""
+    # One evaluation of the predictor a step. An urn is sampled exactly in any number of steps, other predictions in as
+    # many as there are molecules. Cells with `library` molecules or more stay as they are.
     state = start.clone()
     present = (state.sum(1) if count is None else count(state)).round().long()
     target = torch.maximum(library.round().long(), present)

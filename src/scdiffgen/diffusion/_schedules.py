@@ -1,9 +1,8 @@
 r"""Noise schedules: levels of data and noise at each time from 0 (data) to 1 (noise), both ends excluded.
 
-.. math:: x_t = \alpha_t x_0 + \sigma_t \epsilon, \qquad \epsilon \sim \mathcal N(0, 1)
-
-The path is a circle :math:`(\cos s, \sin s)` or a line :math:`(1 - s, s)`; the velocity is the derivative of
-:math:`x_t` along it, and :math:`\alpha \sigma' - \sigma \alpha' = 1` on both.
+With :math:`\epsilon \sim \mathcal N(0, 1)`, :math:`x_t = \alpha_t x_0 + \sigma_t \epsilon` takes a circle
+:math:`(\cos s, \sin s)` or a line :math:`(1 - s, s)`; the velocity is its derivative along this path, and
+:math:`\alpha \sigma' - \sigma \alpha' = 1` on both.
 """
 
 from __future__ import annotations

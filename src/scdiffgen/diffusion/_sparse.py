@@ -16,8 +16,7 @@ with warnings.catch_warnings():  # torch says once a process that CSR tensors ar
 
 def row_indices(counts: Tensor) -> Tensor:
     """Row of every stored value ``(stored values,)`` of a CSR tensor."""
-    crow = counts.crow_indices()
-    return torch.repeat_interleave(crow.diff(), output_size=counts.values().numel())
+    return torch.repeat_interleave(counts.crow_indices().diff(), output_size=counts.values().numel())
 
 
 def row_sums(counts: Tensor, values: Tensor) -> Tensor:

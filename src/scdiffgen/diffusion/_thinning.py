@@ -2,14 +2,11 @@ r"""Diffusion on molecules: binomial thinning, its loss and its likelihood bound
 
 A cell is a bag of :math:`L` molecules. Corruption keeps each with probability :math:`p`,
 :math:`x_t \sim \mathrm{Binomial}(x, p)`; generation adds molecules one group after the other. The predictor gives
-:math:`\pi`, the distribution over genes of a missing molecule, and is trained with
-
-.. math:: -\frac{1}{L - n_t} \sum_g (x - x_t)_g \log \pi_g, \qquad n_t = \sum_g x_{t,g}.
-
-Molecules are exchangeable, so with :math:`n` uniform on :math:`\{0, \dots, L-1\}` this is the any-order autoregressive
-bound :cite:p:`hoogeboom2022autoregressive` on the likelihood of the cell given its library size:
-
-.. math:: -\log p(x \mid L) \le L \, \mathbb{E}_n[\text{loss}] - \log \frac{L!}{\prod_g x_g!}.
+:math:`\pi`, the distribution over genes of a missing molecule, and is trained with the loss
+:math:`-\sum_g (x - x_t)_g \log \pi_g \, / \, (L - n_t)`, :math:`n_t = \sum_g x_{t,g}`. Molecules are exchangeable, so
+with :math:`n` uniform on :math:`\{0, \dots, L-1\}` this is the any-order autoregressive bound
+:cite:p:`hoogeboom2022autoregressive` on the likelihood of the cell given its library size,
+:math:`-\log p(x \mid L) \le L \, \mathbb{E}_n[\text{loss}] - \log (L! / \prod_g x_g!)`.
 
 Convention, here and everywhere: counts are CSR tensors ``(cells, genes)`` whose stored values may be zero;
 ``n_molecules`` is :math:`n_t`, ``library`` is :math:`L`.
@@ -66,11 +63,9 @@ class UrnPrediction(NamedTuple):
 
 
 def thinning_levels(library: Tensor, generator: Rng = None) -> Tensor:
-    """Draw probabilities of keeping a molecule of training cells, in the shape of their library sizes.
-
-    Half of the cells: uniform on (0, 1). Other half: the expected number of molecules is log-uniform on
-    [0.5, ``library``], because the first molecules decide the cell. Both are stratified over the batch.
-    """
+    """Draw probabilities of keeping a molecule of training cells, in the shape of their library sizes."""
+    # Half of the cells: uniform on (0, 1). Other half: the expected number of molecules is log-uniform on
+    # [0.5, library], because the first molecules decide the cell. Both are stratified over the batch.
     n_cells = library.shape[0]
     order = torch.randperm(n_cells, generator=generator, device=library.device)
     jitter = torch.rand(n_cells, generator=generator, device=library.device, dtype=library.dtype)
@@ -96,8 +91,7 @@ def thin_to(counts: Tensor, n_molecules: Tensor, generator: Rng = None) -> Thinn
     library = row_sums(counts, counts.values()).round().long()
     rank = torch.arange(len(rows), device=rows.device) - (library.cumsum(0) - library)[rows]
     chosen = position[order][rank < n_molecules.to(rows.device)[rows]]
-    kept = torch.bincount(chosen, minlength=len(per_value)).to(counts.values().dtype)
-    return _split(counts, kept)
+    return _split(counts, torch.bincount(chosen, minlength=len(per_value)).to(counts.values().dtype))
 
 
 def _split(counts: Tensor, kept: Tensor) -> Thinned:

@@ -1,9 +1,7 @@
 r"""Nystroem kernel ridge regression of few columns with high counts, such as protein tags.
 
 With inputs :math:`x` of a cell (log-normalised expression, its depth, and the tokens) and counts :math:`y`,
-
-.. math:: \mathbb E \log (1 + y) = b + \sum_l w_l \exp(-\lVert u - u_l \rVert^2), \; u = (V^\top x, \; B^\top x),
-
+:math:`\mathbb E \log (1 + y) = b + \sum_l w_l \exp(-\lVert u - u_l \rVert^2)`, :math:`u = (V^\top x, \; B^\top x)`,
 with singular vectors :math:`V` of the inputs, their ridge regression :math:`B^\top x` and landmark cells :math:`u_l`.
 Hyperparameters are cross-validated. Draws add local residuals of left-out cells (Schenker & Taylor 1996).
 """

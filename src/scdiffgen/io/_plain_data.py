@@ -1,8 +1,7 @@
 """Files of models: whole, and pickles of plain data alone, so that reading them runs no code that they name.
 
-PyTorch reads tensors, numbers, text and containers of them with ``weights_only=True``, and calls nothing but the
-functions that it is given. Here the rest of what a model keeps is written through the functions below, which build
-arrays and tables. Files name these functions, so their names and arguments stay as they are.
+With ``weights_only=True`` PyTorch reads tensors, numbers, text and containers, and calls only what it is given: the
+functions below, which build arrays and tables. Files name these functions, so names and arguments stay as they are.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def as_frame(columns: np.ndarray, values: Sequence[np.ndarray], index: np.ndarra
 
 REMOVED = {
     **{"counterfactual": "noise", "likelihood": "nb", "tokens": "unit_scale", "kl_weight": 0.1},
-    **{"pooling": "sum", "nonnegative": False, "sparsity": 0.0, "set_pooling": "attention"},
+    **{"pooling": "sum", "nonnegative": False, "sparsity": 0.0, "set_pooling": "attention", "attention": "within"},
     **{"loss_space": "x0", "weighting": "uniform", "encoder": "mlp", "kind": "additive"},
 }
 """Options that only earlier versions have, and their defaults, by which later versions work."""
@@ -109,8 +108,7 @@ class Pickler(pickle.Pickler):
 def _reduced_array(array: np.ndarray) -> tuple[Callable[..., np.ndarray], tuple[Any, ...]]:
     if array.dtype in AS_TENSORS:
         return as_array, (torch.from_numpy(array.copy(order="C")),)
-    entries = array.astype(object).ravel().tolist()
-    return as_object_array, (entries, array.shape, array.dtype.str)
+    return as_object_array, (array.astype(object).ravel().tolist(), array.shape, array.dtype.str)
 
 
 @contextmanager

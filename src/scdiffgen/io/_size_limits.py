@@ -1,8 +1,4 @@
-"""Limits on what the file of a model unpacks to, checked before anything is built.
-
-PyTorch's reader calls only functions that it is given, but it trusts every size in a file. So the directory of the
-archive is compared with the bytes that are there, and the pickle is followed without building its objects.
-"""
+"""Limits on what a model's file unpacks to, by its directory and a pickle that is followed without building objects."""
 
 from __future__ import annotations
 

@@ -44,13 +44,11 @@ UNREADABLE = (
 
 @contextmanager
 def all_or_nothing(folder: Path) -> Iterator[Path]:
-    """Yield an empty folder; what is written there appears in ``folder`` when all of it is on the disk.
-
-    A folder that is new appears at once, and those above it are made. In one that exists, each file replaces its
-    namesake at once, in the order in which they were written, and other files stay. When the block raises, nothing
-    appears. After a kill, what was written so far lies in a hidden folder whose name ends with ``.partial``, and may be
-    removed.
-    """
+    """Yield an empty folder; what is written there appears in ``folder`` when all of it is on the disk."""
+    # A folder that is new appears at once, and those above it are made. In one that exists, each file replaces its
+    # namesake at once, in the order in which they were written, and other files stay. When the block raises, nothing
+    # appears. After a kill, what was written so far lies in a hidden folder whose name ends with `.partial`, and may be
+    # removed.
     folder = folder.resolve()
     exists = folder.is_dir()
     above = folder if exists else folder.parent  # on the same disk, so that a rename moves no data
@@ -89,11 +87,10 @@ def reach_the_disk(*paths: Path) -> None:
 class ChunkedFile:
     """Counts that arrive in chunks, in any order and from several processes, and become one file at the end.
 
-    Each chunk is a file of its own in the folder ``<path>.partial``, which is whole or not there. When all are there
-    they are joined, the result takes its name at once, and the folder goes. So after a kill at any moment every chunk
-    is either there or missing, and beginning again with the same request goes on with those that are missing.
-    ``request``, plain values, tells these cells from others, and is kept in ``.uns["generated"]``. Within its block no
-    other process writes the file, whose format must hold the columns of ``obs``, a row of it.
+    Each chunk is a file of its own, whole or not there, in the folder ``<path>.partial``. When all are there they are
+    joined, the result takes its name at once, and the folder goes: after a kill, the same request goes on with what is
+    missing. ``request``, plain values, tells these cells from others, and is kept in ``.uns["generated"]``. Within its
+    block no other process writes the file, whose format must hold the columns of ``obs``, a row of it.
     """
 
     def __init__(
@@ -112,8 +109,7 @@ class ChunkedFile:
             while not self.is_whole:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 with suppress(FileNotFoundError):  # the process that had the lock has finished, and removed the folder
-                    lock = stack.enter_context((self._folder / LOCK).open("a+"))
-                    self._take(lock)
+                    self._take(stack.enter_context((self._folder / LOCK).open("a+")))
                     break
             begun = self._folder / REQUEST
             if self.is_whole:

@@ -1,13 +1,10 @@
 r"""Library sizes of generated cells: those of training cells under the same conditions, by back-off.
 
 If a cell type (say) was not measured with an intervention :math:`p`, sizes of its control cells are multiplied by the
-mean effect in the cell contexts :math:`T` that were measured with both,
-
-.. math:: \exp \frac{1}{|T|} \sum_{t \in T}
-    \left( \overline{\log L}_{t, p} - \overline{\log L}_{t, \text{control}} \right).
-
-An unmeasured combination multiplies the factors of its parts; an unmeasured intervention has factor 1. Numbers (doses,
-times) select the :math:`n^{2/3}` nearest of :math:`n` cells.
+mean effect in the contexts :math:`T` that were measured with both, :math:`\exp \frac{1}{|T|} \sum_{t \in T}
+(\overline{\log L}_{t, p} - \overline{\log L}_{t, \text{control}})`. An unmeasured combination multiplies the factors of
+its parts; an unmeasured intervention has factor 1. Numbers (doses, times) select the :math:`n^{2/3}` nearest of
+:math:`n` cells.
 """
 
 from __future__ import annotations
@@ -129,10 +126,7 @@ class LibrarySizeModel:
 
 
 class JointLibrarySizes(LibrarySizeModel):
-    """Join empirical library sizes ``(cells, modalities)`` by a Gaussian copula; size 0 is not measured.
-
-    Normal scores are correlated over at least ``min_cells`` cells with all modalities.
-    """
+    """Library sizes ``(cells, modalities)`` joined by a Gaussian copula of the cells with all; 0 is not measured."""
 
     def sample(self, codes: np.ndarray, rng: np.random.Generator, numbers: np.ndarray | None = None) -> np.ndarray:
         """Draw whole numbers of molecules ``(cells, modalities)``, at least 1, given codes and numbers of the cells."""

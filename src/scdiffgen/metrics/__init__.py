@@ -4,20 +4,21 @@ Everything is compared in one `ExpressionSpace`, with held-out real cells, never
 """
 
 from scdiffgen.metrics import baselines
-from scdiffgen.metrics._classifiers import classifier_auc, label_accuracy
-from scdiffgen.metrics._comparison import EVALUATION_METRICS
-from scdiffgen.metrics._dispersion import dispersion
-from scdiffgen.metrics._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
-from scdiffgen.metrics._evaluate import evaluate
-from scdiffgen.metrics._evaluation import Evaluation
-from scdiffgen.metrics._genes import dirichlet_multinomial_nll, gene_correlation_error, multinomial_nll
-from scdiffgen.metrics._heterogeneity import response_heterogeneity
-from scdiffgen.metrics._input import FewCellsWarning
-from scdiffgen.metrics._perturbation_report import perturbation_report
-from scdiffgen.metrics._programs import gene_programs
-from scdiffgen.metrics._resampling import split_halves
-from scdiffgen.metrics._response import pearson_delta
-from scdiffgen.metrics._space import ExpressionSpace
+
+from ._classifiers import classifier_auc, label_accuracy
+from ._comparison import EVALUATION_METRICS
+from ._dispersion import dispersion
+from ._distances import CopyWarning, energy_distance, mmd, novelty, wasserstein
+from ._evaluate import evaluate
+from ._evaluation import Evaluation
+from ._genes import dirichlet_multinomial_nll, gene_correlation_error, multinomial_nll
+from ._heterogeneity import response_heterogeneity
+from ._input import FewCellsWarning
+from ._perturbation_report import perturbation_report
+from ._programs import gene_programs
+from ._resampling import split_halves
+from ._response import pearson_delta
+from ._space import ExpressionSpace
 
 __all__ = [
     "EVALUATION_METRICS",

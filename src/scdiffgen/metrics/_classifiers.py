@@ -16,8 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._input import Matrix, Points, as_feature_pair, as_features, to_dense
-from scdiffgen.metrics._resampling import Seed, Weights, unresampled, weight_below
+
+from ._input import Matrix, Points, as_feature_pair, as_features, to_dense
+from ._resampling import Seed, Weights, unresampled, weight_below
 
 ClassifierName: TypeAlias = Literal["forest", "logistic"]
 Features: TypeAlias = Literal["pcs", "expression"]  # of cells, as classifiers see them

@@ -18,11 +18,12 @@ from scdiffgen._messages import warn_user
 from scdiffgen._names import as_names
 from scdiffgen.metrics import _distances as points
 from scdiffgen.metrics import _genes as genes
-from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
-from scdiffgen.metrics._input import CountsLike, FewCellsWarning, Matrix
-from scdiffgen.metrics._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
-from scdiffgen.metrics._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
-from scdiffgen.metrics._space import ExpressionSpace
+
+from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
+from ._input import CountsLike, FewCellsWarning, Matrix
+from ._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
+from ._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
+from ._space import ExpressionSpace
 
 CONFIDENCE = 1.96  # standard errors either way: 95 %
 TRANSPORT = "wasserstein"  # the metric that needs POT
@@ -239,10 +240,7 @@ def compare(
     settings: Settings,
     in_words: Callable[[Key], tuple[str, str]],
 ) -> pd.DataFrame:
-    """Score all pairs, a row each, and describe it in ``.attrs``; warns once of samples that lack cells.
-
-    ``in_words`` gives the name of a sample, and its condition with the numbers of cells, by which samples are grouped.
-    """
+    """Score all pairs, a row each; ``in_words`` names a sample, and its condition, in a warning that it lacks cells."""
     rows: list[Key] = []
     short: dict[tuple[str, str], list[str]] = {}
     for key, pair in pairs:

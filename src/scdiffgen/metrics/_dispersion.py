@@ -9,11 +9,12 @@ import pandas as pd
 
 from scdiffgen._messages import warn_user
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._comparison import Pair, Settings
-from scdiffgen.metrics._input import FEWEST_CELLS, CountsLike, FewCellsWarning
-from scdiffgen.metrics._resampling import unit_weights
-from scdiffgen.metrics._samples import Prepared, prepare
-from scdiffgen.metrics._spread import WITHIN, grouped_pairs, interval_table, log_variance_ratios, variances
+
+from ._comparison import Pair, Settings
+from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning
+from ._resampling import unit_weights
+from ._samples import Prepared, prepare
+from ._spread import WITHIN, grouped_pairs, interval_table, log_variance_ratios, variances
 
 COLUMNS = {"generated": ("ratio", "low", "high"), "other_real": ("other_real", "other_real_low", "other_real_high")}
 

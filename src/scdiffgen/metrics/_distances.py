@@ -15,8 +15,9 @@ from sklearn.neighbors import KDTree
 
 from scdiffgen._messages import warn_user
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._input import Points, as_point_pair, as_points, enough_cells
-from scdiffgen.metrics._resampling import Weights, subsample, unresampled, weighted_mean
+
+from ._input import POINTS, Points, as_features, as_point_pair, enough_cells, to_dense
+from ._resampling import Weights, subsample, unresampled, weighted_mean
 
 MMD_SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
 CHUNK = 1000  # rows of a distance matrix in memory at a time
@@ -157,7 +158,7 @@ def novelty(real: Points, generated: Points, train: Points) -> Novelty:
     0
     """
     held_out, new = as_point_pair(real, generated)
-    cells = as_points(train, "train")
+    cells = as_features(to_dense(train), "train", POINTS, dtype=np.float64)
     if not enough_cells("novelty", 1, train=len(cells), generated=len(new), real=len(held_out)):
         return Novelty(float("nan"), float("nan"), 0)
     return compare_novelty(nearest_distances(cells, new), nearest_distances(cells, held_out))
@@ -187,8 +188,7 @@ def wasserstein_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> N
     """Compute `wasserstein` under each row of weights, (rows,): exact for the first, of ones, then linearised."""
     _, log = pot().emd2([], [], squared_distances(x, y), numItermax=2_000_000, log=True)
     # to first order in the weights, by the dual potentials: del Barrio & Loubes 2019, Annals of Probability 47
-    cost = wx @ log["u"] / wx.sum(axis=1) + wy @ log["v"] / wy.sum(axis=1)
-    return np.sqrt(np.clip(cost, 0, None))
+    return np.sqrt(np.clip(wx @ log["u"] / wx.sum(axis=1) + wy @ log["v"] / wy.sum(axis=1), 0, None))
 
 
 def pot() -> ModuleType:
@@ -263,10 +263,7 @@ def one_nn_hits(x: NDArray, y: NDArray) -> NDArray[np.float64]:
 
 
 def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> dict[str, NDArray[np.float64]]:
-    """Compute precision, recall and coverage by k-nearest-neighbour balls under each row of weights, (rows,) each.
-
-    Precision and recall: Kynkaanniemi et al. 2019, NeurIPS; coverage: Naeem et al. 2020, ICML.
-    """
+    """Precision, recall (Kynkaanniemi et al. 2019) and coverage (Naeem et al. 2020) by row of weights, (rows,) each."""
     k = N_NEIGHBOURS
     real, generated = KDTree(x), KDTree(y)  # its distances are exact, so that copies are at 0
     in_real = generated.query_radius(x, _neighbour_distances(real, k))  # generated cells in the ball of each real cell

@@ -10,26 +10,16 @@ from rich.progress import track
 
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._classifiers import label_hits
-from scdiffgen.metrics._comparison import (
-    HEADLINES,
-    METRICS,
-    OF_LABELS,
-    OF_TRAIN,
-    Cells,
-    Key,
-    Pair,
-    Settings,
-    choose,
-    compare,
-)
-from scdiffgen.metrics._dispersion import disperse
-from scdiffgen.metrics._distances import compare_novelty, nearest_distances
-from scdiffgen.metrics._evaluation import Evaluation
-from scdiffgen.metrics._input import CountsLike
-from scdiffgen.metrics._label_contrasts import label_contrasts
-from scdiffgen.metrics._samples import OVERALL, SOURCES, Prepared, Source, group_names, pairs, prepare
-from scdiffgen.metrics._score_verdicts import with_verdicts
+
+from ._classifiers import label_hits
+from ._comparison import HEADLINES, METRICS, OF_LABELS, OF_TRAIN, Cells, Key, Pair, Settings, choose, compare
+from ._dispersion import disperse
+from ._distances import compare_novelty, nearest_distances
+from ._evaluation import Evaluation
+from ._input import CountsLike
+from ._label_contrasts import label_contrasts
+from ._samples import OVERALL, SOURCES, Prepared, Source, group_names, pairs, prepare
+from ._score_verdicts import with_verdicts
 
 
 @shared_docs

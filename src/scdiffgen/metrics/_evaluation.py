@@ -10,10 +10,10 @@ from html import escape
 import numpy as np
 import pandas as pd
 
-from scdiffgen.metrics._classifiers import CLASSIFIERS, FoldScores
-from scdiffgen.metrics._samples import OVERALL
-from scdiffgen.metrics._score_verdicts import ALIKE, BETWEEN, CONTROL, OTHER, UNDECIDED
-from scdiffgen.metrics._spread import WITHIN
+from ._classifiers import CLASSIFIERS, FoldScores
+from ._samples import OVERALL
+from ._score_verdicts import ALIKE, BETWEEN, CONTROL, OTHER, UNDECIDED
+from ._spread import WITHIN
 
 NARROW = "less varied than real cells"
 WORST = (UNDECIDED, ALIKE, NARROW, BETWEEN, OTHER, CONTROL)  # the later, the less favourable

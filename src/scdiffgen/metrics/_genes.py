@@ -11,17 +11,9 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._input import (
-    EXPRESSION,
-    CountsLike,
-    Matrix,
-    Points,
-    as_count_pair,
-    as_feature_pair,
-    label_codes,
-    label_sums,
-)
-from scdiffgen.metrics._resampling import Weights, unresampled, weight_below
+
+from ._input import EXPRESSION, CountsLike, Matrix, Points, as_count_pair, as_feature_pair, label_codes, label_sums
+from ._resampling import Weights, unresampled, weight_below
 
 LOG_CONCENTRATIONS = (-5.0, 20.0)  # beyond, cells are of one gene each, or multinomial
 GeneMoments: TypeAlias = dict[str, NDArray[np.float64]]  # one (rows, genes) array a statistic

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from scdiffgen._messages import did_you_mean, listed
 from scdiffgen._names import check_column
-from scdiffgen.metrics._comparison import Cells, Settings
-from scdiffgen.metrics._input import labels_of, obs_column
-from scdiffgen.metrics._resampling import split_halves, subsample
-from scdiffgen.metrics._response import Vector, mean_expression
-from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics.baselines import context_shift, dose_shift, linear_shift
+
+from ._comparison import Cells, Settings
+from ._input import labels_of, obs_column
+from ._resampling import split_halves, subsample
+from ._response import Vector, mean_expression
+from ._space import ExpressionSpace
 
 ONE_CONTEXT = "all"
 
@@ -166,8 +167,7 @@ class HeldOut:
     def responses(self, condition: Condition) -> tuple[NDArray[np.float64], int]:
         """Changes of all conditions of the context, (conditions, genes), and which of them is this one."""
         siblings = [c for c, cells in self.references.items() if c.context == condition.context and len(cells.pcs)]
-        control = self.controls[condition.context].mean
-        changes = np.array([self.means[c] - control for c in siblings])
+        changes = np.array([self.means[c] - self.controls[condition.context].mean for c in siblings])
         return changes, siblings.index(condition) if condition in siblings else -1
 
 

@@ -12,9 +12,10 @@ from scipy import sparse
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._genes import library_sizes
-from scdiffgen.metrics._input import FEWEST_CELLS, CountsLike, as_count_pair, enough_cells
-from scdiffgen.metrics._response import Called, Vector, mean_expression, rank_genes
+
+from ._genes import library_sizes
+from ._input import FEWEST_CELLS, CountsLike, as_count_pair, enough_cells
+from ._response import Called, Vector, mean_expression, rank_genes
 
 UNTREATED = 0.95  # quantile of the scores of untreated cells below which a treated one counts as not responding
 

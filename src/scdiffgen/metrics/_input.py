@@ -153,11 +153,6 @@ def as_features(
     return features
 
 
-def as_points(points: Points, name: str) -> NDArray[np.float64]:
-    """Coordinates of cells, (cells, dimensions), as a checked dense array."""
-    return as_features(to_dense(points), name, POINTS, dtype=np.float64)
-
-
 def as_point_pair(real: Points, generated: Points) -> tuple[NDArray, NDArray]:
     """Two clouds of points over the same dimensions."""
     return as_feature_pair(to_dense(real), to_dense(generated), "dimensions", POINTS, dtype=np.float64)

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scdiffgen.metrics._input import FEWEST_CELLS, Matrix, label_sums
-from scdiffgen.metrics._resampling import Weights
-from scdiffgen.metrics._response import SIGNIFICANT, scanpy_tests
+from ._input import FEWEST_CELLS, Matrix, label_sums
+from ._resampling import Weights
+from ._response import SIGNIFICANT, scanpy_tests
 
 
 class LabelContrasts(NamedTuple):
@@ -41,11 +41,9 @@ def label_contrasts(expression: Matrix, labels: NDArray) -> LabelContrasts:
 def contrast_slope(
     fitted: LabelContrasts, x: Matrix, y: Matrix, wx: Weights, wy: Weights, labels: tuple[NDArray, NDArray]
 ) -> NDArray[np.float64]:
-    r"""Regress fold changes y of generated on x of real cells with those z of fitted cells as instrument, (rows,).
-
-    :math:`\sum z y / \sum z x` over significant pairs of label and gene: unlike :math:`\sum x y / \sum x^2`, the noise
-    of x does not attenuate it, as that is independent of z and of the choice of pairs.
-    """
+    """Regress fold changes y of generated on x of real cells with those z of fitted cells as instrument, (rows,)."""
+    # sum(z y) / sum(z x) over significant pairs of label and gene: unlike sum(x y) / sum(x^2), the noise of x does not
+    # attenuate it, as that is independent of z and of the choice of pairs.
     n_cells = [[(side == label).sum() for side in labels] for label in fitted.labels]
     there = np.array([min(of_label) >= FEWEST_CELLS for of_label in n_cells], dtype=bool)
     if there.sum() < 2 or not fitted.significant[there].any():
@@ -67,5 +65,4 @@ def _mean(expression: Matrix, weights: Weights) -> NDArray[np.float64]:
 def _changes(means: NDArray[np.float64], n_cells: NDArray[np.int64]) -> NDArray[np.float64]:
     """Each label minus the rest, from means (..., labels, genes)."""
     sums = means * n_cells[:, None]
-    rest = (sums.sum(axis=-2, keepdims=True) - sums) / (n_cells.sum() - n_cells)[:, None]
-    return means - rest
+    return means - (sums.sum(axis=-2, keepdims=True) - sums) / (n_cells.sum() - n_cells)[:, None]

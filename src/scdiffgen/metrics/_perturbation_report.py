@@ -16,25 +16,14 @@ from scdiffgen._messages import counted, listed, warn_user
 from scdiffgen._names import as_names
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics import _response as scores
-from scdiffgen.metrics._comparison import (
-    ALL,
-    EMPTY,
-    METRICS,
-    Cells,
-    Direction,
-    Key,
-    Metric,
-    Pair,
-    Settings,
-    choose,
-    compare,
-)
-from scdiffgen.metrics._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
-from scdiffgen.metrics._heterogeneity import RealResponse, ResponseHeterogeneity
-from scdiffgen.metrics._input import FEWEST_CELLS
-from scdiffgen.metrics._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
-from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics.baselines import shift_counts
+
+from ._comparison import ALL, EMPTY, METRICS, Cells, Direction, Key, Metric, Pair, Settings, choose, compare
+from ._held_out import Condition, Controls, HeldOut, Keys, TrainingResponses
+from ._heterogeneity import RealResponse, ResponseHeterogeneity
+from ._input import FEWEST_CELLS
+from ._response import MIN_CELLS, Called, GeneTests, Vector, mean_expression
+from ._space import ExpressionSpace
 
 BASELINES = (
     *("no_change", "train_mean", "other_contexts", "nearest_context", "similar_contexts"),

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._messages import did_you_mean, listed
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._comparison import Cells, Pair, Settings
-from scdiffgen.metrics._input import FEWEST_CELLS, Matrix
-from scdiffgen.metrics._samples import Prepared, prepare
-from scdiffgen.metrics._spread import WITHIN, covariances, grouped_pairs, interval_table
 from scdiffgen.metrics.baselines import null_shuffled
+
+from ._comparison import Cells, Pair, Settings
+from ._input import FEWEST_CELLS, Matrix
+from ._samples import Prepared, prepare
+from ._spread import WITHIN, covariances, grouped_pairs, interval_table
 
 N_BINS = 25  # of genes by mean expression, as in scanpy
 SOURCES = ("generated", "other_real", "null_shuffled")

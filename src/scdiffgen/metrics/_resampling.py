@@ -1,8 +1,7 @@
-"""How cells are drawn: halves, subsamples, and the bootstrap by weights.
+"""How cells are drawn: halves, subsamples, and the bootstrap by weights, which count how often each cell was drawn.
 
-A resample counts how often each cell was drawn, and every metric takes such weights. The first row of weights is all
-ones, the data as they are, so one pass gives the estimate and its resamples. Pairs of copies of one cell are no pairs
-of different cells: the metrics leave them out, which keeps U-statistics unbiased.
+The first row of weights is all ones, the data as they are, so one pass gives the estimate and its resamples. Copies of
+one cell are no pairs of different cells: metrics leave them out, which keeps U-statistics unbiased.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from scdiffgen.metrics._input import enough_cells
+from ._input import enough_cells
 
 Weights: TypeAlias = NDArray[np.float64]  # (1 + resamples, cells); the first row is ones
 Seed: TypeAlias = int | Sequence[int]
@@ -40,8 +39,7 @@ def split_halves(labels: ArrayLike, *, seed: int = 0) -> tuple[NDArray[np.intp],
     (2, 2)
     """
     names = np.asarray(labels).astype(str)
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(len(names))
+    order = np.random.default_rng(seed).permutation(len(names))
     order = order[np.argsort(names[order], kind="stable")]  # random within labels, labels side by side
     return np.sort(order[0::2]), np.sort(order[1::2])
 

@@ -12,7 +12,7 @@ from scipy import sparse
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
-from scdiffgen.metrics._input import RESPONSE, Matrix, as_numbers, enough_cells
+from ._input import RESPONSE, Matrix, as_numbers, enough_cells
 
 N_TOP_GENES = 100
 SIGNIFICANT = 0.05

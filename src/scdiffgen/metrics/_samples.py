@@ -11,11 +11,12 @@ from anndata import AnnData
 from numpy.typing import NDArray
 
 from scdiffgen._names import symbols_of
-from scdiffgen.metrics._comparison import Cells, Key, Pair, Settings
-from scdiffgen.metrics._input import CountsLike, labels_of
-from scdiffgen.metrics._resampling import split_halves, subsample
-from scdiffgen.metrics._space import ExpressionSpace
 from scdiffgen.metrics.baselines import null_poisson, null_shuffled
+
+from ._comparison import Cells, Key, Pair, Settings
+from ._input import CountsLike, labels_of
+from ._resampling import split_halves, subsample
+from ._space import ExpressionSpace
 
 Source: TypeAlias = Literal["generated", "other_real", "null_poisson", "null_shuffled"]
 SOURCES: tuple[Source, ...] = ("generated", "other_real", "null_poisson", "null_shuffled")

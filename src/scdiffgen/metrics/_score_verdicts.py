@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from scdiffgen.metrics._comparison import METRICS, OF_TRAIN
-from scdiffgen.metrics._input import FEWEST_CELLS
+from ._comparison import METRICS, OF_TRAIN
+from ._input import FEWEST_CELLS
 
 ALIKE, BETWEEN, CONTROL, OTHER = (
     "like other real cells",
@@ -18,10 +18,8 @@ UNDECIDED = "undecided"  # too few cells, or a metric without power: the control
 
 
 def relative_scores(scores: pd.DataFrame) -> pd.DataFrame:
-    """Scale scores between other real cells (0) and the worse negative control (1), groups by metrics.
-
-    NaN if the intervals of the two overlap, for fewer than ten cells, and for metrics of novelty.
-    """
+    """Scale scores between other real cells (0) and the worse negative control (1), groups by metrics."""
+    # NaN if the intervals of the two overlap, for fewer than ten cells, and for metrics of novelty.
     if scores.index.names != ["group", "source"] or not {"ideal", "direction"} <= set(scores.attrs):
         raise ValueError("`scores` is not what `metrics.evaluate` returns, with its index and its `.attrs`.")
     sources, controls = scores.index.unique("source"), _controls(scores)

@@ -14,7 +14,8 @@ from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._input import CountsLike, Matrix, as_counts, as_features, gene_names, gene_positions
+
+from ._input import CountsLike, Matrix, as_counts, as_features, gene_names, gene_positions
 
 
 @dataclass(frozen=True)

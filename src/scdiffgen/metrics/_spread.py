@@ -10,10 +10,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scdiffgen.metrics._comparison import CONFIDENCE, Cells, Pair, Settings
-from scdiffgen.metrics._input import Matrix
-from scdiffgen.metrics._resampling import Weights
-from scdiffgen.metrics._samples import OVERALL, pairs
+from ._comparison import CONFIDENCE, Cells, Pair, Settings
+from ._input import Matrix
+from ._resampling import Weights
+from ._samples import OVERALL, pairs
 
 WITHIN = "within"
 
@@ -71,11 +71,9 @@ def interval_table(
     is_ratio: NDArray[np.bool_],
     index: Any,
 ) -> pd.DataFrame:
-    """Estimates of generated and other real cells with 95 % intervals, from rows of weights ``(rows, statistics)``.
-
-    Ratios are given as logarithms, and best at 1, differences at 0. ``apart`` marks intervals of generated cells on one
-    side of what is best and of the interval of other real cells. A source without rows is NaN.
-    """
+    """Estimates of generated and other real cells with 95 % intervals, from rows of weights ``(rows, statistics)``."""
+    # Ratios are given as logarithms, and best at 1, differences at 0. `apart` marks intervals of generated cells on one
+    # side of what is best and of the interval of other real cells. A source without rows is NaN.
     table = pd.DataFrame(np.nan, index, [name for names in columns.values() for name in names])
     for source, rows in resampled.items():
         margin = CONFIDENCE * rows[1:].std(axis=0, ddof=1) if len(rows) > 2 else np.nan

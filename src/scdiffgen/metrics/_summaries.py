@@ -13,13 +13,14 @@ from sklearn.metrics import auc, roc_curve
 from threadpoolctl import threadpool_limits
 
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen.metrics._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
-from scdiffgen.metrics._comparison import CONFIDENCE, Settings
-from scdiffgen.metrics._genes import correlation, gene_moments, library_sizes
-from scdiffgen.metrics._input import FEWEST_CELLS, CountsLike, as_count_pair, gene_names, labels_of
-from scdiffgen.metrics._resampling import subsample, unit_weights
-from scdiffgen.metrics._samples import pairs, prepare
-from scdiffgen.metrics._space import ExpressionSpace, most_variable
+
+from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
+from ._comparison import CONFIDENCE, Settings
+from ._genes import correlation, gene_moments, library_sizes
+from ._input import FEWEST_CELLS, CountsLike, as_count_pair, gene_names, labels_of
+from ._resampling import subsample, unit_weights
+from ._samples import pairs, prepare
+from ._space import ExpressionSpace, most_variable
 
 Basis: TypeAlias = Literal["umap", "pca"]
 N_QUANTILES = 100
@@ -78,10 +79,8 @@ def joint_embedding(
     max_cells: int = 5000,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Embed as many real as generated cells in one UMAP or PCA, a row a cell (``source``, ``cell``, ``group``).
-
-    Components are fitted on both sides: those of real cells alone would follow their noise and set others apart.
-    """
+    """Embed as many real as generated cells in one UMAP or PCA, a row a cell (``source``, ``cell``, ``group``)."""
+    # Components are fitted on both sides: those of real cells alone would follow their noise and set others apart.
     if basis not in get_args(Basis):
         raise ValueError(f"`basis` is {basis!r}: choose from {list(get_args(Basis))}.")
     sides = as_count_pair(real, generated, layer=layer)

@@ -16,10 +16,11 @@ from sklearn.linear_model import Ridge
 
 from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._genes import library_sizes
-from scdiffgen.metrics._input import CountsLike, as_counts, label_codes, label_sums
 from scdiffgen.normal_scores import GaussianCopula
 from scdiffgen.responses import dose_weights
+
+from ._genes import library_sizes
+from ._input import CountsLike, as_counts, label_codes, label_sums
 
 __all__ = ["dose_shift", "gaussian_copula", "null_poisson", "null_shuffled"]
 
@@ -126,12 +127,7 @@ def shift_counts(counts: sparse.csr_matrix, shift: NDArray, *, seed: int = 0) ->
 
 @shared_docs
 def gaussian_copula(
-    counts: CountsLike,
-    labels: ArrayLike,
-    labels_out: ArrayLike,
-    *,
-    layer: str | None = None,
-    seed: int = 0,
+    counts: CountsLike, labels: ArrayLike, labels_out: ArrayLike, *, layer: str | None = None, seed: int = 0
 ) -> sparse.csr_matrix:
     """Linear Gaussian copula: negative binomial genes of each label, related by factors that all labels share.
 

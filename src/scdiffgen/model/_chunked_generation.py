@@ -1,7 +1,4 @@
-"""More cells than fit in memory: drawn chunk by chunk, here or on the workers of a Dask cluster, into a file.
-
-Each chunk has its own source of randomness, so that it does not matter where and when it is drawn.
-"""
+"""More cells than fit in memory, drawn into a file, here or on Dask, by chunks, each with a randomness of its own."""
 
 from __future__ import annotations
 

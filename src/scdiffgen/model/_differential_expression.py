@@ -1,8 +1,4 @@
-"""Correlations of genes and differential expression, from draws of the expression of measured cells.
-
-A draw is the expression that the model expects from a random half of the molecules of a cell. Over halves it varies
-about as much as a bootstrap over all molecules: leaving out half without replacement has the variance of resampling.
-"""
+"""Correlations of genes and differential expression, from expression expected of random halves of measured cells."""
 
 from __future__ import annotations
 
@@ -34,7 +30,7 @@ def expression_of(cells: Cells, columns: np.ndarray, generator: torch.Generator 
     """Expected expression of some genes, as shares of all; with a generator, a draw."""
     rows = []
     for counts, conditions in cells:
-        if generator is not None:
+        if generator is not None:  # half, without replacement, has the variance of a bootstrap over all molecules
             counts = thin_to(counts, (cells.module.library(counts) / 2).ceil(), generator).state
         rows.append(cells.module.expression(counts, conditions)[:, columns].cpu().numpy())
     return cells.in_order(rows)

@@ -136,10 +136,7 @@ def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed
 
 
 def remarks_on(
-    likelihood: pd.DataFrame,
-    scores: Evaluation,
-    n_cells: Mapping[str, int],
-    programs: pd.DataFrame | None = None,
+    likelihood: pd.DataFrame, scores: Evaluation, n_cells: Mapping[str, int], programs: pd.DataFrame | None = None
 ) -> list[str]:
     """Say what stands out, of ``n_cells`` held-out cells of each label; the tables hold the rest."""
     from scdiffgen.metrics._evaluation import FEW_NARROW

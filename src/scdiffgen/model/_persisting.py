@@ -26,7 +26,7 @@ from scdiffgen.nn import NetworkOptions, ReadoutOptions
 from ._checks import check_accelerator, check_path
 from ._hub_card import save_with_card
 from ._model_access import gene_names, require_anndata, require_training
-from ._query_model import padded_genes, query_model, subset_genes
+from ._query_model import check_missing, padded_genes, query_model
 from ._quiet import less_chatter
 from ._registering import check_cells, check_mudata
 from ._saved_contents import cells_file, check_cells_file, check_contents, saved_attributes, sha256_of
@@ -243,7 +243,8 @@ class Persisting(BaseModelClass):
             reference = cls.load(reference, False, accelerator=accelerator, device=device)
         require_training(reference)
         if inplace_subset_query_vars:
-            subset_genes(adata, gene_names(reference))
+            check_missing(gene_names(reference), adata.var_names)
+            adata._inplace_subset_var(gene_names(reference))
         return query_model(adata, reference, unfrozen=unfrozen)
 
     @classmethod

@@ -81,10 +81,8 @@ def _start_new_genes(model: BaseModelClass, n_known: int) -> None:
 
 
 def extended_weights(reference: DiffusionModule, query: DiffusionModule) -> dict[str, Tensor]:
-    """Extend weights of a reference to new categories and genes, which follow on those known along some axis.
-
-    New genes have zero weights in matrices, other new rows the mean of known ones unless they start at zero.
-    """
+    """Extend weights of a reference to new categories and genes, which follow on those known along some axis."""
+    # New genes have zero weights in matrices, other new rows the mean of known ones unless they start at zero.
     known, n_genes = reference.state_dict(), (reference.n_vars, query.n_vars)
     weights = {}
     for name, new in query.state_dict().items():
@@ -138,13 +136,8 @@ def padded_genes(adata: AnnData, reference: BaseModelClass, *, inplace: bool) ->
     return ready
 
 
-def subset_genes(adata: AnnData, known: pd.Index) -> None:
-    """Reduce cells to known genes, in their order; raise if one is missing."""
-    _check_missing(known, adata.var_names)
-    adata._inplace_subset_var(known)
-
-
-def _check_missing(known: pd.Index, genes: pd.Index) -> None:
+def check_missing(known: pd.Index, genes: pd.Index) -> None:
+    """Raise if cells lack known genes."""
     missing = known.difference(genes, sort=False)
     if len(missing):
         raise ValueError(
@@ -155,7 +148,7 @@ def _check_missing(known: pd.Index, genes: pd.Index) -> None:
 
 
 def _check_genes(known: pd.Index, genes: pd.Index) -> None:
-    _check_missing(known, genes)
+    check_missing(known, genes)
     if not genes[: len(known)].equals(known):
         raise ValueError(
             "`adata` has the genes of the reference in another order, or others between them. Bring them in order: "

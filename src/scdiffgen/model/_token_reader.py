@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from scdiffgen._arguments import check_choice, is_finite_number
 from scdiffgen._messages import counted, warn_user
-from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens, numbered_tokens
+from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens
 from scdiffgen.data import FEWEST_CELLS, in_words
 from scdiffgen.module import (
     ThinningModule,
@@ -53,7 +53,8 @@ class TokenReader:
 
     def __init__(self, model: BaseModelClass) -> None:
         basis, self.genes = training_summary(model).token_basis, training_summary(model).token_genes
-        self.module, self.names = model.module, numbered_tokens(len(basis.explained))
+        self.module = model.module
+        self.names = [f"token_{i + 1}" for i in range(len(basis.explained))]  # from 1, as scanpy counts components
         self.weights = self.module.gene_weights().cpu().numpy()  # (tokens, width, genes)
         self.basis = basis.of_width(self.weights.shape[1])
         self.directions = torch.from_numpy(self.basis.directions).float().to(self.module.device)  # (tokens, width)
@@ -193,8 +194,7 @@ def tokens_as_variables(model: BaseModelClass, cells: Cells, n_neighbors: int | 
 
 def truncated(model: BaseModelClass, n_tokens: int) -> Any:
     """A model of the first tokens of a nested one."""
-    arguments = {**model.init_params_["non_kwargs"], "n_tokens": n_tokens}
-    cut = type(model)(registered(model), **arguments)
+    cut = type(model)(registered(model), **model.init_params_["non_kwargs"] | {"n_tokens": n_tokens})
     for name, value in vars(model).items():
         if name.endswith("_") and name != "init_params_":
             setattr(cut, name, value)

@@ -170,11 +170,6 @@ class StreamedData(LightningDataModule):
                     f"registry {counted(spec.n_categories, 'category', 'categories')}, coded from 0 in their order."
                 )
 
-    @property
-    def has_validation(self) -> bool:
-        """Whether there are cells to validate on."""
-        return not isinstance(self.val_dataloader(), list)
-
     def known(self) -> tuple[np.ndarray, Conditions[np.ndarray]]:
         """Library sizes and conditions of all training cells."""
         return np.concatenate(self._library), Conditions.concatenate(self._conditions)

@@ -1,7 +1,4 @@
-"""One training run: its length, the split of the cells, and the history joined to that of earlier runs.
-
-Splitter, plan and runner are put together as scvi-tools' ``UnsupervisedTrainingMixin`` does.
-"""
+"""One training run: its length, the split of the cells, and the history joined to that of earlier runs."""
 
 from __future__ import annotations
 
@@ -147,7 +144,7 @@ def settled_stopping(
     check_choice("early_stopping_monitor", monitor, LOSSES)
     held_out = split.get("external_indexing")
     none_left = split["train_size"] == 1 or split["validation_size"] == 0 or (held_out and not len(held_out[1]))
-    if none_left or (streamed is not None and not streamed.has_validation):
+    if none_left or (streamed is not None and isinstance(streamed.val_dataloader(), list)):
         raise ValueError(
             "`early_stopping=True` needs cells to validate on, and there are none: pass `train_size=0.9`, or a "
             "`datamodule` with a `val_dataloader`, or `early_stopping=False`."
@@ -214,17 +211,13 @@ def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[
     check_counts_again(model.adata_manager)
     has_stages = len(model.module.stages()) > 1
     splitter = (StagedDataSplitter if has_stages else SparseDataSplitter)(
-        model.adata_manager,
-        load_sparse_tensor=True,
-        distributed_sampler="ddp" in str(trainer.get("strategy")),
-        **split,
+        model.adata_manager, load_sparse_tensor=True, distributed_sampler="ddp" in str(trainer.get("strategy")), **split
     )
     splitter.setup()  # the same as Lightning's own, which may be that of another process
     if not model.is_trained_:
         train = np.sort(splitter.train_idx)
         model.module.initialise(Cells(model, None, train))
-        sample = evenly_spread(train, MOST_CELLS)
-        model.module.start_linearly(Cells(model, None, sample, SMALL_BATCH))
+        model.module.start_linearly(Cells(model, None, evenly_spread(train, MOST_CELLS), SMALL_BATCH))
     return splitter
 
 

@@ -206,10 +206,8 @@ class TrainingCells:
         self._sizes = self.summary.library, known.codes(self.specs)
 
     def complete(self, conditions: Conditions[np.ndarray], generator: torch.Generator) -> Conditions[np.ndarray]:
-        """Impute missing conditions from training cells that agree in the rest.
-
-        Cells given a number, such as a time, have only treatments drawn: the network infers their cell context.
-        """
+        """Impute missing conditions from training cells that agree in the rest."""
+        # Cells given a number, such as a time, have only treatments drawn: the network infers their cell context.
         paths = [spec.name for spec in self.specs if spec.is_path and spec.name in conditions]
         if all(one.given.all() and (name not in paths or one.mask.all()) for name, one in conditions.items()):
             return conditions

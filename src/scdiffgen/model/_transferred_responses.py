@@ -15,14 +15,7 @@ from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Code, Conditions, ConditionSpec
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import ThinningModule
-from scdiffgen.responses import (
-    SOURCES,
-    ConditionGroups,
-    Pseudobulks,
-    PseudobulkSums,
-    Response,
-    ResponsePredictor,
-)
+from scdiffgen.responses import SOURCES, ConditionGroups, Pseudobulks, PseudobulkSums, Response, ResponsePredictor
 
 CHECKS = ("not assessed", "ahead of the plain mean", "no better than the plain mean")
 """How predictions compared with the plain mean of other responses on those that were left out."""

@@ -65,7 +65,7 @@ class ConditionedDenoiser(nn.Module):
         self.embed = ConditionEmbedder(embedded, dim, size.options, features=of_embedded)
         self.combine = UniversalCombination(len(embedded), dim) if size.options.conditioning == "adaln" else None
         self.rotates = size.options.attention_numbers == "rotated"
-        self.network = self.make_network(n_vars, replace(size, conditions_with_number=tuple(self.embed.transforms)))
+        self.network = self.make_network(n_vars, size)
         self.effects = nn.ModuleList(
             EffectNetwork(spec, n_vars, size, features.get(spec.name), self.input_type)
             for spec in specs

@@ -1,7 +1,4 @@
-"""What all processes share: condition dropout, guidance, averaged weights, stages of training.
-
-A module owns a process (how cells are corrupted and drawn) and a denoiser (everything that is trained).
-"""
+"""What all processes, each with its denoiser, share: condition dropout, guidance, averaged weights, training stages."""
 
 from __future__ import annotations
 

@@ -43,8 +43,7 @@ class JointThinningModule(ThinningModule):
 
     def without(self, counts: Tensor, modalities: Tensor) -> Tensor:
         """CSR counts of cells as if some ``modalities`` ``(cells, modalities)`` had not been measured."""
-        there = ~modalities.flatten()[self.blocks.places(counts)]
-        return with_values(counts, counts.values() * there)
+        return with_values(counts, counts.values() * ~modalities.flatten()[self.blocks.places(counts)])
 
     def log_expression(self, counts: Tensor) -> sparse.csr_matrix:
         return sparse.hstack(list(map(log_normalise, self.blocks.split(to_scipy(counts)))), format="csr")

@@ -23,14 +23,11 @@ class LinearModel(NamedTuple):
     """Principal components of log-normalised expression, largest first."""
 
     axes: NDArray[np.float64]  # (components, genes), orthonormal
-    spread: NDArray[np.float64]  # (components,), standard deviation along them
+    spread: NDArray[np.float64]  # (components,), standard deviation along them, without sampling noise
 
 
 def linear_model(counts: sparse.csr_matrix, n_components: int) -> LinearModel:
-    """Fit at most so many principal components ``(cells, genes)`` that other cells reproduce.
-
-    Spreads are free of sampling noise, by molecular cross-validation :cite:p:`batson2019molecular`.
-    """
+    """Fit at most so many components ``(cells, genes)`` that other cells reproduce :cite:p:`batson2019molecular`."""
     n_components = min(n_components, counts.shape[0] // 2 - 1, counts.shape[1] - 1)
     if n_components > 0:
         with suppress(ArpackError):  # of cells that are all equal

@@ -1,9 +1,8 @@
 r"""Activation of a token in a cell, and the loadings of the genes.
 
-Token :math:`k` contributes :math:`W_k^\top h_k` to the log-rates of a cell. The first principal component of this
-contribution over training cells, times its standard deviation, is the *loading*, the standardised score the
-*activation*: a loading is the change of a log-rate per standard deviation of activation, however the network
-parametrises :math:`h_k`. Loadings are centred over the genes, and the largest are positive.
+Token :math:`k` contributes :math:`W_k^\top h_k` to the log-rates of a cell. The first principal component of this over
+training cells, times its standard deviation, is the *loading*, the standardised score the *activation*: a loading is
+the change of a log-rate per standard deviation of activation. Loadings are centred over the genes; the largest are > 0.
 """
 
 from __future__ import annotations

@@ -24,10 +24,8 @@ class Attention(nn.Module):
         self.out = nn.Linear(dim, dim)
 
     def forward(self, queries: Tensor, sources: Tensor | None = None, angles: Tensor | None = None) -> Tensor:
-        """What each query ``(cells, queries, dim)`` takes from the sources.
-
-        Keys, and queries without separate sources, are rotated by angles ``(cells, sources, dim / heads / 2)``.
-        """
+        """What each query ``(cells, queries, dim)`` takes from the sources; keys may be rotated by angles."""
+        # Angles are (cells, sources, dim / heads / 2); queries without separate sources are rotated, too.
         query, key, value = self._heads(queries, sources, angles)
         is_slow = key.device.type == "cpu" and key.dtype.itemsize < 4  # attention in half precision on a CPU
         if is_slow:

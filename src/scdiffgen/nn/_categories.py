@@ -60,8 +60,7 @@ class FeatureEmbedding(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Take as many vectors as were saved."""
-        saved = state_dict.get(f"{prefix}vectors", self.vectors)
-        self.vectors = self.vectors.new_empty(saved.shape)
+        self.vectors = self.vectors.new_empty(state_dict.get(f"{prefix}vectors", self.vectors).shape)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

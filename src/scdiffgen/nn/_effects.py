@@ -42,8 +42,8 @@ class EffectNetwork(nn.Module):
         self.name = spec.name
         size = replace(
             size,
-            # Each pass has one vector to be conditioned on, that of an intervention; its rows are interventions.
-            options=replace(size.options, conditioning="adaln", attention="within", attention_numbers="embedded"),
+            # Each pass has one vector to be conditioned on, that of an intervention.
+            options=replace(size.options, conditioning="adaln", attention_numbers="embedded"),
             token_dim=max(size.token_dim // (2 * size.n_heads), 1) * size.n_heads,
             n_layers=max(size.n_layers // 2, 1),
             n_hidden=max(size.n_hidden // 2, 1),

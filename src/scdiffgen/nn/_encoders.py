@@ -14,9 +14,8 @@ from .variants._embedding_forms import N_FUNCTIONS, ExpressionFunctions
 class CountEncoder(nn.Module):
     r"""Two-layer perceptron from cells to tokens, whose hidden layer is shifted by the conditioning.
 
-    It begins with weighted sums of the genes: of ``log1p(counts)``, or of values as they are. With an
-    ``expression_embedding`` these are :math:`\sum_j B_j \odot \sum_g a_j(x_g) W_g`, with learned functions
-    :math:`a_j`; at first :math:`a_0(x) = x`, :math:`B_0 = 1`, others zero.
+    It begins with sums over genes, of ``log1p(counts)``, of values, or with ``expression_embedding``
+    :math:`\sum_j B_j \odot \sum_g a_j(x_g) W_g`, :math:`a_j` being learned from :math:`a_0(x) = x`, :math:`B_0 = 1`.
     """
 
     def __init__(self, n_genes: int, size: NetworkSize, input_kind: InputKind = "counts") -> None:

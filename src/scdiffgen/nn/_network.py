@@ -13,7 +13,7 @@ from ._options import InputKind, NetworkSize
 from ._readouts import AdditiveReadout, GeneScores, Urn
 from ._shapes import CellVector, ConditionNumbers, Genes, Levels, Sums, Tokens, Vectors
 from ._transformer import TokenTransformer
-from .variants._attention_forms import NOT_ROTATED, Angles, Rotations
+from .variants._attention_forms import Rotations
 from .variants._embedding_forms import FIXED_POSITIONS
 
 
@@ -22,7 +22,7 @@ class Conditioning(NamedTuple):
 
     vector: Tensor  # (cells, conditioning_dim), of noise level and library size; with "adaln" also of the conditions
     sequence: Tensor | None = None  # (cells, vectors, conditioning_dim), of the conditions otherwise
-    angles: Angles = NOT_ROTATED
+    angles: Tensor | None = None  # (cells, vectors, planes), by which these are rotated
 
 
 class TokenTrunk(nn.Module):
@@ -54,14 +54,14 @@ class TokenTrunk(nn.Module):
         """Join noise level and library size with the conditions; numbers are needed if they rotate."""
         log_level, log_library = torch.log1p(level) if self.input_kind == "counts" else level, torch.log1p(library)
         noise, depth = self.embed_level(log_level).flatten(1), self.embed_library(log_library).flatten(1)
-        angles = NOT_ROTATED
-        if self.rotations is not None:
-            angles = self.rotations(torch.stack([log_level, log_library], dim=1).flatten(1), numbers)
         if self.kind == "adaln":
-            return Conditioning(self.join(torch.cat([noise, depth, condition], dim=1)), angles=angles)
+            return Conditioning(self.join(torch.cat([noise, depth, condition], dim=1)))
         vector = self.join(torch.cat([noise, depth], dim=1))
         if self.kind == "cross_attention":
             condition = torch.cat([condition, vector[:, None]], dim=1)
+        angles = None
+        if self.rotations is not None:
+            angles = self.rotations(torch.stack([log_level, log_library], dim=1).flatten(1), numbers)
         return Conditioning(vector, condition, angles)
 
     def forward(self, gene_sums: Sums, conditioning: Conditioning) -> Tokens:

@@ -9,7 +9,6 @@ from scdiffgen._arguments import check_share, check_whole_number
 
 ConditioningKind = Literal["adaln", "cross_attention", "concat"]
 PositionKind = Literal["learned", "sinusoidal", "none"]
-AttentionKind = Literal["within", "across"]
 AttentionNumberKind = Literal["embedded", "rotated"]
 InterventionKind = Literal["effect", "embedding"]
 NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet"]
@@ -66,14 +65,10 @@ class NetworkOptions:
         as one more token (``"concat"``).
     positions
         What distinguishes tokens beside the encoder: ``"learned"`` vectors, ``"sinusoidal"`` ones, or ``"none"``.
-    attention
-        Whether tokens attend to those of their own cell (``"within"``), or also to those of the other cells of the
-        minibatch (``"across"``), on which the result for a cell then depends.
     attention_numbers
         Whether numbers are only ``"embedded"``, or queries and keys are also ``"rotated"`` by angles proportional to
         them (:cite:p:`su2024roformer`): vectors of conditions by their covariate or mean dose (a dose needs
-        ``intervention="embedding"``), tokens by noise level and library size, with ``attention="across"`` by all
-        numbers of their cell. A missing number counts as 0.
+        ``intervention="embedding"``), tokens by noise level and library size. A missing number counts as 0.
     intervention
         ``"effect"``: perturbations add to the scores of the genes, seeing the molecules of the cell but not its labels,
         so that responses transfer to cells never treated. ``"embedding"``: they are embedded as other conditions are.
@@ -113,7 +108,6 @@ class NetworkOptions:
     expression_embedding: ExpressionKind = None
     conditioning: ConditioningKind = "adaln"
     positions: PositionKind = "learned"
-    attention: AttentionKind = "within"
     attention_numbers: AttentionNumberKind = "embedded"
     intervention: InterventionKind = "effect"
     number_embedding: NumberKind = "sinusoidal"
@@ -131,10 +125,10 @@ class NetworkOptions:
         check_choices(self)
         if not isinstance(self.readout, ReadoutOptions):
             raise TypeError(f"`readout` is {self.readout!r}: pass `scdiffgen.model.ReadoutOptions(...)`.")
-        if (self.attention_numbers, self.conditioning, self.attention) == ("rotated", "adaln", "within"):
+        if (self.attention_numbers, self.conditioning) == ("rotated", "adaln"):
             raise ValueError(
                 "`attention_numbers` is 'rotated', which changes nothing where an attention rotates all vectors alike. "
-                "Pass `conditioning='cross_attention'` or `'concat'`, or `attention='across'`, too."
+                "Pass `conditioning='cross_attention'` or `'concat'`, too."
             )
         check_sizes(self)
 
@@ -154,7 +148,6 @@ class NetworkSize:
     dropout: float = 0.1
     nested_tokens: bool = False  # random numbers of leading tokens while training, :cite:p:`rippel2014nested`
     n_levels: int = 1  # noise levels, and library sizes, of a cell: one for each modality
-    conditions_with_number: tuple[int, ...] = ()  # positions among the embedded conditions
     options: NetworkOptions = field(default_factory=NetworkOptions)
 
     def __post_init__(self) -> None:

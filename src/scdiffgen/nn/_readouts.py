@@ -127,15 +127,12 @@ class GeneScores(NamedTuple):
 
 
 class Urn(nn.Module):
-    r"""Rates :math:`A \, \text{softmax}(\text{logits})_g + w_g x_g`: prior of the tokens against molecules present.
-
-    :math:`A > 0` is a concentration a cell (one for each modality) in molecules, :math:`w_g \ge 0` the weight of one.
-    """
+    r"""Rates :math:`A \, \text{softmax}(\text{logits})_g + w_g x_g`: prior of the tokens against molecules present."""
 
     def __init__(self, n_genes: int, conditioning_dim: int, n_modalities: int = 1) -> None:
         super().__init__()
-        self.weight_logits = nn.Parameter(torch.full((n_genes,), -3.0))
-        self.concentration = nn.Linear(conditioning_dim, n_modalities)
+        self.weight_logits = nn.Parameter(torch.full((n_genes,), -3.0))  # of w_g >= 0, of one molecule
+        self.concentration = nn.Linear(conditioning_dim, n_modalities)  # of A > 0, in molecules
         nn.init.zeros_(self.concentration.weight)
         nn.init.zeros_(self.concentration.bias)
 
@@ -147,14 +144,11 @@ class Urn(nn.Module):
 
 
 class PriorLimit(nn.Module):
-    r"""Cap how many molecules the prior of the tokens for a gene counts for: its prior strength :math:`\rho_g`.
+    r"""Cap how many molecules the prior of the tokens for a gene counts for, where :attr:`limited`, at :math:`\rho_g`.
 
     With :math:`m_g` molecules expected by the tokens and the weight :math:`w_g` of a present molecule the rate is
-
-    .. math:: \frac{m_g + (w_g + m_g / \rho_g) \, x_g}{1 + m_g / \rho_g},
-
-    between :math:`m_g + w_g x_g` (few are expected) and :math:`\rho_g + x_g` (many); for :math:`w_g = 0` the posterior
-    mean of a gamma-Poisson model. Set :attr:`limited` to cap a modality.
+    :math:`(m_g + (w_g + m_g / \rho_g) \, x_g) / (1 + m_g / \rho_g)`: between :math:`m_g + w_g x_g` (few expected) and
+    :math:`\rho_g + x_g` (many); for :math:`w_g = 0` the posterior mean of a gamma-Poisson model.
     """
 
     limited: Tensor

@@ -5,19 +5,13 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-Genes = Float[Tensor, "cells genes"]
-"""One number a gene: counts (CSR or dense), values, scores."""
-
+Genes = Float[Tensor, "cells genes"]  # one number a gene: counts (CSR or dense), values, scores
 Sums = Float[Tensor, "cells sums"]
 Slots = Float[Tensor, "cells slots dim"]
 Tokens = Float[Tensor, "cells tokens dim"]
 Hidden = Float[Tensor, "cells tokens readout_dim"]
-Levels = Float[Tensor, " cells *levels"]
-"""Noise levels or library sizes: one a cell, or one for each modality."""
-
+Levels = Float[Tensor, " cells *levels"]  # noise levels or library sizes: one a cell, or one for each modality
 CellVector = Float[Tensor, "cells conditioning_dim"]
-Vectors = Float[Tensor, " cells *vectors conditioning_dim"]
-"""Embedded conditions: one vector a cell with ``conditioning="adaln"``, otherwise several."""
-
+Vectors = Float[Tensor, " cells *vectors conditioning_dim"]  # embedded conditions: one vector with "adaln", or several
 ConditionNumbers = Float[Tensor, "cells n_conditions"] | None
 """The number of each embedded condition, 0 where it has none; needed where numbers rotate queries and keys."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ._attention import Attention
 from ._options import NetworkSize
-from .variants._attention_forms import NOT_ROTATED, Angles, GatedAttention
+from .variants._attention_forms import GatedAttention
 
 
 def modulate(tokens: Tensor, shift: Tensor, scale: Tensor) -> Tensor:
@@ -38,7 +38,7 @@ class Block(nn.Module):
 
 
 class TokenTransformer(nn.Module):
-    """Blocks over the tokens of one cell; with ``attention="across"`` each is followed by attention over the cells."""
+    """Blocks over the tokens of one cell, which are conditioned in one of three ways."""
 
     def __init__(self, size: NetworkSize) -> None:
         super().__init__()
@@ -51,22 +51,19 @@ class TokenTransformer(nn.Module):
             for _ in self.blocks
             if form.conditioning == "cross_attention"
         )
-        self.to_cells = nn.ModuleList(GatedAttention(dim, n_heads) for _ in self.blocks if form.attention == "across")
 
     def forward(
-        self, tokens: Tensor, conditioning: Tensor, sequence: Tensor | None = None, angles: Angles = NOT_ROTATED
+        self, tokens: Tensor, conditioning: Tensor, sequence: Tensor | None = None, angles: Tensor | None = None
     ) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` to tokens; the sequence, of conditions, is ``(cells, vectors, dim)``."""
+        """Tokens ``(cells, tokens, dim)`` to tokens; conditions ``(cells, vectors, dim)`` may be rotated by angles."""
         n_tokens, in_block = tokens.shape[1], None
         if self.to_token is not None:
             tokens = torch.cat([tokens, self.to_token(sequence)], dim=1)
-            if angles.sequence is not None:
-                of_conditions, of_level = angles.sequence[:, :-1], angles.sequence[:, -1:]
+            if angles is not None:
+                of_conditions, of_level = angles[:, :-1], angles[:, -1:]
                 in_block = torch.cat([of_level.expand(-1, n_tokens, -1), of_conditions], dim=1)
         for layer, block in enumerate(self.blocks):
             if self.to_conditions:
-                tokens = self.to_conditions[layer](tokens, sequence, angles.sequence)
+                tokens = self.to_conditions[layer](tokens, sequence, angles)
             tokens = block(tokens, conditioning, in_block)
-            if self.to_cells:
-                tokens = self.to_cells[layer](tokens, angles=angles.cells)
         return self.norm(tokens[:, :n_tokens])

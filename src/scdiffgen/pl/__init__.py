@@ -10,12 +10,7 @@ from scdiffgen.pl._evaluation_panels import (
     evaluation_mean_variance,
     evaluation_roc,
 )
-from scdiffgen.pl._heat_maps import (
-    evaluation_gene_correlation,
-    evaluation_scores,
-    token_dotplot,
-    token_heatmap,
-)
+from scdiffgen.pl._heat_maps import evaluation_gene_correlation, evaluation_scores, token_dotplot, token_heatmap
 from scdiffgen.pl._token_genes import token_contributions, token_loadings
 
 __all__ = [

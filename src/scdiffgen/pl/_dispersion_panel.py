@@ -76,8 +76,7 @@ def of_enough_cells(dispersion: pd.DataFrame) -> pd.DataFrame:
 
 def dispersion_inches(table: pd.DataFrame) -> tuple[float, float]:
     """Size of a figure of its own."""
-    n_components = len(table.index.unique("component"))
-    return 3.5 + 0.26 * min(n_components, 60), sum(_heights(table))
+    return 3.5 + 0.26 * min(len(table.index.unique("component")), 60), sum(_heights(table))
 
 
 def _heights(table: pd.DataFrame) -> list[float]:

@@ -148,8 +148,7 @@ def scores_inches(scores: pd.DataFrame) -> tuple[float, float]:
     """Size of the heat map with its labels."""
     groups, names = _group_labels(scores), _metric_labels(scores)
     width = 1.2 + SCORE_INCHES[0] * len(names) + LETTER_INCHES * max(map(len, groups))
-    height = 1.0 + SCORE_INCHES[1] * len(groups) + LETTER_INCHES * max(map(len, names))
-    return width, height
+    return width, 1.0 + SCORE_INCHES[1] * len(groups) + LETTER_INCHES * max(map(len, names))
 
 
 def _group_labels(scores: pd.DataFrame) -> list[str]:
@@ -209,8 +208,7 @@ def draw_correlations(
 ) -> None:
     """Draw both matrices in the order of the real one, on one scale that ends at 98 % of all correlations."""
     order = _leaf_order(correlations[0].to_numpy())
-    off_diagonal = ~np.eye(len(order), dtype=bool)
-    strengths = np.abs([matrix.to_numpy()[off_diagonal] for matrix in correlations])
+    strengths = np.abs([matrix.to_numpy()[~np.eye(len(order), dtype=bool)] for matrix in correlations])
     limit = float(np.quantile(strengths, 0.98)) or 1.0
     for axis, title, matrix in zip(axes, ("real", "generated"), correlations, strict=True):
         drawn = matrix.to_numpy()[np.ix_(order, order)]

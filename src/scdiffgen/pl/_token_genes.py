@@ -54,8 +54,7 @@ def token_loadings(
     orders = {name: np.argsort(-loadings[name].abs().to_numpy(), kind="stable")[:n_genes] for name in loadings}
     largest = [loadings[token].iloc[orders[token]] for token in chosen]
     longest = max(len(shortened(gene)) for drawn in largest for gene in drawn.index)
-    size = (1.7 + 0.075 * longest, 0.55 + 0.17 * n_genes)
-    axes = panels(len(chosen), ncols, size, ax)
+    axes = panels(len(chosen), ncols, (1.7 + 0.075 * longest, 0.55 + 0.17 * n_genes), ax)
     for axis, genes, label, token in zip(axes, largest, labels, chosen, strict=True):
         drawn = genes.sort_values()
         axis.barh(range(len(drawn)), drawn, color=[UP if value >= 0 else DOWN for value in drawn], height=0.75)
@@ -121,8 +120,7 @@ def token_contributions(
     >>> axis = token_contributions(contributions, contributions.obs_names[0], "LYZ")
     """
     rows = _terms(contributions, cell, gene, symbols_of(contributions, gene_symbols, "contributions"), n_terms)
-    longest = max(map(len, rows.index))
-    (axis,) = panels(1, 1, (3.2 + 0.07 * longest, 0.9 + 0.24 * len(rows)), ax)
+    (axis,) = panels(1, 1, (3.2 + 0.07 * max(map(len, rows.index)), 0.9 + 0.24 * len(rows)), ax)
     ends = rows.cumsum().to_numpy(copy=True)
     starts = np.append(0, ends[:-1])
     starts[0] = starts[-1] = min(0, float(ends.min()))  # first and last row are levels, the others are steps

@@ -46,10 +46,8 @@ class MeasuredContexts(NamedTuple):
         return np.average(self.change, axis=0, weights=1 / (self.variance.sum(1) + np.finfo(float).tiny))
 
     def predict(self, before: np.ndarray, state: np.ndarray) -> Prediction:
-        """Predict the change of a context with these untreated means and this mean state.
-
-        Each context is left out in turn to weigh predictors; fewer than three predict their plain mean.
-        """
+        """Predict the change of a context with these untreated means and this mean state."""
+        # Each context is left out in turn to weigh predictors; fewer than three predict their plain mean.
         n_contexts = len(self.change)
         plain, left_out = n_contexts < FEW, []
         rows = spread(n_contexts) if n_contexts > 1 else np.zeros(0, dtype=int)
@@ -148,10 +146,8 @@ class Comparisons:
         return MeasuredContexts(codes, before, change, variance, at_depth, log_ratio, of_contexts, not crossed)
 
     def _match(self, treated: np.ndarray, untreated: np.ndarray) -> tuple[list[np.ndarray], bool]:
-        """Overlap weights ``(groups,)`` of both arms (Li, Morgan & Zaslavsky 2018), and whether a batch has both arms.
-
-        Each batch counts as much in one arm as in the other, and not at all without one of them.
-        """
+        """Overlap weights ``(groups,)`` of both arms (Li, Morgan & Zaslavsky 2018); whether a batch has both arms."""
+        # Each batch counts as much in one arm as in the other, and not at all without one of them.
         n_cells, cell_context = self.bulks.n_cells, self.bulks.cell_context[:, list(self.batches)]
         batch_of = distinct_rows(cell_context)[1]
         totals = [np.bincount(batch_of, n_cells * arm) for arm in (treated, untreated)]

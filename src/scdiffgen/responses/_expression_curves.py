@@ -1,8 +1,7 @@
-r"""Apply a response to counts: molecules are lost by binomial thinning and gained as Poisson counts.
+r"""Apply a response, a change of :math:`E \log(1 + 10^4 x / L)`, by binomial thinning and by adding Poisson counts.
 
-A response is a change of mean log expression, :math:`E \log(1 + 10^4 x / L)`. Its *step* for a gene says how the share
-:math:`\pi` of the gene among the molecules changes: a step below 0 is a relative loss, :math:`\pi (1 + s)`, and a step
-of at least 0 is a gain, :math:`\pi + s`. Expression curves, computed from untreated cells, map steps to means.
+The *step* of a gene changes its share :math:`\pi` of the molecules: below 0 it is a relative loss,
+:math:`\pi (1 + s)`, else a gain, :math:`\pi + s`. Expression curves of untreated cells map steps to mean expression.
 """
 
 from __future__ import annotations
@@ -39,11 +38,9 @@ def expression_curves(counts: sparse.csr_matrix) -> np.ndarray:
 
 
 def shares_after(curves: np.ndarray, share: np.ndarray, change: np.ndarray, log_ratio: float) -> np.ndarray:
-    """Find shares ``(genes,)`` with which mean log expression changes by ``change``; their sum is the library ratio.
-
-    Normalisation divides by the library size. By bisection, the ratio is midway, on the logarithmic scale, between the
-    measured one, ``log_ratio``, and the sum of the shares that it asks for.
-    """
+    """Shares ``(genes,)`` with which mean log expression changes by ``change``; their sum is the library ratio."""
+    # Normalisation divides by the library size. By bisection, the ratio is midway, on the logarithmic scale, between
+    # the measured one, `log_ratio`, and the sum of the shares that it asks for.
     if not change.any():
         return share
     untreated = curves[0, len(KEPT)]
@@ -84,10 +81,7 @@ def apply_response(
     *,
     keep_library: bool = False,
 ) -> sparse.csr_matrix:
-    """Move the molecules of cells ``(cells, genes)`` from shares ``before`` to shares ``after``, of all or of each.
-
-    Library sizes change by the ratio of the sums, unless they are kept.
-    """
+    """Move molecules ``(cells, genes)`` from shares ``before`` to ``after``; libraries follow, unless they are kept."""
     if keep_library:
         after = after * (before.sum() / after.sum(-1, keepdims=True))
     kept = np.divide(after, before, out=np.ones_like(after), where=before > 0).clip(max=1)

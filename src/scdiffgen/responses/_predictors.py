@@ -45,11 +45,9 @@ class StateMoments(NamedTuple):
 
 
 def context_predictions(before: np.ndarray, changes: np.ndarray, target: np.ndarray) -> dict[str, np.ndarray]:
-    """Predict the response of a context with untreated means ``target`` from other contexts ``(contexts, genes)``.
-
-    Contexts are weighted gene by gene: more, the closer their expression levels of the gene are to that of the target
-    (Nadaraya-Watson kernel regression), and, but for the mean response, the more their expression profiles correlate.
-    """
+    """Predict the response of a context with untreated means ``target`` from other contexts ``(contexts, genes)``."""
+    # Contexts are weighted gene by gene: more, the closer their levels of the gene are to that of the target (kernel
+    # regression of Nadaraya and Watson), and, but for the mean response, the more their profiles correlate.
     levels, level = np.log(np.expm1(before) + OFFSET), np.log(np.expm1(target) + OFFSET)
     comparable = np.exp(-np.abs(levels - level) / BANDWIDTH)
     kernel = similarity_weights(before, target)[:, None] * comparable
@@ -98,10 +96,8 @@ def dose_predictions(dose: float, doses: np.ndarray, own: np.ndarray, pooled: np
 
 
 def dose_weights(dose: float, doses: np.ndarray) -> np.ndarray:
-    r"""Weights ``(doses,)`` of linear interpolation on the scale :math:`\log(1 + d / d_1)`.
-
-    :math:`d_1` is the smallest dose. Responses are 0 at dose 0 and constant beyond the largest dose.
-    """
+    r"""Weights ``(doses,)`` of linear interpolation on the scale :math:`\log(1 + d / d_1)`, with the smallest dose."""
+    # Responses are 0 at dose 0 and constant beyond the largest dose.
     order = np.argsort(doses)
     scale = np.log1p(np.append(0.0, doses[order]) / doses.min())
     weights = np.empty(len(doses))
@@ -119,10 +115,8 @@ def part_predictions(parts: np.ndarray, measured: np.ndarray, mean: np.ndarray) 
 
 
 def feature_predictions(changes: np.ndarray, features: np.ndarray, target: np.ndarray) -> dict[str, np.ndarray]:
-    """Predict the response to a perturbation with features ``target`` from others ``(perturbations, genes)``.
-
-    The penalty of the ridge regression minimises the leave-one-out error.
-    """
+    """Predict the response to features ``target`` from others ``(perturbations, genes)``, by ridge regression."""
+    # The penalty minimises the leave-one-out error.
     lengths = max(((features - features.mean(0)) ** 2).sum(1).mean(), np.finfo(float).eps)
     return {
         "mean of perturbations": changes.mean(0),

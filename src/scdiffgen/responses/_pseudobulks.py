@@ -51,10 +51,8 @@ class ConditionGroups(NamedTuple):
         return ConditionGroups(*(array[rows] for array in self))
 
     def pool(self, n_cells: np.ndarray, batches: Sequence[int]) -> tuple[ConditionGroups, np.ndarray]:
-        """Pool small rows of a treatment to groups of 20 cells, first over batches; also the group of each row, or -1.
-
-        Cells of batches that lack the other arm are not pooled with those of batches that have both.
-        """
+        """Pool small rows of a treatment to groups of 20 cells, first over batches; the group of each row, or -1."""
+        # Cells of batches that lack the other arm are not pooled with those of batches that have both.
         columns = np.arange(self.cell_context.shape[1])
         context = np.setdiff1d(columns, batches)
         one_armed, comparable = self._arms(context)

@@ -1,11 +1,8 @@
 """Responses that training cells show, predicted for contexts, doses and perturbations that were not measured.
 
-A context is a cell type (say) without its batch; a response is a change of mean log expression. The first that applies:
-
-1. the measured response of the context itself, shrunk towards the prediction of 2 or the mean of other perturbations;
-2. other contexts with the treatment, or other doses of it;
-3. for a combination its parts;
-4. for a perturbation that was never measured the others, by feature vectors.
+A context is a cell type (say) without its batch; a response is a change of mean log expression. What applies first: the
+measured one of the context, shrunk towards the next or the mean of other perturbations; other contexts with the
+treatment, or other doses of it; for a combination its parts; for a new perturbation the others, by feature vectors.
 """
 
 from __future__ import annotations
@@ -76,10 +73,8 @@ class ResponsePredictor:
         object.__setattr__(self, "comparisons", Comparisons(self.bulks, self.batches))
 
     def change(self, context: np.ndarray, treatment: Treatment) -> Prediction | None:
-        """Predict the change of mean log expression of a context by a treatment; none if no data predict it.
-
-        Beyond the largest dose of a perturbation the response is that to the largest dose.
-        """
+        """Predict the change of mean log expression of a context by a treatment; none if no data predict it."""
+        # Beyond the largest dose of a perturbation the response is that to the largest dose.
         if not treatment:
             return Prediction.of_no_change(self.bulks.n_genes)
         if len(treatment) > 1:
@@ -123,8 +118,7 @@ class ResponsePredictor:
         slopes = scale * (1 - requested.weights.get(NO_CHANGE, 0.0)) * slopes + lost.clip(max=1) * own.slopes
         moved = np.maximum.accumulate(curves[0] - np.log(after.sum() / before.sum()) * curves[1])
         kept = (array.astype(np.float32) for array in (own.state, wanted, slopes, moved))  # many responses are kept
-        states = CellStates(self.bulks.state_loadings, *kept)
-        return Response(before, after, change, requested, states)
+        return Response(before, after, change, requested, CellStates(self.bulks.state_loadings, *kept))
 
     def _slopes(self, context: np.ndarray, treatment: Treatment) -> np.ndarray | None:
         """Slopes of the change on cell states ``(states, genes)``, if the context itself or enough others show them."""

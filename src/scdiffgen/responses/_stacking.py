@@ -1,10 +1,8 @@
 r"""Stacked regression of predictors of a response (Wolpert 1992, Breiman 1996), and empirical-Bayes shrinkage.
 
 Weights :math:`a_k \ge 0` of sum 1 minimise the error over left-out responses, shrunk towards equal weights :math:`b`,
-
-.. math:: \sum_u \Big\lVert y_u - \sum_k a_k p_{uk} \Big\rVert^2 + \lambda \lVert a - b \rVert^2,
-
-and the prediction is shrunk where its slope on left-out responses shows that no change would be nearer to them.
+:math:`\sum_u \lVert y_u - \sum_k a_k p_{uk} \rVert^2 + \lambda \lVert a - b \rVert^2`, and the prediction is shrunk
+where its slope on left-out responses shows that no change would be nearer to them.
 """
 
 from __future__ import annotations
@@ -81,10 +79,8 @@ def stack(
     shrinks: bool = False,
     nuisance: np.ndarray | float = 0.0,
 ) -> Prediction:
-    """Stack predictors by pairs of predictions and truth.
-
-    ``shrinks`` by the slope even if it is above one half; a ``nuisance`` ``(left out, genes)`` widens intervals.
-    """
+    """Stack predictors by pairs of predictions and truth; a ``nuisance`` ``(left out, genes)`` widens intervals."""
+    # `shrinks` by the slope even if it is above one half.
     names, changes = list(predictions), np.stack(list(predictions.values()))
     made = np.array([[each[name] for name in names] for each, _ in left_out]).reshape(-1, *changes.shape)
     truth = np.array([truth for _, truth in left_out]).reshape(-1, changes.shape[1])
@@ -102,11 +98,9 @@ def stack(
 
 
 def interval(residuals: np.ndarray) -> np.ndarray:
-    """Half-widths ``(genes,)`` that hold 80 % of residuals ``(units, genes)``; NaN of fewer than two units.
-
-    Residuals are scaled gene by gene by those of the other units, and their quantile over all genes and units, as in
-    the jackknife+ (Barber, Candes, Ramdas & Tibshirani 2021), calibrates the width.
-    """
+    """Half-widths ``(genes,)`` that hold 80 % of residuals ``(units, genes)``; NaN of fewer than two units."""
+    # Residuals are scaled gene by gene by those of the other units, and their quantile over all genes and units, as in
+    # the jackknife+ (Barber, Candes, Ramdas & Tibshirani 2021), calibrates the width.
     n_units = len(residuals)
     if n_units < 2:
         return np.full(residuals.shape[1], np.nan)
@@ -130,11 +124,9 @@ def shrink_noise(predicted: Prediction, variance: float) -> Prediction:
 
 
 def shrink_towards(change: np.ndarray, variance: np.ndarray, towards: Prediction | None) -> Prediction:
-    """Shrink a measured change towards a prediction, or none, by James-Stein factors of all genes and of each.
-
-    The interval holds the change in as many other cells: the sampling variance, the variance of the posterior, and the
-    squared shrinkage.
-    """
+    """Shrink a measured change towards a prediction, or none, by James-Stein factors of all genes and of each."""
+    # The interval holds the change in as many other cells: the sampling variance, the variance of the posterior, and
+    # the squared shrinkage.
     prior = Prediction.of_no_change(len(change)) if towards is None else towards
     apart = change - prior.change
     kept = np.full_like(change, james_stein(variance.sum(), (apart**2).sum()))

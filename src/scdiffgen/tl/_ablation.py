@@ -104,5 +104,4 @@ def _changes(counts: np.ndarray, without: np.ndarray, genes: pd.Index, group: st
             "fdr": stats.false_discovery_control(p_values),
         }
     )
-    order = np.lexsort([-table["log2_fold_change"].abs(), -table["score"].abs()])
-    return table.iloc[order]
+    return table.iloc[np.lexsort([-table["log2_fold_change"].abs(), -table["score"].abs()])]

@@ -50,11 +50,7 @@ def annotate_tokens(adata: AnnData, names: Mapping[str, str]) -> None:
 
 @shared_docs
 def rank_token_genes(
-    adata: AnnData,
-    n_genes: int | None = None,
-    key_added: str = "rank_token_genes",
-    *,
-    gene_symbols: str | None = None,
+    adata: AnnData, n_genes: int | None = None, key_added: str = "rank_token_genes", *, gene_symbols: str | None = None
 ) -> None:
     """Rank the genes of each token by how their expression follows its activation, from those that rise most.
 

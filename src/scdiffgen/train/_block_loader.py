@@ -54,11 +54,7 @@ def csr_tensor(counts: sparse.csr_matrix) -> Tensor:
 
 
 class BlockLoader:
-    """Load minibatches of cells whose counts lie on disk, in constant memory: two pools of ``n_blocks`` blocks.
-
-    Shuffled, blocks come in random order, and the cells of a pool are shuffled together; one pool is read ahead. With
-    ``distributed_sampler`` each process loads a share of the cells, of one size.
-    """
+    """Load minibatches of cells whose counts lie on disk, in constant memory: two pools of blocks, one read ahead."""
 
     def __init__(
         self,
@@ -72,6 +68,8 @@ class BlockLoader:
         distributed_sampler: bool = False,
         generator: torch.Generator | None = None,
     ) -> None:
+        # Shuffled, blocks come in random order, and the cells of a pool of `n_blocks` are shuffled together. With
+        # `distributed_sampler` each process loads a share of the cells, of one size.
         for name, value in {"block_size": block_size, "n_blocks": n_blocks}.items():
             check_whole_number(name, value)
         chosen = np.arange(manager.adata.n_obs) if indices is None else np.asarray(indices)

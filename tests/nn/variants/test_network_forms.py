@@ -1,4 +1,4 @@
-"""Other positions and attention: against NumPy and torch, and what must not matter to them."""
+"""Other positions: against NumPy and torch, and what must not matter to them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COUNTS = np.random.default_rng(0).poisson(0.8, (N_CELLS, N_GENES))
 COUNTS[2] = 0  # an empty cell, as generation starts from
 VALUES = normal(N_CELLS, N_GENES, seed=3)
 CONDITION = normal(N_CELLS, CONDITIONING, seed=4)
-OPTIONS: list[dict[str, Any]] = [{"positions": "sinusoidal"}, {"positions": "none"}, {"attention": "across"}]
+OPTIONS: list[dict[str, Any]] = [{"positions": "sinusoidal"}, {"positions": "none"}]
 EVERY_OPTION = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
 
@@ -57,10 +57,10 @@ def test_every_option_sees_the_cell_and_learns(options: dict[str, Any]) -> None:
 
 
 @EVERY_OPTION
-def test_cells_see_each_other_only_where_asked(options: dict[str, Any]) -> None:
+def test_cells_do_not_see_each_other(options: dict[str, Any]) -> None:
     network = make(**options)
     together, alone = logits(network)[:1], logits(network, COUNTS[:1], CONDITION[:1])
-    assert torch.allclose(together, alone, rtol=1e-4, atol=1e-4) != (options.get("attention") == "across")
+    torch.testing.assert_close(together, alone, rtol=1e-4, atol=1e-4)
 
 
 @EVERY_OPTION
@@ -91,18 +91,14 @@ def test_values_are_read_as_well() -> None:
     assert moved[1] > 1e-4 and not moved[[0, 2, 3, 4, 5]].any()
 
 
-TOKENS = normal(N_CELLS, N_TOKENS, DIM, seed=5)
-
-
-def test_attention_across_cells_is_torchs_over_one_token_of_all_cells() -> None:
-    layer = GatedAttention(DIM, HEADS)
-    torch.testing.assert_close(layer(TOKENS), TOKENS)  # a fresh one is the identity
+def test_attention_to_conditions_is_torchs_behind_a_gate() -> None:
+    tokens, sources = normal(N_CELLS, N_TOKENS, DIM, seed=5), normal(N_CELLS, 4, CONDITIONING, seed=6)
+    layer = GatedAttention(DIM, HEADS, CONDITIONING)
+    torch.testing.assert_close(layer(tokens, sources), tokens)  # a fresh one is the identity
     random_weights(layer)
     torchs = torchs_attention(layer.attention, DIM, HEADS)
-    for token in range(N_TOKENS):
-        cells = layer.norm(TOKENS[:, token])[None]
-        expected = TOKENS[:, token] + layer.gate * torchs(cells, cells, cells)[0][0]
-        torch.testing.assert_close(layer(TOKENS)[:, token], expected, rtol=1e-4, atol=1e-5)
+    expected = tokens + layer.gate * torchs(layer.norm(tokens), sources, sources)[0]
+    torch.testing.assert_close(layer(tokens, sources), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_sinusoidal_positions_are_those_of_vaswani_and_none_are_nothing() -> None:

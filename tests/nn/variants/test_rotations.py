@@ -14,7 +14,7 @@ from torch import Tensor
 
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
 from scdiffgen.nn import Attention, ConditionEmbedder, NetworkOptions, NetworkSize, TokenNetwork
-from scdiffgen.nn.variants._attention_forms import GatedAttention, PlaneAngles, Rotations
+from scdiffgen.nn.variants._attention_forms import PlaneAngles
 
 N_CELLS, N_GENES, DIM, HEADS, CONDITIONING = 5, 10, 24, 2, 6
 N_PLANES = DIM // HEADS // 2
@@ -27,16 +27,14 @@ SIZE = NetworkSize(
     readout_units=3,
     conditioning_dim=CONDITIONING,
     dropout=0.0,
-    conditions_with_number=(1,),
 )
 COUNTS = np.random.default_rng(0).poisson(2.0, (N_CELLS, N_GENES))
+CONDITION = normal(N_CELLS, 3, CONDITIONING, seed=1)
 LIBRARY = torch.tensor(COUNTS.sum(1)).float()
 NUMBERS = torch.tensor([0.0, 1.0, 0.0])  # of three conditions the second has one
 FORMS: dict[str, dict[str, Any]] = {
     "cross_attention": {"conditioning": "cross_attention"},
     "concat": {"conditioning": "concat"},
-    "across": {"attention": "across"},
-    "concat, across": {"conditioning": "concat", "attention": "across"},
 }
 EVERY_FORM = pytest.mark.parametrize("form", FORMS)
 
@@ -48,13 +46,9 @@ def make(form: str, attention_numbers: str = "rotated", **size: Any) -> TokenNet
     return network
 
 
-def condition_of(form: str) -> Tensor:
-    return normal(N_CELLS, CONDITIONING, seed=1) if form == "across" else normal(N_CELLS, 3, CONDITIONING, seed=1)
-
-
-def logits(network: TokenNetwork, form: str, numbers: Tensor, level: Tensor = LIBRARY, **other: Tensor) -> Tensor:
+def logits(network: TokenNetwork, numbers: Tensor, level: Tensor = LIBRARY, **other: Tensor) -> Tensor:
     library = other.get("library", 2 * LIBRARY)
-    return network(csr(COUNTS), level, library, condition_of(form), numbers.expand(N_CELLS, 3)).logits
+    return network(csr(COUNTS), level, library, CONDITION, numbers.expand(N_CELLS, 3)).logits
 
 
 @pytest.mark.parametrize("is_self", [True, False], ids=["self", "cross"])
@@ -82,50 +76,41 @@ def test_planes_are_dealt_out_evenly_with_the_periods_of_each_number() -> None:
     torch.testing.assert_close(alone[1], torch.tensor([0, 0, 0, 0, *expected[1]]).float())
 
 
-def test_attention_across_sees_differences_of_numbers_only() -> None:
-    """A shift of the numbers of all cells is not seen, one of a single cell is."""
-    size = replace(SIZE, options=NetworkOptions(attention="across", attention_numbers="rotated"))
-    rotations, layer = Rotations(size).double(), GatedAttention(DIM, HEADS).double()
-    random_weights(layer)
-    tokens = normal(N_CELLS, 3, DIM).double()
-    levels, numbers = 5 + normal(N_CELLS, 2, seed=1).double(), normal(N_CELLS, 3, seed=2).double()
-
-    def attended(levels: Tensor, numbers: Tensor) -> Tensor:
-        return layer(tokens, angles=rotations(levels, numbers).cells).detach()
-
-    before, one = attended(levels, numbers), torch.eye(N_CELLS)[:, :1].double()
-    torch.testing.assert_close(attended(levels + torch.tensor([1.3, -0.4]), numbers + 0.7), before)
-    for shift in torch.eye(2):
-        assert (attended(levels + one * shift, numbers) - before).abs().amax((1, 2)).min() > 1e-4
-    assert (attended(levels, numbers + one * NUMBERS) - before).abs().amax((1, 2)).min() > 1e-4
-    assert torch.equal(attended(levels, numbers + one * (1 - NUMBERS)), before)  # of conditions without a number
+def test_attention_sees_differences_of_angles_only() -> None:
+    """A shift of all angles of a cell is not seen, one of a single vector is."""
+    attention, tokens = Attention(DIM, HEADS).double(), normal(N_CELLS, 3, DIM).double()
+    angles = normal(N_CELLS, 3, N_PLANES, seed=1).double()
+    before = attention(tokens, angles=angles)
+    torch.testing.assert_close(attention(tokens, angles=angles + normal(N_CELLS, 1, N_PLANES, seed=2)), before)
+    one = torch.eye(3)[0, :, None]
+    assert (attention(tokens, angles=angles + one) - before).abs().amax((1, 2)).min() > 1e-4
 
 
 @EVERY_FORM
 def test_without_angles_all_is_as_if_embedded(form: str) -> None:
     rotated, embedded, nothing = make(form), make(form, "embedded"), torch.zeros(N_CELLS)
     assert rotated.state_dict().keys() == embedded.state_dict().keys()
-    found = logits(rotated, form, 0 * NUMBERS, nothing, library=nothing)
-    assert torch.equal(found, logits(embedded, form, 0 * NUMBERS, nothing, library=nothing))
-    assert torch.equal(logits(embedded, form, NUMBERS), logits(embedded, form, 0 * NUMBERS))
+    found = logits(rotated, 0 * NUMBERS, nothing, library=nothing)
+    assert torch.equal(found, logits(embedded, 0 * NUMBERS, nothing, library=nothing))
+    assert torch.equal(logits(embedded, NUMBERS), logits(embedded, 0 * NUMBERS))
 
 
 @EVERY_FORM
 def test_a_number_is_seen_and_its_gradient_is_finite(form: str) -> None:
     network = make(form)
     numbers = (torch.arange(N_CELLS)[:, None] * NUMBERS / 3).requires_grad_()
-    found = logits(network, form, numbers)
-    assert (found - logits(network, form, 0 * NUMBERS)).abs().amax(1)[1:].min() > 1e-4
+    found = logits(network, numbers)
+    assert (found - logits(network, 0 * NUMBERS)).abs().amax(1)[1:].min() > 1e-4
     (found[:, 0].sum()).backward()
     assert numbers.grad is not None and numbers.grad.isfinite().all() and numbers.grad[:, 1].all()
     assert all(weight.grad.isfinite().all() for weight in network.parameters() if weight.grad is not None)
 
 
-@pytest.mark.parametrize("form", ["cross_attention", "concat"])
+@EVERY_FORM
 def test_a_cell_sees_no_number_of_another(form: str) -> None:
     network, numbers = make(form), NUMBERS.repeat(N_CELLS, 1)
     numbers[2, 1] = 3.0
-    moved = (logits(network, form, numbers) - logits(network, form, NUMBERS)).abs().amax(1)
+    moved = (logits(network, numbers) - logits(network, NUMBERS)).abs().amax(1)
     assert moved[2] > 1e-3 and moved[[0, 1, 3, 4]].max() < 1e-5
 
 
@@ -133,7 +118,7 @@ def test_a_cell_sees_no_number_of_another(form: str) -> None:
 def test_several_levels(form: str) -> None:
     network = make(form, n_levels=2)
     levels = torch.stack([LIBRARY, LIBRARY + 3], dim=1)
-    assert logits(network, form, NUMBERS, levels, library=2 * levels).isfinite().all()
+    assert logits(network, NUMBERS, levels, library=2 * levels).isfinite().all()
 
 
 def test_numbers_of_conditions() -> None:
@@ -161,5 +146,5 @@ def test_numbers_of_conditions() -> None:
 
 
 def test_too_few_planes_are_named() -> None:
-    with pytest.raises(ValueError, match="A head of 2 planes .* by 3 numbers. Pass a larger `token_dim`"):
-        make("across", n_heads=6)
+    with pytest.raises(ValueError, match="A head of 2 planes .* by 4 numbers. Pass a larger `token_dim`"):
+        make("concat", n_heads=6, n_levels=2)

@@ -1,9 +1,8 @@
-"""Attention to conditions and across cells, and angles by which numbers rotate queries and keys, not values."""
+"""Attention to conditions, and angles by which numbers rotate queries and keys, not values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -15,30 +14,17 @@ from scdiffgen.nn._options import NetworkSize
 
 
 class GatedAttention(nn.Module):
-    """Attention behind a zero-initialised gate: to the conditions, or without these to the same token of all cells."""
+    """Attention to the conditions, behind a zero-initialised gate."""
 
-    def __init__(self, dim: int, n_heads: int, source_dim: int | None = None) -> None:
+    def __init__(self, dim: int, n_heads: int, source_dim: int) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(dim)
         self.attention = Attention(dim, n_heads, source_dim)
         self.gate = nn.Parameter(torch.zeros(dim))
 
-    def forward(self, tokens: Tensor, sources: Tensor | None = None, angles: Tensor | None = None) -> Tensor:
-        """Tokens ``(cells, tokens, dim)`` to tokens; angles ``(cells, sources, planes)`` or ``(1, cells, planes)``."""
-        normed = self.norm(tokens)
-        if sources is None:
-            return tokens + self.gate * self.attention(normed.transpose(0, 1), angles=angles).transpose(0, 1)
-        return tokens + self.gate * self.attention(normed, sources, angles=angles)
-
-
-class Angles(NamedTuple):
-    """Angles in the planes of each head; where there are none, nothing is rotated."""
-
-    sequence: Tensor | None = None  # (cells, conditions + 1, planes), of the conditions, then of the level
-    cells: Tensor | None = None  # (1, cells, planes), of all numbers of a cell
-
-
-NOT_ROTATED = Angles()
+    def forward(self, tokens: Tensor, sources: Tensor, angles: Tensor | None = None) -> Tensor:
+        """Tokens ``(cells, tokens, dim)`` to tokens; angles, of the sources, are ``(cells, sources, planes)``."""
+        return tokens + self.gate * self.attention(self.norm(tokens), sources, angles=angles)
 
 
 class PlaneAngles(nn.Module):
@@ -65,20 +51,14 @@ class PlaneAngles(nn.Module):
 
 
 class Rotations(nn.Module):
-    """Angles of conditions by their number, of the level by noise and library sizes, of cells by all of these."""
+    """Angles of conditions by their number, and of the level by noise and library sizes."""
 
     def __init__(self, size: NetworkSize) -> None:
         super().__init__()
         n_planes = size.token_dim // size.n_heads // 2
-        of_level = 2 * size.n_levels * [LOG_COUNT_PERIOD]
-        self.with_number = list(size.conditions_with_number)
-        self.condition, self.level = PlaneAngles(n_planes, [1.0]), PlaneAngles(n_planes, of_level)
-        is_across = size.options.attention == "across"
-        self.cell = PlaneAngles(n_planes, of_level + [1.0] * len(self.with_number)) if is_across else None
+        self.condition = PlaneAngles(n_planes, [1.0])
+        self.level = PlaneAngles(n_planes, 2 * size.n_levels * [LOG_COUNT_PERIOD])
 
-    def forward(self, levels: Float[Tensor, "cells levels"], numbers: Float[Tensor, "cells n_conditions"]) -> Angles:
-        """Angles from logarithms of noise levels and library sizes, and from the numbers of conditions."""
-        sequence = torch.cat([self.condition(numbers[..., None]), self.level(levels)[:, None]], dim=1)
-        if self.cell is None:
-            return Angles(sequence)
-        return Angles(sequence, self.cell(torch.cat([levels, numbers[:, self.with_number]], dim=1))[None])
+    def forward(self, levels: Float[Tensor, "cells levels"], numbers: Float[Tensor, "cells n_conditions"]) -> Tensor:
+        """Angles ``(cells, n_conditions + 1, planes)`` by numbers, and by logarithms of noise levels and libraries."""
+        return torch.cat([self.condition(numbers[..., None]), self.level(levels)[:, None]], dim=1)
