@@ -215,8 +215,6 @@ class GaussianModule(VectorModule):
         for denoiser in self.denoisers:
             denoiser.start(model, axes)
 
-    # Scores are drawn once, before the first step.
-
     def stages(self) -> tuple[float, ...]:
         return 0.0, 1.0
 
@@ -282,8 +280,6 @@ class GaussianModule(VectorModule):
         counts = self.scores.model().reference.to_counts(scores, library.cpu().numpy().astype(np.float64))
         return torch.from_numpy(counts.toarray()).to(library)
 
-    # Reading cells.
-
     def _expected(self, counts: Tensor, conditions: Given) -> tuple[Tensor, Frame]:
         """Expected scores of whole cells ``(cells, genes)``, and by what they are standardised."""
         frame, model = self.scores.frame(conditions.numpy(), None), self.scores.model()
@@ -305,9 +301,9 @@ class GaussianModule(VectorModule):
         return self._tokens(self._expected(counts, conditions)[0], self.library(counts), conditions)
 
     def _tokens(self, vector: Tensor, library: Tensor, conditions: Given) -> Tensor:
-        level = self.process.level(torch.tensor(TIME_MIN, device=library.device)).log_snr / 2
+        level = self.process.level(torch.full_like(library, TIME_MIN)).log_snr / 2
         embedded = self.ema_denoiser.embed_conditions(conditions, len(library))
-        return self.ema_denoiser.network.tokens(vector, level.expand_as(library), library, *embedded)
+        return self.ema_denoiser.network.tokens(vector, level, library, *embedded)
 
     @torch.no_grad()
     def hidden(self, counts: Tensor, conditions: Given) -> Tensor:
