@@ -62,16 +62,18 @@ def likelihood_table(result: Mapping[str, Any]) -> str:
 
 def process_table(results: Sequence[Mapping[str, Any]]) -> str:
     """A row for each data set and process or simulator: a few scores, medians over seeds, and seconds of training."""
-    rows = []
+    rows, metrics = [], results[0]["metrics"]
+    keys = [key for key in PROCESS_SCORES if key in metrics]
     for result in results:
         scores, training = scores_by_method(result), result.get("training", [])
         for method in (name for name in PROCESS_ROWS if name in scores):
-            found = [f"{np.nanmedian(scores[method][key]):.3f}" for key in PROCESS_SCORES]
+            found = [f"{np.nanmedian(scores[method][key]):.3f}" for key in keys]
             seconds = [run["seconds"] for run in training if run["method"] == PROCESS_ROWS[method]]
             taken = f"{np.median(seconds):.0f}" if seconds else ""
-            rows.append([result["data"]["name"], method, *found, str(len(scores[method][PRIOR_METRIC])), taken])
-    titles = [results[0]["metrics"][key]["title"] for key in PROCESS_SCORES] if results else []
-    return markdown(["data", "", *titles, "seeds", "seconds of training"], rows)
+            rows.append(
+                [result["data"].get("name", ""), method, *found, str(len(next(iter(scores[method].values())))), taken]
+            )
+    return markdown(["data", "", *(metrics[key]["title"] for key in keys), "seeds", "seconds of training"], rows)
 
 
 def wins(result: Mapping[str, Any]) -> dict[str, set[str]]:
