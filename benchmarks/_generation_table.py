@@ -12,18 +12,11 @@ from benchmarks._tables import Column, Values, distances, markdown, score_table
 OURS = "scdiffgen, 32 steps"  # the default
 PRIORS = ("scVI, Gaussian of the label", "scVI, Gaussian mixture of the label")
 PRIOR_METRIC = "auc_forest_genes"  # lower is better
-PROCESS_ROWS = {  # methods, and what their training is called
-    "other real cells": "",
-    OURS: "scdiffgen",
-    "scdiffgen, gaussian, 16 steps": "gaussian",
-    "scdiffgen, gaussian, 32 steps": "gaussian",
-    "scdiffgen, DDPM, 1000 steps": "DDPM",
-    "scdiffgen, latent, 32 steps": "latent",
-    "linear Gaussian copula, no network": "",
-    "scVI, Gaussian of the label": "scVI",
-    "CFGen, full length": "",
-    "scDiffusion": "",
-}
+PROCESS_ROWS = (
+    *("other real cells", OURS, "scdiffgen, gaussian, 16 steps", "scdiffgen, gaussian, 32 steps"),
+    *("scdiffgen, DDPM, 1000 steps", "scdiffgen, latent, 32 steps", "linear Gaussian copula, no network"),
+    *("scVI, Gaussian of the label", "CFGen, full length", "scDiffusion"),
+)
 PROCESS_SCORES = (
     *("auc_forest_pcs", "auc_forest_genes", "auc_logistic_genes"),
     *("label_accuracy", "label_fold_change_slope", "least_variance_ratio", "recall"),
@@ -61,19 +54,16 @@ def likelihood_table(result: Mapping[str, Any]) -> str:
 
 
 def process_table(results: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each data set and process or simulator: a few scores, medians over seeds, and seconds of training."""
+    """A row for each data set and process or simulator: a few scores, medians over seeds."""
     rows, metrics = [], results[0]["metrics"]
     keys = [key for key in PROCESS_SCORES if key in metrics]
     for result in results:
-        scores, training = scores_by_method(result), result.get("training", [])
+        scores = scores_by_method(result)
         for method in (name for name in PROCESS_ROWS if name in scores):
             found = [f"{np.nanmedian(scores[method][key]):.3f}" for key in keys]
-            seconds = [run["seconds"] for run in training if run["method"] == PROCESS_ROWS[method]]
-            taken = f"{np.median(seconds):.0f}" if seconds else ""
-            rows.append(
-                [result["data"].get("name", ""), method, *found, str(len(next(iter(scores[method].values())))), taken]
-            )
-    return markdown(["data", "", *(metrics[key]["title"] for key in keys), "seeds", "seconds of training"], rows)
+            n_seeds = str(len(next(iter(scores[method].values()))))
+            rows.append([result["data"].get("name", ""), method, *found, n_seeds])
+    return markdown(["data", "", *(metrics[key]["title"] for key in keys), "seeds"], rows)
 
 
 def wins(result: Mapping[str, Any]) -> dict[str, set[str]]:
