@@ -33,6 +33,11 @@ COUNTED = {
     "diffusion/_draws.py:_point": "places among the molecules of a cell",
     "model/_sampler.py:over_rows": "library sizes of NumPy, made float32 before they go to the device",
     "model/_sampler.py:minibatch": "regressions of NumPy on the host",
+    "module/_processes.py:draw": "times of the steps, computed on the host",
+    **dict.fromkeys(
+        f"diffusion/_schedules.py:{name}"
+        for name in ("even_log_snr", "time_of_signal", "cosine_schedule", "_on_circle", "log_snr")
+    ),
 }
 """Where sampling may use double precision, and what for; training may nowhere."""
 

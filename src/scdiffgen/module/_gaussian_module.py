@@ -168,8 +168,8 @@ class VectorModule(DiffusionModule):
 
     def draw_again(self, vector: Tensor, after: Denoise, keep: float, *, n_steps: int, generator: Rng = None) -> Tensor:
         """Add noise until a share ``keep`` of the variance of vectors is left, and remove it."""
-        start = time_of_signal(vector.new_tensor(keep), self.process.level)
-        noisy = self.process.corrupt(vector, generator, start).state
+        start = time_of_signal(torch.tensor(keep), self.process.level)
+        noisy = self.process.corrupt(vector, generator, start.to(vector)).state
         return self.process.draw(after, noisy, float(start), n_steps=n_steps, generator=generator)
 
 
