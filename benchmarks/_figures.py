@@ -14,7 +14,14 @@ from matplotlib.ticker import StrMethodFormatter
 
 from benchmarks._generation_table import methods_of_kind, scores_by_method
 
-COLOURS = {"ours": "#0072B2", "other": "#E69F00", "resampled": "#F0E442", "null": "#999999", "copies": "#CC79A7"}
+COLOURS = {
+    "ours": "#0072B2",
+    "process": "#56B4E9",
+    "other": "#E69F00",
+    "resampled": "#F0E442",
+    "null": "#999999",
+    "copies": "#CC79A7",
+}
 LIMIT, TEXT, PALE = "#009E73", "#333333", "#DDDDDD"
 LINES = {
     "real": "#999999",

@@ -19,7 +19,7 @@ from scdiffgen.model import GaussianOptions, TokenDiffusion
 
 Labels = NDArray[np.str_]
 Sampler = Callable[[Labels, int], sparse.csr_matrix]  # labels of the cells to draw, seed -> counts
-Kind = Literal["ours", "limit", "null", "other", "resampled", "copies"]
+Kind = Literal["ours", "process", "limit", "null", "other", "resampled", "copies"]
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Method:
     """A way to draw cells.
 
     ``kind`` is ``"limit"`` for real cells, ``"null"`` for cells without a model, ``"resampled"`` for a method that
-    takes a real cell for each cell that it draws, ``"copies"`` for training cells.
+    takes a real cell for each cell that it draws, ``"copies"`` for training cells, ``"process"`` for another process of ours.
     """
 
     name: str
