@@ -27,7 +27,8 @@ class Method:
     """A way to draw cells.
 
     ``kind`` is ``"limit"`` for real cells, ``"null"`` for cells without a model, ``"resampled"`` for a method that
-    takes a real cell for each cell that it draws, ``"copies"`` for training cells, ``"process"`` for another process of ours.
+    takes a real cell for each cell that it draws, ``"copies"`` for training cells, ``"process"`` for another process of
+    ours.
     """
 
     name: str
