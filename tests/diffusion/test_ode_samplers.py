@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,17 +128,18 @@ def test_steps_even_in_log_snr_are_as_good_for_data_of_any_variance() -> None:
     """The exact denoiser of normal data is linear, so what a solver makes of their variance is one number."""
     schedule = SCHEDULES["cosine"]
 
-    def share_of_variance(grid: Callable[..., Tensor], variance: float) -> float:
+    def share_of_variance(grid: Callable[..., Tensor], variance: float, solver: Any = dpm_solver) -> float:
         def denoise(noisy: Tensor, time: Tensor) -> Tensor:
             level = schedule(time)
             return level.alpha * variance / (level.alpha**2 * variance + level.sigma**2) * noisy
 
         times = grid(TIME_MAX, 32, schedule).double()
-        drawn = denoise(dpm_solver(denoise, torch.ones(1, dtype=torch.float64), times, schedule), times[-1])
+        drawn = denoise(solver(denoise, torch.ones(1, dtype=torch.float64), times, schedule), times[-1])
         return float(drawn**2 / variance)
 
     variances = (0.05, 0.3, 1.0, 10.0, 30.0)
     in_log_snr, in_time = ([share_of_variance(grid, v) for v in variances] for grid in (even_log_snr, even_times))
     np.testing.assert_allclose(in_log_snr, 1.02, atol=0.005)
     assert in_time[0] > 1.4 and in_time[-1] < 0.9
+    np.testing.assert_allclose([share_of_variance(even_log_snr, v, ddim) for v in variances], 0.81, atol=0.005)
     assert float(even_log_snr(0.7, 8, schedule)[0]) == pytest.approx(0.7)

@@ -14,23 +14,14 @@ from parts import category, chosen
 from scipy import stats
 from torch import Tensor
 
-from scdiffgen.conditions import Conditions, ConditionSpec, NumberTransform
+from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import GaussianModule, GaussianOptions
 from scdiffgen.normal_scores import FactorModel, ReferenceDistribution
 
 N_GENES = 13  # the last one holds the rest of the library size, so that others do not share it
 LABEL = ConditionSpec("cell_type", "category", registry_key="labels", n_categories=2)
-DRUG = ConditionSpec(
-    "drug",
-    "set",
-    "intervention",
-    registry_key="perturbation",
-    n_categories=3,
-    n_slots=2,
-    has_values=True,
-    transform=NumberTransform("log1p", scale=1.0),
-)
+DRUG = SPECS[-1]
 EFFECTS = np.zeros((4, N_GENES))  # of label b, and of three drugs, on the means of the scores
 EFFECTS[[0, 1, 2], [1, 2, 3]] = 1.5, 1.0, -1.5
 LOADINGS = np.where(np.arange(N_GENES) < 6, 0.6, 0.0)[None]
