@@ -87,6 +87,13 @@ def test_gaussian_diffusion_learns_types_and_treatments(gaussian: TokenDiffusion
     assert 12 < treated.X[:, 0].mean() - before < 40
 
 
+def test_gaussian_diffusion_refuses_categories_without_a_group(gaussian: TokenDiffusion) -> None:
+    cells = simulated_cells(20)
+    cells.obs["cell_type"], cells.obs["guide"] = "new", "ctrl"
+    with pytest.raises(ValueError, match="`load_query_data with new categories` needs a process"):
+        TokenDiffusion.load_query_data(cells, gaussian)
+
+
 def test_gaussian_diffusion_has_tokens_and_expression(gaussian: TokenDiffusion) -> None:
     assert gaussian.get_token_loadings().shape == (20, 2)
     np.testing.assert_allclose(gaussian.get_token_activation().std(ddof=0), 1, atol=0.1)

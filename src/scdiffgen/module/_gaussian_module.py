@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -22,7 +23,7 @@ from ._linear_start import LinearModel, linear_weights, start_linearly
 from ._normal_scores import NormalScores
 from ._processes import GaussianDiffusion, GaussianOptions, Given, Predictor, Scale, VectorPredictor
 
-SCORES, LIBRARY = "normal scores", "library"
+VECTORS, LIBRARY = "vectors", "library"
 """Keys under which a cached minibatch holds what was computed of its counts."""
 
 
@@ -93,8 +94,8 @@ class ScoreDenoiser(VectorDenoiser):
     ) -> None:
         super().__init__(n_vars, specs, size, features, process)
         n_axes = min(30, size.n_tokens * size.readout_dim)
-        for name, shape in (("axes", (n_axes, n_vars)), ("variances", (n_axes,))):
-            self.register_buffer(name, torch.zeros(shape))
+        self.register_buffer("axes", torch.zeros(n_axes, n_vars))
+        self.register_buffer("variances", torch.zeros(n_axes))
         self.register_buffer("noise", torch.ones(n_vars))
         # Weights of each gene stay those of the factors: trained, they over-fit from the first steps on.
         fixed = [*linear_weights(self.network).values(), self.network.readout.bias]
@@ -139,9 +140,15 @@ class VectorModule(DiffusionModule):
     def make_process(self) -> GaussianDiffusion:
         return GaussianDiffusion(self.process_options)
 
+    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[TrainingCells, Given]:
+        if VECTORS not in batch:
+            return super().unpack(batch)
+        tensors = {key: tensor.to(self.denoiser.missing.device) for key, tensor in batch.items()}
+        return Encoded(tensors[VECTORS], tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
+
+    @abstractmethod
     def encode(self, cells: TrainingCells, generator: Rng = None) -> Encoded:
         """Vectors and library sizes of training cells."""
-        raise NotImplementedError
 
     def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
         """Squared error of the prediction; penalties on the read-out are added."""
@@ -220,16 +227,10 @@ class GaussianModule(VectorModule):
 
     def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Of a minibatch, draws of the scores, and all that is registered but the counts."""
-        (counts, conditions), rng = super().unpack(batch), numpy_generator(None)
+        (counts, conditions), rng = DiffusionModule.unpack(self, batch), numpy_generator(None)
         drawn = self.scores.draw(to_scipy(counts), self.scores.frame(conditions.numpy(), rng), rng, n_draws=4)
         rest = {key: values for key, values in batch.items() if key not in self.count_keys}
-        return {SCORES: torch.from_numpy(drawn).half(), LIBRARY: self.library(counts), **rest}
-
-    def unpack(self, batch: Mapping[str, Tensor]) -> tuple[TrainingCells, Given]:
-        if SCORES not in batch:
-            return super().unpack(batch)
-        tensors = {key: tensor.to(self.denoiser.noise.device) for key, tensor in batch.items()}
-        return Encoded(tensors[SCORES], tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
+        return {VECTORS: torch.from_numpy(drawn).half(), LIBRARY: self.library(counts), **rest}
 
     def encode(self, cells: TrainingCells, generator: Rng = None) -> Encoded:
         drawn, library = cells

@@ -13,18 +13,15 @@ from scvi.module.base import LossOutput
 from torch import Tensor
 
 from scdiffgen._codes import distinct_rows
-from scdiffgen.conditions import Conditions, ConditionSpec, conditions_from_batch
+from scdiffgen.conditions import Conditions, ConditionSpec
 from scdiffgen.diffusion import Rng, column_sums, to_scipy
 from scdiffgen.nn import NetworkSize, ReadoutOptions, TokenAutoencoder
 from scdiffgen.normal_scores import ReferenceDistribution
 
-from ._diffusion_module import gene_frequencies, loss_output
-from ._gaussian_module import Encoded, TrainingCells, VectorDenoiser, VectorModule
+from ._diffusion_module import DiffusionModule, gene_frequencies, loss_output
+from ._gaussian_module import LIBRARY, VECTORS, Encoded, TrainingCells, VectorDenoiser, VectorModule
 from ._processes import GaussianDiffusion, Given, LatentOptions, Predictor
 from ._token_order import GENE_AXES, TOKEN_AXES, permute_tokens, permute_weights
-
-TOKENS, LIBRARY = "latent tokens", "latent library"
-"""Keys under which a cached minibatch holds what was computed of its counts."""
 
 
 class LatentDenoiser(VectorDenoiser):
@@ -105,26 +102,25 @@ class LatentModule(VectorModule):
     @torch.no_grad()
     def compute_once(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Of a minibatch, the tokens and all that is registered but the counts."""
-        counts, _ = super().unpack(batch)
+        counts, _ = DiffusionModule.unpack(self, batch)
         library = self.library(counts)
         rest = {key: values for key, values in batch.items() if key != "X"}
-        return {TOKENS: self._encoded(counts), LIBRARY: library, **rest}
+        return {VECTORS: self._encoded(counts), LIBRARY: library, **rest}
 
     @torch.no_grad()
     def begin_stage(self, cached: Mapping[str, Tensor]) -> None:
         """Keep the averaged autoencoder, and standardise its tokens by those of the training cells."""
         self.denoiser.autoencoder.load_state_dict(self.ema_denoiser.autoencoder.state_dict())
         if not self.stage:
-            self.mean.copy_(cached[TOKENS].mean(0))
-            self.scale.copy_(cached[TOKENS].std(0).clamp(min=1e-4))
+            self.mean.copy_(cached[VECTORS].mean(0))
+            self.scale.copy_(cached[VECTORS].std(0).clamp(min=1e-4))
             self.stage.fill_(1)
 
     def unpack(self, batch: Mapping[str, Tensor]) -> tuple[TrainingCells, Given]:
-        if TOKENS not in batch:
-            return super().unpack(batch)
-        tensors = {key: tensor.to(self.mean.device) for key, tensor in batch.items()}
-        vector = (tensors[TOKENS] - self.mean) / self.scale
-        return Encoded(vector, tensors[LIBRARY]), conditions_from_batch(tensors, self.specs)
+        cells, conditions = super().unpack(batch)
+        if isinstance(cells, Encoded):
+            cells = cells._replace(vector=(cells.vector - self.mean) / self.scale)
+        return cells, conditions
 
     def loss(self, cells: TrainingCells, conditions: Given) -> LossOutput:
         """Loss of counts in the first stage (nats per molecule), of tokens in the second."""
