@@ -25,6 +25,7 @@ from scdiffgen.metrics import (
     wasserstein,
 )
 from scdiffgen.metrics._distances import one_nn_hits, overlap_resampled
+from scdiffgen.metrics._genes import mean_distance_resampled
 from scdiffgen.metrics._label_contrasts import LabelContrasts, contrast_slope, label_contrasts
 from scdiffgen.model import TokenDiffusion
 
@@ -48,6 +49,7 @@ METRICS = {
     "auc_forest_pcs": Metric("forest AUC, PCs", 0.5),
     "auc_forest_genes": Metric("forest AUC, genes", 0.5),
     "auc_logistic_genes": Metric("logistic AUC, genes", 0.5),
+    "mean_distance": Metric("distance of gene means", 0.0, 2),
     "zero_fraction_error": Metric("zero fraction error", "limit", 4),
     "gene_correlation_error": Metric("gene correlation error", "limit", 4),
     "label_accuracy": Metric("label accuracy", "limit"),
@@ -95,6 +97,7 @@ class Scorer:
             "auc_forest_pcs": classifier_auc(*pcs, **forest),
             "auc_forest_genes": classifier_auc(*genes, **forest),
             "auc_logistic_genes": classifier_auc(*genes, classifier="logistic", **of_label),
+            "mean_distance": float(mean_distance_resampled(*genes, *once)[0]),
             "zero_fraction_error": zero_fraction_error(real, counts),
             "gene_correlation_error": gene_correlation_error(
                 *genes, genes=self.space.most_variable_genes(N_CORRELATED_GENES)

@@ -5,8 +5,8 @@
 To add another program: export the training cells with ``--export FOLDER``, let it write
 ``OTHER/<data>-seed<seed>.h5ad`` with counts in ``.X`` and the label of each cell in ``.obs["label"]``, at least as many
 of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with ``--external NAME=OTHER``; with
-``--add`` the default is not trained, and only its rows, that of the linear Gaussian copula, and those of scVI for
-``--scvi-seeds`` and of ``--processes`` are added to the results that are there.
+``--add`` the default is not trained, and only its rows, negative controls, the linear Gaussian copula, and those of
+scVI for ``--scvi-seeds`` and of ``--processes`` are added to the results that are there.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def add(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
     for seed in settings.seeds:
         split = load_split(name, seed)
         scorer = Scorer.fit(split, n_trees=result["settings"]["n_trees"], n_jobs=settings.threads)
-        methods = [*linear_methods(split), *external_methods(settings.external, split)]
+        methods = [*null_methods(split), *linear_methods(split), *external_methods(settings.external, split)]
         new = [*scored(methods, split, scorer)]
         new += process_records(split, settings, scorer)
         if seed in (settings.scvi_seeds or ()):

@@ -6,7 +6,12 @@ from scipy import sparse
 from scipy.stats import ks_2samp
 
 from scdiffgen import metrics
-from scdiffgen.metrics._genes import correlation_error_resampled, gene_moments, ks_resampled
+from scdiffgen.metrics._genes import (
+    correlation_error_resampled,
+    gene_moments,
+    ks_resampled,
+    mean_distance_resampled,
+)
 from scdiffgen.metrics._resampling import bootstrap_weights
 
 
@@ -34,6 +39,16 @@ def test_a_constant_gene_correlates_with_none(pair) -> None:
     upper = np.triu_indices(24, 1)
     rest = np.abs(np.corrcoef(x[:, 1:].T)[upper] - np.corrcoef(y[:, 1:].T)[upper]).sum()
     assert metrics.gene_correlation_error(x, y) == pytest.approx(rest / (25 * 24 / 2))
+
+
+def test_distance_of_means_is_unbiased_for_few_cells() -> None:
+    shifts, spread = np.array([0.0, 1.0, 0.5, 0.0]), np.array([0.5, 2.0, 1.0, 3.0])
+    found = []
+    for seed in range(300):
+        x, y = np.random.default_rng(seed).normal(size=(2, 20, 4)) * spread
+        found.append(mean_distance_resampled(x, y + shifts, np.ones((1, 20)), np.ones((1, 20)))[0])
+    expected = (shifts**2 / spread**2).sum()
+    assert np.mean(found) == pytest.approx(expected, abs=4 * np.std(found) / 300**0.5 + 0.05 * expected)
 
 
 def test_weights_are_repeats(pair) -> None:

@@ -169,6 +169,10 @@ def _gene_correlation(pair: Pair) -> Rows:
     return genes.correlation_error_resampled(x, y, pair.real_weights, pair.generated_weights)
 
 
+def _mean_distance(pair: Pair) -> Rows:
+    return genes.mean_distance_resampled(pair.real.expression, pair.generated.expression, *pair.pcs[2:])
+
+
 def _label_fold_change_slope(pair: Pair) -> Rows:
     x, y = (cells.expression for cells in (pair.real, pair.generated))
     return contrast_slope(pair.settings.contrasts, x, y, *pair.pcs[2:], pair.labels)
@@ -199,6 +203,7 @@ METRICS: dict[str, Metric] = {
     "recall": Metric("higher", "other_real", lambda pair: pair.in_balls["recall"], BALLS, highest=1.0),
     "coverage": Metric("higher", "other_real", lambda pair: pair.in_balls["coverage"], BALLS, highest=1.0),
     "library_size_ks": Metric("lower", "other_real", _library_size_ks, n_cells=1, highest=1.0),
+    "mean_distance": Metric("lower", 0.0, _mean_distance, lowest=-np.inf),
     "gene_correlation": Metric("lower", "other_real", _gene_correlation, n_cells=3, highest=2.0),
     "label_fold_change_slope": Metric("closest to", 1.0, _label_fold_change_slope, lowest=-np.inf),
     "label_accuracy": Metric(
@@ -211,7 +216,7 @@ METRICS: dict[str, Metric] = {
     "novelty": Metric("closest to", 1.0, _novelty, n_cells=1),
 }
 EVALUATION_METRICS = tuple(METRICS)
-HEADLINES = (*CLASSIFIERS, "mmd", "recall", "gene_correlation", "novelty")  # of `evaluate`, by default
+HEADLINES = (*CLASSIFIERS, "mmd", "recall", "mean_distance", "gene_correlation", "novelty")  # of `evaluate`, by default
 ALL = "all"
 
 

@@ -58,8 +58,8 @@ def evaluate(
         Column of ``obs`` of all cells: a row per group, and the label of `label_accuracy`; by default no groups.
     metrics
         Metric or metrics to compute, or ``"all"`` of ``EVALUATION_METRICS`` (``"wasserstein"`` only where POT is
-        installed). By default three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``, ``"gene_correlation"``
-        and with ``train`` ``"novelty"``: the user guide says what each detects.
+        installed). By default three classifiers (``"c2st_auc_..."``), ``"mmd"``, ``"recall"``, ``"mean_distance"``,
+        ``"gene_correlation"`` and with ``train`` ``"novelty"``: the user guide says what each detects.
     sources
         Row or rows to compute.
     n_bootstrap

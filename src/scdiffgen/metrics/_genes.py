@@ -186,6 +186,20 @@ def gene_moments(expression: Matrix, weights: Weights) -> GeneMoments:
     return {"mean": mean, "variance": variance, "zero_fraction": zeros}
 
 
+def mean_distance_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
+    """Squared distance of the means of all genes, in variances of a cell, under each row of weights, (rows,).
+
+    It is unbiased: what the sampling noise of both means adds, a gene's variance over the number of cells, is subtracted.
+    """
+    sides, noise = [gene_moments(x, wx), gene_moments(y, wy)], 0.0
+    for moments, weights in zip(sides, (wx, wy), strict=True):
+        squares, total = (weights**2).sum(axis=1), weights.sum(axis=1)
+        noise = noise + moments["variance"] * (squares / (total**2 - squares))[:, None]
+    variance = (sides[0]["variance"] + sides[1]["variance"])[0] / 2
+    vary = variance > 1e-12
+    return (((sides[0]["mean"] - sides[1]["mean"]) ** 2 - noise)[:, vary] / variance[vary]).sum(axis=1)
+
+
 def correlation_error_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """`gene_correlation_error` under each row of weights, (rows,)."""
     first, second = (sparse.csr_matrix(m).toarray() for m in (x, y))
