@@ -8,8 +8,6 @@ from benchmarks import (
     augmentation,
     chromatin,
     generation,
-    import_time,
-    many_conditions,
     multimodal,
     peaks,
     perturbation,
@@ -61,9 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for task in [] if options.quick else published.available_tasks():
         published.main(["--task", task, *common])
     tokens.main(common)
-    many_conditions.main(common)
     soak.main(common)
-    import_time.main(common)
     if not options.quick:
         render.main(["--results", str(output_folder(options.output, quick=False))])
 

@@ -22,7 +22,6 @@ from benchmarks._tables import value_table
 from benchmarks._token_result import token_table
 from benchmarks._where_time_goes import time_table
 from benchmarks.augmentation import augmentation_table
-from benchmarks.many_conditions import many_conditions_table
 from benchmarks.multimodal import imputation_table
 from benchmarks.peaks import peaks_table
 from benchmarks.scale import COLUMNS
@@ -144,16 +143,6 @@ def scale(result: Result) -> Iterator[str]:
     yield value_table(COLUMNS, result["rows"])
 
 
-def many_conditions(result: Result) -> Iterator[str]:
-    settings = result["settings"]
-    yield ""
-    yield (
-        f"{settings['n_seen']:,} perturbations with {settings['cells_each']} cells each, {settings['n_genes']} genes, "
-        f"{settings['max_epochs']} epochs; scores are means of {settings['n_scored']} perturbations."
-    )
-    yield many_conditions_table(result)
-
-
 def soak(result: Result) -> Iterator[str]:
     settings = result["settings"]
     yield ""
@@ -197,7 +186,6 @@ SECTIONS: dict[str, Callable[[Result], Iterator[str]]] = {
     "peaks": peaks,
     "speed": speed,
     "scale": scale,
-    "many-conditions": many_conditions,
     "soak": soak,
     "processes": processes,
     "networks": processes,

@@ -1,4 +1,4 @@
-"""Which libraries the package imports, and when; `python -m benchmarks.import_time` measures the seconds."""
+"""Which libraries the package imports, and when."""
 
 from __future__ import annotations
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
+import benchmarks
 import numpy as np
 import pandas as pd
 import pytest
@@ -222,3 +225,8 @@ def test_what_is_written_between_marks_replaces_what_stood_there(tmp_path: Path)
     for _ in range(2):  # the second time, over what the first has written
         write_between_marks(page, {"x": "new"})
     assert page.read_text() == f"Before\n{start}new{end}\nAfter"
+
+
+@pytest.mark.parametrize("name", [module.name for module in walk_packages(benchmarks.__path__, "benchmarks.")])
+def test_every_module_can_be_imported(name) -> None:
+    import_module(name)

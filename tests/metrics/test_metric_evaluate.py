@@ -56,7 +56,7 @@ def test_every_column_is_its_metric(cells, scores) -> None:
     genes_x, genes_y = (space.expression(cells[name]) for name in ("real", "generated"))
     labels = [cells[name].obs["type"] for name in ("train", "generated", "real")]
     both = {"real_labels": labels[2], "generated_labels": labels[1]}
-    once = np.ones((1, N)), np.ones((1, N))
+    once, (a, b) = (np.ones((1, N)), np.ones((1, N))), (side.toarray().astype(np.float64) for side in (genes_x, genes_y))
     expected = {
         "mmd": metrics.mmd(x, y),
         "wasserstein": metrics.wasserstein(x, y),
@@ -66,6 +66,8 @@ def test_every_column_is_its_metric(cells, scores) -> None:
         "c2st_auc_logistic_genes": metrics.classifier_auc(genes_x, genes_y, classifier="logistic", **both),
         **{name: values[0] for name, values in overlap_resampled(x, y, *once).items()},
         "library_size_ks": ks_2samp(*(np.ravel(cells[name].X.sum(1)) for name in ("real", "generated"))).statistic,
+        "mean_distance": ((a.mean(0) - b.mean(0)) ** 2 - a.var(0, ddof=1) / N - b.var(0, ddof=1) / N)
+        @ (2 / (a.var(0) + b.var(0))),
         "gene_correlation": metrics.gene_correlation_error(genes_x, genes_y),
         "label_fold_change_slope": ANY,
         "label_accuracy": metrics.label_accuracy(x, labels[2], y, labels[1], train, labels[0]).generated,

@@ -43,7 +43,7 @@ def test_shuffled_null_draws_the_values_of_every_gene_without_correlation(labell
 
 
 def test_linear_classifier_sees_the_noise_of_the_means_of_few_cells() -> None:
-    """It was blind to it where values were shuffled: those that it is trained on are missing in those it is tested on."""
+    """It was blind to it where values were shuffled: what it is tested on lacks those that it is trained on."""
     aucs = []
     for seed in range(4):
         real, other = np.random.default_rng(seed).poisson(0.3, size=(2, 200, 400))

@@ -142,12 +142,14 @@ def test_each_default_score_has_a_verdict_that_is_right() -> None:
     for name, cells in {"real": new, "control": shuffled, "half": halfway}.items():
         judged = metrics.evaluate(real, cells, train, sources=["generated", "other_real", "null_shuffled"], **options)
         scores, headers = judged.frame, judged.frame.attrs["verdict"]
-        assert list(scores.columns[:15]) == ["n", *np.ravel(list(headers.items()))]
+        assert list(scores.columns[:17]) == ["n", *np.ravel(list(headers.items()))]
         found[name], verdicts[name] = scores.loc[("overall", "generated"), list(headers.values())], judged.verdict
-    assert list(headers) == ["mmd", *CLASSIFIERS, "recall", "gene_correlation", "novelty"]
+    assert list(headers) == ["mmd", *CLASSIFIERS, "recall", "mean_distance", "gene_correlation", "novelty"]
     assert headers["c2st_auc_forest_genes"] == "c2st_auc_forest_genes, best at 0.5"
     assert headers["recall"] == "recall, higher is better"
+    means = found["real"].pop(headers["mean_distance"])
     assert found["real"].eq("like other real cells").all()
+    assert means == "undecided"  # the control has the right means, too
     clear = [headers[name] for name in ("mmd", "c2st_auc_forest_genes", "gene_correlation")]
     assert found["control"][clear].eq("like the negative control").all()
     assert found["half"][clear].eq("between").all()
