@@ -56,7 +56,7 @@ def test_every_column_is_its_metric(cells, scores) -> None:
     genes_x, genes_y = (space.expression(cells[name]) for name in ("real", "generated"))
     labels = [cells[name].obs["type"] for name in ("train", "generated", "real")]
     both = {"real_labels": labels[2], "generated_labels": labels[1]}
-    once, (a, b) = (np.ones((1, N)), np.ones((1, N))), (side.toarray().astype(np.float64) for side in (genes_x, genes_y))
+    once, (a, b) = (np.ones((1, N)), np.ones((1, N))), (side.astype(float).toarray() for side in (genes_x, genes_y))
     expected = {
         "mmd": metrics.mmd(x, y),
         "wasserstein": metrics.wasserstein(x, y),

@@ -189,7 +189,7 @@ def gene_moments(expression: Matrix, weights: Weights) -> GeneMoments:
 def mean_distance_resampled(x: Matrix, y: Matrix, wx: Weights, wy: Weights) -> NDArray[np.float64]:
     """Squared distance of the means of all genes, in variances of a cell, under each row of weights, (rows,).
 
-    It is unbiased: what the sampling noise of both means adds, a gene's variance over the number of cells, is subtracted.
+    Unbiased: what the sampling noise of both means adds, a gene's variance over the number of cells, is subtracted.
     """
     sides, noise = [gene_moments(x, wx), gene_moments(y, wy)], 0.0
     for moments, weights in zip(sides, (wx, wy), strict=True):
