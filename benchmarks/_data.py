@@ -125,11 +125,11 @@ def load_kang() -> AnnData:
     return _labelled(adata, adata.obs["cell_type"].astype(str) + ", " + adata.obs["condition"].astype(str))
 
 
-def load_pbmc3k() -> AnnData:
-    """Labelled cells, genes seen in at least 30 of them."""
+def load_pbmc3k(min_cells: int = 30) -> AnnData:
+    """Labelled cells, genes seen in at least so many of them."""
     adata = _read(PBMC3K)
     adata = adata[adata.obs["cell_type"] != "unlabelled"]
-    return _labelled(adata[:, (adata.X > 0).sum(axis=0).A1 >= 30], adata.obs["cell_type"])
+    return _labelled(adata[:, (adata.X > 0).sum(axis=0).A1 >= min_cells], adata.obs["cell_type"])
 
 
 def load_paul15() -> AnnData:

@@ -57,6 +57,22 @@ def test_cells_are_drawn_from_the_multinomial(n_steps: int, make_multinomial: Ma
     assert 0.75 < cells[:, 0].var() / variance < 1.3  # s.e. 0.07
 
 
+def test_calibration_brings_back_the_means_of_the_training_cells(make_multinomial: Make) -> None:
+    """Those that are drawn are off by up to a quarter."""
+    rng, n_cells = np.random.default_rng(0), 4000
+    truth = rng.dirichlet(np.full(40, 5.0))
+    module = make_multinomial(truth * np.exp(rng.uniform(-0.25, 0.25, 40)))
+    cells, library = csr(rng.multinomial(20, truth, n_cells)), torch.full((n_cells,), 20.0)
+
+    def distance() -> float:
+        drawn = module.generate(unconditional(n_cells), library, n_steps=4, generator=seeded())
+        return float(np.abs(np.log(drawn.sum(0).numpy() / (20 * n_cells * truth))).mean())
+
+    before = distance()
+    module.calibrate([(cells, unconditional(n_cells))], n_cells)
+    assert distance() < 0.5 * before
+
+
 def test_expected_expression_is_the_prediction_for_the_whole_cell(make_multinomial: Make) -> None:
     expression = make_multinomial(SHARES).expression(csr([[3, 0, 1, 2, 1], [0, 0, 0, 0, 1]]), unconditional(2))
     np.testing.assert_allclose(expression, np.tile(SHARES, (2, 1)), rtol=1e-4)

@@ -84,7 +84,7 @@ class Stop(Callback):
 
     def on_train_batch_start(self, trainer: Any, plan: Any, *_: Any) -> None:
         if not self.left:
-            self.averaged = plan.module.ema_denoiser.network.readout.bias.detach().clone()
+            self.averaged = plan.module.ema_denoiser.network.urn.weight_logits.detach().clone()
             raise self.error
         self.left -= 1
 
@@ -98,7 +98,7 @@ def test_an_interrupted_training_returns_with_the_weights_averaged_so_far(again:
     with pytest.warns(UserWarning, match="interrupted after 1 of 20 epochs"):
         model.train(20, batch_size=16, callbacks=[stop], check_val_every_n_epoch=1, **QUIET)
     assert model.is_trained_ and not model.module.training
-    assert torch.equal(model.module.ema_denoiser.network.readout.bias, stop.averaged)
+    assert torch.equal(model.module.ema_denoiser.network.urn.weight_logits, stop.averaged)
     assert model.history["train_loss"].index.tolist() == [*before, len(before)]
     assert len(model.train_indices) + len(model.validation_indices) == cells.n_obs
     assert np.isfinite(model.get_nll(silent=True)).all(axis=None) and model.generate(n_cells=2, n_steps=2).n_obs == 2

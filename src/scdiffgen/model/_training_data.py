@@ -45,6 +45,7 @@ class RegisteredData:
     def __init__(self, model: BaseModelClass) -> None:
         self.model = model
         self.indices = np.sort(training_indices(model))
+        self.n_train = len(self.indices)
 
     def known(self) -> tuple[np.ndarray, Conditions[np.ndarray]]:
         """Library sizes and conditions of all cells."""

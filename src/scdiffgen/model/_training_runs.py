@@ -32,7 +32,7 @@ from ._cells import MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
 from ._checks import check_accelerator, check_devices, check_split, check_torch
 from ._model_access import in_training
 from ._quiet import LIGHTNING, less_chatter
-from ._training_data import StreamedData
+from ._training_data import RegisteredData, StreamedData
 from ._training_summary import remember_training
 
 LOSSES = ("validation_loss", "train_loss")
@@ -201,8 +201,10 @@ def run_training(
             f"Weights are not finite after training, and the model counts as untrained: make a new one, and train it "
             f"with a lower learning rate than `plan_kwargs={{'lr': {lr:g}}}`."
         )
+    data = RegisteredData(model) if streamed is None else streamed
+    model.module.calibrate(data.some(MOST_CELLS), data.n_train)
     model.history_ = continued(history, logged_history(model.trainer) or training_plan.logged)
-    remember_training(model, streamed)
+    remember_training(model, data)
     model.is_trained_ = True
 
 

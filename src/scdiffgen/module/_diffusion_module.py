@@ -169,6 +169,9 @@ class DiffusionModule(BaseModuleClass):
     def begin_stage(self, cached: Mapping[str, Tensor]) -> None:
         """Begin the next stage, given what was computed of all training cells."""
 
+    def calibrate(self, cells: Iterable[tuple[Any, Given]], n_training: int) -> None:
+        """Correct means of the genes by some of the training cells; a process may have no need of it."""
+
     def share_half_doses(self, trained: Mapping[str, Tensor]) -> None:
         """Give interventions without training cells the median half-maximal dose of those with, whose ids are given."""
         for denoiser in self.denoisers:
