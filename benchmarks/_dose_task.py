@@ -23,7 +23,7 @@ from scdiffgen.metrics.baselines import dose_shift
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 
 TRANSFERRED_DOSE = "sinusoidal"  # the network beside whose rows transferred responses stand
-NUMBER_KINDS = ("sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet")
+NUMBER_KINDS = ("sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid")
 _IN_SEQUENCE = {"conditioning": "cross_attention", "intervention": "embedding"}  # attention sees no dose of an effect
 NETWORKS = {kind: NetworkOptions(number_embedding=kind) for kind in NUMBER_KINDS} | {
     "embedding": NetworkOptions(intervention="embedding"),

@@ -60,7 +60,7 @@ NETWORKS: Contenders = {
     },
     **{
         f"level {kind}": {"network": NetworkOptions(level_embedding=kind)}
-        for kind in ("rotary", "direct", "learned", "fourier", "hybrid", "wavelet")
+        for kind in ("rotary", "direct", "learned", "fourier", "hybrid")
     },
     **{
         f"{n} tokens of {dim}": {"n_tokens": n, "token_dim": dim}

@@ -19,17 +19,15 @@ ASKED = {"sort_of_cell": "b", "guide": "A+B", "dose": "1.0+2.0", "age": 40.0}
 # arguments of NetworkOptions, each form once; what is left out is the default, which is a case of its own
 FORMS: dict[str, dict[str, Any]] = {
     "default": {},
-    "expression, embedded": {"expression_embedding": "wavelet"},
+    "expression, embedded": {"expression_embedding": "hybrid"},
     "conditioning, cross_attention": {"conditioning": "cross_attention"},
     "conditioning, concat": {"conditioning": "concat"},
     "positions, sinusoidal": {"positions": "sinusoidal"},
     "positions, none": {"positions": "none"},
     **{
         f"numbers, {kind}": {"number_embedding": kind, "level_embedding": kind, "intervention": "embedding"}
-        for kind in ("fourier", "direct", "learned", "rotary", "hybrid", "wavelet")
+        for kind in ("fourier", "direct", "learned", "rotary", "hybrid")
     },
-    "categories, hashed": {"category_embedding": "hashed"},
-    "categories, code": {"category_embedding": "code"},
     "readout, penalised": {"readout": ReadoutOptions(orthogonality=0.01)},
     "embedded interventions": {"intervention": "embedding"},
     "sizes": {"dropout": 0.2, "readout_dim": 3, "n_heads": 2},

@@ -174,15 +174,6 @@ def test_what_cannot_be_extended_is_named(reference: TokenDiffusion) -> None:
         TokenDiffusion.load_query_data(new_cells(), TokenDiffusion(untrained, **SMALL))
 
 
-def test_hashed_categories_cannot_grow() -> None:
-    adata = simulated_cells()
-    TokenDiffusion.setup_anndata(adata, labels_key="cell_type")
-    model = TokenDiffusion(adata, network=NetworkOptions(category_embedding="hashed"), **SMALL)
-    model.train(max_epochs=1, **QUIET)
-    with pytest.raises(ValueError, match="`category_embedding='hashed'`"):
-        TokenDiffusion.load_query_data(new_cells(), model)
-
-
 def test_weights_of_known_rows_get_no_gradient(reference: TokenDiffusion) -> None:
     query = TokenDiffusion.load_query_data(new_cells(), reference, accelerator="cpu")
     trained = {name: weight for name, weight in query.module.denoiser.named_parameters() if weight.requires_grad}

@@ -48,8 +48,6 @@ EMBEDDED = {"intervention": "embedding"}
 # setup, model, and what it is asked for
 ROWS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "categorical": ({"labels_key": "cell_type", "batch_key": "batch"}, {}, {"cell_type": "b"}),
-    "hashed": ({"labels_key": "cell_type"}, {"category_embedding": "hashed"}, {"cell_type": "b"}),
-    "code": ({"labels_key": "cell_type"}, {"category_embedding": "code"}, {"cell_type": "b"}),
     "multi-component": (SLOTS, EMBEDDED, {"gene": "K1", "gene_dose": 1.0, "drug": "D2", "drug_dose": 3.0}),
     "set, embedded": (DOSED, EMBEDDED, DOSE),
     "set, effects": (DOSED, {}, DOSE),

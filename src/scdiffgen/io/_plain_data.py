@@ -66,6 +66,7 @@ REMOVED = {
     **{"counterfactual": "noise", "likelihood": "nb", "tokens": "unit_scale", "kl_weight": 0.1},
     **{"pooling": "sum", "nonnegative": False, "sparsity": 0.0, "set_pooling": "attention", "attention": "within"},
     **{"loss_space": "x0", "weighting": "uniform", "encoder": "mlp", "kind": "additive"},
+    "category_embedding": "table",
 }
 """Options that only earlier versions have, and their defaults, by which later versions work."""
 

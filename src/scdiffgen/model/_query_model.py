@@ -48,11 +48,6 @@ def query_model(adata: AnnData, reference: Model, *, unfrozen: bool) -> Model:
     counts_of = [[spec.n_categories for spec in module.specs] for module in (known, extended)]
     if known.process_name == "gaussian" and counts_of[0] != counts_of[1]:  # whose cells have no group
         require_thinning(model, "load_query_data with new categories")
-    if known.size.options.category_embedding == "hashed" and counts_of[0] != counts_of[1]:
-        raise ValueError(
-            "`reference_model` has `category_embedding='hashed'`, whose categories share their weights, and cannot get "
-            "new ones: make and train it with 'table' or 'code'."
-        )
     extended.load_state_dict(extended_weights(known, extended))
     for name, value in vars(reference).items():
         if name.endswith("_") and name not in NOT_REMEMBERED:

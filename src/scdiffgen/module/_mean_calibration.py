@@ -6,8 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-GENES_TOGETHER = 400  # of similar expression, whose changes are shrunk by one factor
-
 Array = NDArray[np.float64]
 
 
@@ -34,15 +32,16 @@ class ExpressionMoments:
         return (self.squares / self.n_cells - self.mean**2) / self.n_cells
 
 
-def mean_change(real: ExpressionMoments, drawn: ExpressionMoments, share: float = 1.0) -> Array:
+def mean_change(real: ExpressionMoments, drawn: ExpressionMoments, share: float = 1.0, n_together: int = 400) -> Array:
     """Logarithms ``(genes,)`` of the ratios of means, shrunk as far as they are noise.
 
-    Noise is that of what is drawn, and of real cells that are a ``share`` of those whose mean is wanted.
+    Noise is that of what is drawn, and of real cells that are a ``share`` of those whose mean is wanted. So many genes
+    of similar expression are shrunk by one factor.
     """
     least = 0.5 / real.n_cells
     change = np.log((real.mean + least) / (drawn.mean + least))
     noise = drawn.error / (drawn.mean + least) ** 2 + max(1 - share, 0) * real.error / (real.mean + least) ** 2
     order = np.argsort(real.mean, kind="stable")
-    for genes in np.array_split(order, -(-len(order) // GENES_TOGETHER)):
+    for genes in np.array_split(order, -(-len(order) // n_together)):
         change[genes] *= max(1 - noise[genes].mean() / max((change[genes] ** 2).mean(), 1e-12), 0.0)
     return change

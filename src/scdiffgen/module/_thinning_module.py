@@ -19,7 +19,6 @@ from ._mean_calibration import ExpressionMoments, mean_change
 from ._processes import Given, Predictor, Thinning
 from ._rare_labels import LabelSums
 
-CALIBRATION_ROUNDS, CALIBRATION_CELLS, CALIBRATION_STEPS = 2, 10_000, 4  # cells drawn of small data, in steps
 DEEP = 10  # molecules of a gene (or protein) and cell, on average over a modality, from which its priors are limited
 
 
@@ -123,19 +122,21 @@ class ThinningModule(DiffusionModule):
         return self.process.bound(predict(thinned.state, thinned.library), thinned, counts)
 
     @torch.no_grad()
-    def calibrate(self, cells: Iterable[tuple[Tensor, Given]], n_training: int) -> None:
+    def calibrate(
+        self, cells: Iterable[tuple[Tensor, Given]], n_training: int, n_rounds: int = 2, n_drawn: int = 10_000
+    ) -> None:
         """Move the biases of the genes until untreated cells that are drawn have the mean expression of real ones."""
         if not self.denoiser.network.readout.bias.requires_grad:  # of a reference that is frozen
             return
         generator = torch.Generator(self.denoiser.missing.device).manual_seed(0)
-        for _ in range(CALIBRATION_ROUNDS):
+        for _ in range(n_rounds):
             real, drawn = (ExpressionMoments(self.n_vars) for _ in range(2))
             for counts, given in cells:
                 untreated = self.denoiser.unaffected(given, len(counts)).cpu().numpy()
                 real.add(self.log_expression(counts)[untreated])
-                for _ in range(min(max(CALIBRATION_CELLS // n_training, 1), 8)):
+                for _ in range(min(max(n_drawn // n_training, 1), 8)):
                     predictor = self.predictor(given, len(counts))
-                    new = self.draw(predictor, self.library(counts), n_steps=CALIBRATION_STEPS, generator=generator)
+                    new = self.draw(predictor, self.library(counts), n_steps=4, generator=generator)
                     drawn.add(self.log_expression(new.to_sparse_csr())[untreated])
             if not real.n_cells:
                 return

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
-
-from ._options import CategoryKind
 
 Ids = Int[Tensor, "*shape"]
 CategoryVectors = Float[Tensor, "*shape dim"]
@@ -22,9 +19,6 @@ class TableEmbedding(nn.Embedding):
     def __init__(self, n_categories: int, dim: int) -> None:
         super().__init__(n_categories, dim)
         nn.init.normal_(self.weight, std=dim**-0.5)
-
-
-CATEGORY_EMBEDDINGS: dict[CategoryKind, Callable[[int, int], nn.Module]] = {"table": TableEmbedding}
 
 
 class FeatureEmbedding(nn.Module):

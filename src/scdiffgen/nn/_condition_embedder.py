@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from scdiffgen.conditions import Condition, ConditionSpec
 
-from ._categories import CATEGORY_EMBEDDINGS, FeatureEmbedding, TableEmbedding, extend_features
+from ._categories import FeatureEmbedding, TableEmbedding, extend_features
 from ._numbers import NUMBER_EMBEDDINGS
 from ._options import NetworkOptions
 from ._shapes import Slots
@@ -24,11 +24,9 @@ def clear_padding(condition: Condition[Tensor], dtype: torch.dtype) -> Condition
     return condition._replace(ids=condition.ids.masked_fill(~mask, 0), values=values, mask=mask)
 
 
-def embed_categories(spec: ConditionSpec, dim: int, options: NetworkOptions) -> nn.Module:
-    """Embed the ids of a condition: by feature vectors where it has them, otherwise as chosen in the options."""
-    if spec.n_features:
-        return FeatureEmbedding(spec.n_features, dim)
-    return CATEGORY_EMBEDDINGS[options.category_embedding](spec.n_categories, dim)
+def embed_categories(spec: ConditionSpec, dim: int) -> nn.Module:
+    """Embed the ids of a condition: by feature vectors where it has them, otherwise by learned ones."""
+    return FeatureEmbedding(spec.n_features, dim) if spec.n_features else TableEmbedding(spec.n_categories, dim)
 
 
 class PartEmbedding(nn.Module):
@@ -36,7 +34,7 @@ class PartEmbedding(nn.Module):
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
-        self.categories = embed_categories(spec, dim, options)
+        self.categories = embed_categories(spec, dim)
         self.transform = spec.transform  # brings doses to order one
         self.dose = NUMBER_EMBEDDINGS[options.number_embedding](dim) if spec.has_values else None
         if spec.has_values:
@@ -82,7 +80,7 @@ class LabelEmbedder(Embedder):
 
     def __init__(self, spec: ConditionSpec, dim: int, options: NetworkOptions) -> None:
         super().__init__()
-        self.categories = embed_categories(spec, dim, options)
+        self.categories = embed_categories(spec, dim)
         if spec.kind == "hierarchy" and isinstance(self.categories, TableEmbedding):
             nn.init.zeros_(self.categories.weight)
 

@@ -11,9 +11,8 @@ ConditioningKind = Literal["adaln", "cross_attention", "concat"]
 PositionKind = Literal["learned", "sinusoidal", "none"]
 AttentionNumberKind = Literal["embedded", "rotated"]
 InterventionKind = Literal["effect", "embedding"]
-NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid", "wavelet"]
+NumberKind = Literal["sinusoidal", "fourier", "direct", "learned", "rotary", "hybrid"]
 ExpressionKind = Literal[NumberKind, None]
-CategoryKind = Literal["table", "hashed", "code"]
 InputKind = Literal["counts", "values"]
 
 
@@ -74,9 +73,7 @@ class NetworkOptions:
         so that responses transfer to cells never treated. ``"embedding"``: they are embedded as other conditions are.
     number_embedding, level_embedding
         How doses and continuous covariates, and how noise level and library size are embedded: ``"sinusoidal"``,
-        ``"fourier"``, ``"direct"``, ``"learned"``, ``"rotary"``, ``"hybrid"`` or ``"wavelet"``.
-    category_embedding
-        How categories are embedded: ``"table"``, or with fewer parameters ``"hashed"`` or ``"code"``.
+        ``"fourier"``, ``"direct"``, ``"learned"``, ``"rotary"`` or ``"hybrid"``.
     readout
         Penalty of the read-out.
     dropout
@@ -112,7 +109,6 @@ class NetworkOptions:
     intervention: InterventionKind = "effect"
     number_embedding: NumberKind = "sinusoidal"
     level_embedding: NumberKind = "sinusoidal"
-    category_embedding: CategoryKind = "table"
     readout: ReadoutOptions = field(default_factory=ReadoutOptions)
     dropout: float | None = None
     readout_dim: int | None = None

@@ -1,4 +1,4 @@
-"""Embeddings to compare with sinusoidal numbers, learned positions, a table of categories and plain expression."""
+"""Embeddings to compare with sinusoidal numbers, learned positions and plain expression."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from scdiffgen.nn._attention import rotate
-from scdiffgen.nn._categories import CategoryVectors, Ids, TableEmbedding
 from scdiffgen.nn._numbers import (
     LARGEST,
     LOG_COUNT_PERIOD,
@@ -134,45 +133,6 @@ class HybridEmbedding(NumberEmbedding):
         return torch.cat([part(numbers) for part in self.parts], dim=-1)
 
 
-def ricker(x: Numbers) -> Numbers:
-    """Even wavelet: second derivative of a Gaussian ("Mexican hat"), 1 at its peak."""
-    return (1 - x**2) * torch.exp(-(x**2) / 2)
-
-
-def gaussian_slope(x: Numbers) -> Numbers:
-    """Odd wavelet: first derivative of a Gaussian, 1 at its peak."""
-    return x * torch.exp((1 - x**2) / 2)
-
-
-class WaveletEmbedding(NumberEmbedding):
-    """Two wavelets at many scales and positions, projected (after Cao et al. 2026, "Speaking numbers to LLMs")."""
-
-    centres: Tensor
-    scales: Tensor
-
-    def __init__(self, dim: int) -> None:
-        super().__init__(dim)
-        smallest, reach = 0.25, 4.0
-        widths = [smallest * 2**octave for octave in range(round(math.log2(LARGEST / smallest)) + 1)]
-        # Wavelets of every scale stand from -reach to reach, one scale apart; wider ones at zero only.
-        places = [[k * s, s] for s in widths for k in range(-int(reach // s), int(reach // s) + 1)]
-        centres, scales = torch.tensor(places).unbind(dim=1)
-        self.register_buffer("centres", centres)
-        self.register_buffer("scales", scales)
-        self.mix = nn.Linear(2 * len(scales), dim)
-        # Scales near the reach, that of numbers of order one, weigh most at first; training finds what else matters.
-        with torch.no_grad():
-            weight = torch.minimum(scales, reach**2 / scales).sqrt() / (2 * reach)
-            self.mix.weight.normal_().mul_(weight.repeat(2))
-
-    def _embed(self, numbers: Numbers) -> Embedded:
-        x = (numbers[..., None] - self.centres) / self.scales
-        return self.mix(torch.cat([ricker(x), gaussian_slope(x)], dim=-1))
-
-
-# Positions of tokens.
-
-
 def sinusoidal_positions(n_tokens: int, dim: int) -> Tensor:
     """Sines and cosines of the place, of the frequencies of Vaswani et al. (2017) ``(tokens, dim)``."""
     waves = SinusoidalEmbedding(dim, min_period=2 * math.pi, max_period=2e4 * math.pi)
@@ -183,58 +143,6 @@ FIXED_POSITIONS: dict[PositionKind, Callable[[int, int], Tensor]] = {
     "sinusoidal": sinusoidal_positions,
     "none": torch.zeros,
 }
-
-
-# Categories.
-
-
-def scramble(ids: Ids, salt: int) -> Ids:
-    """Permute the integers in [0, 2**32): the finaliser of MurmurHash3, which is one-to-one; one for each salt."""
-    last_bits = 2**32 - 1
-    word = (ids + salt * 0x9E3779B9) & last_bits
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
-        word = ((word ^ (word >> shift)) * factor) & last_bits
-    return word ^ (word >> 16)
-
-
-def _words(n_categories: int, n_words: int) -> Int[Tensor, "{n_categories} {n_words}"]:
-    """A few 32-bit words a category, each of which differs between any two; the same in every process."""
-    return torch.stack([scramble(torch.arange(n_categories), salt) for salt in range(1, n_words + 1)], dim=1)
-
-
-class HashedEmbedding(nn.Module):
-    """Weighted sum of three rows of a small table, chosen by hashing without collisions (Svenstrup et al. 2017)."""
-
-    n_hashes = 3
-    rows: Tensor
-
-    def __init__(self, n_categories: int, dim: int) -> None:
-        super().__init__()
-        words = _words(n_categories, self.n_hashes)
-        n_rows = 4 * math.isqrt(n_categories) + 4
-        while len((words % n_rows).unique(dim=0)) < n_categories:
-            n_rows += n_rows // 8
-        self.register_buffer("rows", words % n_rows, persistent=False)
-        self.table = TableEmbedding(n_rows, dim)
-        self.weights = nn.Parameter(torch.randn(self.n_hashes, dim) * self.n_hashes**-0.5)
-
-    def forward(self, ids: Ids) -> CategoryVectors:
-        return (self.table(F.embedding(ids, self.rows)) * self.weights).sum(dim=-2)
-
-
-class CodeEmbedding(nn.Module):
-    """A fixed binary code of 64 bits a category and one learned projection: parameters do not grow with categories."""
-
-    codes: Tensor
-
-    def __init__(self, n_categories: int, dim: int) -> None:
-        super().__init__()
-        bits = (_words(n_categories, 2)[:, :, None] >> torch.arange(32)) & 1
-        self.register_buffer("codes", 2.0 * bits.flatten(1) - 1.0, persistent=False)
-        self.projection = nn.Linear(64, dim)
-
-    def forward(self, ids: Ids) -> CategoryVectors:
-        return self.projection(F.embedding(ids, self.codes))
 
 
 # Expression.

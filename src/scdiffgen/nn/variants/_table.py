@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from scdiffgen.nn._categories import CATEGORY_EMBEDDINGS
 from scdiffgen.nn._condition_embedder import EMBEDDERS
 from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 
@@ -16,8 +15,6 @@ NUMBER_EMBEDDINGS.update(
         "learned": embeddings.BinEmbedding,
         "rotary": embeddings.RotaryEmbedding,
         "hybrid": embeddings.HybridEmbedding,
-        "wavelet": embeddings.WaveletEmbedding,
     }
 )
-CATEGORY_EMBEDDINGS.update({"hashed": embeddings.HashedEmbedding, "code": embeddings.CodeEmbedding})
 EMBEDDERS["set"] = SetEmbedder
