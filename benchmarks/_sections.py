@@ -24,6 +24,7 @@ from benchmarks._where_time_goes import time_table
 from benchmarks.augmentation import augmentation_table
 from benchmarks.multimodal import imputation_table
 from benchmarks.peaks import peaks_table
+from benchmarks.published_generation import published_generation_table
 from benchmarks.scale import COLUMNS
 from benchmarks.soak import soak_table
 from benchmarks.speed import speed_tables
@@ -67,6 +68,12 @@ def published(result: Result) -> Iterator[str]:
     yield rank_table(result)
     yield context_table(result)
     yield from rerun_tables(result)
+
+
+def published_generation(result: Result) -> Iterator[str]:
+    yield ""
+    yield f"{sizes(result)} {len(result['environment']['seeds'])} splits."
+    yield published_generation_table(result)
 
 
 def published_iid(result: Result) -> Iterator[str]:
@@ -178,6 +185,7 @@ SECTIONS: dict[str, Callable[[Result], Iterator[str]]] = {
     "generation": generation,
     "published": published,
     "published-iid": published_iid,
+    "published-generation": published_generation,
     "perturbation": perturbation,
     "tokens": tokens,
     "augmentation": augmentation,

@@ -29,6 +29,11 @@ DIGITS = {
 }
 
 
+def table(runs: Sequence[Run]) -> str:
+    """A row a way to draw cells."""
+    return study_table(runs, DIGITS)
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     about = "benchmarks.studies.gene_means", __doc__.splitlines()[0]
     options = study_options(*about, available(), ["pbmc3k"], [0], [AFTER]).parse_args(arguments)
@@ -54,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             nats = likelihoods(model, split, seed=seed)["scdiffgen"]
             yield variant, scored(scdiffgen_methods(model, [32])[0], seconds, nats)
 
-    print(study_table(study_runs(options, "study-gene-means.jsonl", measured), DIGITS))
+    print(table(study_runs(options, "study-gene-means.jsonl", measured)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ import torch
 
 from scdiffgen.conditions import Condition, ConditionSpec, NumberTransform
 from scdiffgen.nn import NetworkOptions
-from scdiffgen.nn._categories import CATEGORY_EMBEDDINGS
 from scdiffgen.nn._condition_embedder import ConditionEmbedder, UniversalCombination, clear_padding
 from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 
@@ -275,9 +274,8 @@ def test_features_of_a_condition_without_them_are_refused():
 
 
 @pytest.mark.parametrize("number", NUMBER_EMBEDDINGS)
-@pytest.mark.parametrize("category", CATEGORY_EMBEDDINGS)
-def test_every_option_embeds_everything_and_comes_back_from_its_state(number, category):
-    options = NetworkOptions(number_embedding=number, category_embedding=category)
+def test_every_option_embeds_everything_and_comes_back_from_its_state(number):
+    options = NetworkOptions(number_embedding=number)
     embed, given = make(EVERYTHING, options), everything(5)
     torch.manual_seed(1)
     again = ConditionEmbedder(EVERYTHING, DIM, options).double()

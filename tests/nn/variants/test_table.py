@@ -7,7 +7,6 @@ from typing import Any, get_args
 import pytest
 
 from scdiffgen.nn import _options
-from scdiffgen.nn._categories import CATEGORY_EMBEDDINGS
 from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 from scdiffgen.nn.variants._embedding_forms import FIXED_POSITIONS
 
@@ -15,7 +14,6 @@ from scdiffgen.nn.variants._embedding_forms import FIXED_POSITIONS
 @pytest.mark.parametrize(
     ("names", "forms"),
     [
-        (_options.CategoryKind, CATEGORY_EMBEDDINGS),
         (_options.NumberKind, NUMBER_EMBEDDINGS),
         (_options.PositionKind, {"learned": None, **FIXED_POSITIONS}),
     ],
