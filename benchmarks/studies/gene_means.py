@@ -1,8 +1,8 @@
-"""What the calibration of means after training does, beside genes that are drawn by themselves.
+"""Compare generated cells before and after the calibration of gene means, and cells of independent genes.
 
 ``python -m benchmarks.studies.gene_means --data pbmc3k paul15 pbmc68k kang --seeds 0 1 2 --threads 1``
 
-A quarter of the training cells of each benchmark are held out, and scored. Both rows of the model are of one training.
+A quarter of the training cells of each benchmark is held out for scoring. Both rows of the model share one training.
 """
 
 from __future__ import annotations

@@ -197,8 +197,8 @@ def null_shuffled(
 ) -> sparse.csr_matrix:
     """Negative control: real values, each gene drawn by itself from the cells of the label.
 
-    Right distribution of each gene, no relation between genes. Values are drawn with replacement: values that are
-    shuffled hold what is left of the same cells, and classifiers of expression then do worse than chance.
+    Each gene has the right distribution, and genes are independent. Values are drawn with replacement. A permutation
+    would bias classifiers: their test folds hold the values that their training folds left over.
 
     Parameters
     ----------

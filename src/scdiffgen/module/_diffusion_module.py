@@ -170,7 +170,7 @@ class DiffusionModule(BaseModuleClass):
         """Begin the next stage, given what was computed of all training cells."""
 
     def calibrate(self, cells: Iterable[tuple[Any, Given]], n_training: int) -> None:
-        """Correct means of the genes by some of the training cells; a process may have no need of it."""
+        """Match the gene means of drawn cells to those of training cells; by default, do nothing."""
 
     def share_half_doses(self, trained: Mapping[str, Tensor]) -> None:
         """Give interventions without training cells the median half-maximal dose of those with, whose ids are given."""

@@ -1,4 +1,4 @@
-"""How far mean log expression of drawn cells is from that of training cells, as a change of the scores of the genes."""
+"""Calibrate gene means: compare mean log expression of drawn and training cells, and shrink the difference."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Array = NDArray[np.float64]
 
 
 class ExpressionMoments:
-    """Means and variances of the genes over cells, added up."""
+    """Running sums of log expression and its square, for each gene."""
 
     def __init__(self, n_genes: int) -> None:
         self.n_cells, self.sums, self.squares = 0, np.zeros(n_genes), np.zeros(n_genes)
@@ -23,7 +23,7 @@ class ExpressionMoments:
 
     @property
     def mean(self) -> Array:
-        """Mean of each gene ``(genes,)``."""
+        """Mean log expression ``(genes,)``."""
         return self.sums / self.n_cells
 
     @property
@@ -33,10 +33,10 @@ class ExpressionMoments:
 
 
 def mean_change(real: ExpressionMoments, drawn: ExpressionMoments, share: float = 1.0, n_together: int = 400) -> Array:
-    """Logarithms ``(genes,)`` of the ratios of means, shrunk as far as they are noise.
+    """Log ratios of real to drawn means ``(genes,)``, shrunk by empirical Bayes.
 
-    Noise is that of what is drawn, and of real cells that are a ``share`` of those whose mean is wanted. So many genes
-    of similar expression are shrunk by one factor.
+    Sampling noise counts for the drawn cells, and for the real cells if they are only a ``share`` of the training cells.
+    ``n_together`` genes of similar expression share one shrinkage factor.
     """
     least = 0.5 / real.n_cells
     change = np.log((real.mean + least) / (drawn.mean + least))

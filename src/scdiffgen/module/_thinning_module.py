@@ -125,7 +125,7 @@ class ThinningModule(DiffusionModule):
     def calibrate(
         self, cells: Iterable[tuple[Tensor, Given]], n_training: int, n_rounds: int = 2, n_drawn: int = 10_000
     ) -> None:
-        """Move the biases of the genes until untreated cells that are drawn have the mean expression of real ones."""
+        """Shift gene biases until drawn untreated cells match the mean log expression of the training cells."""
         if not self.denoiser.network.readout.bias.requires_grad:  # of a reference that is frozen
             return
         generator = torch.Generator(self.denoiser.missing.device).manual_seed(0)
