@@ -35,7 +35,7 @@ class ExpressionMoments:
 def mean_change(real: ExpressionMoments, drawn: ExpressionMoments, share: float = 1.0, n_together: int = 400) -> Array:
     """Log ratios of real to drawn means ``(genes,)``, shrunk by empirical Bayes.
 
-    Sampling noise counts for the drawn cells, and for the real cells if they are only a ``share`` of the training cells.
+    Sampling noise is that of the drawn cells, and of the real cells if they are a ``share`` of all training cells.
     ``n_together`` genes of similar expression share one shrinkage factor.
     """
     least = 0.5 / real.n_cells
