@@ -92,7 +92,7 @@ def scores_by_method(result: Mapping[str, Any]) -> Scores:
     for row in result["rows"]:
         of_method = scores.setdefault(row["method"], {key: [] for key in result["metrics"]})
         for key in result["metrics"]:
-            of_method[key].append(np.nan if row["scores"][key] is None else row["scores"][key])
+            of_method[key].append(np.nan if row["scores"].get(key) is None else row["scores"][key])
     return {**scores}
 
 

@@ -5,8 +5,8 @@
 To add another program: export the training cells with ``--export FOLDER``, let it write
 ``OTHER/<data>-seed<seed>.h5ad`` with counts in ``.X`` and the label of each cell in ``.obs["label"]``, at least as many
 of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with ``--external NAME=OTHER``; with
-``--add`` the default is not trained, and only its rows, negative controls, the linear Gaussian copula, and those of
-scVI for ``--scvi-seeds`` and of ``--processes`` are added to the results that are there.
+``--add`` the default is not trained, unless ``--default`` is given, and only rows of the other program, negative
+controls, the linear Gaussian copula, scVI for ``--scvi-seeds`` and ``--processes`` are added to the results.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +53,7 @@ class Settings:
     external: Mapping[str, Path] = field(default_factory=dict)
     processes: Sequence[str] = ()  # other processes of ours
     scvi_seeds: Sequence[int] | None = None  # seeds for which scVI is trained, which takes longest; None for all
+    default: bool = False  # whether the default is trained where rows are added
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -69,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         external=dict(options.external),
         processes=options.processes,
         scvi_seeds=options.scvi_seeds,
+        default=options.default,
     )
     if options.quick:
         settings = replace(settings, seeds=options.seeds[:1], steps=options.steps[:1], max_epochs=2, n_trees=20)
@@ -85,6 +86,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--steps", nargs="+", type=int, default=[16, 32], help="numbers of steps to generate in")
     add_external_argument(parser)
     parser.add_argument("--add", action="store_true", help="add rows without our model to what is there")
+    parser.add_argument("--default", action="store_true", help="with --add, train the default, too")
     parser.add_argument("--processes", nargs="*", choices=list(PROCESSES), default=[*PROCESSES], help="all")
     parser.add_argument("--scvi-seeds", nargs="*", type=int, help="seeds for which scVI is trained; default: all")
     parser.add_argument("--export", type=Path, metavar="FOLDER", help="write the training cells, and run nothing")
@@ -117,18 +119,20 @@ def run(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
 def add(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
     """Add rows of all but the default process to the results of a run, in place of older ones."""
     result = read_result(folder / f"generation-{name}.json")
+    result["metrics"] = {key: asdict(metric) for key, metric in METRICS.items()}
     result["added"] = [*result.get("added", []), environment(settings.threads, settings.seeds)]
     for seed in settings.seeds:
         split = load_split(name, seed)
         scorer = Scorer.fit(split, n_trees=result["settings"]["n_trees"], n_jobs=settings.threads)
-        methods = [*null_methods(split), *linear_methods(split), *external_methods(settings.external, split)]
-        new = [*scored(methods, split, scorer)]
+        new = [*scored(without_model(split, settings), split, scorer)]
+        new += default_records(split, settings, scorer) if settings.default else []
         new += process_records(split, settings, scorer)
         if seed in (settings.scvi_seeds or ()):
             new += scvi_records(split, settings, scorer)
         for kind, record in new:
-            others = [row for row in result[kind] if (row["seed"], row["method"]) != (seed, record["method"])]
-            result[kind] = [*others, {"seed": seed, **record}]
+            rows = {(row["seed"], row.get("method")): row for row in result[kind]}
+            rows[seed, record.get("method")] = {"seed": seed, **record}
+            result[kind] = [*rows.values()]
         write_result(folder, f"generation-{name}", result)
     print(f"\n## {name}\n\n{generation_table(result)}")
     return result
@@ -137,17 +141,26 @@ def add(name: str, settings: Settings, folder: Path) -> dict[str, Any]:
 def measure(split: Split, settings: Settings) -> Iterator[tuple[str, dict[str, Any]]]:
     """Fit, draw and score every method on one split: records with the table that they belong to."""
     scorer = Scorer.fit(split, n_trees=settings.n_trees, n_jobs=settings.threads)
-    score = partial(scored, split=split, scorer=scorer)
-    without_model = [real_cells(split), copies(split), *null_methods(split), *linear_methods(split)]
-    yield from score([*without_model, *external_methods(settings.external, split)])
-    scvi.settings.seed = split.seed
-    ours, seconds = timed(lambda: fit_scdiffgen(split, max_epochs=settings.max_epochs))
-    yield "training", {"method": "scdiffgen", "seconds": seconds, "epochs": ours.trainer.current_epoch}
-    yield from score(scdiffgen_methods(ours, list(settings.steps)))
-    yield "likelihood", likelihoods(ours, split, seed=split.seed)
+    yield from scored(without_model(split, settings), split, scorer)
+    yield from default_records(split, settings, scorer)
     yield from process_records(split, settings, scorer)
     if settings.scvi_seeds is None or split.seed in settings.scvi_seeds:
         yield from scvi_records(split, settings, scorer)
+
+
+def without_model(split: Split, settings: Settings) -> list[Method]:
+    """Real cells, controls, the linear simulator, and cells of other programs."""
+    cells = [real_cells(split), copies(split), *null_methods(split), *linear_methods(split)]
+    return [*cells, *external_methods(settings.external, split)]
+
+
+def default_records(split: Split, settings: Settings, scorer: Scorer) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Train with the defaults, draw and score."""
+    scvi.settings.seed = split.seed
+    ours, seconds = timed(lambda: fit_scdiffgen(split, max_epochs=settings.max_epochs))
+    yield "training", {"method": "scdiffgen", "seconds": seconds, "epochs": ours.trainer.current_epoch}
+    yield from scored(scdiffgen_methods(ours, list(settings.steps)), split, scorer)
+    yield "likelihood", likelihoods(ours, split, seed=split.seed)
 
 
 def process_records(split: Split, settings: Settings, scorer: Scorer) -> Iterator[tuple[str, dict[str, Any]]]:
