@@ -125,21 +125,23 @@ class ThinningModule(DiffusionModule):
     def calibrate(
         self, cells: Iterable[tuple[Tensor, Given]], n_training: int, n_rounds: int = 2, n_drawn: int = 10_000
     ) -> None:
-        """Shift gene biases until drawn untreated cells match the mean log expression of the training cells."""
-        if not self.denoiser.network.readout.bias.requires_grad:  # of a reference that is frozen
+        """Shift gene biases until drawn cells match the mean log expression of the training cells.
+
+        Effects of interventions add to the biases that they were trained with, and several modalities were not
+        measured: both are left, as is a frozen reference.
+        """
+        is_frozen = not self.denoiser.network.readout.bias.requires_grad
+        if is_frozen or self.denoiser.effect_names or self.denoiser.blocks is not None:
             return
         generator = torch.Generator(self.denoiser.missing.device).manual_seed(0)
         for _ in range(n_rounds):
             real, drawn = (ExpressionMoments(self.n_vars) for _ in range(2))
             for counts, given in cells:
-                untreated = self.denoiser.unaffected(given, len(counts)).cpu().numpy()
-                real.add(self.log_expression(counts)[untreated])
+                real.add(self.log_expression(counts))
                 for _ in range(min(max(n_drawn // n_training, 1), 8)):
                     predictor = self.predictor(given, len(counts))
                     new = self.draw(predictor, self.library(counts), n_steps=4, generator=generator)
-                    drawn.add(self.log_expression(new.to_sparse_csr())[untreated])
-            if not real.n_cells:
-                return
+                    drawn.add(self.log_expression(new.to_sparse_csr()))
             change = torch.from_numpy(mean_change(real, drawn, real.n_cells / n_training))
             for denoiser in self.denoisers:
                 denoiser.network.readout.bias.add_(change.to(denoiser.network.readout.bias))
