@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ Treatment = tuple[tuple[int, float], ...] | None
 """Interventions of a cell and their doses (-1: none given), sorted; None is missing."""
 
 Groups = list[tuple[np.ndarray, Treatment]]
+Responses = tuple[set[int], Array]  # interventions that are known, (interventions, genes)
 
 
 class NormalScores(nn.Module):
@@ -112,8 +114,9 @@ class NormalScores(nn.Module):
         rows, of_cell = distinct_rows(np.concatenate(self._codes(conditions, open_ended=open_ended), axis=1))
         tables, n_cells = (self.means.cpu().numpy(), self.deviations.cpu().numpy()), self.n_cells.cpu().numpy()
         groups, frame = self._groups(), np.empty((2, conditions.n_cells, len(self.shares)))
+        responses = cache(lambda: self._responses(groups))
         for position, row in enumerate(rows):
-            alike, shift = self._like(groups, *_split(row, self.contexts.shape[1]))
+            alike, shift = self._like(groups, *_split(row, self.contexts.shape[1]), responses)
             cells, shares = of_cell == position, n_cells[alike] / n_cells[alike].sum()
             which = None if rng is None else rng.choice(alike, cells.sum(), p=shares)
             for part, table in zip(frame, tables, strict=True):
@@ -154,7 +157,9 @@ class NormalScores(nn.Module):
         rows = np.concatenate([table.cpu().numpy() for table in tables], axis=1)
         return [_split(row, self.contexts.shape[1]) for row in rows]
 
-    def _like(self, groups: Groups, context: np.ndarray, treatment: Treatment) -> tuple[np.ndarray, np.ndarray | float]:
+    def _like(
+        self, groups: Groups, context: np.ndarray, treatment: Treatment, responses: Callable[[], Responses]
+    ) -> tuple[np.ndarray, np.ndarray | float]:
         """Groups of a context and a treatment, and what is to be added to their means ``(genes,)``."""
         contexts = np.array([each for each, _ in groups])
         same = np.array([treatment is None or each == treatment for _, each in groups])
@@ -165,26 +170,29 @@ class NormalScores(nn.Module):
             if (near & same).any():
                 return np.flatnonzero(near & same), 0.0
             if treatment and (near & untreated).any():
-                return np.flatnonzero(near & untreated), self._shift(groups, treatment)
-        return np.arange(len(groups)), self._shift(groups, treatment) if treatment else 0.0
+                return np.flatnonzero(near & untreated), self._shift(treatment, *responses())
+        return np.arange(len(groups)), self._shift(treatment, *responses()) if treatment else 0.0
 
-    def _shift(self, groups: Groups, treatment: Treatment) -> np.ndarray:
-        """Sum ``(genes,)`` of what interventions add to untreated cells, on average over contexts that have both."""
+    def _responses(self, groups: Groups) -> Responses:
+        """Interventions with a known response, and all responses, pooled over contexts with untreated cells."""
         controls = {tuple(context): group for group, (context, each) in enumerate(groups) if each == ()}
         taught = [i for i, (context, each) in enumerate(groups) if each and tuple(context) in controls]
         known = {part for i in taught for part, _ in groups[i][1] or ()}
+        means, weights = self.means.cpu().numpy().astype(np.float64), self.n_cells.cpu().numpy()[taught]
+        changes = means[taught] - means[[controls[tuple(groups[i][0])] for i in taught]]
+        design = np.array([self._gates(groups[i][1]) for i in taught]).reshape(len(taught), len(self._gates(())))
+        penalised = design.T * weights @ design + 2 * np.eye(design.shape[1])
+        return known, np.linalg.solve(penalised, design.T * weights @ changes)
+
+    def _shift(self, treatment: Treatment, known: set[int], responses: Array) -> np.ndarray:
+        """Sum of the responses to interventions ``(genes,)``; raise if one is unknown."""
         unknown = {part for part, _ in treatment or ()} - known
         if unknown:
             raise ValueError(
                 f"`process='gaussian'` does not know the response to {len(unknown)} of the interventions: no training "
                 "cell had it in a context with untreated cells. Ask for others, or train with `process='thinning'`."
             )
-        means, weights = self.means.cpu().numpy().astype(np.float64), self.n_cells.cpu().numpy()[taught]
-        changes = means[taught] - means[[controls[tuple(groups[i][0])] for i in taught]]
-        design = np.array([self._gates(groups[i][1]) for i in taught])
-        penalised = design.T * weights @ design + 2 * np.eye(design.shape[1])
-        shifts = np.linalg.solve(penalised, design.T * weights @ changes)
-        return self._gates(treatment) @ shifts
+        return self._gates(treatment) @ responses
 
     def _gates(self, treatment: Treatment) -> np.ndarray:
         """Share of its full response that each intervention ``(interventions,)`` has at its dose."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from scipy import sparse
 from scvi.module.base import LossOutput
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
 from scdiffgen.diffusion import Blocks, MoleculePredictor, Rng, Thinned, column_sums, row_sums, to_scipy, with_values
@@ -15,7 +16,7 @@ from scdiffgen.diffusion import Blocks, MoleculePredictor, Rng, Thinned, column_
 from ._denoiser import Denoiser
 from ._diffusion_module import DiffusionModule, gene_frequencies, loss_output
 from ._linear_start import linear_model_of_blocks, linear_weights, start_linearly
-from ._mean_calibration import ExpressionMoments, mean_change
+from ._mean_calibration import mean_change
 from ._processes import Given, Predictor, Thinning
 from ._rare_labels import LabelSums
 
@@ -135,14 +136,14 @@ class ThinningModule(DiffusionModule):
             return
         generator = torch.Generator(self.denoiser.missing.device).manual_seed(0)
         for _ in range(n_rounds):
-            real, drawn = (ExpressionMoments(self.n_vars) for _ in range(2))
+            real, drawn = (StandardScaler(with_mean=False) for _ in range(2))
             for counts, given in cells:
-                real.add(self.log_expression(counts))
+                real.partial_fit(self.log_expression(counts))
                 for _ in range(min(max(n_drawn // n_training, 1), 8)):
                     predictor = self.predictor(given, len(counts))
                     new = self.draw(predictor, self.library(counts), n_steps=4, generator=generator)
-                    drawn.add(self.log_expression(new.to_sparse_csr()))
-            change = torch.from_numpy(mean_change(real, drawn, real.n_cells / n_training))
+                    drawn.partial_fit(self.log_expression(new.to_sparse_csr()))
+            change = torch.from_numpy(mean_change(real, drawn, real.n_samples_seen_ / n_training))
             for denoiser in self.denoisers:
                 denoiser.network.readout.bias.add_(change.to(denoiser.network.readout.bias))
 
