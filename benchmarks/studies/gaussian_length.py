@@ -1,6 +1,6 @@
 """How long Gaussian diffusion is to be trained, and whether its best validation loss says when to stop.
 
-``python -m benchmarks.studies.gaussian_length --data paul15 kang700 pbmc68k --seeds 0 1``
+``python -m benchmarks.studies.gaussian_length --data paul15 pbmc68k --seeds 0 1``
 
 A quarter of the training cells of each benchmark are held out, and scored.
 """
