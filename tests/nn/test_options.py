@@ -18,7 +18,7 @@ from scdiffgen.nn import NetworkOptions, NetworkSize, ReadoutOptions
         ),
         *(
             ({name: "nonsense"}, f"`{name}` is 'nonsense': pass one of")
-            for name in ("number_embedding", "level_embedding", "category_embedding")
+            for name in ("number_embedding", "level_embedding")
         ),
         ({"expression_embedding": "log1p"}, r"`expression_embedding` is 'log1p': pass one of \['sinusoidal'.*None\]"),
         ({"attention_numbers": "rotated"}, r"`attention_numbers` is 'rotated', which changes nothing .* Pass `cond"),

@@ -309,7 +309,7 @@ def test_a_page_without_groups_computes_its_scores_and_names_genes_by_their_symb
         axes = pl.evaluation(named, other, gene_symbols="symbol")
     assert {"umap", "pca", "scores"} < set(axes) and "umap_real" not in axes
     classifiers = [f"c2st_auc_{name} → 0.5" for name in ("forest_pcs", "forest_genes", "logistic_genes")]
-    columns = ["mmd ↓", *classifiers, "recall ↑", "gene_correlation ↓"]
+    columns = ["mmd ↓", *classifiers, "recall ↑", "mean_distance ↓", "gene_correlation ↓"]
     assert written(axes["scores"].get_xticklabels()) == columns
     texts = [text.get_text() for text in axes["dispersion"].texts]
     assert texts and all(name.startswith("symbol of GENE") for text in texts for name in text.split(", "))
