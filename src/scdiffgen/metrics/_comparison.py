@@ -20,7 +20,7 @@ from scdiffgen.metrics import _distances as points
 from scdiffgen.metrics import _genes as genes
 
 from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores, auc_resampled, cross_validated_scores
-from ._input import CountsLike, FewCellsWarning, Matrix
+from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning, Matrix
 from ._label_contrasts import NO_LABELS, LabelContrasts, contrast_slope
 from ._resampling import Seed, Weights, bootstrap_weights, subsample, weighted_mean
 from ._space import ExpressionSpace
@@ -203,7 +203,7 @@ METRICS: dict[str, Metric] = {
     "recall": Metric("higher", "other_real", lambda pair: pair.in_balls["recall"], BALLS, highest=1.0),
     "coverage": Metric("higher", "other_real", lambda pair: pair.in_balls["coverage"], BALLS, highest=1.0),
     "library_size_ks": Metric("lower", "other_real", _library_size_ks, n_cells=1, highest=1.0),
-    "mean_distance": Metric("lower", 0.0, _mean_distance, lowest=-np.inf),
+    "mean_distance": Metric("lower", 0.0, _mean_distance, FEWEST_CELLS, lowest=-np.inf),
     "gene_correlation": Metric("lower", "other_real", _gene_correlation, n_cells=3, highest=2.0),
     "label_fold_change_slope": Metric("closest to", 1.0, _label_fold_change_slope, lowest=-np.inf),
     "label_accuracy": Metric(
