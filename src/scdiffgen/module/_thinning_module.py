@@ -124,7 +124,7 @@ class ThinningModule(DiffusionModule):
 
     @torch.no_grad()
     def calibrate(
-        self, cells: Iterable[tuple[Tensor, Given]], n_training: int, n_rounds: int = 2, n_drawn: int = 10_000
+        self, cells: Iterable[tuple[Tensor, Given]], n_training: int, n_rounds: int = 2, n_drawn: int = 4_000
     ) -> None:
         """Shift gene biases until drawn cells match the mean log expression of the training cells.
 
