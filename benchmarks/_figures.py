@@ -39,8 +39,9 @@ def generation_figure(result: Mapping[str, Any]) -> Figure:
     scores, kinds = scores_by_method(result), {row["method"]: row["kind"] for row in result["rows"]}
     (limit,) = methods_of_kind(result, "limit")
     methods = [name for name in reversed(scores) if name != limit]
-    figure, axes = panels(len(result["metrics"]), 0.24 * len(methods))
-    for axis, (key, metric) in zip(axes, result["metrics"].items(), strict=True):
+    of_all = [key for key in result["metrics"] if all(np.isfinite(of[key]).any() for of in scores.values())]
+    figure, axes = panels(len(of_all), 0.24 * len(methods))
+    for axis, key in zip(axes, of_all, strict=True):
         at = float(np.nanmedian(scores[limit][key]))
         for place, name in enumerate(methods):
             values = np.array(scores[name][key])
@@ -53,7 +54,7 @@ def generation_figure(result: Mapping[str, Any]) -> Figure:
         )
         axis.axvline(at, color=LIMIT, linewidth=1.5)
         axis.set_yticks(range(len(methods)), methods)
-        tidy(axis, metric["title"])
+        tidy(axis, result["metrics"][key]["title"])
     names = {
         "ours": "scdiffgen",
         "process": "scdiffgen, other processes",

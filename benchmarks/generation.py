@@ -49,8 +49,7 @@ class Settings:
     threads: int = 2  # threads of everything
     max_epochs: int | None = None  # epochs of every model; None is the default of each
     n_trees: int = 200  # trees of the forests
-    # folders of cells that other programs generated, by name
-    external: Mapping[str, Path] = field(default_factory=dict)
+    external: Mapping[str, Path] = field(default_factory=dict)  # folders of cells of other programs, by name
     processes: Sequence[str] = ()  # other processes of ours
     scvi_seeds: Sequence[int] | None = None  # seeds for which scVI is trained, which takes longest; None for all
     default: bool = False  # whether the default is trained where rows are added
