@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     peaks.main(common)
     for task in tasks:
         perturbation.main(["--task", task, *(external if task in TASKS else []), *common])
-    if (FOLDER / published_generation.TABLE).exists():
+    if "pbmc3k" in there and (FOLDER / published_generation.TABLE).exists():
         published_generation.main(common)
     for task in [] if options.quick else published.available_tasks():
         published.main(["--task", task, *common])

@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.published_generation --seeds 0 1 2 3 4 5 6 7 8 9 --threads 1``
 
-The published split is not known, so that each seed is a split of ours, beside which the published ceiling can be
-checked: training cells against test cells. Models see the 2,000 genes, and the other molecules of a cell as one more.
+The published split is not available, so each seed makes a split of our own. The row of training cells can be compared
+with the published ceiling. Models see the 2,000 genes, and one more column with the remaining molecules of the cell.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from benchmarks._data import FOLDER, LABEL, Split, load_pbmc3k
 from benchmarks._models import Method, fit_scdiffgen, linear_methods, scdiffgen_methods
 from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
 from benchmarks._tables import Column, score_table
+from scdiffgen._log_normalise import log_normalise
 
 TABLE = "moefb_pbmc3k.csv"
 OURS, LIMIT = "scdiffgen, 32 steps", "training cells"
@@ -105,14 +106,14 @@ class Scorer:
     """The published scores: cells in standardised log expression, in components of the training cells."""
 
     def __init__(self, split: Split) -> None:
-        expression = log_expression(split.train.X)
+        expression = log_normalise(split.train.X)[:, :N_GENES].toarray()
         self.scaler = StandardScaler().fit(expression)
         self.pca = PCA(N_COMPONENTS, random_state=0).fit(self.scaler.transform(expression))
         self.real = self.components(split.held_out.X)
 
     def components(self, counts: sparse.csr_matrix) -> NDArray[np.float64]:
         """Components of cells ``(cells, components)``."""
-        return self.pca.transform(self.scaler.transform(log_expression(counts)))
+        return self.pca.transform(self.scaler.transform(log_normalise(counts)[:, :N_GENES].toarray()))
 
     def score(self, counts: sparse.csr_matrix) -> dict[str, float]:
         """Wasserstein distance by component, difference of correlations, squared MMD with equal cells counted."""
@@ -124,12 +125,6 @@ class Scorer:
             "CD": float(np.abs(np.corrcoef(x.T) - np.corrcoef(y.T)).mean()),
             "MMD": float(np.mean(kernels[0]) + np.mean(kernels[1]) - 2 * np.mean(kernels[2])),
         }
-
-
-def log_expression(counts: sparse.csr_matrix) -> NDArray[np.float64]:
-    """Logarithm of counts per 10,000 of the whole cell, of the genes ``(cells, genes)``."""
-    dense = counts.toarray().astype(np.float64)
-    return np.log1p(1e4 * dense[:, :N_GENES] / dense.sum(axis=1, keepdims=True))
 
 
 if __name__ == "__main__":
