@@ -37,6 +37,7 @@ def tables(
     ratios: tuple[float, float, float] = (0.9, 0.9, 0.9),
     share: float = 0.1,
     narrow: int = 0,
+    means: tuple[float, float] = (3.0, -0.5),
 ) -> tuple[pd.DataFrame, Evaluation]:
     """Likelihood and scores of a model, over all and of the labels a and b; the forest on genes sees least."""
     groups = ["overall", "a", "b"]
@@ -47,6 +48,8 @@ def tables(
     )
     real = pd.DataFrame({"c2st_auc_forest_genes": 0.5, "c2st_auc_forest_pcs": [0.51, 0.52, 0.53]}, index=groups)
     headers = {name: f"{name}, best at 0.5" for name in scores if name != "novelty"}
+    scores = scores.assign(mean_distance=means[0], mean_distance_low=means[1])
+    real = real.assign(mean_distance=0.2, mean_distance_high=1.0)
     scores = scores.assign(**dict.fromkeys(headers.values(), "unlike other real cells"))
     index = pd.MultiIndex.from_product([groups, ["PC1"]], names=["group", "component"])
     axes = pd.DataFrame({"ratio": ratios, "other_real": 1.0, "genes": "G1, G2, G3", "n": [320, 300, 20]}, index)
@@ -78,6 +81,7 @@ FOREST = r"unlike .* \(forest, components AUC {}, other real cells {}; 0 of 20 c
             ["Nothing stands out", "Too few cells were held out to judge these by themselves: b"],
         ),
         ({"novelty": 0.5}, MANY, ["the model copies"]),
+        ({"means": (4.0, 2.0)}, MANY, [r"squared distance 4.0\) than means of other real cells are \(0.2\)"]),
         ({"narrow": 8}, MANY, ["^All cells: .*8 of 20 components vary too little"]),
         ({}, {"a": 30, "b": 12}, ["Only 42 cells were held out, so much may go unseen: pass more as `adata`"]),
     ],
@@ -131,7 +135,7 @@ def test_programs_are_scored_in_the_cells_that_everything_else_is(small: TokenDi
 def test_genes_are_named_by_a_column_of_the_model_s_cells(small: TokenDiffusion, other_cells: AnnData) -> None:
     symbols = [f"symbol of {name}" for name in small.adata.var_names]
     small.adata.var["symbol"] = symbols
-    with patch("scdiffgen.metrics._comparison.HEADLINES", ["novelty"]):
+    with patch("scdiffgen.metrics._comparison.HEADLINES", ["novelty", "mean_distance"]):
         found = small.evaluate_held_out(
             other_cells, programs={"one": symbols[:4]}, gene_symbols="symbol", n_steps=2, silent=True
         )

@@ -160,6 +160,13 @@ def remarks_on(
         if row["auc"] > SEPARABLE or is_narrow:
             n = n_cells.get(str(label), n_all)
             remarks.append(sentence + (f". Only {n} real cells." if n < FEW_CELLS else "."))
+    means, real_means = (scores.frame.loc[("overall", source)] for source in SOURCES)
+    if means["mean_distance_low"] > max(real_means["mean_distance_high"], 0):
+        remarks.append(
+            f"Gene means are further from those of held-out cells (squared distance {means['mean_distance']:.1f}) than "
+            f"means of other real cells are ({real_means['mean_distance']:.1f}): train with more cells, and do not read "
+            "small differences in the expression of generated cells."
+        )
     for name, table in {"dispersion": scores.dispersion, "programs": programs}.items():
         rows = pd.DataFrame() if table is None else table[table["n"] >= FEW_CELLS]
         weights = rows.get("share", pd.Series(1.0, rows.index))

@@ -128,6 +128,7 @@ class ThinningModule(DiffusionModule):
     ) -> None:
         """Shift gene biases until drawn cells match the mean log expression of the training cells.
 
+        Cells are drawn in as many steps as change their means no more: four are too few (decision 34).
         Effects of interventions add to the biases that they were trained with, and several modalities were not
         measured: both are left, as is a frozen reference.
         """
@@ -141,7 +142,7 @@ class ThinningModule(DiffusionModule):
                 real.partial_fit(self.log_expression(counts))
                 for _ in range(min(max(n_drawn // n_training, 1), 8)):
                     predictor = self.predictor(given, len(counts))
-                    new = self.draw(predictor, self.library(counts), n_steps=4, generator=generator)
+                    new = self.draw(predictor, self.library(counts), n_steps=16, generator=generator)
                     drawn.partial_fit(self.log_expression(new.to_sparse_csr()))
             change = torch.from_numpy(mean_change(real, drawn, real.n_samples_seen_ / n_training))
             for denoiser in self.denoisers:
