@@ -87,8 +87,6 @@ class Scorer:
         real, labels = self.split.held_out.X, self.split.labels
         pcs, genes = [(to_space(real), to_space(counts)) for to_space in (self.space.pcs, self.space.expression)]
         once = np.ones((1, real.shape[0])), np.ones((1, counts.shape[0]))
-        expression = np.asarray(genes[0].mean(axis=0)).ravel()
-        rare = expression < np.median(expression)
         of_label = {"real_labels": labels, "generated_labels": labels}
         forest = {"n_trees": self.n_trees, "n_jobs": self.n_jobs, **of_label}
         known = self.space.pcs(self.split.train.X), self.split.train.obs[LABEL]
@@ -100,7 +98,6 @@ class Scorer:
             "auc_forest_genes": classifier_auc(*genes, **forest),
             "auc_logistic_genes": classifier_auc(*genes, classifier="logistic", **of_label),
             "mean_distance": float(mean_distance_resampled(*genes, *once)[0]),
-            "mean_distance_rare": float(mean_distance_resampled(*(cells[:, rare] for cells in genes), *once)[0]),
             "zero_fraction_error": zero_fraction_error(real, counts),
             "gene_correlation_error": gene_correlation_error(
                 *genes, genes=self.space.most_variable_genes(N_CORRELATED_GENES)

@@ -164,8 +164,8 @@ def remarks_on(
     if means["mean_distance_low"] > max(real_means["mean_distance_high"], 0):
         remarks.append(
             f"Gene means are further from those of held-out cells (squared distance {means['mean_distance']:.1f}) than "
-            f"means of other real cells are ({real_means['mean_distance']:.1f}): train with more cells, and do not read "
-            "small differences in the expression of generated cells."
+            f"means of other real cells are ({real_means['mean_distance']:.1f}): train with more cells, and do not "
+            "interpret small differences in the expression of generated cells."
         )
     for name, table in {"dispersion": scores.dispersion, "programs": programs}.items():
         rows = pd.DataFrame() if table is None else table[table["n"] >= FEW_CELLS]
