@@ -139,7 +139,7 @@ def load_paul15() -> AnnData:
 
 
 def load_pbmc68k() -> AnnData:
-    """The counts that the package brings along."""
+    """Load the bundled counts."""
     adata = scdiffgen.datasets.pbmc68k()
     adata.X = adata.layers["counts"]
     return _labelled(adata, adata.obs["cell_type"])
@@ -155,7 +155,7 @@ DATASETS = {
     "paul700": Dataset(
         "the same progenitors (Paul et al. 2015), 700 training cells", load_paul15, PAUL15, None, FEW_TRAINING_CELLS
     ),
-    "pbmc68k": Dataset("the 700 PBMC that the package brings along", load_pbmc68k),
+    "pbmc68k": Dataset("bundled PBMC data (700 cells)", load_pbmc68k),
 }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
 
-from benchmarks._published_predictions import HALF, OURS, SIMILAR
+from benchmarks._published_predictions import HALF, OURS
 from benchmarks._tables import Column, markdown, score_table
 
 TITLES = {
@@ -129,32 +129,6 @@ def rerun_tables(result: Mapping[str, Any]) -> list[str]:
         if ran_everywhere(result, name):
             parts += ["Our places with what came out:", rank_table(with_rerun(result, name))]
     return parts
-
-
-def published_summary(results: Sequence[Mapping[str, Any]]) -> str:
-    """The headline of the README: our score and its place, the best published one, simple predictions, real cells.
-
-    Of a method that was run again, what came out stands as well.
-    """
-    rows = []
-    for result in results:
-        table, left_out = means(result), f"a {LEFT_OUT[result['task']]} left out"
-        again = [name for name in result.get("rerun", {}) if ran_everywhere(result, name)]
-        theirs = table.loc[[*result["published"]["means"]]]
-        best = {name: theirs[name].idxmax() if _higher(name) else theirs[name].idxmin() for name in HEADLINE}
-        n = by_context(result).loc[OURS].shape[0]
-        places = [f"{rank(result, name)} ({firsts(result, name)} of {n})" for name in HEADLINE]
-        rows += [
-            [f"{left_out}: scdiffgen", *_shown(table.loc[OURS, [*HEADLINE]])],
-            [f"place among {len(theirs) + 1} (first in)", *places],
-            ["best published mean", *(_named(name, best[name], theirs.at[best[name], name]) for name in HEADLINE)],
-            *([name, *_shown(table.loc[name, [*HEADLINE]])] for name in (*again, SIMILAR, HALF)),
-        ]
-    return markdown(["", *map(_full_title, HEADLINE)], rows)
-
-
-def _shown(values: pd.Series) -> list[str]:
-    return [_number(str(name), value) for name, value in values.items()]
 
 
 def _number(name: str, value: float) -> str:

@@ -14,17 +14,17 @@ from typing import Any
 
 from benchmarks._generation_table import process_table
 from benchmarks._page import figure, measured_with, write_between_marks
-from benchmarks._published_table import published_summary
-from benchmarks._readme import generation_summary, response_summary
+from benchmarks._readme import results_table
 from benchmarks._record import RESULTS, ROOT, distinct_environments, read_result
 from benchmarks._sections import FIGURES, SECTIONS
 from benchmarks._variants import Run
-from benchmarks.studies import gaussian_length, gene_means
+from benchmarks.studies import gaussian_length, gene_means, size
 
 OTHER_PAGES = {"processes": "processes.md", "networks": "processes.md"}  # than the one of benchmarks
 STUDIES: dict[str, Callable[[Sequence[Run]], str]] = {
     "study-gaussian-length": gaussian_length.table,
     "study-gene-means": gene_means.table,
+    "study-size": size.table,
 }
 NOTHING = "Not measured yet."
 
@@ -76,14 +76,13 @@ def section(name: str, result: Mapping[str, Any], docs: Path) -> str:
 
 
 def summaries(results: Path) -> dict[str, str]:
-    """Tables of the README by the names of their marks."""
-    tables = {"generation": generation_summary(results_of(results, "generation"))}
-    for result in results_of(results, "perturbation"):
-        if result["task"] == "kang":
-            tables["responses"] = response_summary(result)
-    if published := results_of(results, "published"):
-        tables["published"] = published_summary(published[::-1])
-    return tables
+    """Table of the README by the name of its mark."""
+    generation, published = (results_of(results, name) for name in ("generation", "published"))
+    responses = [result for result in results_of(results, "perturbation") if result["task"] == "kang"]
+    cells = results_of(results, "published-generation")
+    if not (generation and published and responses and cells):
+        return {"results": NOTHING}
+    return {"results": results_table(generation, responses[0], published[::-1], cells[0])}
 
 
 def results_of(results: Path, benchmark: str) -> list[dict[str, Any]]:

@@ -152,20 +152,12 @@ def citation(root: Path) -> Iterator[str]:
 
 
 def measured_tables(root: Path) -> Iterator[str]:
-    """The tables of the README hold what was measured."""
+    """The table of the README holds what was measured."""
     sys.path.insert(0, str(ROOT))
-    from benchmarks._readme import generation_summary, response_summary
-    from benchmarks.render import results_of
+    from benchmarks.render import summaries
 
-    folder, readme = root / "benchmarks/results", (root / "README.md").read_text()
-    (of_kang,) = (result for result in results_of(folder, "perturbation") if result["task"] == "kang")
-    tables = {
-        "generation": generation_summary(results_of(folder, "generation")),
-        "responses": response_summary(of_kang),
-    }
-    for name, table in tables.items():
-        if table not in readme:
-            yield f"README.md: the table of {name} is not what was measured. Run `python -m benchmarks.render`."
+    if summaries(root / "benchmarks/results")["results"] not in (root / "README.md").read_text():
+        yield "README.md: the table of results is not what was measured. Run `python -m benchmarks.render`."
 
 
 def project(root: Path) -> dict[str, Any]:
