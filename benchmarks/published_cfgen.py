@@ -20,7 +20,7 @@ from scipy import sparse
 from benchmarks._data import LABEL, Split, load_pbmc3k
 from benchmarks._models import Method, fit_scdiffgen, linear_methods, null_methods, real_cells, scdiffgen_methods
 from benchmarks._record import benchmark_parser, environment, output_folder, start, write_result
-from benchmarks._tables import Column, score_table
+from benchmarks._tables import Column, markdown, score_table
 
 OURS, LIMIT = "scdiffgen, 32 steps", "training cells"
 SEURAT = {"Naive CD4 T": "CD4 T", "Memory CD4 T": "CD4 T"}  # CFGen has one label for both
@@ -61,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "rows": read_scores(options.cells, seeds).to_dict("records"),
     }
     write_result(output_folder(options.output, quick=options.quick), "published-cfgen-pbmc3k", result)
-    print(published_cfgen_table(result))
+    print(published_cfgen_table(result), label_table(result), sep="\n\n")
 
 
 def labelled_cells() -> AnnData:
@@ -101,24 +101,37 @@ def write_cells(split: Split, folder: Path, max_epochs: int | None) -> None:
 
 
 def read_scores(folder: Path, seeds: Sequence[int]) -> pd.DataFrame:
-    """Means over labels with at least two test cells, which the mended scorer leaves out, of methods and seeds."""
+    """Scores of methods, seeds and labels with at least two test cells: the mended scorer leaves out the others."""
     found = pd.concat(
         [pd.read_csv(folder / f"scores-{commit}.csv").assign(version=version) for commit, version in VERSIONS.items()]
-    )
-    found = found[found["seed"].isin(seeds) & found["ct"].map(TEST_CELLS).gt(1)]
-    means = found.groupby(["method", "seed", "version"], sort=False)[list(SCORES.values())].mean().unstack("version")
-    means.columns = [f"{score}, {v}" for score, key in SCORES.items() for v in means[key].columns]
-    return means.reset_index()
+    ).rename(columns={"ct": "label", **{key: score for score, key in SCORES.items()}})
+    found = found[found["seed"].isin(seeds) & found["label"].map(TEST_CELLS).gt(1)]
+    scores = found.set_index(["method", "seed", "label", "version"])[[*SCORES]].unstack("version")
+    scores.columns = [", ".join(column) for column in scores.columns]
+    return scores.reset_index()
 
 
 def published_cfgen_table(result: Mapping[str, Any]) -> str:
-    """Medians and ranges over seeds of our rows, training cells first; published numbers."""
-    rows = pd.DataFrame(result["rows"]).sort_values("method", key=lambda names: names != LIMIT, kind="stable")
-    ours = {name: {key: found[key].tolist() for key in COLUMNS} for name, found in rows.groupby("method", sort=False)}
+    """Means over labels: medians and ranges over seeds of our rows, training cells first; published numbers."""
+    means = _rows(result).groupby(["method", "seed"], sort=False)[[*COLUMNS]].mean().reset_index()
+    ours = {name: {key: found[key].tolist() for key in COLUMNS} for name, found in means.groupby("method", sort=False)}
     published = {
         f"{name}, published": {"MMD, mended": [mmd], "WD, mended": [wd]} for name, (mmd, wd) in PUBLISHED.items()
     }
     return score_table("", COLUMNS, {**ours, **published}, OURS, limit=LIMIT)
+
+
+def label_table(result: Mapping[str, Any]) -> str:
+    """WD of the mended scorer by label, and the numbers of test cells."""
+    medians = _rows(result).groupby(["method", "label"], sort=False)["WD, mended"].median().unstack("label")
+    labels = [label for label in TEST_CELLS if label in medians]
+    rows = [[str(name), *(f"{of[label]:.2f}" for label in labels)] for name, of in medians.iterrows()]
+    return markdown(["", *(f"{label}, {TEST_CELLS[label]}" for label in labels)], rows)
+
+
+def _rows(result: Mapping[str, Any]) -> pd.DataFrame:
+    """Scores of the result, training cells first."""
+    return pd.DataFrame(result["rows"]).sort_values("method", key=lambda names: names != LIMIT, kind="stable")
 
 
 if __name__ == "__main__":
