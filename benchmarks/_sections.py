@@ -24,6 +24,7 @@ from benchmarks._where_time_goes import time_table
 from benchmarks.augmentation import augmentation_table
 from benchmarks.multimodal import imputation_table
 from benchmarks.peaks import peaks_table
+from benchmarks.published_cfgen import label_table, published_cfgen_table
 from benchmarks.published_generation import published_generation_table
 from benchmarks.scale import COLUMNS
 from benchmarks.soak import soak_table
@@ -74,6 +75,14 @@ def published_generation(result: Result) -> Iterator[str]:
     yield ""
     yield f"{sizes(result)} {len(result['environment']['seeds'])} splits."
     yield published_generation_table(result)
+
+
+def published_cfgen(result: Result) -> Iterator[str]:
+    yield ""
+    yield f"{sizes(result)} {len(result['environment']['seeds'])} splits."
+    yield published_cfgen_table(result)
+    yield "WD of the mended scorer by label, with the numbers of test cells:"
+    yield label_table(result)
 
 
 def published_iid(result: Result) -> Iterator[str]:
@@ -186,6 +195,7 @@ SECTIONS: dict[str, Callable[[Result], Iterator[str]]] = {
     "published": published,
     "published-iid": published_iid,
     "published-generation": published_generation,
+    "published-cfgen": published_cfgen,
     "perturbation": perturbation,
     "tokens": tokens,
     "augmentation": augmentation,
