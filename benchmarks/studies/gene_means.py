@@ -27,7 +27,7 @@ N_DRAWS = 3  # generated sets, whose scores are averaged
 SHUFFLED, BEFORE, AFTER = "shuffled genes", "not calibrated", "default"
 DIGITS = {
     **{f"auc_{name}": 3 for name in ("forest_pcs", "forest_genes", "logistic_genes")},
-    **{"mean_distance": 2, "mean_distance_rare": 2, "least_variance_ratio": 3, "nats": 4, "seconds": 1},
+    **{"mean_distance": 2, "mean_distance_rare": 2, "least_variance_ratio": 3, "nats": 4},
 }
 
 
