@@ -187,8 +187,9 @@ class Denoiser(ConditionedDenoiser):
             n_molecules = self.library(there)
             scores: GeneScores = self.network(there, n_molecules, library, *embedded)
             added = self.effect_scores(there, n_molecules, library, treatments, trains_effects)
+            add = torch.add if torch.is_grad_enabled() else Tensor.add_  # logits are large: in place where that may be
             for score in [*(effect_scale * effect for effect in added.values()), *of_labels.values()]:
-                scores = scores._replace(logits=scores.logits + score)
+                scores = scores._replace(logits=add(scores.logits, score))
             return scores
 
         return predict
@@ -201,5 +202,5 @@ class Denoiser(ConditionedDenoiser):
             log_rates, weights = self.limit(log_expected, scores.urn_weights)
             return BlockPrediction(log_rates, weights, self.limit.which, self.blocks)
         if not any(self.limit.which):
-            return UrnPrediction(scores.log_rates(), scores.urn_weights, scores.log_concentration[:, 0])
+            return UrnPrediction(scores.logits, scores.urn_weights, scores.log_concentration[:, 0])
         return UrnPrediction(*self.limit(scores.log_rates(), scores.urn_weights))
