@@ -187,10 +187,10 @@ class Denoiser(ConditionedDenoiser):
             n_molecules = self.library(there)
             scores: GeneScores = self.network(there, n_molecules, library, *embedded)
             added = self.effect_scores(there, n_molecules, library, treatments, trains_effects)
-            add = torch.add if torch.is_grad_enabled() else Tensor.add_  # logits are large: in place where that may be
+            logits = scores.logits
             for score in [*(effect_scale * effect for effect in added.values()), *of_labels.values()]:
-                scores = scores._replace(logits=add(scores.logits, score))
-            return scores
+                logits = logits.to(torch.result_type(logits, score)).add_(score)  # in place, as they are large
+            return scores._replace(logits=logits)
 
         return predict
 
