@@ -25,6 +25,7 @@ from scdiffgen.diffusion import (
     thin_to,
 )
 from scdiffgen.diffusion._draws import draw_by_gamma, draw_from_urn
+from scdiffgen.diffusion._samplers import add_molecules
 
 ALPHA = np.array([0.4, 2.0, 1.1, 0.7])
 
@@ -138,6 +139,101 @@ def test_molecules_of_an_urn_are_drawn_as_if_one_after_the_other(weights: list[f
         law = urn_by_hand(rates, np.array(weights), size)
         observed, expected = [(of_size == bag).all(1).sum() for bag in law], np.array(list(law.values()))
         assert stats.chisquare(observed, expected / expected.sum() * len(of_size)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize("weights", [[0.0, 2.0, 0.5], [3.0, 0.0, 0.0], [0.0, 0.0, 0.0], [40.0, 1.0, 5.0]])
+@pytest.mark.parametrize("is_normalised", [False, True])
+def test_compiled_urns_draw_as_if_one_molecule_after_the_other(weights: list[float], is_normalised: bool) -> None:
+    rates, present, n_cells = np.array([0.5, 1.5, 1.0]), np.array([1, 0, 2]), 20_000
+    logits = torch.tensor(np.log(rates)).float().expand(n_cells, 3)
+    urn = UrnPrediction(logits, torch.tensor(weights))
+    if is_normalised:  # then a constant of each cell changes nothing
+        shifts = torch.linspace(-50, 50, n_cells)
+        urn = UrnPrediction(logits + shifts[:, None], urn.weights, logits.logsumexp(1))
+    n_molecules = torch.arange(n_cells) % 4  # cells without new ones are among them
+    state = csr(np.tile(present, (n_cells, 1)))
+    drawn = add_molecules(urn, state, n_molecules, torch.Generator().manual_seed(0)).to_dense().numpy() - present
+    np.testing.assert_array_equal(drawn.sum(1), n_molecules)
+    for n in (1, 3):
+        law = urn_by_hand(rates + np.array(weights) * present, np.array(weights), n)
+        observed = [(drawn[n_molecules == n] == bag).all(1).sum() for bag in law]
+        expected = np.array(list(law.values())) / sum(law.values()) * sum(observed)
+        assert stats.chisquare(observed, expected).pvalue > 1e-3
+
+
+def test_compiled_urns_of_many_genes_have_the_moments_of_the_dirichlet_multinomial() -> None:
+    random, n_cells, n = np.random.default_rng(0), 4000, 300
+    alpha, weight, present = random.gamma(0.3, size=90) + 0.01, 0.4, random.poisson(1.0, 90)
+    urn = UrnPrediction(torch.tensor(np.log(alpha)).expand(n_cells, 90), torch.full((90,), weight))
+    state, n_molecules = csr(np.tile(present, (n_cells, 1))), torch.full((n_cells,), n)
+    grown = add_molecules(urn, state, n_molecules, torch.Generator().manual_seed(0))
+    assert all(len(set(row)) == len(row) for row in np.split(grown.col_indices(), grown.crow_indices()[1:-1])[:50])
+    drawn, law = grown.to_dense().numpy() - present, stats.dirichlet_multinomial(alpha / weight + present, n)
+    deviations = (drawn.mean(0) - law.mean()) / np.sqrt(law.var() / n_cells)
+    assert np.abs(deviations).max() < 4.5 and 0.7 < (deviations**2).mean() < 1.3
+    common = law.mean() > 3
+    np.testing.assert_allclose(drawn.var(0)[common], law.var()[common], rtol=0.25)
+    assert drawn.var(0).sum() == pytest.approx(law.var().sum(), rel=0.03)
+
+
+def test_compiled_urns_and_rates_agree_in_cells_that_differ() -> None:
+    """Cells of other priors, sizes and present molecules: means against the path of GPUs, in one step."""
+    random, n_repeats = np.random.default_rng(1), 8000
+    logits, present = random.normal(size=(3, 6)), random.poisson(2.0, (3, 6))
+    urn = UrnPrediction(
+        torch.tensor(logits).repeat(n_repeats, 1), torch.tensor(random.gamma(1.0, size=6)), torch.ones(3 * n_repeats)
+    )
+    state, n_molecules = csr(np.tile(present, (n_repeats, 1))), torch.tensor([4, 0, 9]).repeat(n_repeats)
+    compiled = add_molecules(urn, state, n_molecules, torch.Generator().manual_seed(0)).to_dense().numpy()
+    drawn = urn.draw(urn.rates_at(state.to_dense().double()), n_molecules, torch.Generator().manual_seed(0))
+    by_rates = np.bincount(drawn, minlength=compiled.size).reshape(compiled.shape) + np.tile(present, (n_repeats, 1))
+    one, other = (cells.reshape(n_repeats, 3, 6) for cells in (compiled, by_rates))
+    error = np.sqrt((one.var(0) + other.var(0)) / n_repeats)
+    assert (np.abs(one.mean(0) - other.mean(0)) <= 4 * error).all()
+    np.testing.assert_allclose(one.var(0), other.var(0), rtol=0.15)
+
+
+@pytest.mark.parametrize("shift", [-1e4, -200.0, 200.0, 1e4])
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_compiled_urns_of_any_rates_draw_by_prior_or_molecules_present(shift: float, weight: float) -> None:
+    """Beside larger rates molecules count for nothing, and reversed."""
+    logs, n = torch.tensor([[0.0, 1.0, 2.0]]), 100_000
+    for present in ([0, 0, 0], [1, 1, 0]):
+        urn, state = UrnPrediction(logs + shift, torch.full((3,), weight)), csr([present])
+        drawn = add_molecules(urn, state, torch.tensor([n]), torch.Generator().manual_seed(0)).to_dense()[0]
+        assert drawn.sum() == n + sum(present)
+        if weight == 0 or shift > 0:
+            torch.testing.assert_close(drawn / n, logs[0].softmax(0), atol=0.02, rtol=0)
+        elif any(present):
+            assert drawn[2] == 0
+        else:  # the first molecule is from the prior, and all others copy it
+            assert sorted(drawn.tolist()) == [0, 0, n]
+
+
+@pytest.mark.parametrize("logits", [[[0.0]], [[torch.nan, 0.0]], [[torch.inf, 0.0]], [[-torch.inf, 0.0]]])
+def test_compiled_urns_draw_genes_that_exist_whatever_the_logits(logits: list[list[float]]) -> None:
+    n_genes = len(logits[0])
+    for weight in (0.0, 1.0, torch.nan, torch.inf):
+        urn = UrnPrediction(torch.tensor(logits), torch.full((n_genes,), weight))
+        for n_present in (0, 2):
+            grown = add_molecules(urn, csr(n_present * np.eye(1, n_genes)), torch.tensor([20]))
+            assert grown.values().sum() == 20 + n_present
+            assert 0 <= grown.col_indices().min() and grown.col_indices().max() < n_genes
+
+
+def test_the_generator_alone_decides_what_compiled_urns_draw_whatever_the_threads() -> None:
+    urn, state = polya_urn(ALPHA)(torch.zeros(700, 4), torch.zeros(700)), csr(np.zeros((700, 4)))
+    before, of_torch, grown = torch.get_num_threads(), torch.get_rng_state(), []
+    try:
+        for threads, seed in ((1, 0), (3, 0), (1, 1)):
+            torch.set_num_threads(threads)
+            generator = torch.Generator().manual_seed(seed)
+            grown.append(add_molecules(urn, state, torch.full((700,), 9), generator).to_dense())
+            assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(grown[0], grown[1]) and not torch.equal(grown[0], grown[2])
+    assert torch.equal(of_torch, torch.get_rng_state())
 
 
 def test_equal_weights_of_each_cell_are_the_urn() -> None:

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 from small_cells import SMALL, simulated_cells, small_model
 
-from scdiffgen.diffusion import UrnPrediction
 from scdiffgen.model import TokenDiffusion
 
 
@@ -95,7 +94,7 @@ def no_work(*_: Any) -> None:
 def test_generation_checks_its_arguments_before_any_work(
     arguments: dict[str, Any], message: str, small: TokenDiffusion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(UrnPrediction, "draw", no_work)
+    monkeypatch.setattr("scdiffgen.diffusion._samplers.add_molecules", no_work)
     with pytest.raises(ValueError, match=message):
         small.generate(**{"conditions": A, "n_cells": 2, **arguments})
 

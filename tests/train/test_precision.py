@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,18 @@ from treated_cells import SETUP, treated_cells
 
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 from scdiffgen.nn import Attention
+from scdiffgen.train import _trainer
 
 NETWORK = {"n_tokens": 4, "token_dim": 32, "n_layers": 2}
 N_CELLS = 160
+
+
+@pytest.fixture(autouse=True)
+def rates(monkeypatch: pytest.MonkeyPatch) -> dict[torch.dtype, float]:
+    """Rates of matrix products, in place of those of the processor that runs the tests."""
+    measured = {torch.float32: 1e11, torch.bfloat16: 4e11}
+    monkeypatch.setattr(_trainer, "matrix_product_rate", measured.__getitem__)
+    return measured
 
 
 def losses(
@@ -54,6 +64,31 @@ def test_losses_in_bfloat16_are_those_of_float32_within_half_a_percent(options: 
     np.testing.assert_allclose(mixed, full, rtol=5e-3)
     assert {weight.dtype for weight in model.module.parameters()} == {torch.float32}
     assert model.generate({}, 5, n_steps=4, seed=0, silent=True).X.sum() > 0
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16"])
+def test_training_warns_where_bfloat16_is_slower_with_both_rates(
+    precision: str, rates: dict[torch.dtype, float]
+) -> None:
+    rates[torch.bfloat16] = 2.5e9
+    with pytest.warns(UserWarning, match=r"float32 \(1e\+11 .*bfloat16 \(2\.5e\+09\).*leave `precision` out") as warned:
+        losses(precision, {}, max_epochs=1)
+    (ours,) = (each for each in warned if "operations a second" in str(each.message))
+    assert Path(ours.filename).name == Path(__file__).name  # where the user called
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "32-true"])
+def test_training_does_not_warn_where_bfloat16_is_faster_or_not_used(
+    precision: str, rates: dict[torch.dtype, float]
+) -> None:
+    rates[torch.bfloat16] = 4e11 if precision == "bf16-mixed" else 0.0
+    losses(precision, {}, max_epochs=1)  # a warning would be an error
+
+
+def test_rates_of_matrix_products_are_those_of_a_computer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    for dtype in (torch.float32, torch.bfloat16):
+        assert 1e6 < _trainer.matrix_product_rate(dtype) < 1e15
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.bfloat16, 2.0**-7), (torch.float16, 2.0**-10)])

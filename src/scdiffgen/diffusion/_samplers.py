@@ -8,7 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ._compiled_urn import add_from_urns
 from ._draws import Rng
+from ._thinning import UrnPrediction, beyond_range
 
 
 class MoleculePrediction(Protocol):
@@ -25,7 +27,7 @@ class MoleculePrediction(Protocol):
 
 
 MoleculePredictor = Callable[[Tensor, Tensor], MoleculePrediction]
-"""``predictor(state, library)``: dense state ``(cells, genes)`` and library sizes ``(cells,)`` to a prediction."""
+"""``predictor(state, library)``: CSR state ``(cells, genes)`` and library sizes ``(cells,)`` to a prediction."""
 
 
 def molecule_schedule(n_start: Tensor, n_end: Tensor, n_steps: int, offset: float = 16.0) -> Tensor:
@@ -52,12 +54,22 @@ def grow_molecules(
     """Add molecules to ``start`` ``(cells, genes)`` until ``count``, by default that of the cell, is ``library``."""
     # One evaluation of the predictor a step. An urn is sampled exactly in any number of steps, other predictions in as
     # many as there are molecules. Cells with `library` molecules or more stay as they are.
-    state = start.clone()
-    present = (state.sum(1) if count is None else count(state)).round().long()
+    present = (start.sum(1) if count is None else count(start)).round().long()
     target = torch.maximum(library.round().long(), present)
     added = molecule_schedule(present.flatten(), target.flatten(), n_steps).diff(dim=0)  # (steps, cells)
+    state = start.to_sparse_csr()
     for n_molecules in added[added.any(1)]:
-        prediction = predictor(state, library)
-        drawn = prediction.draw(prediction.rates_at(state), n_molecules.view_as(present), generator)
-        state.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=state.dtype))
-    return state
+        state = add_molecules(predictor(state, library), state, n_molecules.view_as(present), generator)
+    return state.to_dense()
+
+
+def add_molecules(prediction: MoleculePrediction, state: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
+    """Add ``n_molecules`` ``(cells,)`` to a CSR state: urns on the CPU by a compiled pass, all else by dense rates."""
+    if isinstance(prediction, UrnPrediction) and prediction.weights.ndim == 1 and state.device.type == "cpu":
+        log_total = prediction.log_total()
+        total = (log_total - beyond_range(log_total)).exp()
+        return add_from_urns(state, prediction.logits.softmax(1), total, prediction.weights, n_molecules, generator)
+    dense = state.to_dense()
+    drawn = prediction.draw(prediction.rates_at(dense), n_molecules, generator)
+    added = torch.ones_like(drawn, dtype=dense.dtype)
+    return dense.view(-1).index_add_(0, drawn, added).view_as(dense).to_sparse_csr()

@@ -37,9 +37,20 @@ class Thinned(NamedTuple):
 class UrnPrediction(NamedTuple):
     r"""Rates of the next molecule of an urn: :math:`\pi_g \propto e^{\text{log\_rates}_g} + w_g x_{t,g}`."""
 
-    log_rates: Tensor  # (cells, genes), absolute: their scale against the weights matters
+    logits: Tensor  # (cells, genes): the log-rates, whose scale against the weights matters
     weights: Tensor  # (genes,), not negative; or (cells, genes), see `draw`
-    log_total: Tensor | None = None  # (cells,), logarithm of the sum of the rates, where it is known
+    log_concentration: Tensor | None = None  # (cells,), log of the sum of the rates, if logits are up to a constant
+
+    @property
+    def log_rates(self) -> Tensor:
+        """Log-rates ``(cells, genes)`` without the molecules that are present."""
+        if self.log_concentration is None:
+            return self.logits
+        return self.logits.log_softmax(1) + self.log_concentration[:, None]
+
+    def log_total(self) -> Tensor:
+        """Logarithm ``(cells,)`` of the sum of these rates."""
+        return self.logits.logsumexp(1) if self.log_concentration is None else self.log_concentration
 
     def log_prob(self, state: Tensor) -> Tensor:
         """Log-probabilities ``(cells, genes)`` of the next molecule for a dense state ``(cells, genes)``."""
@@ -49,8 +60,7 @@ class UrnPrediction(NamedTuple):
         """Log-probabilities ``(stored values,)`` at the stored positions of a CSR state; nothing dense is added."""
         rows, columns = row_indices(state), state.col_indices()
         weights = self.weights.index_select(0, columns) if self.weights.ndim == 1 else self.weights[rows, columns]
-        log_total = self.log_rates.logsumexp(1) if self.log_total is None else self.log_total
-        return log_shares(self.log_rates[rows, columns], weights * state.values(), log_total, rows)
+        return log_shares(self.log_rates[rows, columns], weights * state.values(), self.log_total(), rows)
 
     def rates_at(self, state: Tensor) -> Tensor:
         """Rates ``(cells, genes)`` for a dense state ``(cells, genes)``."""

@@ -187,9 +187,10 @@ class Denoiser(ConditionedDenoiser):
             n_molecules = self.library(there)
             scores: GeneScores = self.network(there, n_molecules, library, *embedded)
             added = self.effect_scores(there, n_molecules, library, treatments, trains_effects)
+            logits = scores.logits
             for score in [*(effect_scale * effect for effect in added.values()), *of_labels.values()]:
-                scores = scores._replace(logits=scores.logits + score)
-            return scores
+                logits = logits.to(torch.result_type(logits, score)).add_(score)  # in place, as they are large
+            return scores._replace(logits=logits)
 
         return predict
 
@@ -201,5 +202,5 @@ class Denoiser(ConditionedDenoiser):
             log_rates, weights = self.limit(log_expected, scores.urn_weights)
             return BlockPrediction(log_rates, weights, self.limit.which, self.blocks)
         if not any(self.limit.which):
-            return UrnPrediction(scores.log_rates(), scores.urn_weights, scores.log_concentration[:, 0])
+            return UrnPrediction(scores.logits, scores.urn_weights, scores.log_concentration[:, 0])
         return UrnPrediction(*self.limit(scores.log_rates(), scores.urn_weights))

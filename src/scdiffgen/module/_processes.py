@@ -96,10 +96,10 @@ def growth_path(
     states, expected = [], []
 
     def recording(state: Tensor, library: Tensor) -> MoleculePrediction:
-        prediction = predictor(state, library)
-        missing = (library - state.sum(1)).clamp(min=0)[:, None]
-        states.append(state.clone())
-        expected.append(state + missing * prediction.log_prob(state).exp())
+        prediction, dense = predictor(state, library), state.to_dense()
+        missing = (library - dense.sum(1)).clamp(min=0)[:, None]
+        states.append(dense)
+        expected.append(dense + missing * prediction.log_prob(dense).exp())
         return prediction
 
     empty = library.new_zeros(len(library), n_genes)

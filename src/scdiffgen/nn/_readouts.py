@@ -47,21 +47,15 @@ class AdditiveReadout(nn.Module):
 
     def forward(self, tokens: Tokens) -> Genes:
         """Scores of the genes from the tokens, all or only the first."""
-        scores: Tensor = self.bias
-        for hidden, weights in zip(self._hidden_parts(tokens), (self.gene_weights, self.unit_weights), strict=True):
-            flat = hidden.flatten(1)
-            scores = torch.addmm(scores, flat, weights[: flat.shape[1]])
-        return scores
+        weights = self.loadings()[: tokens.shape[1]]
+        return torch.addmm(self.bias, self.hidden(tokens).flatten(1), weights.flatten(0, 1))
 
     def hidden(self, tokens: Tokens) -> Hidden:
         """Hidden vector of each token, by which it contributes to the genes: its linear part, and its units."""
-        return torch.cat(self._hidden_parts(tokens), dim=2)
-
-    def _hidden_parts(self, tokens: Tokens) -> tuple[Hidden, Hidden]:
         n_tokens = tokens.shape[1]
         linear = torch.einsum("ctd,tdr->ctr", tokens, self.heads[:n_tokens])
         units = torch.einsum("ctd,tdr->ctr", tokens, self.units[:n_tokens]) + self.unit_biases[:n_tokens]
-        return linear, self.dropout(F.silu(units))
+        return torch.cat([linear, self.dropout(F.silu(units))], dim=2)
 
     def loadings(self) -> Float[Tensor, "tokens width genes"]:
         """Weights of the genes on :meth:`hidden`."""

@@ -1,9 +1,11 @@
-"""scvi-tools' trainer that returns from Control-C, and keeps a history beside other loggers."""
+"""scvi-tools' trainer that returns from Control-C, keeps a history beside other loggers, and warns of slow bfloat16."""
 
 from __future__ import annotations
 
+import timeit
 from typing import Any
 
+import torch
 from lightning.pytorch.loggers import Logger
 from scvi.train import Trainer
 from scvi.train._logger import SimpleLogger
@@ -21,6 +23,8 @@ class GracefulTrainer(Trainer):
         loggers: list[Logger] = self.loggers  # type: ignore[has-type]
         if loggers and not any(hasattr(logger, "history") for logger in loggers):
             self.loggers = [*loggers, SimpleLogger()]
+        if self.precision == "bf16-mixed" and self.strategy.root_device.type == "cpu":
+            warn_of_slow_bfloat16(*(matrix_product_rate(dtype) for dtype in (torch.float32, torch.bfloat16)))
         try:
             super().fit(plan, *args, **kwargs)
         except (KeyboardInterrupt, SystemExit) as error:  # Lightning exits where Control-C was pressed
@@ -33,3 +37,19 @@ class GracefulTrainer(Trainer):
                 f"Training was interrupted after {self.current_epoch} of {self.max_epochs} epochs. The model keeps the "
                 "weights averaged so far: use or save it, or call `train` again to go on."
             )
+
+
+def matrix_product_rate(dtype: torch.dtype, size: int = 256, n_repeats: int = 5) -> float:
+    """Measure how many operations a second products of square matrices take on the CPU; takes milliseconds."""
+    matrix = torch.ones(size, size, dtype=dtype)
+    return 2 * size**3 / min(timeit.repeat(lambda: matrix @ matrix, number=1, repeat=n_repeats))
+
+
+def warn_of_slow_bfloat16(float32_rate: float, bfloat16_rate: float) -> None:
+    """Warn if the CPU multiplies matrices faster in float32, from operations a second."""
+    if bfloat16_rate < float32_rate:
+        warn_user(
+            f"`precision` is 'bf16-mixed', but this CPU multiplies matrices faster in float32 ({float32_rate:.2g} "
+            f"operations a second) than in bfloat16 ({bfloat16_rate:.2g}), so training would be slower: leave "
+            "`precision` out to train in float32."
+        )
