@@ -27,7 +27,7 @@ class MoleculePrediction(Protocol):
 
 
 MoleculePredictor = Callable[[Tensor, Tensor], MoleculePrediction]
-"""``predictor(state, library)``: CSR state ``(cells, genes)`` and library sizes ``(cells,)`` to a prediction."""
+"""``predictor(state, library)``: CSR or dense state ``(cells, genes)`` and library ``(cells,)`` to a prediction."""
 
 
 def molecule_schedule(n_start: Tensor, n_end: Tensor, n_steps: int, offset: float = 16.0) -> Tensor:
@@ -57,19 +57,20 @@ def grow_molecules(
     present = (start.sum(1) if count is None else count(start)).round().long()
     target = torch.maximum(library.round().long(), present)
     added = molecule_schedule(present.flatten(), target.flatten(), n_steps).diff(dim=0)  # (steps, cells)
-    state = start.to_sparse_csr()
+    state = start.clone()
     for n_molecules in added[added.any(1)]:
         state = add_molecules(predictor(state, library), state, n_molecules.view_as(present), generator)
     return state.to_dense()
 
 
 def add_molecules(prediction: MoleculePrediction, state: Tensor, n_molecules: Tensor, generator: Rng = None) -> Tensor:
-    """Add ``n_molecules`` ``(cells,)`` to a CSR state: urns on the CPU by a compiled pass, all else by dense rates."""
+    """Add ``n_molecules`` ``(cells,)``: CSR by a compiled pass for urns on the CPU, else dense in place, by rates."""
     if isinstance(prediction, UrnPrediction) and prediction.weights.ndim == 1 and state.device.type == "cpu":
-        log_total = prediction.log_total()
+        log_total, prior = prediction.log_total(), prediction.logits.softmax(1)
         total = (log_total - beyond_range(log_total)).exp()
-        return add_from_urns(state, prediction.logits.softmax(1), total, prediction.weights, n_molecules, generator)
+        cells = state if state.layout == torch.sparse_csr else state.to_sparse_csr()
+        return add_from_urns(cells, prior, total, prediction.weights, n_molecules, generator)
     dense = state.to_dense()
     drawn = prediction.draw(prediction.rates_at(dense), n_molecules, generator)
-    added = torch.ones_like(drawn, dtype=dense.dtype)
-    return dense.view(-1).index_add_(0, drawn, added).view_as(dense).to_sparse_csr()
+    dense.view(-1).index_add_(0, drawn, torch.ones_like(drawn, dtype=dense.dtype))
+    return dense

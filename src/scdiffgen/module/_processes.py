@@ -96,7 +96,7 @@ def growth_path(
     states, expected = [], []
 
     def recording(state: Tensor, library: Tensor) -> MoleculePrediction:
-        prediction, dense = predictor(state, library), state.to_dense()
+        prediction, dense = predictor(state, library), state.to_dense().clone()
         missing = (library - dense.sum(1)).clamp(min=0)[:, None]
         states.append(dense)
         expected.append(dense + missing * prediction.log_prob(dense).exp())
