@@ -14,15 +14,14 @@ from typing import Any
 import anndata
 import scvi
 from anndata import AnnData
-from scipy import sparse
+from scipy.sparse import csr_matrix
 
 from benchmarks._data import LABEL, Split, available, load_split
 from benchmarks._models import Method, linear_methods, null_methods, scdiffgen_methods
-from benchmarks._scores import Scorer
 from benchmarks._scvi import fit_scvi, scvi_methods
 from benchmarks._variants import N_TREES, Run, inner_split, study_options, study_runs, study_table
 from benchmarks.generation import timed
-from scdiffgen.metrics import membership_inference
+from scdiffgen.metrics import ExpressionSpace, classifier_auc, membership_inference
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._training_runs import default_max_epochs
 
@@ -76,7 +75,7 @@ def methods(split: Split, variants: Sequence[str], *, quick: bool) -> Iterator[t
             yield name, method, split.train[model.train_indices], seconds
 
 
-def attacked(train: AnnData, held_out: AnnData, counts: sparse.csr_matrix, seed: int) -> Run:
+def attacked(train: AnnData, held_out: AnnData, counts: csr_matrix, seed: int) -> Run:
     """Success of the attacks on single cells, with intervals."""
     generated = AnnData(counts, var=train.var)
     table = membership_inference(train, held_out, generated, LABEL, max_fpr=MAX_FPR, seed=seed).loc["cell"]
@@ -88,6 +87,7 @@ def attacked(train: AnnData, held_out: AnnData, counts: sparse.csr_matrix, seed:
 def table(runs: Sequence[Run]) -> str:
     """A row a way to draw cells."""
     names = ("auc_forest_pcs", "auc_forest_genes")  # which real cells lack
+    runs = sorted(runs, key=lambda run: (run["data"], VARIANTS.index(run["variant"])))
     rows = [{key: run[key] for key in run if key != "attacks"} for run in runs]
     return study_table([row | {"scores": dict.fromkeys(names) | row["scores"]} for row in rows], DIGITS)
 
@@ -99,14 +99,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def measured(name: str, seed: int) -> Iterator[tuple[str, Run]]:
         outer = load_split(name, seed)
         split, held_out = inner_split(outer), anndata.concat([outer.held_out, outer.other])
-        scorer = Scorer.fit(split, n_trees=N_TREES)
+        space = ExpressionSpace.fit(split.train.X)
+
+        def scores(counts: csr_matrix) -> dict[str, float]:
+            of = {"n_trees": N_TREES, "real_labels": split.labels, "generated_labels": split.labels}
+            forms = {"pcs": space.pcs, "genes": space.expression}
+            return {f"auc_forest_{k}": classifier_auc(f(split.held_out.X), f(counts), **of) for k, f in forms.items()}
+
         for variant, counts in {REAL: split.held_out.X, COPIES: split.train.X}.items():
             if variant in options.variants:
                 run = attacked(split.train, held_out, counts, seed)
                 yield variant, run | {"scores": run["scores"] | {"seconds": 0.0}}
         for variant, method, train, seconds in methods(split, options.variants, quick=options.quick):
             run = attacked(train, held_out, method.sample(split.train.obs[LABEL].to_numpy(dtype=str), seed), seed)
-            run["scores"] |= scorer.score(method.sample(split.labels, seed + 1)) | {"seconds": seconds}
+            run["scores"] |= scores(method.sample(split.labels, seed + 1)) | {"seconds": seconds}
             yield variant, run
 
     print(table(study_runs(options, "study-disclosure.jsonl", measured)))

@@ -6,18 +6,18 @@ import numpy as np
 import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
-from scipy import sparse
+from scipy.sparse import csr_matrix, vstack
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from scdiffgen._log_normalise import log_normalise
-from scdiffgen._messages import listed, warn_user
+from scdiffgen._messages import counted, listed, warn_user
 from scdiffgen._shared_docs import shared_docs
 
 from ._classifiers import weighted_auc
-from ._comparison import CONFIDENCE
+from ._comparison import with_interval
 from ._distances import N_NEIGHBOURS
 from ._input import FEWEST_CELLS, CountsLike, FewCellsWarning, as_count_pair, labels_of
 from ._resampling import Weights, bootstrap_weights, split_halves, subsample, weight_below
@@ -88,7 +88,7 @@ def membership_inference(
     ------
     ValueError
         If training and held-out cells share cells or donors; if fewer than ten cells of each share labels, or are
-        generated; if there are fewer than two training or four held-out donors; if ``max_fpr`` is not in (0, 1).
+        generated; if there are fewer than four training or eight held-out donors; if ``max_fpr`` is not in (0, 1).
 
     Warns
     -----
@@ -106,7 +106,8 @@ def membership_inference(
         raise ValueError(f"`max_fpr` is {max_fpr!r}: pass a share between 0 and 1, such as 0.01.")
     known, other = as_count_pair(train, held_out, layer=layer, names=("train", "held_out"))
     _, drawn = as_count_pair(train, generated, layer=layer, names=("train", "generated"))
-    _refuse_shared_cells(train, held_out, known, other)
+    if isinstance(train, AnnData) and isinstance(held_out, AnnData):
+        _refuse_shared_cells(train, held_out, known, other)
     sides = (train, known, "train"), (held_out, other, "held_out")
     obs = pd.concat([_described(*side, groupby, donor_key) for side in sides], ignore_index=True)
     if donor_key is not None:
@@ -119,13 +120,13 @@ def membership_inference(
             f"{n_cells[0]} cells each of `train` and `held_out` can be attacked, with {n_cells[1]} of `held_out` as "
             f"reference and {n_cells[2]} `generated`: {FEWEST_CELLS} are needed. Pass more cells of the same labels."
         )
-    real, made = (log_normalise(counts, dtype=np.float32) for counts in (sparse.vstack([known, other]).tocsr(), drawn))
+    real, made = (log_normalise(counts, dtype=np.float32) for counts in (vstack([known, other]).tocsr(), drawn))
     unit, units = pd.factorize(attacked["donor"])[0], attacked.drop_duplicates("donor")
     is_member, rng = units["is_member"].to_numpy(), np.random.default_rng(seed)
+    is_fitted = np.isin(np.arange(len(units)), split_halves(is_member, seed=seed)[0])  # by the classifier
     weights = np.empty((1 + n_bootstrap, len(units)))
     for side in (is_member, ~is_member):
         weights[:, side] = bootstrap_weights(side.sum(), n_bootstrap, rng)
-    is_fitted = np.isin(np.arange(len(units)), split_halves(is_member, seed=seed)[0])
     pairs = (made, real[reference.index]), (real[fake.index], real[rest.index])
     scores = [_scores(real[attacked.index], attacked, is_fitted[unit], *pair) for pair in pairs]
     by_level = {"cell": (unit, scores)}
@@ -134,19 +135,18 @@ def membership_inference(
     rows = {}
     for level, (at, found) in by_level.items():
         for attack in ATTACKS:
-            is_scored = found[0][attack].notna().to_numpy()
-            of, members = at[is_scored], is_member[at[is_scored]]
+            scored = found[0][attack].notna().to_numpy()
+            of, members = at[scored], is_member[at[scored]]
             (auc, tpr), (control, _) = (
-                _success(values[attack].to_numpy()[is_scored], members, weights[:, of], max_fpr) for values in found
+                _success(values[attack].to_numpy()[scored], members, weights[:, of], max_fpr) for values in found
             )
-            row = _interval("auc", auc) | _interval("tpr", tpr) | _interval("control", control)
+            row = with_interval("auc", auc) | with_interval("tpr", tpr) | with_interval("control", control)
             rows[level, attack] = row | {"n_members": members.sum(), "n_non_members": (~members).sum()}
-    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis(["level", "attack"])
-    return table.astype({"n_members": int, "n_non_members": int})
+    return pd.DataFrame([*rows.values()], pd.MultiIndex.from_tuples(rows, names=["level", "attack"]))
 
 
 def _described(
-    cells: CountsLike, counts: sparse.csr_matrix, name: str, groupby: str | None, donor_key: str | None
+    cells: CountsLike, counts: csr_matrix, name: str, groupby: str | None, donor_key: str | None
 ) -> pd.DataFrame:
     """Whether cells are members, their labels and donors; without these all have one label, and each is a donor."""
     n = counts.shape[0]
@@ -167,8 +167,7 @@ def _matched(obs: pd.DataFrame, max_cells: int, seed: int) -> pd.DataFrame:
     """Draw equally many donors, then members and non-members of every label, at most ``max_cells`` each."""
     donors = obs.drop_duplicates("donor")
     if len(donors) < len(obs):
-        n_donors = donors["is_member"].value_counts().min()
-        drawn = donors.groupby("is_member").sample(n_donors, random_state=seed)
+        drawn = donors.groupby("is_member").sample(donors["is_member"].value_counts().min(), random_state=seed)
         obs = obs[obs["donor"].isin(drawn["donor"])]
     obs = obs.sample(frac=1, random_state=seed)
     obs = obs.assign(rank=obs.groupby(["label", "is_member"]).cumcount())
@@ -178,11 +177,7 @@ def _matched(obs: pd.DataFrame, max_cells: int, seed: int) -> pd.DataFrame:
 
 
 def _scores(
-    cells: sparse.csr_matrix,
-    obs: pd.DataFrame,
-    is_fitted: NDArray[np.bool_],
-    generated: sparse.csr_matrix,
-    reference: sparse.csr_matrix,
+    cells: csr_matrix, obs: pd.DataFrame, is_fitted: NDArray, generated: csr_matrix, reference: csr_matrix
 ) -> pd.DataFrame:
     """Score attacked cells by each attack, higher for members, (cells, attacks); NaN of cells of the fit."""
     distances = []
@@ -199,47 +194,29 @@ def _scores(
 def _success(scores: NDArray, is_member: NDArray, weights: Weights, max_fpr: float) -> tuple[NDArray, NDArray]:
     """AUC and true-positive rate under each row of weights, (rows,)."""
     (positive, wp), (negative, wn) = ((scores[side], weights[:, side]) for side in (is_member, ~is_member))
-    n_others = wn.sum(axis=1, keepdims=True)
+    n_members, n_others = wp.sum(axis=1), wn.sum(axis=1, keepdims=True)
     is_found = n_others - weight_below(negative, wn, positive, "left") <= max_fpr * n_others
-    tpr = (wp * is_found).sum(axis=1) / wp.sum(axis=1)
-    return weighted_auc(negative, positive, wn, wp), tpr if len(negative) * max_fpr >= 1 else np.full(len(wp), np.nan)
-
-
-def _interval(name: str, values: NDArray[np.float64]) -> dict[str, float]:
-    """The estimate, which is the first value, and the 95 % interval by its resamples, the others."""
-    resamples = values[1:][np.isfinite(values[1:])]
-    margin = CONFIDENCE * float(resamples.std(ddof=1)) if len(resamples) > 1 else float("nan")
-    ends = np.clip([values[0], values[0] - margin, values[0] + margin], 0, 1).tolist()
-    return dict(zip((name, f"{name}_low", f"{name}_high"), ends, strict=True))
+    defined = (n_members > 0) & (len(negative) * max_fpr >= 1)
+    return weighted_auc(negative, positive, wn, wp), (wp * is_found).sum(axis=1) / np.where(defined, n_members, np.nan)
 
 
 def _check_donors(obs: pd.DataFrame, donor_key: str) -> None:
     """Raise unless donors of both sides differ and suffice; warn if they are few."""
     known, other = (obs.loc[obs["is_member"] == side, "donor"].unique() for side in (True, False))
+    place, n = f"obs[{donor_key!r}]", min(len(known), len(other) // 2)
     if shared := sorted({*known} & {*other}):
-        raise ValueError(
-            f"`train` and `held_out` share {listed(shared)} of obs[{donor_key!r}]. Hold out whole donors, or leave out "
-            "`donor_key`."
-        )
-    if len(known) < 2 or len(other) < 4:
-        raise ValueError(
-            f"obs[{donor_key!r}] has {len(known)} donors in `train` and {len(other)} in `held_out`: at least 2 and 4 "
-            "are needed."
-        )
-    if (n := min(len(known), len(other) // 2)) < FEWEST_CELLS:
+        raise ValueError(f"`train` and `held_out` share {listed(shared)} of {place}. Hold out whole donors.")
+    if n < 4:
+        n_donors = f"{len(known)} donors of `train` and {len(other)} of `held_out`"
+        raise ValueError(f"{place} has {n_donors}: at least 4 and 8 are needed. Hold out more.")
+    if n < FEWEST_CELLS:
         warn_user(f"{n} donors of a side are attacked: intervals of so few are rough.", FewCellsWarning)
 
 
-def _refuse_shared_cells(
-    train: CountsLike, held_out: CountsLike, known: sparse.csr_matrix, other: sparse.csr_matrix
-) -> None:
+def _refuse_shared_cells(train: AnnData, held_out: AnnData, known: csr_matrix, other: csr_matrix) -> None:
     """Raise if cells of the same name have the same counts on both sides."""
-    if isinstance(train, AnnData) and isinstance(held_out, AnnData):
-        rows = [pd.Series(range(cells.n_obs), cells.obs_names) for cells in (train, held_out)]
-        both = pd.concat([of[~of.index.duplicated()] for of in rows], axis=1, join="inner")
-        is_same = np.asarray(abs(known[both[0]] - other[both[1]]).sum(axis=1)).ravel() == 0
-        if is_same.any():
-            raise ValueError(
-                f"`train` and `held_out` share {is_same.sum()} cells (first: {both.index[is_same][0]!r}). Hold out "
-                "cells that the generator was not trained on."
-            )
+    rows = [pd.Series(range(cells.n_obs), cells.obs_names) for cells in (train, held_out)]
+    both = pd.concat([of[~of.index.duplicated()] for of in rows], axis=1, join="inner")
+    same = both.index[np.asarray(abs(known[both[0]] - other[both[1]]).sum(axis=1)).ravel() == 0]
+    if len(same):
+        raise ValueError(f"`train` and `held_out` share {counted(len(same), 'cell')}, such as {same[0]!r}. Drop them.")
