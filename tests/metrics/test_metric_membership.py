@@ -108,6 +108,18 @@ def test_donors_of_training_are_found_by_new_cells_of_theirs() -> None:
     assert contains_chance(membership_inference(train, held_out, strangers, "type", donor_key="donor")).all()
 
 
+def test_donors_are_resampled_as_wholes() -> None:
+    train, held_out = (simulate(n, seed)[np.repeat(np.arange(n), 10)].copy() for n, seed in ((40, 1), (80, 2)))
+    for cells in (train, held_out):  # ten copies of each cell are one donor, so intervals are wider by the root of ten
+        cells.obs["donor"] = cells.obs_names.to_numpy()
+        cells.obs_names = [f"{name}-{i}" for i, name in enumerate(cells.obs_names)]
+    whole, apart = (
+        membership_inference(train, held_out, simulate(200, 3), donor_key=key, n_bootstrap=500).loc[CELLS[0]]
+        for key in ("donor", None)
+    )
+    assert whole["auc_high"] - whole["auc"] == pytest.approx(10**0.5 * (apart["auc_high"] - apart["auc"]), rel=0.2)
+
+
 def test_only_the_donors_whose_cells_are_generated_are_found() -> None:
     effects = donor_effects(60, 1)
     train, held_out = (
@@ -152,9 +164,10 @@ def test_scores_are_distances_of_scipy(train, held_out) -> None:
 
 def test_rates_are_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
-    is_member, weights = np.arange(200) < 90, rng.integers(0, 4, size=(3, 200)).astype(float)
+    weights = np.vstack([np.ones(200), rng.integers(0, 4, size=(3, 200))])
+    is_member = np.arange(200) < 90
     scores = rng.normal(size=200).round(1) + is_member  # with ties
-    for max_fpr in (0.05, 0.2):
+    for max_fpr in (0.05, 0.1, 0.2):  # of 110 non-members, just 11 or 22 may exceed the threshold
         auc, tpr = _success(scores, is_member, weights, max_fpr)
         for row, of_weights in enumerate(weights):
             false, true, _ = roc_curve(is_member, scores, sample_weight=of_weights, drop_intermediate=False)

@@ -43,17 +43,17 @@ def membership_inference(
 
     Half of the held-out cells are the *reference*, real cells that the attacker has. As many training cells (members)
     as other held-out cells (non-members) of each label are attacked. With the Euclidean distances :math:`d_g` to the
-    nearest generated and :math:`d_r` to the nearest reference cell, in log expression of all genes, cells score
+    nearest generated and :math:`d_r` to the nearest reference cell in log expression of all genes, a cell scores
 
     - ``"distance"``: :math:`-\log d_g` (GAN-Leaks, Chen et al. 2020, CCS);
-    - ``"density_ratio"``: :math:`\log d_r - \log d_g`, the order of DOMIAS (van Breugel et al. 2023, AISTATS) if
-      nearest neighbours estimate the densities of generated and reference cells;
+    - ``"density_ratio"``: :math:`\log d_r - \log d_g`, which ranks cells as DOMIAS (van Breugel et al. 2023,
+      AISTATS) does with nearest-neighbour estimates of the densities of generated and reference cells;
     - ``"classifier"``: a logistic regression on the logarithms of the distances to the nearest and the fifth nearest
       cell of both, fitted with the membership of half of the attacked cells, scores the other half.
 
-    Scores are centred within labels. The control repeats each attack with half of the reference in place of the
-    generated cells, which cannot disclose members. If its interval excludes 0.5, training and held-out cells differ for
-    another reason, such as batch, and the attack says nothing about the generator.
+    Scores are centred within labels. The control repeats each attack with half of the reference in place of generated
+    cells. If its interval excludes 0.5, training and held-out cells differ for another reason, such as batch, and the
+    attack says nothing about the generator.
 
     Parameters
     ----------
@@ -68,12 +68,8 @@ def membership_inference(
     donor_key
         Column of ``obs`` of the real cells with their donors. Adds the level ``"donor"``: a donor scores the mean of
         its cells. Held-out donors are then either reference or attacked, and donors are resampled at both levels.
-    max_cells
-        Attacked cells of each side at most.
     max_fpr
         False-positive rate at which the true-positive rate is given.
-    n_bootstrap
-        Resamples of the attacked cells, or donors, behind the intervals.
     {draws}
 
     Returns
@@ -87,8 +83,8 @@ def membership_inference(
     Raises
     ------
     ValueError
-        If training and held-out cells share cells or donors; if fewer than ten cells of each share labels, or are
-        generated; if there are fewer than four training or eight held-out donors; if ``max_fpr`` is not in (0, 1).
+        If training and held-out cells share cells or donors, fewer than ten cells of each share labels or are
+        generated, there are fewer than four training or eight held-out donors, or ``max_fpr`` is not in (0, 1).
 
     Warns
     -----
