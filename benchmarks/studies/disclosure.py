@@ -9,11 +9,14 @@ many cells as it was trained on, with their labels, which attacks compare with t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import anndata
+import numpy as np
 import scvi
 from anndata import AnnData
+from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
 from benchmarks._data import LABEL, Split, available, load_split
@@ -32,10 +35,11 @@ WITHOUT_MODEL = {
     "linear Gaussian copula": lambda split: linear_methods(split)[0],
 }
 SCVI = ("scVI, Gaussian mixture", "scVI, aggregated posterior")
-OURS: dict[str, dict[str, Any]] = {  # share of the default epochs, and options
+OURS: dict[str, dict[str, Any]] = {  # share of the default epochs, cells of labels that are merged, and options
     "default": {},
     "quarter of the epochs": {"share": 0.25},
     "weight decay 20": {"plan_kwargs": {"weight_decay": 20.0}},
+    "labels of fewer than 20 cells merged": {"merged_below": 20},
     "four times the epochs": {"share": 4.0, "early_stopping": False},
     "gaussian": {"process": "gaussian"},
 }
@@ -47,15 +51,31 @@ DIGITS = {
 
 
 def fitted(
-    split: Split, *, share: float = 1.0, process: str = "thinning", quick: bool = False, **options: Any
-) -> TokenDiffusion:
-    """Train for a share of the default number of epochs."""
+    split: Split,
+    *,
+    share: float = 1.0,
+    process: str = "thinning",
+    merged_below: int = 0,
+    quick: bool = False,
+    **options: Any,
+) -> tuple[TokenDiffusion, Method]:
+    """Train for a share of the default number of epochs; labels of few cells are one, also when they are drawn."""
     adata = split.train.copy()
+    n_cells = adata.obs[LABEL].value_counts()
+    few = n_cells.index[n_cells < merged_below].astype(str)
+    adata.obs[LABEL] = merged(adata.obs[LABEL], few)
     TokenDiffusion.setup_anndata(adata, labels_key=LABEL)
     model = TokenDiffusion(adata, process=process)
     epochs = None if share == 1.0 else round(share * default_max_epochs(round(0.9 * adata.n_obs), 256, has_units=True))
     model.train(max_epochs=2 if quick else epochs, enable_progress_bar=False, **options)
-    return model
+    drawn = scdiffgen_methods(model, [N_STEPS])[0]
+    return model, replace(drawn, sample=lambda labels, seed: drawn.sample(merged(labels, few), seed))
+
+
+def merged(labels: ArrayLike, few: ArrayLike) -> NDArray[np.str_]:
+    """Labels, with one name for all of the few."""
+    names = np.asarray(labels, dtype=str)
+    return np.where(np.isin(names, np.asarray(few, dtype=str)), "merged", names)
 
 
 def methods(split: Split, variants: Sequence[str], *, quick: bool) -> Iterator[tuple[str, Method, AnnData, float]]:
@@ -66,8 +86,8 @@ def methods(split: Split, variants: Sequence[str], *, quick: bool) -> Iterator[t
     for name, options in OURS.items():
         if name in variants:
             scvi.settings.seed = split.seed
-            model, seconds = timed(lambda options=options: fitted(split, quick=quick, **options))
-            yield name, scdiffgen_methods(model, [N_STEPS])[0], split.train[model.train_indices], seconds
+            (model, method), seconds = timed(lambda options=options: fitted(split, quick=quick, **options))
+            yield name, method, split.train[model.train_indices], seconds
     if {*SCVI} & {*variants}:
         scvi.settings.seed = split.seed
         model, seconds = timed(lambda: fit_scvi(split, max_epochs=2 if quick else None))
