@@ -67,6 +67,7 @@ def test_the_card_says_what_the_model_is_and_how_to_ask_it(model: TokenDiffusion
     assert "- `cell_type`: 'a', 'b'\n- `batch`: 'x', 'y'" in card.text
     question = card.text.split("model.generate(")[1].split(")")[0]
     assert question == "{'cell_type': 'a'}, n_cells=100"
+    assert "`scdiffgen.metrics.membership_inference` measures" in card.text
     assert json.loads((tmp_path / "hub/_scvi_required_metadata.json").read_text())["training_data_url"] is None
 
 

@@ -14,6 +14,7 @@ from ._evaluation import Evaluation
 from ._genes import dirichlet_multinomial_nll, gene_correlation_error, multinomial_nll
 from ._heterogeneity import response_heterogeneity
 from ._input import FewCellsWarning
+from ._membership import membership_inference
 from ._perturbation_report import perturbation_report
 from ._programs import gene_programs
 from ._resampling import split_halves
@@ -35,6 +36,7 @@ __all__ = [
     "gene_correlation_error",
     "gene_programs",
     "label_accuracy",
+    "membership_inference",
     "mmd",
     "multinomial_nll",
     "novelty",

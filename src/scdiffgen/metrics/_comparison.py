@@ -274,12 +274,17 @@ def _scores(pair: Pair, metrics: Mapping[str, Metric]) -> dict[str, float]:
     """Compute the metrics, with 95 % intervals ``_low`` to ``_high`` if the pair is resampled."""
     scores: dict[str, float] = {}
     for name, metric in metrics.items():
-        rows = metric.compute(pair)
-        scores[name] = float(rows[0])
-        if len(rows) > 1:
-            resamples = rows[1:][np.isfinite(rows[1:])]
-            # no percentiles of the resamples: resampling biases plug-in statistics upwards
-            margin = CONFIDENCE * float(resamples.std(ddof=1)) if len(resamples) > 1 else float("nan")
-            scores[f"{name}_low"] = float(np.maximum(rows[0] - margin, metric.lowest))
-            scores[f"{name}_high"] = float(np.minimum(rows[0] + margin, metric.highest))
+        scores |= with_interval(name, metric.compute(pair), metric.lowest, metric.highest)
     return scores
+
+
+def with_interval(name: str, rows: Rows, lowest: float = 0.0, highest: float = 1.0) -> dict[str, float]:
+    """The first row, and the 95 % interval ``_low`` to ``_high`` of its resamples, if there are any."""
+    found = {name: float(rows[0])}
+    if len(rows) > 1:
+        resamples = rows[1:][np.isfinite(rows[1:])]
+        # no percentiles of the resamples: resampling biases plug-in statistics upwards
+        margin = CONFIDENCE * float(resamples.std(ddof=1)) if len(resamples) > 1 else float("nan")
+        found[f"{name}_low"] = float(np.maximum(rows[0] - margin, lowest))
+        found[f"{name}_high"] = float(np.minimum(rows[0] + margin, highest))
+    return found

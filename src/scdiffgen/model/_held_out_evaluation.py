@@ -176,7 +176,7 @@ def remarks_on(
     if ratio < NOT_NEW:
         remarks.append(
             f"Generated cells lie closer to training cells than held-out cells do (ratio {ratio:.2f}): the model "
-            "copies. Train fewer epochs, or a smaller network."
+            "copies. Train fewer epochs, or a smaller network. `metrics.membership_inference` measures the disclosure."
         )
     remarks = remarks or ["Nothing stands out."]
     unjudged = [str(label) for label, auc in scores.verdict["auc"].items() if np.isnan(auc)]

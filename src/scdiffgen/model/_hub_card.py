@@ -42,6 +42,9 @@ folder = HubModel.pull_from_huggingface_hub("owner/name").local_dir
 model = scdiffgen.model.TokenDiffusion.load(folder, adata=False)
 cells = model.generate({example}, n_cells=100)
 ```
+
+Neither the model nor its cells are private: `scdiffgen.metrics.membership_inference` measures how well generated cells
+disclose training cells.
 """
 
 
