@@ -1,0 +1,172 @@
+"""Power of single-cell experiments: studies simulated with planted changes, tested as a user would."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from scipy import stats
+
+from scdiffgen._arguments import check_choice, check_names, check_share, check_whole_number, is_finite_number
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.tl._arm_tests import cell_test, pseudobulk_test
+from scdiffgen.tl._experiments import simulate_experiment
+
+if TYPE_CHECKING:
+    from scdiffgen.model import TokenDiffusion
+
+    Test = Literal["pseudobulk", "cells"] | Callable[[AnnData], pd.Series]
+
+TESTS: Mapping[str, Callable[[AnnData], pd.Series]] = {"pseudobulk": pseudobulk_test, "cells": cell_test}
+STRATA = ("low", "middle", "high")
+DESIGN = ("n_donors", "n_cells")
+COLUMNS = "stratum mean_counts effect power low high n_genes false_discoveries type_1_error detectable".split()
+
+
+@shared_docs
+def power(
+    model: TokenDiffusion,
+    effect: Sequence[float] = (0.5, 1.0, 2.0),
+    *,
+    n_donors: Sequence[int] = (3, 6),
+    n_cells: Sequence[int] = (50, 200),
+    test: Test = "pseudobulk",
+    alpha: float = 0.05,
+    share_changed: float = 0.1,
+    n_replicates: int = 3,
+    experiment: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Estimate the power to detect planted fold changes, by number of donors and cells.
+
+    Each replicate simulates the largest design once (:func:`simulate_experiment`), with up- and down-regulated genes
+    drawn at random within thirds of expression; smaller designs are subsamples of its donors and cells.
+
+    Parameters
+    ----------
+    model
+        A model of one AnnData.
+    effect
+        Absolute log2 fold changes to plant, each in as many genes.
+    n_donors, n_cells
+        Donors of each arm, and cells of each donor and arm, to compare.
+    test
+        ``"pseudobulk"``, a moderated t test of log CPM summed by donor (limma-trend; paired if the experiment is);
+        ``"cells"``, the rank test of cells of :func:`scanpy.tl.rank_genes_groups`, which takes cells of one donor for
+        independent; or a function of an AnnData of :func:`simulate_experiment` that returns p-values by gene, NaN for
+        genes that are left out.
+    alpha
+        False discovery rate (Benjamini-Hochberg), and level of ``type_1_error``.
+    share_changed
+        Share of the expressed genes that change.
+    n_replicates
+        Simulated experiments.
+    experiment
+        Other arguments of :func:`simulate_experiment`, such as ``{"paired": True, "in_labels": ["B"], "label_key":
+        "cell_type"}``. Only cells of ``in_labels`` are tested.
+
+    Returns
+    -------
+    A row for each design, stratum of expression (``"all"``, ``"low"``, ``"middle"``, ``"high"``) and ``effect``:
+    ``n_donors``, ``n_cells``, ``stratum``, ``mean_counts`` (molecules a cell, median of the genes), ``effect``,
+    ``power`` with its 95 % Monte-Carlo interval ``low`` to ``high`` (Wilson, genes as independent), ``n_genes`` over
+    all replicates; of the design and stratum ``false_discoveries`` (mean realised proportion), ``type_1_error`` (share
+    of unchanged genes with p below ``alpha``) and ``detectable`` (smallest effect with a power of 0.8 or more, or NaN).
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, there are too few expressed genes, or :func:`simulate_experiment` raises it.
+    TypeError
+        If :func:`simulate_experiment` has no such argument.
+
+    Examples
+    --------
+    >>> table = power(model, [1.0], n_donors=[3], n_cells=[10], n_replicates=1, experiment={"n_steps": 4})
+    >>> table["stratum"].tolist()
+    ['all', 'low', 'middle', 'high']
+    """
+    given = dict.fromkeys(("model", "log2_fold_change", *DESIGN, "seed"), "It is an argument of `power`.")
+    check_names("simulate_experiment", experiment or {}, inspect.signature(simulate_experiment).parameters, given)
+    for name, values in {"n_donors": n_donors, "n_cells": n_cells}.items():
+        for value in values:
+            check_whole_number(name, value, at_least=2)
+    check_whole_number("n_replicates", n_replicates)
+    check_share("alpha", alpha)
+    check_share("share_changed", share_changed)
+    if not (len(effect) and all(is_finite_number(change) and change > 0 for change in effect)):
+        raise ValueError(f"`effect` is {effect!r}: pass positive log2 fold changes; each is planted up and down.")
+    if not callable(test):
+        check_choice("test", test, TESTS)
+    p_values = test if callable(test) else TESTS[test]
+    run = partial(simulate_experiment, model, **{"silent": True, **(experiment or {})})
+
+    mean, stratum = _strata(_tested_cells(run(n_donors=1, n_cells=200, seed=seed)))
+    outcomes = []
+    for replicate in range(n_replicates):
+        rng = np.random.default_rng([seed, replicate])
+        planted = _planted(stratum, effect, share_changed, rng)
+        study = run(planted, n_donors=max(n_donors), n_cells=max(n_cells), seed=int(rng.integers(2**31)))
+        samples = study.obs.groupby(["arm", "donor"], observed=True, sort=False)
+        place = samples.ngroup() % max(n_donors)
+        rank = pd.Series(rng.permutation(study.n_obs), study.obs_names).groupby(samples.ngroup()).rank()
+        genes = pd.DataFrame({"stratum": stratum, "mean_counts": mean, "effect": planted.abs()}).fillna({"effect": 0.0})
+        for donors, cells in product(n_donors, n_cells):
+            p = p_values(_tested_cells(study[(place < donors) & (rank <= cells)].copy())).astype(np.float64)
+            tested = p.dropna()
+            fdr = pd.Series(stats.false_discovery_control(tested), tested.index)
+            design = {"n_donors": donors, "n_cells": cells, "replicate": replicate}
+            outcomes.append(genes.assign(p=p, found=fdr.reindex(genes.index) <= alpha, **design))
+    return _power_table(pd.concat(outcomes), alpha)
+
+
+def _tested_cells(study: AnnData) -> AnnData:
+    """Cells of the labels whose genes change."""
+    settings = study.uns["simulation"]
+    return study[study.obs[settings["label_key"]].isin(settings["in_labels"])] if "in_labels" in settings else study
+
+
+def _strata(pilot: AnnData) -> tuple[pd.Series, pd.Series]:
+    """Molecules a cell, and third of expression, of the genes that were found."""
+    mean = pd.Series(np.asarray(pilot.X.mean(0)).ravel(), index=pilot.var_names)
+    mean = mean[mean > 0]
+    return mean, pd.qcut(mean.rank(method="first"), len(STRATA), labels=STRATA)
+
+
+def _planted(stratum: pd.Series, effect: Sequence[float], share: float, rng: np.random.Generator) -> pd.Series:
+    """Log2 fold changes, up and down, of random genes of each stratum."""
+    changes, planted = [sign * change for change in effect for sign in (1, -1)], []
+    for name in STRATA:
+        genes = rng.permutation(stratum.index[stratum == name])
+        chosen = genes[: round(share * len(genes))]
+        if len(chosen) < len(changes):
+            raise ValueError(
+                f"`share_changed` is {share}, that is {len(chosen)} of {len(genes)} genes of {name} expression, fewer "
+                f"than the {len(changes)} changes: pass a larger share, or fewer values of `effect`."
+            )
+        planted.append(pd.Series(np.resize(changes, len(chosen)), index=chosen))
+    return pd.concat(planted)
+
+
+def _power_table(outcomes: pd.DataFrame, alpha: float) -> pd.DataFrame:
+    """Rows of designs, strata and effects, from one of each gene, design and replicate."""
+    both = pd.concat([outcomes.assign(stratum="all"), outcomes.astype({"stratum": str})])
+    both["stratum"] = pd.Categorical(both["stratum"], ["all", *STRATA])
+    rows = []
+    for design, genes in both.groupby([*DESIGN, "stratum"], observed=True):
+        unchanged, by_replicate = genes["effect"] == 0, genes.groupby("replicate")["found"]
+        false = (genes["found"] & unchanged).groupby(genes["replicate"]).sum() / by_replicate.sum().clip(lower=1)
+        type_1 = (genes.loc[unchanged, "p"].dropna() < alpha).mean()
+        found = genes[~unchanged].groupby("effect")["found"].agg(["mean", "sum", "size"])
+        detectable = found.index[found["mean"] >= 0.8].min()
+        for effect, (mean, hits, n_genes) in found.iterrows():
+            low, high = stats.binomtest(int(hits), int(n_genes)).proportion_ci(method="wilson")
+            of_design = [genes["mean_counts"].median(), effect, mean, low, high, int(n_genes)]
+            rows.append([*design, *of_design, false.mean(), type_1, detectable])
+    return pd.DataFrame(rows, columns=[*DESIGN, *COLUMNS])
