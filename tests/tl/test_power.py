@@ -58,14 +58,16 @@ def test_planted_genes_are_as_asked_and_subsamples_are_of_the_designs() -> None:
         return pd.Series(0.5, index=adata.var_names)
 
     model = even(300, 1e4)
-    table = tl.power(model, [0.5, 1], n_donors=[2, 3], n_cells=[5, 9], test=watch, n_replicates=2, share_changed=0.2)
+    table = tl.power(
+        model, [-0.5, 0.5, -1, 1], n_donors=[2, 3], n_cells=[5, 9], test=watch, n_replicates=2, share_changed=0.2
+    )
     assert len(model.sizes) == 3 and (table["power"] == 0).all() and table["detectable"].isna().all()
     sizes = [set(cells.obs.groupby(["arm", "donor"], observed=True).size()) for cells in seen]
     assert sizes == 2 * [{5}, {9}, {5}, {9}] and [cells.obs["donor"].nunique() for cells in seen] == 2 * [4, 4, 6, 6]
     assert set(seen[0].obs_names) < set(seen[3].obs_names)
     change = seen[0].var["log2_fold_change"]
     assert change.value_counts().to_dict() == {0.0: 240, 0.5: 15, -0.5: 15, 1.0: 15, -1.0: 15}
-    assert (table["n_genes"][table["stratum"] == "all"] == 60).all() and (table["type_1_error"] == 0).all()
+    assert (table["n_genes"][table["stratum"] == "all"] == 30).all() and (table["type_1_error"] == 0).all()
     assert (change != seen[-1].var["log2_fold_change"]).any()
 
 
@@ -77,8 +79,9 @@ def test_an_oracle_has_all_the_power_and_a_guess_makes_false_discoveries() -> No
         return 1 - truth(adata)
 
     options = {"n_donors": [2], "n_cells": [2], "n_replicates": 1, "share_changed": 0.2}
-    table = tl.power(even(300, 1e4), [0.5, 1], test=truth, **options)
-    assert (table["power"] == 1).all() and (table["detectable"] == 0.5).all() and (table["high"] == 1).all()
+    table = tl.power(even(300, 1e4), [-1, 0.5, 1], test=truth, **options)
+    assert (table["power"] == 1).all() and (table["high"] == 1).all()
+    assert (table["detectable"] == table["effect"].map({-1: 1, 0.5: 0.5, 1: 0.5})).all()
     assert (table["false_discoveries"] == 0).all() and (table["type_1_error"] == 0).all()
     table = tl.power(even(300, 1e4), [0.5, 1], test=wrong, **options)
     assert (
@@ -147,7 +150,7 @@ def test_only_cells_of_the_changed_type_are_tested() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"effect": [0.0]}, ValueError, r"`effect` is \[0.0\]: pass positive log2 fold changes"),
+        ({"effect": [0.0]}, ValueError, r"`effect` is \[0.0\]: pass log2 fold changes"),
         ({"n_donors": [1]}, ValueError, "`n_donors` is 1: pass a whole number of at least 2"),
         ({"test": "edgeR"}, ValueError, r"`test` is 'edgeR': choose one of \['pseudobulk', 'cells'\]"),
         ({"share_changed": 0.01}, ValueError, "`share_changed` is 0.01, that is 1 of 100 genes of low expression"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
@@ -24,7 +25,7 @@ def power(
     show: Show = None,
     save: Save = None,
 ) -> list[Axes]:
-    """Draw power against donors or cells, a line a fold change with its Monte-Carlo interval; dotted is 0.8.
+    """Draw power against donors or cells, a line a fold change (decreases dashed) with its interval; dotted is 0.8.
 
     Parameters
     ----------
@@ -51,12 +52,11 @@ def power(
     other, names = {"n_donors": ("n_cells", "cells"), "n_cells": ("n_donors", "donors")}[x]
     by_panel = list(table[table["stratum"] == stratum].groupby(other))
     axes = panels(len(by_panel), ncols, (3.2, 2.6), ax)
-    colours = plt.get_cmap("viridis_r")
+    colours, sizes = plt.get_cmap("viridis"), pd.Index(np.unique(table["effect"].abs()))
     for axis, (number, rows) in zip(axes, by_panel, strict=True):
-        effects = list(rows.groupby("effect"))
-        for i, (effect, line) in enumerate(effects):
-            colour, line = colours((i + 1) / len(effects)), line.sort_values(x)
-            axis.plot(line[x], line["power"], "o-", color=colour, markersize=3, label=f"{2**effect:.2g}-fold")
+        for effect, line in rows.sort_values(x).groupby("effect"):
+            colour, style = colours(sizes.get_loc(abs(effect)) / len(sizes)), "o-" if effect > 0 else "o--"
+            axis.plot(line[x], line["power"], style, color=colour, markersize=3, label=f"{2**effect:.2g}-fold")
             axis.fill_between(line[x], line["low"], line["high"], color=colour, alpha=0.2, linewidth=0)
         axis.axhline(0.8, color=GREY, linestyle=":", linewidth=1)
         axis.set(ylim=(-0.02, 1.02), xticks=sorted(rows[x].unique()))

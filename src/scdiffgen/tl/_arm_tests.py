@@ -10,31 +10,37 @@ from scipy import optimize, special, stats
 from scdiffgen._log_normalise import log_normalise
 
 
-def pseudobulk_test(adata: AnnData, least: int = 10) -> pd.Series:
-    """Moderated t test of log CPM :cite:p:`law2014voom` of donors, paired if the experiment is.
+def pseudobulk_test(adata: AnnData) -> pd.Series:
+    """Moderated t test of log CPM of donors, paired if the experiment is."""
+    expression = log_pseudobulks(adata)
+    before, after = expression.loc["control"], expression.loc["treated"]
+    if adata.uns["simulation"]["paired"]:
+        paired = (after - before).dropna()  # donors of both arms
+        change, variance, df = paired.mean(), paired.var() / len(paired), len(paired) - 1
+    else:
+        change, df = after.mean() - before.mean(), len(expression) - 2
+        within = after.var(ddof=0) * len(after) + before.var(ddof=0) * len(before)
+        variance = within / df * (1 / len(after) + 1 / len(before))
+    moderated, df_moderated = moderated_variances(variance.to_numpy(), df, expression.mean().to_numpy())
+    p_values = 2 * stats.t.sf(change.abs() / np.sqrt(moderated), df_moderated)
+    return pd.Series(p_values, index=expression.columns).reindex(adata.var_names)
 
-    Library sizes are scaled by median ratios :cite:p:`anders2010differential`: few large changes do not shift the rest.
+
+def log_pseudobulks(adata: AnnData, least: int = 10) -> pd.DataFrame:
+    """Log2 CPM :cite:p:`law2014voom` of arms and donors, of the genes with so many molecules or more.
+
+    Library sizes are scaled by median ratios :cite:p:`anders2010differential` of genes with so many molecules a sample,
+    so that few large changes do not shift the others.
     """
     groups = adata.obs.groupby(["arm", "donor"], observed=True).indices
-    arm, donor = np.array(list(groups)).T
-    counts = np.stack([np.asarray(adata.X[rows].sum(0), dtype=np.float64).ravel() for rows in groups.values()])
-    tested, size, everywhere = counts.sum(0) >= least, counts.sum(1), (counts > 0).all(0)
-    if everywhere.any():
-        logs = np.log(counts[:, everywhere])
+    counts = np.stack([np.asarray(adata.X[rows].sum(0), dtype=np.float64).ravel() for rows in groups.values()]) + 0.5
+    size, reference = counts.sum(1), counts.mean(0) >= least
+    if reference.any():
+        logs = np.log(counts[:, reference])
         size = np.exp(np.median(logs - logs.mean(0), axis=1) + np.log(size).mean())
-    expression = np.log2((counts[:, tested] + 0.5) / (size[:, None] + 1) * 1e6)
-    before, after = (expression[arm == name] for name in ("control", "treated"))
-    if adata.uns["simulation"]["paired"]:
-        both = np.intersect1d(donor[arm == "control"], donor[arm == "treated"])
-        paired = after[np.isin(donor[arm == "treated"], both)] - before[np.isin(donor[arm == "control"], both)]
-        change, variance, df = paired.mean(0), paired.var(0, ddof=1) / len(paired), len(paired) - 1
-    else:
-        change, df = after.mean(0) - before.mean(0), len(expression) - 2
-        within = after.var(0) * len(after) + before.var(0) * len(before)
-        variance = within / df * (1 / len(after) + 1 / len(before))
-    variance, df_moderated = moderated_variances(variance, df, expression.mean(0))
-    p_values = 2 * stats.t.sf(np.abs(change) / np.sqrt(variance), df_moderated)
-    return pd.Series(p_values, index=adata.var_names[tested]).reindex(adata.var_names)
+    tested = counts.sum(0) >= least + 0.5 * len(counts)
+    samples = pd.MultiIndex.from_tuples(list(groups), names=["arm", "donor"])
+    return pd.DataFrame(np.log2(counts[:, tested] / size[:, None] * 1e6), samples, adata.var_names[tested])
 
 
 def moderated_variances(variance: np.ndarray, df: int, mean: np.ndarray) -> tuple[np.ndarray, float]:

@@ -41,7 +41,7 @@ def simulate_experiment(
     depth: float = 1.0,
     donor_key: str | None = None,
     donor_sd: float = 0.2,
-    sample_sd: float = 0.1,
+    sample_sd: float = 0.15,
     share_sd: float = 0.3,
     library_size: LibrarySize = None,
     n_steps: int = 32,
@@ -91,8 +91,8 @@ def simulate_experiment(
     donor_sd, sample_sd, share_sd
         Standard deviations, in natural logarithms, of the effects :math:`u` of each donor and :math:`v` of each sample
         (donor and arm) on each gene, and of each donor on ``shares``, which are then scaled to sum to 1. Effects are
-        normal, cut at two standard deviations to bound :math:`F`. The defaults are rounded from monocytes of eight
-        donors (:cite:t:`kang2018multiplexed`; `python -m benchmarks.studies.power`).
+        normal, cut at two standard deviations to bound :math:`F`. The defaults are near those of monocytes of eight
+        donors :cite:p:`kang2018multiplexed`, which the study of power in the documentation measures.
 
     Returns
     -------
