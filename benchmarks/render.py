@@ -19,12 +19,13 @@ from benchmarks._readme import generation_summary, response_summary
 from benchmarks._record import RESULTS, ROOT, distinct_environments, read_result
 from benchmarks._sections import FIGURES, SECTIONS
 from benchmarks._variants import Run
-from benchmarks.studies import gaussian_length, gene_means
+from benchmarks.studies import gaussian_length, gene_means, power
 
 OTHER_PAGES = {"processes": "processes.md", "networks": "processes.md"}  # than the one of benchmarks
 STUDIES: dict[str, Callable[[Sequence[Run]], str]] = {
     "study-gaussian-length": gaussian_length.table,
     "study-gene-means": gene_means.table,
+    "study-power": power.table,
 }
 NOTHING = "Not measured yet."
 

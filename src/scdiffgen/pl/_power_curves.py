@@ -62,5 +62,5 @@ def power(
         axis.set(ylim=(-0.02, 1.02), xticks=sorted(rows[x].unique()))
         axis.set_title(f"{number} {names} a {'donor' if x == 'n_donors' else 'arm'}", fontsize=9)
         plain(axis, {"n_donors": "donors an arm", "n_cells": "cells a donor"}[x], "power")
-    axes[-1].legend(frameon=False, fontsize=8)
+    axes[-1].legend(frameon=False, fontsize=8, loc="upper left", bbox_to_anchor=(1, 1))
     return finish(axes, "power", show, save)
