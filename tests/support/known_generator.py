@@ -14,8 +14,14 @@ from scipy import sparse
 class KnownGenerator:
     """Shares ``(labels, genes)`` that are known; cell types are drawn uniformly unless they are given."""
 
-    def __init__(self, shares: Mapping[str, np.ndarray], library: float = 1000.0, donors: tuple[str, ...] = ()) -> None:
-        self.shares, self.library, self.donors = shares, library, donors
+    def __init__(
+        self,
+        shares: Mapping[str, np.ndarray],
+        library: float = 1000.0,
+        donors: tuple[str, ...] = (),
+        donor_key: str = "batch",
+    ) -> None:
+        self.shares, self.library, self.donors, self.donor_key = shares, library, donors, donor_key
         self.genes = [f"gene{i}" for i in range(len(next(iter(shares.values()))))]
         self.sizes: list[np.ndarray] = []
 
@@ -32,7 +38,7 @@ class KnownGenerator:
         rng = np.random.default_rng([seed, 0])
         table = conditions if isinstance(conditions, pd.DataFrame) else pd.DataFrame(conditions, index=[0])
         table = table.loc[table.index.repeat(table.get("n_cells", n_cells))].drop(columns="n_cells", errors="ignore")
-        known = {"cell_type": [*self.shares], **({"batch": [*self.donors]} if self.donors else {})}
+        known = {"cell_type": [*self.shares], **({self.donor_key: [*self.donors]} if self.donors else {})}
         unknown = set(table) - set(known)
         assert not unknown, unknown
         for name, values in known.items():
@@ -46,5 +52,10 @@ class KnownGenerator:
         obs = self.draw_conditions(conditions, seed=seed).drop(columns="library_size")
         self.sizes.append(np.asarray(library_size))
         means = np.stack([self.shares[label] for label in obs["cell_type"]]) * self.sizes[-1][:, None]
+        means = self.bent(means)
         counts = np.random.default_rng([seed, 1]).poisson(means).astype(np.int32)
         return AnnData(sparse.csr_matrix(counts), obs=obs, var=pd.DataFrame(index=self.genes))
+
+    def bent(self, means: np.ndarray) -> np.ndarray:
+        """Mean counts ``(cells, genes)``, here proportional to the library sizes."""
+        return means

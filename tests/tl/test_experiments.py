@@ -51,6 +51,21 @@ def test_thinned_counts_are_poisson_of_the_planted_means() -> None:
     assert study.uns["simulation"]["library_factor"] == pytest.approx(4 * 0.8)
 
 
+def test_ratios_are_exact_where_expression_depends_on_library_size() -> None:
+    """Both arms are thinned from the same cells, so a model that is wrong about deep cells is wrong in both."""
+
+    class Saturating(KnownGenerator):
+        def bent(self, means: np.ndarray) -> np.ndarray:
+            return 20 * means / (20 + means)
+
+    model = Saturating({"a": SHARES[0]})
+    study = tl.simulate_experiment(model, {"gene0": -1.0, "gene1": 2.0}, n_cells=4000, n_donors=1, depth=0.5, **ALIKE)
+    bulks = sums(study, ["arm"])
+    z = np.log(bulks.loc["treated"] / bulks.loc["control"]) - np.log(0.5 * np.exp2(study.var["log2_fold_change"]))
+    z /= np.sqrt(1 / bulks.loc["treated"] + 1 / bulks.loc["control"])
+    assert stats.kstest(z, "norm").pvalue > 1e-3 and np.abs(z).max() < 4
+
+
 def test_normalised_changes_are_those_of_the_expected_shares() -> None:
     """Within the changed type, by the closed form; unchanged genes shift by one constant."""
     options = {"label_key": "cell_type", "in_labels": "b", "n_cells": 2000, "n_donors": 1, **ALIKE}
@@ -75,8 +90,8 @@ def test_a_token_plants_its_loadings() -> None:
 def slope(study: AnnData, least: float) -> tuple[float, float]:
     """Slope of observed on planted log2 fold changes of pseudobulks, and its standard error."""
     bulks = sums(study, ["arm"])
-    change = np.log2(bulks.loc["treated"] / bulks.loc["control"])
     used = (bulks.loc["control"] >= least).to_numpy()
+    change = np.log2(bulks.loc["treated"] / bulks.loc["control"].where(used))
     error = np.sqrt(1 / bulks.loc["treated"] + 1 / bulks.loc["control"])[used] / np.log(2)
     fit = sm.WLS(change[used], sm.add_constant(study.var["log2_fold_change"][used].to_numpy()), 1 / error**2).fit()
     return fit.params.iloc[1], fit.bse.iloc[1]
@@ -111,12 +126,14 @@ def test_donors_and_samples_differ_as_stored_and_as_asked() -> None:
     assert stats.kstest(z.to_numpy().ravel(), "norm").pvalue > 1e-3
 
 
-def test_donors_are_categories_of_the_model_each_once() -> None:
-    model = known(donors=tuple("uvwxyz"))
-    study = tl.simulate_experiment(model, n_donors=3, n_cells=4, donor_key="batch")
-    assert sorted(study.obs["donor"].unique()) == [*"uvwxyz"] and (study.obs["donor"] == study.obs["batch"]).all()
-    with pytest.raises(ValueError, match="`donor_key` is 'batch'.* 6 categories, and 8 donors are needed: lower"):
-        tl.simulate_experiment(model, n_donors=4, donor_key="batch")
+@pytest.mark.parametrize("key", ["batch", "donor", "sample", "arm"])
+def test_donors_are_categories_of_the_model_each_once(key: str) -> None:
+    model = known(donors=tuple("uvwxyz"), donor_key=key)
+    study = tl.simulate_experiment(model, n_donors=3, n_cells=4, donor_key=key)
+    generated = study.obs[f"generated_{key}" if key in ("arm", "donor") else key]
+    assert sorted(study.obs["donor"].unique()) == [*"uvwxyz"] and (study.obs["donor"] == generated).all()
+    with pytest.raises(ValueError, match=f"`donor_key` is '{key}'.* 6 categories, and 8 donors are needed: lower"):
+        tl.simulate_experiment(model, n_donors=4, donor_key=key)
 
 
 def test_shares_and_depth_change_as_asked() -> None:

@@ -97,7 +97,7 @@ def simulate_experiment(
     Returns
     -------
     Integer counts (CSR) in ``.X``; in ``.obs`` the ``arm`` (``"control"`` or ``"treated"``), ``donor`` and generated
-    conditions, of which one that is called ``arm`` or ``donor`` gets the prefix ``generated_``. The truth is in
+    conditions (a condition called ``arm`` or ``donor`` as ``generated_arm`` or ``generated_donor``). The truth is in
 
     - ``.var["log2_fold_change"]``: the planted :math:`\beta`
     - ``.var["log2_fold_change_normalised"]``: expected change of pseudobulks of the cells in ``in_labels`` after
@@ -120,8 +120,8 @@ def simulate_experiment(
     1.0
     """
     settings = {name: value for name, value in locals().items() if isinstance(value, str | int | float | np.generic)}
-    needed = {"in_labels": in_labels, "shares": shares, "treated_shares": treated_shares}
-    given = _checked(settings, conditions, needed)
+    of_labels = {"in_labels": in_labels, "shares": shares, "treated_shares": treated_shares}
+    given = _checked(settings, conditions, of_labels)
     genes, rng = model.get_var_names(), np.random.default_rng(seed)
     if isinstance(genes, dict):
         raise ValueError(f"`model` has the modalities {list(genes)}: pass a model of one AnnData.")
@@ -132,25 +132,25 @@ def simulate_experiment(
     donor_of, treated = pd.factorize(samples["donor"])[0], (samples["arm"] == ARMS[1]).to_numpy()
     effects = donor_sd * _bounded_normal(rng, len(donors), len(genes))[donor_of]
     effects += sample_sd * _bounded_normal(rng, len(samples), len(genes))
-    request = samples.assign(sample=samples.index, n_cells=n_cells)
+    sample, numbers, request = np.arange(len(samples)), np.full(len(samples), n_cells), dict(given)
     if shares is not None:
         of_arm = _shares_by_arm(shares, treated_shares)
         donor_effects = np.exp(share_sd * _bounded_normal(rng, len(donors), len(of_arm.columns)))
         share = of_arm.loc[samples["arm"]].to_numpy() * donor_effects[donor_of]
         share /= share.sum(1, keepdims=True)
         settings |= {"shares": share, "labels": of_arm.columns.to_numpy(dtype=object)}
-        rows, columns = np.nonzero(numbers := rng.multinomial(n_cells, share))
-        request = request.iloc[rows].assign(n_cells=numbers[rows, columns], **{label_key: of_arm.columns[columns]})
-    sample_of = request["sample"].repeat(request["n_cells"]).to_numpy()
-    request = request.rename(columns={"donor": donor_key}) if donor_key else request.drop(columns="donor")
-    request = request.drop(columns=["arm", "sample"]).assign(**given).reset_index(drop=True)
+        sample, label = np.nonzero(drawn_numbers := rng.multinomial(n_cells, share))
+        numbers, request[label_key] = drawn_numbers[sample, label], settings["labels"][label]
+    if donor_key is not None:
+        request[donor_key] = samples["donor"].to_numpy()[sample]
+    sample_of, table = sample.repeat(numbers), pd.DataFrame(request | {"n_cells": numbers})
 
-    drawn = model.draw_conditions(request, library_size=library_size, seed=seed_of_cells)
+    drawn = model.draw_conditions(table, library_size=library_size, seed=seed_of_cells)
     responds = _responds(drawn, label_key, in_labels)
     log_factors, change = effects + np.log(depth) * treated[:, None], np.log(2) * planted
     factor = _library_factor(log_factors, change, treated, genes)
     sizes = factor * drawn["library_size"].to_numpy()
-    cells = model.generate(request, library_size=sizes, n_steps=n_steps, seed=seed_of_cells, silent=silent)
+    cells = model.generate(table, library_size=sizes, n_steps=n_steps, seed=seed_of_cells, silent=silent)
     before = np.asarray(cells.X[responds].sum(0), dtype=np.float64).ravel()
     row, gene = np.repeat(np.arange(cells.n_obs), np.diff(cells.X.indptr)), cells.X.indices
     log_kept = log_factors[sample_of[row], gene] + change[gene] * (responds & treated[sample_of])[row] - np.log(factor)
