@@ -52,7 +52,7 @@ def subsample(cells: AnnData, n_donors: int, n_cells: int, rng: np.random.Genera
     """Random cells of random donors, as many of each arm."""
     chosen = cells.obs["donor"].isin(rng.permutation(cells.obs["donor"].unique())[:n_donors])
     order = pd.Series(rng.permutation(cells.n_obs), cells.obs_names)
-    rank = order.groupby([cells.obs["donor"], cells.obs["arm"]]).rank()
+    rank = order.groupby([cells.obs["donor"], cells.obs["arm"]], observed=True).rank()
     return cells[chosen & (rank <= n_cells)].copy()
 
 

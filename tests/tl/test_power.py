@@ -11,7 +11,8 @@ from scipy import optimize, stats
 from statsmodels.stats.power import TTestIndPower
 
 from scdiffgen import tl
-from scdiffgen.tl._arm_tests import cell_test, moderated_variances, pseudobulk_test
+from scdiffgen.tl import _arm_tests
+from scdiffgen.tl._arm_tests import cell_test, log_pseudobulks, moderated_variances, pseudobulk_test
 
 
 def even(n_genes: int, library: float) -> KnownGenerator:
@@ -107,6 +108,18 @@ def test_only_tests_of_donors_keep_their_level(paired: bool) -> None:
         assert (cell_test(study) < 0.05).mean() > 0.15
         alike = null_study(2, n_donors=5, n_cells=60, donor_sd=0.0, sample_sd=0.0)
         assert (cell_test(alike) < 0.05).mean() < 0.08
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_without_moderation_the_test_of_donors_is_student_s(paired: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_arm_tests, "moderated_variances", lambda variance, df, mean: (variance, df))
+    study = null_study(3, n_donors=4, n_cells=20, paired=paired)
+    bulks = log_pseudobulks(study)
+    test = stats.ttest_rel if paired else stats.ttest_ind
+    expected = test(bulks.loc["treated"], bulks.loc["control"]).pvalue
+    np.testing.assert_allclose(pseudobulk_test(study)[bulks.columns], expected)
+    few = np.asarray(study.X.sum(0)).ravel() < 10
+    assert few.any() and (pseudobulk_test(study).isna() == few).all()
 
 
 def test_few_large_changes_do_not_move_the_rest() -> None:
