@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from scdiffgen.model import TokenDiffusion
     from scdiffgen.model._training_summary import LibrarySize
 
-    Changes = Mapping[str, float] | pd.Series | None
-    Shares = Mapping[str, float] | pd.Series | None
+    Changes: TypeAlias = Mapping[str, float] | pd.Series | None
+    Shares: TypeAlias = Mapping[str, float] | pd.Series | None
 
 ARMS = ("control", "treated")
 
@@ -119,7 +119,8 @@ def simulate_experiment(
     >>> float(study.var["log2_fold_change"]["LYZ"])
     1.0
     """
-    settings = {name: value for name, value in locals().items() if isinstance(value, str | int | float | np.generic)}
+    given_plain = (str, int, float, np.generic)
+    settings: dict[str, Any] = {name: value for name, value in locals().items() if isinstance(value, given_plain)}
     of_labels = {"in_labels": in_labels, "shares": shares, "treated_shares": treated_shares}
     given = _checked(settings, conditions, of_labels)
     genes, rng = model.get_var_names(), np.random.default_rng(seed)
@@ -140,7 +141,7 @@ def simulate_experiment(
         share /= share.sum(1, keepdims=True)
         settings |= {"shares": share, "labels": of_arm.columns.to_numpy(dtype=object)}
         sample, label = np.nonzero(drawn_numbers := rng.multinomial(n_cells, share))
-        numbers, request[label_key] = drawn_numbers[sample, label], settings["labels"][label]
+        numbers, request[str(label_key)] = drawn_numbers[sample, label], settings["labels"][label]
     if donor_key is not None:
         request[donor_key] = samples["donor"].to_numpy()[sample]
     sample_of, table = sample.repeat(numbers), pd.DataFrame(request | {"n_cells": numbers})
@@ -198,7 +199,7 @@ def _checked(settings: Mapping[str, Any], conditions: Any, of_labels: Mapping[st
     for name, least in {"n_donors": 1, "n_cells": 1, "seed": 0}.items():
         check_whole_number(name, settings.get(name), at_least=least)
     for name in ("depth", "donor_sd", "sample_sd", "share_sd"):
-        value = settings.get(name)
+        value: Any = settings.get(name)
         if not (is_finite_number(value) and value >= 0 and (value > 0 or name != "depth")):
             raise ValueError(f"`{name}` is {value!r}: pass a number {'above' if name == 'depth' else 'of at least'} 0.")
     used = [name for name, value in of_labels.items() if value is not None]

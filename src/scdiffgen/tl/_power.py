@@ -113,7 +113,9 @@ def power(
     for replicate in range(n_replicates):
         rng = np.random.default_rng([seed, replicate])
         planted = _planted(stratum, effect, share_changed, rng)
-        study = run(planted, n_donors=max(n_donors), n_cells=max(n_cells), seed=int(rng.integers(2**31)))
+        study = run(
+            log2_fold_change=planted, n_donors=max(n_donors), n_cells=max(n_cells), seed=int(rng.integers(2**31))
+        )
         samples = study.obs.groupby(["arm", "donor"], observed=True, sort=False)
         place = samples.ngroup() % max(n_donors)
         rank = pd.Series(rng.permutation(study.n_obs), study.obs_names).groupby(samples.ngroup()).rank()
