@@ -42,7 +42,7 @@ CALLS = {
     """,
     "power": """
         study = {"conditions": {"cell_type": "CD14+ Monocyte"}}
-        table = scdiffgen.tl.power(model, n_donors=[3, 6, 10], n_cells=[50, 200], n_replicates=1, experiment=study)
+        table = scdiffgen.tl.power(model, n_donors=[3, 6, 9], n_cells=[20, 80], n_replicates=1, experiment=study)
         scdiffgen.pl.power(table)
     """,
     "token_contributions": """

@@ -45,8 +45,8 @@ def power(
 ) -> pd.DataFrame:
     """Estimate the power to detect planted fold changes, by number of donors and cells.
 
-    Each replicate simulates the largest design once (:func:`simulate_experiment`), with changed genes that are drawn at
-    random within thirds of expression; smaller designs are subsamples of its donors and cells.
+    Each replicate simulates the largest design once (:func:`simulate_experiment`), with changes of random genes of each
+    third of expression; smaller designs are subsamples of its donors and cells.
 
     Parameters
     ----------
@@ -57,10 +57,9 @@ def power(
     n_donors, n_cells
         Donors of each arm, and cells of each donor and arm, to compare.
     test
-        ``"pseudobulk"``, a moderated t test of log CPM summed by donor (limma-trend; paired if the experiment is);
-        ``"cells"``, the rank test of cells of :func:`scanpy.tl.rank_genes_groups`, which takes cells of one donor for
-        independent; or a function of an AnnData of :func:`simulate_experiment` that returns p-values by gene, NaN for
-        genes that are left out.
+        ``"pseudobulk"``, a moderated t test of log CPM summed by donor (as limma-trend; paired if the experiment is);
+        ``"cells"``, the rank test of :func:`scanpy.tl.rank_genes_groups`, which takes cells for independent; or a
+        function of a simulated experiment that returns p-values by gene, NaN for genes that are left out.
     alpha
         False discovery rate (Benjamini-Hochberg), and level of ``type_1_error``.
     share_changed
@@ -68,17 +67,16 @@ def power(
     n_replicates
         Simulated experiments.
     experiment
-        Other arguments of :func:`simulate_experiment`, such as ``{"paired": True, "in_labels": ["B"], "label_key":
-        "cell_type"}``. Only cells of ``in_labels`` are tested.
+        Other arguments of :func:`simulate_experiment`, such as ``{"paired": True}``. If ``in_labels`` is among them,
+        only its cells are tested.
 
     Returns
     -------
-    A row for each design, stratum of expression (``"all"``, ``"low"``, ``"middle"``, ``"high"``) and ``effect``:
-    ``n_donors``, ``n_cells``, ``stratum``, ``mean_counts`` (molecules a cell, median of the genes), ``effect``,
-    ``power`` with its 95 % Monte-Carlo interval ``low`` to ``high`` (Wilson, genes as independent), ``n_genes`` over
-    all replicates; of the design and stratum ``false_discoveries`` (mean realised proportion), ``type_1_error`` (share
-    of unchanged genes with p below ``alpha``) and ``detectable`` (smallest absolute effect, of this sign, with a power
-    of 0.8 or more).
+    A row for each design (``n_donors``, ``n_cells``), ``stratum`` of expression (``"all"``, ``"low"``, ``"middle"``,
+    ``"high"``, of median ``mean_counts``, molecules a cell) and ``effect``: ``power``, with its 95 % Monte-Carlo
+    interval ``low`` to ``high`` (Wilson, genes as independent) over ``n_genes`` of all replicates; and of design and
+    stratum ``false_discoveries`` (mean realised proportion), ``type_1_error`` (share of unchanged genes with p below
+    ``alpha``) and ``detectable`` (smallest absolute effect, of this sign, with a power of 0.8 or more).
 
     Raises
     ------
