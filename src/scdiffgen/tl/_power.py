@@ -83,7 +83,7 @@ def power(
     ValueError
         If a number is out of range, there are too few expressed genes, or :func:`simulate_experiment` raises it.
     TypeError
-        If :func:`simulate_experiment` has no such argument.
+        If :func:`simulate_experiment` has no such argument, or ``test`` returns something else.
 
     Examples
     --------
@@ -93,8 +93,9 @@ def power(
     """
     given = dict.fromkeys(("model", "log2_fold_change", *DESIGN, "seed"), "It is an argument of `power`.")
     check_names("simulate_experiment", experiment or {}, inspect.signature(simulate_experiment).parameters, given)
+    effect, n_donors, n_cells = (np.atleast_1d(values).tolist() for values in (effect, n_donors, n_cells))
     for name, values in {"n_donors": n_donors, "n_cells": n_cells}.items():
-        for value in values:
+        for value in values or [None]:
             check_whole_number(name, value, at_least=2)
     check_whole_number("n_replicates", n_replicates)
     check_share("alpha", alpha)
@@ -119,7 +120,9 @@ def power(
         rank = pd.Series(rng.permutation(study.n_obs), study.obs_names).groupby(samples.ngroup()).rank()
         genes = pd.DataFrame({"stratum": stratum, "mean_counts": mean, "effect": planted}).fillna({"effect": 0.0})
         for donors, cells in product(n_donors, n_cells):
-            p = p_values(_tested_cells(study[(place < donors) & (rank <= cells)].copy())).astype(np.float64)
+            p = p_values(_tested_cells(study[(place < donors) & (rank <= cells)].copy()))
+            if not (isinstance(p, pd.Series) and p.index.isin(study.var_names).all()):
+                raise TypeError(f"`test` returned {p!r}: return a pandas Series of p-values, with the genes as index.")
             tested = p.dropna()
             fdr = pd.Series(stats.false_discovery_control(tested), tested.index)
             design = {"n_donors": donors, "n_cells": cells, "replicate": replicate}
