@@ -5,7 +5,8 @@
 The pilot is the control CD14+ monocytes of four donors. A model of them predicts the power of paired experiments, by
 fold change. The full data have eight donors, control and stimulated; the genes that are significant in them, in bins of
 their fold change, are taken for the truth, and subsamples of donors and cells have the power to find these again.
-Predictions are means over thirds of expression, weighted by the number of these genes. The last row has the standard
+Predictions are means over thirds of expression, weighted by the number of these genes, and the planted changes are as
+frequent as these, on which the threshold of the false discovery rate depends. The last row has the standard
 deviations, in natural logarithms, of donors and of samples (donor and condition) in the expression of genes with 500
 molecules or more, and of donors in shares of cell types: root mean squares over genes or cell types, by covariances
 between halves of the cells, which are free of sampling noise.
@@ -33,6 +34,7 @@ from scdiffgen.tl._arm_tests import log_pseudobulks, pseudobulk_test
 EFFECTS, N_DONORS, N_CELLS = (-2.0, -1.0, -0.5, 0.5, 1.0, 2.0), (3, 4, 6), (20, 80)
 N_PILOT, N_SUBSAMPLES, ALPHA = 4, 20, 0.05
 LEAST_SHARE, LEAST_MOLECULES = 0.05, 500  # of cells with a gene; of a gene
+GENES_A_VALUE = 25  # a fold change is planted once for so many genes
 VARIATION, MONOCYTES, ARMS = "variation of donors", "CD14+ Monocytes", ("control", "treated")
 DIGITS = {"predicted": 2, "realised": 2, "genes": 0, "donor_sd": 2, "sample_sd": 2, "share_sd": 2, "seconds": 0}
 
@@ -132,25 +134,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         pilot, monocytes = pilot[:, genes].copy(), monocytes[:, genes].copy()
         change, truth = fold_changes(monocytes), significant(monocytes)
         third = pd.qcut(pd.Series(np.asarray(pilot.X.mean(0)).ravel()).rank(), 3, labels=["low", "middle", "high"])
+        nearest = {effect: truth & (np.abs(np.log2(np.maximum(change / effect, 1e-9))) < 0.5) for effect in EFFECTS}
+        planted = [effect for effect, own in nearest.items() for _ in range(max(1, round(own.sum() / GENES_A_VALUE)))]
         model, seconds = timed(lambda: pilot_model(pilot, seed, quick=options.quick))
-        expected = (
-            power(
-                model,
-                EFFECTS,
-                n_donors=N_DONORS,
-                n_cells=N_CELLS,
-                alpha=ALPHA,
-                share_changed=round(truth.mean(), 2),
-                experiment={"paired": True},
-                seed=seed,
-            )
-            .set_index(["n_donors", "n_cells", "effect", "stratum"])["power"]
-            .sort_index()
-        )
+        settings = {"n_donors": N_DONORS, "n_cells": N_CELLS, "alpha": ALPHA, "experiment": {"paired": True}}
+        share = round(float(np.mean(np.any([*nearest.values()], axis=0))), 2)
+        expected = power(model, planted, share_changed=share, seed=seed, **settings)
+        expected = expected.set_index(["n_donors", "n_cells", "effect", "stratum"])["power"].sort_index()
         for donors, n_cells, found in realised(monocytes, seed):
-            for effect in EFFECTS:
-                ratio = np.maximum(change / effect, 1e-9)
-                own = truth & (np.abs(np.log2(ratio)) < 0.5)
+            for effect, own in nearest.items():
                 weights = third[own].value_counts(normalize=True)
                 predicted = (expected[donors, n_cells, effect].reindex(weights.index) * weights).sum()
                 scores = {"predicted": predicted, "realised": found[own].mean(), "genes": int(own.sum())}

@@ -166,7 +166,7 @@ def test_only_cells_of_the_changed_type_are_tested() -> None:
         ({"effect": [0.0]}, ValueError, r"`effect` is \[0.0\]: pass log2 fold changes"),
         ({"n_donors": [1]}, ValueError, "`n_donors` is 1: pass a whole number of at least 2"),
         ({"test": "edgeR"}, ValueError, r"`test` is 'edgeR': choose one of \['pseudobulk', 'cells'\]"),
-        ({"n_donors": []}, ValueError, "`n_donors` is None: pass a whole number of at least 2"),
+        ({"n_donors": []}, ValueError, "`n_donors` is 0: pass a whole number of at least 2"),
         ({"test": lambda _: np.ones(300)}, TypeError, "`test` returned array.*: return a pandas Series of p-values"),
         ({"test": lambda _: pd.Series(np.ones(300))}, TypeError, "`test` returned .*, with the genes as index"),
         ({"share_changed": 0.01}, ValueError, "`share_changed` is 0.01, that is 1 of 100 genes of low expression"),

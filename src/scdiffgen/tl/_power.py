@@ -53,7 +53,8 @@ def power(
     model
         A model of one AnnData.
     effect
-        Log2 fold changes to plant, each in as many genes. Decreases are harder to detect than increases.
+        Log2 fold changes to plant, each in as many genes; one that is given twice in twice as many. Decreases are
+        harder to detect than increases.
     n_donors, n_cells
         Donors of each arm, and cells of each donor and arm, to compare.
     test
@@ -95,7 +96,7 @@ def power(
     check_names("simulate_experiment", experiment or {}, inspect.signature(simulate_experiment).parameters, given)
     effect, n_donors, n_cells = (np.atleast_1d(values).tolist() for values in (effect, n_donors, n_cells))
     for name, values in {"n_donors": n_donors, "n_cells": n_cells}.items():
-        for value in values or [None]:
+        for value in values or [0]:
             check_whole_number(name, value, at_least=2)
     check_whole_number("n_replicates", n_replicates)
     check_share("alpha", alpha)
