@@ -116,8 +116,12 @@ def pilot_model(pilot: AnnData, seed: int, *, quick: bool) -> TokenDiffusion:
 
 
 def table(runs: Sequence[Run]) -> str:
-    """A row a design and fold change."""
-    return study_table(runs, DIGITS)
+    """A row a design and fold change, and the agreement over all of them."""
+    both = pd.DataFrame([run["scores"] for run in runs if run["variant"] != VARIATION])
+    difference, ranks = both["predicted"] - both["realised"], both["predicted"].corr(both["realised"], "spearman")
+    within = f"from {difference.min():.2f} to {difference.max():.2f}"
+    agreement = f"Predicted minus realised: mean {difference.mean():.2f}, {within}; rank correlation {ranks:.2f}."
+    return f"{study_table(runs, DIGITS)}\n\n{agreement}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from anndata import AnnData
-from benchmarks.studies.power import MONOCYTES, fold_changes, subsample, variation
+from benchmarks.studies.power import DIGITS, MONOCYTES, VARIATION, fold_changes, subsample, table, variation
 from known_generator import KnownGenerator
 
 from scdiffgen import tl
@@ -43,3 +43,15 @@ def test_subsamples_and_fold_changes() -> None:
     assert part.obs.groupby(["donor", "arm"], observed=True).size().eq(20).sum() == 6
     change = fold_changes(study)
     assert change[:100].mean() - change[100:].mean() == pytest.approx(1, abs=0.05)
+
+
+def test_agreement_is_of_all_runs() -> None:
+    scores = [{"predicted": 0.5, "realised": 0.3}, {"predicted": 0.9, "realised": 0.9}, {"donor_sd": 0.2}]
+    variants = ["few", "many", VARIATION]
+    runs = [
+        {"seed": 0, "variant": variant, "scores": dict.fromkeys(DIGITS) | own, "environment": {}}
+        for variant, own in zip(variants, scores, strict=True)
+    ]
+    text = table(runs)
+    assert "Predicted minus realised: mean 0.10, from 0.00 to 0.20; rank correlation 1.00." in text
+    assert "| few | 0.50 | 0.30 |" in text
