@@ -143,6 +143,8 @@ def test_moderated_variances_find_the_prior() -> None:
     assert stats.kstest(2 * stats.t.sf(np.abs(z) / np.sqrt(shrunk), total), "uniform").pvalue > 1e-3
     equal, df_equal = moderated_variances(scale * rng.chisquare(df, n) / df, df, mean)
     assert df_equal > 100 and np.abs(np.log(equal / scale)).max() < 0.15
+    alike, df_alike = moderated_variances(scale * rng.uniform(0.9, 1.1, n), df, mean)
+    assert df_alike > 1e6 and np.ptp(np.log(alike / scale)) < 0.02
 
 
 def test_only_cells_of_the_changed_type_are_tested() -> None:

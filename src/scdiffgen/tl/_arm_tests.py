@@ -50,7 +50,7 @@ def moderated_variances(variance: np.ndarray, df: int, mean: np.ndarray) -> tupl
     trend = np.polynomial.Polynomial.fit(mean, log_variance, degree)(mean)
     excess = np.square(log_variance - trend).sum() / max(len(mean) - degree - 1, 1) - special.polygamma(1, df / 2)
     if excess < 1e-6:
-        return np.exp(trend), np.inf
+        return np.exp(trend), 1e9  # variances differ by chance alone
     half = np.exp(optimize.brentq(lambda log_half: special.polygamma(1, np.exp(log_half)) - excess, -20, 20))
     prior = np.exp(trend + special.digamma(half) - np.log(half))
     return (2 * half * prior + df * variance) / (2 * half + df), 2 * half + df

@@ -180,7 +180,7 @@ def planted_changes(model: TokenDiffusion, genes: pd.Index, given: Changes) -> n
         if token not in loadings:
             known = [*loadings.columns, *genes]
             raise ValueError(f"`log2_fold_change`: {unknown_name('token or gene', token, known)}")
-        planted += change * loadings[token].to_numpy() / loadings[token].abs().max()
+        planted += change * loadings[token].reindex(genes).to_numpy() / loadings[token].abs().max()
     return planted
 
 
