@@ -18,7 +18,7 @@ from benchmarks._readme import results_table
 from benchmarks._record import RESULTS, ROOT, distinct_environments, read_result
 from benchmarks._sections import FIGURES, SECTIONS
 from benchmarks._variants import Run
-from benchmarks.studies import disclosure, gaussian_length, gene_means, size
+from benchmarks.studies import disclosure, gaussian_length, gene_means, power, size
 
 OTHER_PAGES = {"processes": "processes.md", "networks": "processes.md"}  # than the one of benchmarks
 STUDIES: dict[str, Callable[[Sequence[Run]], str]] = {
@@ -26,6 +26,7 @@ STUDIES: dict[str, Callable[[Sequence[Run]], str]] = {
     "study-gene-means": gene_means.table,
     "study-size": size.table,
     "study-disclosure": disclosure.table,
+    "study-power": power.table,
 }
 NOTHING = "Not measured yet."
 

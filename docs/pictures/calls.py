@@ -40,6 +40,11 @@ CALLS = {
         path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=8)
         scdiffgen.pl.generation_path(path, adata, layer="counts", groupby="cell_type")
     """,
+    "power": """
+        study = {"conditions": {"cell_type": "CD14+ Monocyte"}}
+        table = scdiffgen.tl.power(model, n_donors=[3, 6, 9], n_cells=[20, 80], n_replicates=1, experiment=study)
+        scdiffgen.pl.power(table)
+    """,
     "token_contributions": """
         contributions = model.get_token_contributions(adata, gene_list=["LYZ"], indices=[0])
         scdiffgen.pl.token_contributions(contributions, adata.obs_names[0], "LYZ")

@@ -52,6 +52,7 @@ CALLS: dict[str, Call] = {
     "save": lambda model, folder: saved(model, folder),
 }
 OF_ONE_MODALITY: dict[str, Call] = {
+    "draw_conditions": lambda model, _: model.draw_conditions({"cell_type": "b", **TREATMENT}, 6),
     "generate_to": lambda model, folder: model.generate_to(
         folder / "cells.h5ad", {"cell_type": "b", **TREATMENT}, 6, chunk_size=4, **FAST
     ),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from mudata import MuData
 from numpy.typing import ArrayLike
@@ -93,6 +94,35 @@ class Generating(BaseModelClass):
         complete, sizes = request.completed(generator, library_size)
         cells = sampler.sample(complete, sizes, generator, None if silent else "Generating")
         return new_cells(cells, request.obs(request.decoded(complete)), gene_names(self))
+
+    @explain_unknown_arguments
+    @shared_docs
+    def draw_conditions(
+        self,
+        conditions: Request = None,
+        n_cells: int | None = None,
+        *,
+        library_size: LibrarySize = None,
+        seed: int | None = 0,
+    ) -> pd.DataFrame:
+        """Draw conditions and library sizes without generating cells: those that :meth:`generate` has by the same seed.
+
+        Returns
+        -------
+        The ``.obs`` of :meth:`generate`, and ``library_size``, molecules a cell.
+
+        {raises_request}
+
+        Examples
+        --------
+        >>> cells = model.draw_conditions({"cell_type": "CD14+ Monocyte"}, n_cells=3)
+        >>> deep = model.generate(cells, library_size=2 * cells.pop("library_size").to_numpy(), n_steps=4)
+        """
+        require_training(self)
+        require_anndata(self, "draw_conditions")
+        request = CellRequest(self, conditions, n_cells)
+        complete, sizes = request.completed(generator_from(seed, self.device), library_size)
+        return request.obs(request.decoded(complete)).assign(library_size=sizes)
 
     @explain_unknown_arguments
     @shared_docs

@@ -11,6 +11,7 @@ from scdiffgen.pl._evaluation_panels import (
     evaluation_roc,
 )
 from scdiffgen.pl._heat_maps import evaluation_gene_correlation, evaluation_scores, token_dotplot, token_heatmap
+from scdiffgen.pl._power_curves import power
 from scdiffgen.pl._token_genes import token_contributions, token_loadings
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "evaluation_roc",
     "evaluation_scores",
     "generation_path",
+    "power",
     "token_contributions",
     "token_dotplot",
     "token_embedding",

@@ -1,0 +1,177 @@
+"""Power of single-cell experiments: studies simulated with planted changes, tested as a user would."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import product
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import pandas as pd
+from anndata import AnnData
+from scipy import stats
+
+from scdiffgen._arguments import check_choice, check_names, check_share, check_whole_number, is_finite_number
+from scdiffgen._shared_docs import shared_docs
+from scdiffgen.tl._arm_tests import cell_test, pseudobulk_test
+from scdiffgen.tl._experiments import simulate_experiment
+
+if TYPE_CHECKING:
+    from scdiffgen.model import TokenDiffusion
+
+    Test = Literal["pseudobulk", "cells"] | Callable[[AnnData], pd.Series]
+
+TESTS: Mapping[str, Callable[[AnnData], pd.Series]] = {"pseudobulk": pseudobulk_test, "cells": cell_test}
+STRATA = ("low", "middle", "high")
+DESIGN = ("n_donors", "n_cells")
+COLUMNS = "stratum mean_counts effect power low high n_genes false_discoveries type_1_error detectable".split()
+
+
+@shared_docs
+def power(
+    model: TokenDiffusion,
+    effect: Sequence[float] = (-1.0, -0.5, 0.5, 1.0),
+    *,
+    n_donors: Sequence[int] = (3, 6),
+    n_cells: Sequence[int] = (50, 200),
+    test: Test = "pseudobulk",
+    alpha: float = 0.05,
+    share_changed: float = 0.1,
+    n_replicates: int = 3,
+    experiment: Mapping[str, Any] | None = None,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Estimate the power to detect planted fold changes, by number of donors and cells.
+
+    Each replicate simulates the largest design once (:func:`simulate_experiment`), with changes of random genes of each
+    third of expression; smaller designs are subsamples of its donors and cells.
+
+    Parameters
+    ----------
+    model
+        A model of one AnnData.
+    effect
+        Log2 fold changes to plant, each in as many genes; one that is given twice in twice as many. Decreases are
+        harder to detect than increases.
+    n_donors, n_cells
+        Donors of each arm, and cells of each donor and arm, to compare.
+    test
+        ``"pseudobulk"``, a moderated t test of log CPM summed by donor (as limma-trend; paired if the experiment is);
+        ``"cells"``, the rank test of :func:`scanpy.tl.rank_genes_groups`, which takes cells for independent; or a
+        function of a simulated experiment that returns p-values by gene, NaN for genes that are left out.
+    alpha
+        False discovery rate (Benjamini-Hochberg), and level of ``type_1_error``.
+    share_changed
+        Share of the expressed genes that change.
+    n_replicates
+        Simulated experiments.
+    experiment
+        Other arguments of :func:`simulate_experiment`, such as ``{"paired": True}``. If ``in_labels`` is among them,
+        only its cells are tested.
+
+    Returns
+    -------
+    A row for each design (``n_donors``, ``n_cells``), ``stratum`` of expression (``"all"``, ``"low"``, ``"middle"``,
+    ``"high"``, of median ``mean_counts``, molecules a cell) and ``effect``: ``power``, with its 95 % Monte-Carlo
+    interval ``low`` to ``high`` (Wilson, genes as independent) over ``n_genes`` of all replicates; and of design and
+    stratum ``false_discoveries`` (mean realised proportion), ``type_1_error`` (share of unchanged genes with p below
+    ``alpha``) and ``detectable`` (smallest absolute effect, of this sign, with a power of 0.8 or more).
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, there are too few expressed genes, or :func:`simulate_experiment` raises it.
+    TypeError
+        If :func:`simulate_experiment` has no such argument, or ``test`` returns something else.
+
+    Examples
+    --------
+    >>> table = power(model, [1.0], n_donors=[3], n_cells=[10], n_replicates=1, experiment={"n_steps": 4})
+    >>> table["stratum"].tolist()
+    ['all', 'low', 'middle', 'high']
+    """
+    given = dict.fromkeys(("model", "log2_fold_change", *DESIGN, "seed"), "It is an argument of `power`.")
+    check_names("simulate_experiment", experiment or {}, inspect.signature(simulate_experiment).parameters, given)
+    effect, n_donors, n_cells = (np.atleast_1d(values).tolist() for values in (effect, n_donors, n_cells))
+    for name, values in {"n_donors": n_donors, "n_cells": n_cells}.items():
+        for value in values or [0]:
+            check_whole_number(name, value, at_least=2)
+    check_whole_number("n_replicates", n_replicates)
+    check_share("alpha", alpha)
+    check_share("share_changed", share_changed)
+    if not (len(effect) and all(is_finite_number(change) and change for change in effect)):
+        raise ValueError(f"`effect` is {effect!r}: pass log2 fold changes, finite and not 0.")
+    if not callable(test):
+        check_choice("test", test, TESTS)
+    p_values = test if callable(test) else TESTS[test]
+    run = partial(simulate_experiment, model, **{"silent": True, **(experiment or {})})
+
+    mean, stratum = _strata(_tested_cells(run(n_donors=1, n_cells=200, seed=seed)))
+    outcomes = []
+    for replicate in range(n_replicates):
+        rng = np.random.default_rng([seed, replicate])
+        planted = _planted(stratum, effect, share_changed, rng)
+        study = run(
+            log2_fold_change=planted, n_donors=max(n_donors), n_cells=max(n_cells), seed=int(rng.integers(2**31))
+        )
+        samples = study.obs.groupby(["arm", "donor"], observed=True, sort=False)
+        place = samples.ngroup() % max(n_donors)
+        rank = pd.Series(rng.permutation(study.n_obs), study.obs_names).groupby(samples.ngroup()).rank()
+        genes = pd.DataFrame({"stratum": stratum, "mean_counts": mean, "effect": planted}).fillna({"effect": 0.0})
+        for donors, cells in product(n_donors, n_cells):
+            p = p_values(_tested_cells(study[(place < donors) & (rank <= cells)].copy()))
+            if not (isinstance(p, pd.Series) and p.index.isin(study.var_names).all()):
+                raise TypeError(f"`test` returned {p!r}: return a pandas Series of p-values, with the genes as index.")
+            tested = p.dropna()
+            fdr = pd.Series(stats.false_discovery_control(tested), tested.index)
+            design = {"n_donors": donors, "n_cells": cells, "replicate": replicate}
+            outcomes.append(genes.assign(p=p, found=fdr.reindex(genes.index) <= alpha, **design))
+    return _power_table(pd.concat(outcomes), alpha)
+
+
+def _tested_cells(study: AnnData) -> AnnData:
+    """Cells of the labels whose genes change."""
+    settings = study.uns["simulation"]
+    return study[study.obs[settings["label_key"]].isin(settings["in_labels"])] if "in_labels" in settings else study
+
+
+def _strata(pilot: AnnData) -> tuple[pd.Series, pd.Series]:
+    """Molecules a cell, and third of expression, of the genes that were found."""
+    mean = pd.Series(np.asarray(pilot.X.mean(0)).ravel(), index=pilot.var_names)
+    mean = mean[mean > 0]
+    return mean, pd.qcut(mean.rank(method="first"), len(STRATA), labels=STRATA)
+
+
+def _planted(stratum: pd.Series, effect: Sequence[float], share: float, rng: np.random.Generator) -> pd.Series:
+    """Log2 fold changes of random genes of each stratum."""
+    planted = []
+    for name in STRATA:
+        genes = rng.permutation(stratum.index[stratum == name])
+        chosen = genes[: round(share * len(genes))]
+        if len(chosen) < len(effect):
+            raise ValueError(
+                f"`share_changed` is {share}, that is {len(chosen)} of {len(genes)} genes of {name} expression, fewer "
+                f"than the {len(effect)} values of `effect`: pass a larger share, or fewer values."
+            )
+        planted.append(pd.Series(np.resize(effect, len(chosen)), index=chosen))
+    return pd.concat(planted)
+
+
+def _power_table(outcomes: pd.DataFrame, alpha: float) -> pd.DataFrame:
+    """Rows of designs, strata and effects, from one of each gene, design and replicate."""
+    both = pd.concat([outcomes.assign(stratum="all"), outcomes.astype({"stratum": str})])
+    both["stratum"] = pd.Categorical(both["stratum"], ["all", *STRATA])
+    rows = []
+    for design, genes in both.groupby([*DESIGN, "stratum"], observed=True):
+        unchanged, by_replicate = genes["effect"] == 0, genes.groupby("replicate")["found"]
+        false = (genes["found"] & unchanged).groupby(genes["replicate"]).sum() / by_replicate.sum().clip(lower=1)
+        type_1 = (genes.loc[unchanged, "p"].dropna() < alpha).mean()
+        found = genes[~unchanged].groupby("effect")["found"].agg(["mean", "sum", "size"])
+        for effect, (mean, hits, n_genes) in found.iterrows():
+            detectable = np.abs(found.index[(found["mean"] >= 0.8) & (found.index * effect > 0)]).min()
+            low, high = stats.binomtest(int(hits), int(n_genes)).proportion_ci(method="wilson")
+            of_design = [genes["mean_counts"].median(), effect, mean, low, high, int(n_genes)]
+            rows.append([*design, *of_design, false.mean(), type_1, detectable])
+    return pd.DataFrame(rows, columns=[*DESIGN, *COLUMNS])
