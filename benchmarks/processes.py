@@ -40,12 +40,8 @@ PROCESSES: Contenders = {
         f"gaussian, {prediction}": {"process": GaussianOptions(prediction=prediction)}
         for prediction in ("x0", "v", "eps")
     },
-    "gaussian, flow matching": {
-        "process": GaussianOptions("v", schedule="rectified", sampler="ddim"),
-    },
-    DDPM: {
-        "process": GaussianOptions("eps", schedule="linear", sampler="ancestral"),
-    },
+    "gaussian, flow matching": {"process": GaussianOptions("v", schedule="rectified", sampler="ddim")},
+    DDPM: {"process": GaussianOptions("eps", schedule="linear", sampler="ancestral")},
     "latent": {"process": "latent"},
 }
 NETWORKS: Contenders = {

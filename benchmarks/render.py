@@ -21,10 +21,7 @@ from benchmarks._variants import Run
 from benchmarks.studies import gene_means, size
 
 OTHER_PAGES = {"processes": "processes.md", "networks": "processes.md"}  # than the one of benchmarks
-STUDIES: dict[str, Callable[[Sequence[Run]], str]] = {
-    "study-gene-means": gene_means.table,
-    "study-size": size.table,
-}
+STUDIES: dict[str, Callable[[Sequence[Run]], str]] = {"study-gene-means": gene_means.table, "study-size": size.table}
 NOTHING = "Not measured yet."
 
 

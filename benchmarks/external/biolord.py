@@ -56,12 +56,7 @@ class Program:
         Biolord.setup_anndata(self.cells, categorical_attributes_keys=[RESPONSE, CONTEXT])
         module = MODULE | {"seed": job.seed}
         self.model = Biolord(
-            self.cells,
-            n_latent=32,
-            module_params=module,
-            split_key=SPLIT,
-            valid_split="valid",
-            train_classifiers=False,
+            self.cells, n_latent=32, module_params=module, split_key=SPLIT, valid_split="valid", train_classifiers=False
         )
 
     def train(self, length: int) -> None:

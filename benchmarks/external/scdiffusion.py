@@ -70,11 +70,7 @@ class Program:
             n_cells = int((self.job.labels == kind).sum())
             if not n_cells:
                 continue
-            paths = {
-                "model_path": self.model_path,
-                "classifier_path": self.classifier_path,
-                "sample_dir": "latents",
-            }
+            paths = {"model_path": self.model_path, "classifier_path": self.classifier_path, "sample_dir": "latents"}
             sizes = {"num_samples": n_cells, "batch_size": n_cells, "num_class": len(self.kinds)}
             self._script("classifier_sample", {**paths, **sizes}, cell_type=[code])
             latents.append(np.load(self.folder / f"run/latents{code}.npz")["cell_gen"])

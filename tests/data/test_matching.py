@@ -9,13 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scdiffgen.data import (
-    Manager,
-    condition_specs,
-    count_matching,
-    encode_conditions,
-    registered_conditions,
-)
+from scdiffgen.data import Manager, condition_specs, count_matching, encode_conditions, registered_conditions
 
 TRAINED = pd.DataFrame(
     {

@@ -13,14 +13,7 @@ import sentence_encoder
 import torch
 
 from scdiffgen.conditions import conditions_from_batch
-from scdiffgen.data import (
-    Manager,
-    add_texts,
-    condition_specs,
-    encode_conditions,
-    field_state,
-    unseen_texts,
-)
+from scdiffgen.data import Manager, add_texts, condition_specs, encode_conditions, field_state, unseen_texts
 
 Register = Callable[..., Manager]
 NOTES = ["a memory cell", "a naive cell"]

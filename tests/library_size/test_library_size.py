@@ -120,9 +120,7 @@ def test_interventions_multiply_sizes_in_contexts_where_they_were_not_measured(
         np.testing.assert_array_equal(sizes, round(np.exp(log_size)))
 
 
-def test_missing_interventions_give_sizes_of_all_cells_of_the_context(
-    treated: LibrarySizeModel,
-) -> None:
+def test_missing_interventions_give_sizes_of_all_cells_of_the_context(treated: LibrarySizeModel) -> None:
     asked = np.array([1, MISSING, MISSING])
     np.testing.assert_array_equal(treated.matching(asked), np.flatnonzero(treated.codes[:, 0] == 1))
     assert treated.log_factor(asked) == 0

@@ -25,13 +25,7 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.diffusion import Blocks
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 from scdiffgen.module import JointThinningModule, ThinningModule
-from scdiffgen.module._linear_start import (
-    LinearModel,
-    linear_model,
-    linear_model_of_blocks,
-    start_linearly,
-    varimax,
-)
+from scdiffgen.module._linear_start import LinearModel, linear_model, linear_model_of_blocks, start_linearly, varimax
 
 Make = Callable[..., ThinningModule]
 N_GENES = 40

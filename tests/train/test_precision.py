@@ -49,9 +49,7 @@ def losses(
     [
         pytest.param({}, False, id="default"),
         pytest.param(
-            {"network": NetworkOptions(conditioning="concat", attention_numbers="rotated")},
-            False,
-            id="rotated",
+            {"network": NetworkOptions(conditioning="concat", attention_numbers="rotated")}, False, id="rotated"
         ),
         pytest.param({"process": "gaussian"}, False, id="gaussian"),
         pytest.param({"network": NetworkOptions(intervention="embedding")}, True, id="embedded"),
