@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
+from mudata import MuData
 from scvi.model.base import BaseModelClass
 from threadpoolctl import threadpool_limits
 
@@ -40,9 +41,6 @@ from ._training_summary import (
     moments_in_training,
     training_summary,
 )
-
-if TYPE_CHECKING:
-    from mudata import MuData
 
 GRADIENT_CELLS = 2_000
 LoadingMethod = Literal["regression", "readout", "gradient"]
