@@ -1,7 +1,5 @@
 """Library sizes, and the package's one log-normalisation."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

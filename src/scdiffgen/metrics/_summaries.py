@@ -1,7 +1,5 @@
 """The numbers behind the figures: what genes and library sizes of two samples look like, one embedding, and curves."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np

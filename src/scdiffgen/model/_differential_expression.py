@@ -1,7 +1,5 @@
 """Correlations of genes and differential expression, from expression expected of random halves of measured cells."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Query models: new batches, labels, perturbations and genes, learned beside what a trained model knows."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
 from typing import TypeVar, cast

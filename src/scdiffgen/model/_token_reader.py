@@ -1,7 +1,5 @@
 """Tokens of a trained model: activations, loadings and contributions, as arrays, tables and models."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """Write results into an AnnData or MuData: the only place where the model changes one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ The *step* of a gene changes its share :math:`\pi` of the molecules: below 0 it 
 :math:`\pi (1 + s)`, else a gain, :math:`\pi + s`. Expression curves of untreated cells map steps to mean expression.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import sparse
 
