@@ -12,8 +12,6 @@ seconds are those of the process, which other work on the machine hardly changes
 clock.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,12 +38,8 @@ PROCESSES: Contenders = {
         f"gaussian, {prediction}": {"process": GaussianOptions(prediction=prediction)}
         for prediction in ("x0", "v", "eps")
     },
-    "gaussian, flow matching": {
-        "process": GaussianOptions("v", schedule="rectified", sampler="ddim"),
-    },
-    DDPM: {
-        "process": GaussianOptions("eps", schedule="linear", sampler="ancestral"),
-    },
+    "gaussian, flow matching": {"process": GaussianOptions("v", schedule="rectified", sampler="ddim")},
+    DDPM: {"process": GaussianOptions("eps", schedule="linear", sampler="ancestral")},
     "latent": {"process": "latent"},
 }
 NETWORKS: Contenders = {

@@ -3,8 +3,6 @@
 ``python -m benchmarks.render``
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shutil
@@ -18,11 +16,10 @@ from benchmarks._readme import results_table
 from benchmarks._record import RESULTS, ROOT, distinct_environments, read_result
 from benchmarks._sections import FIGURES, SECTIONS
 from benchmarks._variants import Run
-from benchmarks.studies import disclosure, gaussian_length, gene_means, power, size
+from benchmarks.studies import disclosure, gene_means, power, size
 
 OTHER_PAGES = {"processes": "processes.md", "networks": "processes.md"}  # than the one of benchmarks
 STUDIES: dict[str, Callable[[Sequence[Run]], str]] = {
-    "study-gaussian-length": gaussian_length.table,
     "study-gene-means": gene_means.table,
     "study-size": size.table,
     "study-disclosure": disclosure.table,

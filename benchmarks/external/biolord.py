@@ -3,8 +3,6 @@
 Run from the repository, in an environment with biolord: ``python -m benchmarks.external.biolord``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 
@@ -56,12 +54,7 @@ class Program:
         Biolord.setup_anndata(self.cells, categorical_attributes_keys=[RESPONSE, CONTEXT])
         module = MODULE | {"seed": job.seed}
         self.model = Biolord(
-            self.cells,
-            n_latent=32,
-            module_params=module,
-            split_key=SPLIT,
-            valid_split="valid",
-            train_classifiers=False,
+            self.cells, n_latent=32, module_params=module, split_key=SPLIT, valid_split="valid", train_classifiers=False
         )
 
     def train(self, length: int) -> None:

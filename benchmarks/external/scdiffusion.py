@@ -4,8 +4,6 @@ Run from the repository, in an environment with the requirements of scDiffusion:
 ``python -m benchmarks.external.scdiffusion``. Its output is log-normalised; README.md says how it becomes counts.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator
@@ -70,11 +68,7 @@ class Program:
             n_cells = int((self.job.labels == kind).sum())
             if not n_cells:
                 continue
-            paths = {
-                "model_path": self.model_path,
-                "classifier_path": self.classifier_path,
-                "sample_dir": "latents",
-            }
+            paths = {"model_path": self.model_path, "classifier_path": self.classifier_path, "sample_dir": "latents"}
             sizes = {"num_samples": n_cells, "batch_size": n_cells, "num_class": len(self.kinds)}
             self._script("classifier_sample", {**paths, **sizes}, cell_type=[code])
             latents.append(np.load(self.folder / f"run/latents{code}.npz")["cell_gen"])

@@ -1,7 +1,5 @@
 """scdiffgen: conditional token diffusion for single-cell counts; sub-packages load when they are first used."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,5 @@
 """Checks of arguments: numbers, choices, and names that a function does not have."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real

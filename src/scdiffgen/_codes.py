@@ -1,7 +1,5 @@
 """Groups of cells that share codes of their conditions, and coarser and coarser ones to fall back on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 

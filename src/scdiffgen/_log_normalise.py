@@ -1,6 +1,4 @@
-"""The package's one log-normalisation."""
-
-from __future__ import annotations
+"""Library sizes, and the package's one log-normalisation."""
 
 from typing import Any
 
@@ -9,6 +7,11 @@ from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
 TARGET_SUM = 1e4
+
+
+def library_sizes(counts: Any) -> NDArray[np.float64]:
+    """Molecules of each cell ``(cells,)``."""
+    return np.asarray(counts.sum(axis=1, dtype=np.float64)).ravel()
 
 
 def log_normalise(
@@ -21,8 +24,7 @@ def log_normalise(
     """Compute log(1 + counts per ``target_sum``) ``(cells, genes)``, dense or CSR as the counts, in linear memory."""
     if not sparse.issparse(counts):
         counts = np.asarray(counts)
-    total = counts.sum(axis=1, dtype=np.float64) if library is None else library
-    total = np.asarray(total, dtype=np.float64).ravel()
+    total = library_sizes(counts) if library is None else np.asarray(library, dtype=np.float64).ravel()
     scale = np.divide(target_sum, total, out=np.zeros_like(total), where=total > 0)
     if not sparse.issparse(counts):
         return np.log1p((counts * scale[:, None]).astype(dtype))

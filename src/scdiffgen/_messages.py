@@ -1,7 +1,5 @@
 """Words that error messages share: lists of values, numbers of things, and what the user may have meant."""
 
-from __future__ import annotations
-
 import difflib
 import sys
 import warnings

@@ -92,6 +92,8 @@ batch_size
     Cells a minibatch.
 gene_list
     Genes to return, by default all.
+transform_batch
+    Batch under which all cells are seen; by default each under its own.
 conditions
     A value for each condition, by the name under which it was registered; or a table with a column for each condition,
     a row for each kind of cell and a column ``"n_cells"``; or ``None``. What is missing is that of random training

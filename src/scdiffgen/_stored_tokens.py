@@ -1,7 +1,5 @@
 """What ``model.write_back`` stores of the tokens, and how it is read again: one spelling of each key."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

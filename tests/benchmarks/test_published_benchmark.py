@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -26,15 +24,7 @@ from benchmarks._published_scores import (
     sym_kldiv,
     wasserstein,
 )
-from benchmarks._published_table import (
-    firsts,
-    mean_table,
-    means,
-    rank,
-    rerun_table,
-    rerun_tables,
-    with_rerun,
-)
+from benchmarks._published_table import firsts, mean_table, means, rank, rerun_table, rerun_tables, with_rerun
 from benchmarks._record import environment, read_result
 from benchmarks._tables import AHEAD
 from scipy import sparse, stats
@@ -340,11 +330,7 @@ def made_up_result(ours: list[float]) -> dict[str, Any]:
         "benchmark": "published",
         "task": "types",
         "data": {"name": "kangCrossCell", "n_cells": 7, "n_genes": 5},
-        "proof": {
-            "n_values": 3,
-            "largest_difference": 0.0,
-            "largest_relative_difference_of_wasserstein": 0.0,
-        },
+        "proof": {"n_values": 3, "largest_difference": 0.0, "largest_relative_difference_of_wasserstein": 0.0},
         "environment": environment(1, [0, 1]),
         "published": {
             "means": {"first": dict.fromkeys(names, 1.5), "second": dict.fromkeys(names, 3.0)},

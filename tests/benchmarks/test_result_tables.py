@@ -1,7 +1,5 @@
 """Tables of results: medians, ranges and marks, and the pages that hold them."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
@@ -140,12 +138,7 @@ def speed_result(ours: float, other: float) -> dict[str, Any]:
 def augmentation_result(**f1: float) -> dict[str, Any]:
     f1 = {"real": 0.1, "real + copies": 0.2, "real + generated": 0.4, "all real cells": 0.9} | f1
     rows = [{"seed": 0, "n_kept": 5, "training": name, "f1_rare": value, "f1_other": 0.8} for name, value in f1.items()]
-    return {
-        "benchmark": "augmentation",
-        "data": {"description": "made up"},
-        "environment": ENVIRONMENT,
-        "rows": rows,
-    }
+    return {"benchmark": "augmentation", "data": {"description": "made up"}, "environment": ENVIRONMENT, "rows": rows}
 
 
 def response_result(**scores: tuple[float, float, float]) -> dict[str, Any]:

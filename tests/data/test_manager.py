@@ -1,7 +1,5 @@
 """Registration is all or nothing, survives a transfer, and a copy is data of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import anndata as ad
@@ -11,13 +9,7 @@ import pytest
 from scipy import sparse
 from scvi.data.fields import BaseAnnDataField, MuDataWrapper
 
-from scdiffgen.data import (
-    CountsField,
-    Manager,
-    condition_specs,
-    forget_copied_setup,
-    registered_conditions,
-)
+from scdiffgen.data import CountsField, Manager, condition_specs, forget_copied_setup, registered_conditions
 from scdiffgen.data._covariate_fields import CategoricalCovariatesField, StrictCategoricalObsField
 from scdiffgen.data._hierarchy_field import HierarchyField
 

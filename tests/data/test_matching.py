@@ -1,7 +1,5 @@
 """Training cells that match a request, against plain sets of the conditions of each cell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import anndata as ad
@@ -9,13 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from scdiffgen.data import (
-    Manager,
-    condition_specs,
-    count_matching,
-    encode_conditions,
-    registered_conditions,
-)
+from scdiffgen.data import Manager, condition_specs, count_matching, encode_conditions, registered_conditions
 
 TRAINED = pd.DataFrame(
     {

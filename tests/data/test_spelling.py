@@ -1,7 +1,5 @@
 """Treatments of generated cells are spelled as those of the registered cells, with their doses in the same order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -64,9 +62,7 @@ def test_rows_are_spelled_one_by_one_and_categories_may_be_new(register: Callabl
     assert write_conditions(manager, asked)["guide"].tolist() == ["B+A", "C", "B+A", "ctrl", "A+B+C"]
 
 
-def test_parts_move_with_their_doses_to_the_columns_of_the_cells(
-    register: Callable[..., Manager],
-) -> None:
+def test_parts_move_with_their_doses_to_the_columns_of_the_cells(register: Callable[..., Manager]) -> None:
     drugs = {"one": ["no", "B", "A", "C", "C"], "two": ["no", "A", "no", "no", "no"]}
     doses = {"one_dose": [0.0, 5, 2, 3, 3], "two_dose": [0.0, 2, 0, 0, 0]}
     keys = {"perturbation_key": ["one", "two"], "dose_key": ["one_dose", "two_dose"], "control": "no"}

@@ -1,7 +1,5 @@
 """Descriptions: embedded once, kept in the registry, appended when they are new."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 
@@ -13,14 +11,7 @@ import sentence_encoder
 import torch
 
 from scdiffgen.conditions import conditions_from_batch
-from scdiffgen.data import (
-    Manager,
-    add_texts,
-    condition_specs,
-    encode_conditions,
-    field_state,
-    unseen_texts,
-)
+from scdiffgen.data import Manager, add_texts, condition_specs, encode_conditions, field_state, unseen_texts
 
 Register = Callable[..., Manager]
 NOTES = ["a memory cell", "a naive cell"]

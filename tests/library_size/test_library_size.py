@@ -1,7 +1,5 @@
 """Library sizes: moments of the group they are drawn from, and which group that is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -120,9 +118,7 @@ def test_interventions_multiply_sizes_in_contexts_where_they_were_not_measured(
         np.testing.assert_array_equal(sizes, round(np.exp(log_size)))
 
 
-def test_missing_interventions_give_sizes_of_all_cells_of_the_context(
-    treated: LibrarySizeModel,
-) -> None:
+def test_missing_interventions_give_sizes_of_all_cells_of_the_context(treated: LibrarySizeModel) -> None:
     asked = np.array([1, MISSING, MISSING])
     np.testing.assert_array_equal(treated.matching(asked), np.flatnonzero(treated.codes[:, 0] == 1))
     assert treated.log_factor(asked) == 0

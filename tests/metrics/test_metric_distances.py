@@ -7,11 +7,7 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from scdiffgen import metrics
-from scdiffgen.metrics._distances import (
-    energy_resampled,
-    median_squared_distance,
-    wasserstein_resampled,
-)
+from scdiffgen.metrics._distances import energy_resampled, median_squared_distance, wasserstein_resampled
 from scdiffgen.metrics._resampling import bootstrap_weights
 
 DISTANCES = [metrics.mmd, metrics.wasserstein, metrics.energy_distance]

@@ -6,12 +6,7 @@ from scipy import sparse
 from scipy.stats import ks_2samp
 
 from scdiffgen import metrics
-from scdiffgen.metrics._genes import (
-    correlation_error_resampled,
-    gene_moments,
-    ks_resampled,
-    mean_distance_resampled,
-)
+from scdiffgen.metrics._genes import correlation_error_resampled, gene_moments, ks_resampled, mean_distance_resampled
 from scdiffgen.metrics._resampling import bootstrap_weights
 
 

@@ -5,11 +5,9 @@ import warnings
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
-from sklearn.model_selection import LeaveOneOut, cross_val_score
-from sklearn.neighbors import KNeighborsClassifier
 
 from scdiffgen import metrics
-from scdiffgen.metrics._distances import one_nn_hits, overlap_resampled
+from scdiffgen.metrics._distances import overlap_resampled
 from scdiffgen.metrics._resampling import unit_weights
 
 
@@ -21,26 +19,6 @@ def clouds(n: int = 60, shift: float = 0.5, seed: int = 0) -> tuple[np.ndarray, 
 def overlap(x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     scores = overlap_resampled(x, y, unit_weights(len(x)), unit_weights(len(y)))
     return {name: float(rows[0]) for name, rows in scores.items()}
-
-
-def one_nn_accuracy(x: np.ndarray, y: np.ndarray) -> float:
-    return float(one_nn_hits(x, y).mean())
-
-
-def test_one_nn_accuracy_is_that_of_scikit_learn() -> None:
-    x, y = clouds()
-    expected = cross_val_score(KNeighborsClassifier(1), np.r_[x, y], np.repeat([0, 1], 60), cv=LeaveOneOut())
-    assert one_nn_accuracy(x, y) == pytest.approx(expected.mean())
-
-
-def test_one_nn_accuracy_of_one_population_is_a_half() -> None:
-    rng = np.random.default_rng(0)
-    scores = [one_nn_accuracy(rng.normal(size=(50, 3)), rng.normal(size=(50, 3))) for _ in range(40)]
-    assert np.mean(scores) == pytest.approx(0.5, abs=3 * np.std(scores) / np.sqrt(40))
-
-
-def test_one_nn_accuracy_of_ties_is_a_half() -> None:
-    assert one_nn_accuracy(np.zeros((4, 2)), np.zeros((4, 2))) == 0.5
 
 
 def test_precision_recall_and_coverage_follow_their_definitions(monkeypatch) -> None:

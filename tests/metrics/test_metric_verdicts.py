@@ -154,11 +154,7 @@ def test_each_default_score_has_a_verdict_that_is_right() -> None:
     assert found["control"][clear].eq("like the negative control").all()
     assert found["half"][clear].eq("between").all()
     words = {name: table["verdict"].tolist() for name, table in verdicts.items()}
-    assert words == {
-        "real": ["like other real cells"],
-        "control": ["like the negative control"],
-        "half": ["between"],
-    }
+    assert words == {"real": ["like other real cells"], "control": ["like the negative control"], "half": ["between"]}
 
 
 def judged(

@@ -1,7 +1,5 @@
 """Several modalities: the method against products of multinomials, and what one modality has to do with another."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -53,9 +51,7 @@ def test_the_bound_is_unbiased_for_a_product_of_multinomials(multinomial: JointT
         assert abs(draws.mean() - exact) < 4 * draws.std() / np.sqrt(n_draws) + 1e-5
 
 
-def test_the_loss_is_the_mean_over_modalities_that_miss_molecules(
-    multinomial: JointThinningModule,
-) -> None:
+def test_the_loss_is_the_mean_over_modalities_that_miss_molecules(multinomial: JointThinningModule) -> None:
     both = csr(np.random.default_rng(0).poisson(5_000, (400, 5)) @ np.diag([1, 1, 1, 0, 0]))  # no molecule of the other
     cross_entropy = -np.log(SHARES[0]).mean()  # the three genes are equally frequent in these cells
     np.testing.assert_allclose(

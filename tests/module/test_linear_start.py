@@ -1,7 +1,5 @@
 """The linear model from which training starts, against simulated truth, scikit-learn and closed properties."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -25,13 +23,7 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.diffusion import Blocks
 from scdiffgen.model import NetworkOptions, TokenDiffusion
 from scdiffgen.module import JointThinningModule, ThinningModule
-from scdiffgen.module._linear_start import (
-    LinearModel,
-    linear_model,
-    linear_model_of_blocks,
-    start_linearly,
-    varimax,
-)
+from scdiffgen.module._linear_start import LinearModel, linear_model, linear_model_of_blocks, start_linearly, varimax
 
 Make = Callable[..., ThinningModule]
 N_GENES = 40

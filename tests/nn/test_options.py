@@ -1,7 +1,5 @@
 """Choices and sizes that make no network are named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -40,10 +38,7 @@ def test_a_negative_penalty_is_named() -> None:
         ({"n_tokens": 0}, "`n_tokens` is 0"),
         ({"readout_dim": -1}, "`readout_dim` is -1: pass a whole number of at least 1"),
         ({"n_layers": -1}, "`n_layers` is -1"),
-        (
-            {"token_dim": 11},
-            r"`token_dim` is 11, not a multiple of the 2 attention .*NetworkOptions\(n_heads=1\)",
-        ),
+        ({"token_dim": 11}, r"`token_dim` is 11, not a multiple of the 2 attention .*NetworkOptions\(n_heads=1\)"),
         ({"dropout": 1.0}, r"`dropout` is 1.0: pass a share in \[0, 1\)"),
         ({"dropout": -0.1}, "`dropout` is -0.1"),
     ],

@@ -1,7 +1,5 @@
 """Figures of evaluation: what is drawn is what other libraries compute, legible for few and for many groups."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -243,12 +241,7 @@ def test_numbers_are_scores_and_colours_where_they_stand(scores, source: str, pl
     np.testing.assert_allclose(drawn, place)
     texts = {text.get_position(): text.get_text() for text in axis.texts}
     assert float(texts[(2, 0)]) == pytest.approx(changed.loc[("overall", "generated"), "coverage"], abs=0.006)
-    assert written(axis.get_xticklabels()) == [
-        "mmd ↓",
-        "c2st_auc_forest_pcs → 0.5",
-        "coverage ↑",
-        "gene_correlation ↓",
-    ]
+    assert written(axis.get_xticklabels()) == ["mmd ↓", "c2st_auc_forest_pcs → 0.5", "coverage ↑", "gene_correlation ↓"]
     (legend,) = (found for other in axis.figure.axes if (found := other.get_legend()))
     assert to_hex(legend.legend_handles[0].get_facecolor()) == to_hex(axis.images[0].cmap.get_bad())
     n_cells = scores["n"].xs("generated", level="source")

@@ -1,7 +1,5 @@
 """Lower precision and compiled networks train as the plain ones do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +47,7 @@ def losses(
     [
         pytest.param({}, False, id="default"),
         pytest.param(
-            {"network": NetworkOptions(conditioning="concat", attention_numbers="rotated")},
-            False,
-            id="rotated",
+            {"network": NetworkOptions(conditioning="concat", attention_numbers="rotated")}, False, id="rotated"
         ),
         pytest.param({"process": "gaussian"}, False, id="gaussian"),
         pytest.param({"network": NetworkOptions(intervention="embedding")}, True, id="embedded"),

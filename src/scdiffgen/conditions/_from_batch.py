@@ -1,7 +1,5 @@
 """The conditions of registered cells or of a minibatch, from the codes that are stored beside the cells."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from scdiffgen._codes import Code

@@ -1,7 +1,5 @@
 """What was done to a cell, as text in many forms (``"KLF1+BAK1"``, doses ``"0.5+2.0"``), and as doses by name."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Mapping, Sequence

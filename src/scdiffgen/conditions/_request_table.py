@@ -1,7 +1,5 @@
 """A user's request as one table: a row for each kind of cell, a column for each condition."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 

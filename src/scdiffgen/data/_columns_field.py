@@ -1,7 +1,5 @@
 """Columns of ``.obs`` read with care, and the template of the fields that code them: read, fit and code."""
 
-from __future__ import annotations
-
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence

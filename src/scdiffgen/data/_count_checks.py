@@ -1,7 +1,5 @@
 """Counts checked value by value, block by block (a file need not fit in memory)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass

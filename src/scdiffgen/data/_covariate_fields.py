@@ -1,7 +1,5 @@
 """Categories (one column, several as one field, or one of descriptions in words) and numbers in ``.obs``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Codes of conditions as the columns that were registered: the inverse of coding a request."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Places of the cells in a hierarchy, as ids of nodes from root to leaf; a node is the path that leads to it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Perturbations of the cells: sets of names with their doses, as ids and doses in ``.obsm``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet

@@ -1,7 +1,5 @@
 """What users write of perturbations: columns of names and doses, and feature vectors of names, seen or unseen."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence

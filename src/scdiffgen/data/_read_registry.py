@@ -1,7 +1,5 @@
 """A registry that a model is made of without cells: checked, and brought to our form if a data module wrote it."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What is registered, the one place that knows how scvi-tools nests it, and what users request, in the same codes."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Groups of few cells, at registration and generation, and treatments that are confounded with batches."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ With ``weights_only=True`` PyTorch reads tensors, numbers, text and containers, 
 functions below, which build arrays and tables. Files name these functions, so names and arguments stay as they are.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import threading

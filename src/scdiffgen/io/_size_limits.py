@@ -1,7 +1,5 @@
 """Limits on what a model's file unpacks to, by its directory and a pickle that is followed without building objects."""
 
-from __future__ import annotations
-
 import pickletools
 import struct
 import zipfile

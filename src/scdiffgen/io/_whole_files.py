@@ -1,7 +1,5 @@
 """Files that are whole or not there: a kill at any moment leaves what was there before, and chunks that are done."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -7,8 +7,6 @@ its parts; an unmeasured intervention has factor 1. Numbers (doses, times) selec
 :math:`n` cells.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

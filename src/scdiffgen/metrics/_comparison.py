@@ -13,7 +13,7 @@ import pandas as pd
 from anndata import AnnData
 from numpy.typing import NDArray
 
-from scdiffgen._log_normalise import log_normalise
+from scdiffgen._log_normalise import library_sizes, log_normalise
 from scdiffgen._messages import warn_user
 from scdiffgen._names import as_names
 from scdiffgen.metrics import _distances as points
@@ -160,7 +160,7 @@ class Metric(NamedTuple):
 
 
 def _library_size_ks(pair: Pair) -> Rows:
-    x, y = (genes.library_sizes(cells.counts) for cells in (pair.real, pair.generated))
+    x, y = (library_sizes(cells.counts) for cells in (pair.real, pair.generated))
     return genes.ks_resampled(x, y, pair.real_weights, pair.generated_weights)
 
 

@@ -255,13 +255,6 @@ def nearest_distances(reference: NDArray, cells: NDArray) -> NDArray[np.float64]
     return np.linalg.norm(cells - reference[nearest], axis=1)
 
 
-def one_nn_hits(x: NDArray, y: NDArray) -> NDArray[np.float64]:
-    """Score leave-one-out nearest neighbours, x then y: 1 own side, 0 other, 0.5 tied (Lopez-Paz & Oquab 2017)."""
-    own = np.concatenate([_neighbour_distances(KDTree(side), 1) for side in (x, y)])
-    other = np.concatenate([nearest_distances(y, x), nearest_distances(x, y)])
-    return (own < other) + 0.5 * (own == other)
-
-
 def overlap_resampled(x: NDArray, y: NDArray, wx: Weights, wy: Weights) -> dict[str, NDArray[np.float64]]:
     """Precision, recall (Kynkaanniemi et al. 2019) and coverage (Naeem et al. 2020) by row of weights, (rows,) each."""
     k = N_NEIGHBOURS

@@ -10,6 +10,7 @@ from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
+from scdiffgen._log_normalise import library_sizes
 from scdiffgen._shared_docs import shared_docs
 
 from ._input import EXPRESSION, CountsLike, Matrix, Points, as_count_pair, as_feature_pair, label_codes, label_sums
@@ -169,11 +170,6 @@ def _concentration(counts: sparse.csr_matrix, shares: NDArray[np.float64]) -> fl
         return float(n_of_size @ (gammaln(total + sizes) - gammaln(total)) - n_of_pair @ rising)
 
     return float(np.exp(minimize_scalar(nll, bounds=LOG_CONCENTRATIONS, method="bounded").x))
-
-
-def library_sizes(counts: sparse.csr_matrix) -> NDArray[np.float64]:
-    """Molecules per cell, (cells,)."""
-    return np.asarray(counts.sum(axis=1), dtype=np.float64).ravel()
 
 
 def gene_moments(expression: Matrix, weights: Weights) -> GeneMoments:

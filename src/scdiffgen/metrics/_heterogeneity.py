@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from scdiffgen._log_normalise import log_normalise
+from scdiffgen._log_normalise import library_sizes, log_normalise
 from scdiffgen._shared_docs import shared_docs
 
-from ._genes import library_sizes
 from ._input import FEWEST_CELLS, CountsLike, as_count_pair, enough_cells
 from ._response import Called, Vector, mean_expression, rank_genes
 

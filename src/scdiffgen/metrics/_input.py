@@ -1,7 +1,5 @@
 """Counts come in as AnnData, sparse or dense arrays; they leave as checked CSR matrices over one list of genes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Log fold changes between labels: whether the differences of generated cells are as large as those of real ones."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

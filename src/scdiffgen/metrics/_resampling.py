@@ -4,8 +4,6 @@ The first row of weights is all ones, the data as they are, so one pass gives th
 one cell are no pairs of different cells: metrics leave them out, which keeps U-statistics unbiased.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """Scores of a predicted response, one number a gene: the change against control, or a test statistic; and the tests."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Cells of every source in one space, the groups that they belong to, and pairs of samples to compare."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 

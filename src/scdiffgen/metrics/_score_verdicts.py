@@ -1,7 +1,5 @@
 """Where a score stands between other real cells and the negative control, as a number and in words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

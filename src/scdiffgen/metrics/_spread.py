@@ -1,7 +1,5 @@
 """How much cells vary, and go together, within groups; and tables of intervals beside those of other real cells."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

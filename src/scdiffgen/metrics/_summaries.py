@@ -1,7 +1,5 @@
 """The numbers behind the figures: what genes and library sizes of two samples look like, one embedding, and curves."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
@@ -12,11 +10,11 @@ from scipy import sparse
 from sklearn.metrics import auc, roc_curve
 from threadpoolctl import threadpool_limits
 
-from scdiffgen._log_normalise import log_normalise
+from scdiffgen._log_normalise import library_sizes, log_normalise
 
 from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
 from ._comparison import CONFIDENCE, Settings
-from ._genes import correlation, gene_moments, library_sizes
+from ._genes import correlation, gene_moments
 from ._input import FEWEST_CELLS, CountsLike, as_count_pair, gene_names, labels_of
 from ._resampling import subsample, unit_weights
 from ._samples import pairs, prepare

@@ -14,12 +14,11 @@ from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.linear_model import Ridge
 
-from scdiffgen._log_normalise import log_normalise
+from scdiffgen._log_normalise import library_sizes, log_normalise
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.normal_scores import GaussianCopula
 from scdiffgen.responses import dose_weights
 
-from ._genes import library_sizes
 from ._input import CountsLike, as_counts, label_codes, label_sums
 
 __all__ = ["dose_shift", "gaussian_copula", "null_poisson", "null_shuffled"]

@@ -1,7 +1,5 @@
 """Cells that a user asks for, in the codes of the model, and cells on a way: between two conditions, or from empty."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

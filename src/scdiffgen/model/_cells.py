@@ -1,7 +1,5 @@
 """Minibatches of registered cells, new cells of one or several modalities, and sources of randomness."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any

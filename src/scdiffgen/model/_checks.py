@@ -1,7 +1,5 @@
 """Checks of arguments, before any work is done."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Given cells under other conditions: coupled to their own counts, or sampled again."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 

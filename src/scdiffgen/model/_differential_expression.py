@@ -1,7 +1,5 @@
 """Correlations of genes and differential expression, from expression expected of random halves of measured cells."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,6 +11,7 @@ from scipy import sparse
 from scvi.model.base import BaseModelClass, DifferentialComputation
 from scvi.utils import track
 
+from scdiffgen._log_normalise import library_sizes
 from scdiffgen._messages import unknown_name
 from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.diffusion import thin_to
@@ -141,8 +140,7 @@ def compare_expression(
 def _observed(counts: Any) -> dict[str, np.ndarray]:
     """Of the counts of a group, for each gene: mean, share of cells that have it, mean of counts per 10,000."""
     counts = sparse.csr_matrix(counts)
-    total = np.asarray(counts.sum(1)).ravel()
-    shares = sparse.diags(1e4 / np.maximum(total, 1)) @ counts
+    shares = sparse.diags(1e4 / np.maximum(library_sizes(counts), 1)) @ counts
     return {
         "raw_mean": np.asarray(counts.mean(0)).ravel(),
         "non_zeros_proportion": np.asarray((counts > 0).mean(0)).ravel(),

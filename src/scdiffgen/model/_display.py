@@ -1,7 +1,5 @@
 """How models and results show themselves in a notebook: the text that `print` shows, and tables to unfold."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from html import escape
 

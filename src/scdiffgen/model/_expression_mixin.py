@@ -56,8 +56,6 @@ class DrawingExpression(BaseModelClass):
 
         Parameters
         ----------
-        transform_batch, gene_list
-            As ``transform_batch`` and ``genes`` of :meth:`get_normalized_expression`.
         n_samples
             Samples of each cell.
 
@@ -103,8 +101,6 @@ class DrawingExpression(BaseModelClass):
         ----------
         n_samples
             Random halves of each cell.
-        transform_batch
-            As in :meth:`get_normalized_expression`.
         correlation_type
             Of ranks (``"spearman"``) or of expression (``"pearson"``).
 

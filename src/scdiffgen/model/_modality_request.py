@@ -1,7 +1,5 @@
 """Modalities of given cells, drawn from their other modalities."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shared requirements of all methods: a trained model, its genes and modalities, and the sampler of its cells."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any

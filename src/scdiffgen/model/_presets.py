@@ -1,7 +1,5 @@
 """Named sizes of the network, and which of them is the default."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 from typing import Literal
 

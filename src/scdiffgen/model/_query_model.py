@@ -1,14 +1,13 @@
 """Query models: new batches, labels, perturbations and genes, learned beside what a trained model knows."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 import numpy as np
 import pandas as pd
 import torch
+from anndata import AnnData
 from scvi.model.base import ArchesMixin, BaseModelClass
 from torch import Tensor, nn
 
@@ -20,9 +19,6 @@ from scdiffgen.module import DiffusionModule
 from ._cells import Cells
 from ._model_access import gene_names, require_thinning
 from ._training_summary import training_summary
-
-if TYPE_CHECKING:
-    from anndata import AnnData
 
 Model = TypeVar("Model", bound=BaseModelClass)
 

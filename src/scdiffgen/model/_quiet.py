@@ -1,7 +1,5 @@
 """Less chatter of other packages, unless ``scvi.settings.verbosity`` asks for it."""
 
-from __future__ import annotations
-
 import logging
 import warnings
 from collections.abc import Iterator

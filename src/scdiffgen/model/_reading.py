@@ -93,8 +93,6 @@ class Reading(BaseModelClass):
         ----------
         library_size
             What expression sums to over all genes (of a modality): 1 for shares, 1e4 for counts per 10,000.
-        transform_batch
-            Batch under which all cells are seen; by default each under its own.
         return_numpy
             Whether to return an array instead of a data frame.
 

@@ -1,7 +1,5 @@
 """Cells that users pass: what they must be, how they are registered, and those that come later."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -273,11 +273,6 @@ class Responding(BaseModelClass):
     def get_condition_embedding(self, conditions: Request) -> pd.DataFrame:
         """Vectors of conditions as the network sees them.
 
-        Parameters
-        ----------
-        conditions
-            As in :meth:`generate`.
-
         Returns
         -------
         A row a condition: ``context_1`` and on (of all conditions one after the other, unless the conditioning is

@@ -1,7 +1,5 @@
 """Draw cells in minibatches, in this process or in another one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

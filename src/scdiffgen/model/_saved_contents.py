@@ -1,7 +1,5 @@
 """Checks that a file holds a saved model which this version can build."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Mapping
 from hashlib import file_digest

@@ -1,18 +1,17 @@
 """Tokens of a trained model: activations, loadings and contributions, as arrays, tables and models."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
+from mudata import MuData
 from scvi.model.base import BaseModelClass
 from threadpoolctl import threadpool_limits
 
@@ -40,9 +39,6 @@ from ._training_summary import (
     moments_in_training,
     training_summary,
 )
-
-if TYPE_CHECKING:
-    from mudata import MuData
 
 GRADIENT_CELLS = 2_000
 LoadingMethod = Literal["regression", "readout", "gradient"]

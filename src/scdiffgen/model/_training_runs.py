@@ -1,7 +1,5 @@
 """One training run: its length, the split of the cells, and the history joined to that of earlier runs."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Iterator, Mapping

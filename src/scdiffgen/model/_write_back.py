@@ -1,13 +1,13 @@
 """Write results into an AnnData or MuData: the only place where the model changes one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from anndata import AnnData
+from mudata import MuData
 from scvi.model.base import BaseModelClass
 
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, LOG_RATES_KEY, UNS_KEY
@@ -16,10 +16,6 @@ from ._cells import Cells, blocks_of
 from ._model_access import gene_names, registered
 from ._sampler import Sampler
 from ._token_reader import TokenReader
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from mudata import MuData
 
 GENERATED_KEY = "X_generated"
 KEYS = (GENERATED_KEY, "X_tokens", ACTIVATION_KEY, LOADINGS_KEY)

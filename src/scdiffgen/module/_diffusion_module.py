@@ -1,7 +1,5 @@
 """What all processes, each with its denoiser, share: condition dropout, guidance, averaged weights, training stages."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy

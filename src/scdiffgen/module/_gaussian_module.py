@@ -1,7 +1,5 @@
 """The classical path: Gaussian diffusion of a vector for each cell, its standardised normal scores by default."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias, cast

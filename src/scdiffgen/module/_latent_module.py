@@ -1,7 +1,5 @@
 """Latent diffusion: an autoencoder turns cells into tokens, and Gaussian diffusion generates tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import cast

@@ -1,7 +1,5 @@
 """A linear model of the training cells, from which the network starts: components that return in other cells."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Calibrate gene means: compare mean log expression of drawn and training cells, and shrink the difference."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler

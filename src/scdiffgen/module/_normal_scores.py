@@ -1,7 +1,5 @@
 """Normal scores of the training cells: how those of each group of conditions are standardised, and their factors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, cast

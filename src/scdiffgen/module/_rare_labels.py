@@ -10,8 +10,6 @@ threshold :math:`z_0` against multiple testing. Labels of :math:`n_0` cells and 
 their cells more typical than real ones.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy import sparse

@@ -1,7 +1,5 @@
 """Attribution of predictions to tokens: contributions and gradients."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Tokens in another order: all weights with an axis of tokens are permuted, and predictions stay the same."""
 
-from __future__ import annotations
-
 from operator import attrgetter
 
 import torch

@@ -4,8 +4,6 @@ r"""Genes of a token: ridge regression of standardised log expression on the sta
 gene with them; without the penalty, cNMF's ranking :cite:p:`kotliar2019identifying`.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import NamedTuple
 

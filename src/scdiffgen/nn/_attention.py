@@ -1,7 +1,5 @@
 """Multi-head attention, whose queries and keys may be rotated by angles."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 
 import torch

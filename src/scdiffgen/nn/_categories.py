@@ -1,7 +1,5 @@
 """Category embeddings: an id becomes a learned vector, or a projection of a given vector."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

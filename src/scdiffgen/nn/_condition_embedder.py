@@ -1,7 +1,5 @@
 """Embed the conditions of a cell: one vector for each registered condition, in the order of registration."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

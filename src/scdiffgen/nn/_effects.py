@@ -8,8 +8,6 @@ and at dose 0, additive over interventions, and follows Hill's curve of slope 1 
 with a learned half-maximal dose :math:`c_i > 0`). Interactions of pairs start at zero, with weight decay.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import torch

@@ -1,7 +1,5 @@
 """Genes to tokens: ``read`` sees the corrupted cells, ``forward`` the conditioning as well."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import nn

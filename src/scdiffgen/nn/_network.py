@@ -1,7 +1,5 @@
 """The whole network: corrupted cell, noise level, library size and conditions to tokens, and to scores of the genes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

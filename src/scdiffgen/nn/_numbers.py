@@ -1,7 +1,5 @@
 """Number embeddings ``(...)`` to ``(..., dim)`` of numbers of order one; magnitudes are clipped at ``LARGEST``."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Tokens to scores of the genes, fixed scores of labels, and rates of an urn, in which molecules attract their like."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

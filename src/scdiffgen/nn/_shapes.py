@@ -1,7 +1,5 @@
 """Shapes that most parts of the network share; a test run checks them."""
 
-from __future__ import annotations
-
 from jaxtyping import Float
 from torch import Tensor
 

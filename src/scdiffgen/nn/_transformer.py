@@ -1,7 +1,5 @@
 """The token transformer: pre-norm blocks modulated by the conditioning."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -4,12 +4,10 @@ The *step* of a gene changes its share :math:`\pi` of the molecules: below 0 it 
 :math:`\pi (1 + s)`, else a gain, :math:`\pi + s`. Expression curves of untreated cells map steps to mean expression.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import sparse
 
-from scdiffgen._log_normalise import TARGET_SUM
+from scdiffgen._log_normalise import TARGET_SUM, library_sizes
 
 KEPT = np.array([0.0, 0.01, 0.025, 0.06, 0.13, 0.25, 0.45, 0.7])  # shares that stay
 GAINED = np.geomspace(1e-6, 0.2, 16)  # shares that are added
@@ -21,7 +19,7 @@ LARGEST_RATIO = 4.0  # of library sizes
 def expression_curves(counts: sparse.csr_matrix) -> np.ndarray:
     r"""Compute mean log expression after each step, and its derivative by :math:`-\log L`: ``(2, steps, genes)``."""
     cells = sparse.csr_matrix(counts, dtype=np.float64)
-    library = np.maximum(np.asarray(cells.sum(1)).ravel(), 1)
+    library = np.maximum(library_sizes(cells), 1)
     row, scale = np.repeat(np.arange(len(library)), np.diff(cells.indptr)), TARGET_SUM / library
 
     def mean(values: np.ndarray) -> np.ndarray:

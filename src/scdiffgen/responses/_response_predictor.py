@@ -5,8 +5,6 @@ measured one of the context, shrunk towards the next or the mean of other pertur
 treatment, or other doses of it; for a combination its parts; for a new perturbation the others, by feature vectors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple

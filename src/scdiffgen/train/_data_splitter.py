@@ -1,7 +1,5 @@
 """Minibatches that stay sparse from the AnnData to the loss; in stages, of what was computed of the cells once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """scvi-tools' trainer that returns from Control-C, keeps a history beside other loggers, and warns of slow bfloat16."""
 
-from __future__ import annotations
-
 import timeit
 from typing import Any
 

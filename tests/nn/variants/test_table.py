@@ -1,7 +1,5 @@
 """Every name that `NetworkOptions` takes is registered."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import pytest
@@ -13,10 +11,7 @@ from scdiffgen.nn.variants._embedding_forms import FIXED_POSITIONS
 
 @pytest.mark.parametrize(
     ("names", "forms"),
-    [
-        (_options.NumberKind, NUMBER_EMBEDDINGS),
-        (_options.PositionKind, {"learned": None, **FIXED_POSITIONS}),
-    ],
+    [(_options.NumberKind, NUMBER_EMBEDDINGS), (_options.PositionKind, {"learned": None, **FIXED_POSITIONS})],
 )
 def test_names_and_forms_agree(names: Any, forms: dict[str, Any]) -> None:
     assert get_args(names) == tuple(forms)

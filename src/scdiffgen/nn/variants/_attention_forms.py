@@ -1,7 +1,5 @@
 """Attention to conditions, and angles by which numbers rotate queries and keys, not values."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Cells to a few tokens and back, without noise: the first stage of latent diffusion."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float

@@ -1,7 +1,5 @@
 """Sets of interventions embedded as other conditions are, in place of effects."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Embeddings to compare with sinusoidal numbers, learned positions and plain expression."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar

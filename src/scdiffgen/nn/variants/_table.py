@@ -1,7 +1,5 @@
 """The table of all forms, by the names that :class:`NetworkOptions` takes."""
 
-from __future__ import annotations
-
 from scdiffgen.nn._condition_embedder import EMBEDDERS
 from scdiffgen.nn._numbers import NUMBER_EMBEDDINGS
 
