@@ -219,7 +219,7 @@ class Responding(BaseModelClass):
 
         Returns
         -------
-        A row a condition: ``response_source`` and ``response_check`` as in the ``.obs`` of :meth:`predict_perturbation`;
+        A row a condition: ``response_source`` and ``check``, as in the ``.obs`` of :meth:`predict_perturbation`;
         ``left_out_pearson``, the median correlation of left-out responses with their prediction; ``left_out_gain``, 1
         minus the squared error of these predictions over that of the plain mean; ``cautions`` in words; and the weights
         of the predictors, which sum to 1.
