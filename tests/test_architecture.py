@@ -1,7 +1,5 @@
 """Who may import whom: the contracts in pyproject.toml hold, and no package goes without one."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The budget of the package: small files, each name once, a flat facade, few public names, long docstrings."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

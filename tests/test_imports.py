@@ -1,7 +1,5 @@
 """Which libraries the package imports, and when."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The shapes in annotations are checked while the tests run."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from jaxtyping import Float, TypeCheckError, jaxtyped

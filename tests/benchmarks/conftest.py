@@ -1,7 +1,5 @@
 """Studies at the size of a test: they are run to see that they run, not for their numbers."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from contextlib import redirect_stdout

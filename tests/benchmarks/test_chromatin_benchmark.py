@@ -1,7 +1,5 @@
 """The benchmark of RNA and chromatin: splits that share no cell, scores by other implementations, the whole run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The study of confounded designs prints what its simulation plants."""
 
-from __future__ import annotations
-
 import pytest
 from benchmarks.studies.confounding import DESIGNS, main
 

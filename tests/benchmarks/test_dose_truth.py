@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from benchmarks._dose_truth import expected_log_expression, true_mean

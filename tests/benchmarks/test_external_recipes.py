@@ -1,7 +1,5 @@
 """Recipes for other programs: how time is divided, and what is written."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

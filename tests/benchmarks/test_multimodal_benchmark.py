@@ -1,7 +1,5 @@
 """The benchmark of RNA and protein: splits that share no cell, scores that tell good from torn cells, the whole run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

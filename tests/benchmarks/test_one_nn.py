@@ -1,7 +1,5 @@
 """The accuracy of nearest neighbours, against scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from benchmarks._scores import one_nn_accuracy

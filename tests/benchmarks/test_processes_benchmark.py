@@ -1,7 +1,5 @@
 """The comparison of processes: every contender under both budgets, at the same evaluations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

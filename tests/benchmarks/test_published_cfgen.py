@@ -1,7 +1,5 @@
 """CFGen's table of generators: cells for its scorer, and what is read of its scores."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anndata

@@ -1,7 +1,5 @@
 """The published table of generators: its scores, and a run."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The table of the README holds what was measured."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from benchmarks._generation_table import OURS

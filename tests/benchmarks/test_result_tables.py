@@ -1,7 +1,5 @@
 """Tables of results: medians, ranges and marks, and the pages that hold them."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages

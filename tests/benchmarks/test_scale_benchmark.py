@@ -1,7 +1,5 @@
 """Cost against the number of cells: the simulated file, and what is said of the numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

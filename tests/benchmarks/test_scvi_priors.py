@@ -1,7 +1,5 @@
 """How latents of scVI are drawn, and which of the ways is shown."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from benchmarks._generation_table import best_prior

@@ -1,7 +1,5 @@
 """Memory over many calls."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Studies of variants of the model: their table, and a run."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

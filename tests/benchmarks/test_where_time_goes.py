@@ -1,7 +1,5 @@
 """Where time goes: shares of kinds, and the operations of matrix products."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from benchmarks import _where_time_goes as where

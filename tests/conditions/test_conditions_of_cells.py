@@ -1,7 +1,5 @@
 """Conditions of some cells: rows, names, codes and missing ones, against plain lists; dropped at the rate asked for."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Collection, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Transforms of numbers against scikit-learn and NumPy, for arrays and tensors alike."""
 
-from __future__ import annotations
-
 import pickle
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Every way of writing a treatment has one canonical form, and doses stay with their names."""
 
-from __future__ import annotations
-
 import math
 import random
 

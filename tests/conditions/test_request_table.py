@@ -1,7 +1,5 @@
 """What a user asks for becomes a table with a number of cells in each row."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

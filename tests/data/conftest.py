@@ -1,7 +1,5 @@
 """Cells that the tests register, and the shortest way to register them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

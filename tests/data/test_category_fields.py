@@ -1,7 +1,5 @@
 """Categories are coded as pandas codes them, and what is missing or unseen is named."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any

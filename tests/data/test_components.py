@@ -1,7 +1,5 @@
 """Which parts of treatments are of the same kind, against SciPy's connected components and a search by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import anndata as ad

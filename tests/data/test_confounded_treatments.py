@@ -1,7 +1,5 @@
 """Registration names treatments that share no batch with control cells, and says nothing of crossed designs."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Callable, Sequence

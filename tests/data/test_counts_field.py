@@ -1,7 +1,5 @@
 """Counts are checked value by value, in every form in which AnnData holds them, and an error leaves them untouched."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Arguments of `setup_anndata` become conditions; a table is encoded as a minibatch of cells with the same entries."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Perturbations added by their feature vectors, against registering them in the first place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

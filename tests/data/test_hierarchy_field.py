@@ -1,7 +1,5 @@
 """Places in a hierarchy: ids follow the paths, and what is not known backs off to the parent."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 

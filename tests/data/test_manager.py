@@ -1,7 +1,5 @@
 """Registration is all or nothing, survives a transfer, and a copy is data of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import anndata as ad

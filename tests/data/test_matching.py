@@ -1,7 +1,5 @@
 """Training cells that match a request, against plain sets of the conditions of each cell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import anndata as ad

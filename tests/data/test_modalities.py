@@ -1,7 +1,5 @@
 """A MuData is registered modality by modality, and its rows are those of the cells, whatever the modalities hold."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Numbers are kept as they were given, with transforms fitted once."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 

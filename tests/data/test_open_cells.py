@@ -1,7 +1,5 @@
 """Cells in files, opened: the same annotation and counts as anndata reads, with the counts left on disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

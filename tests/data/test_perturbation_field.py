@@ -1,7 +1,5 @@
 """Perturbations of cells become ids and doses that can be read back as they were written."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import warnings

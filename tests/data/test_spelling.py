@@ -1,7 +1,5 @@
 """Treatments of generated cells are spelled as those of the registered cells, with their doses in the same order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Descriptions: embedded once, kept in the registry, appended when they are new."""
 
-from __future__ import annotations
-
 import pickle
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Simulated RNA and protein have the shares, and the ties, that they say they have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

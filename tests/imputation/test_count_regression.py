@@ -1,7 +1,5 @@
 """Columns predicted from inputs: against kernel ridge regression in closed form, and a simulated truth and noise."""
 
-from __future__ import annotations
-
 import anndata
 import numpy as np
 import pytest

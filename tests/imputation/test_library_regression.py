@@ -1,7 +1,5 @@
 """Library sizes of a modality from the tokens of others, against a simulated truth."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from scdiffgen.imputation import LibraryRegression

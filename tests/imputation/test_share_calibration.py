@@ -1,7 +1,5 @@
 """Calibrated shares, against the truth of simulated cells and scikit-learn's regression."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression

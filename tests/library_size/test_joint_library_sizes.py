@@ -1,7 +1,5 @@
 """Library sizes of several modalities have the ranks and quantiles of real ones."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import stats
 

@@ -1,7 +1,5 @@
 """Library sizes: moments of the group they are drawn from, and which group that is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What `evaluate` holds in memory beside the cells that it gets."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

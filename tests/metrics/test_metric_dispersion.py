@@ -1,7 +1,5 @@
 """Variation that generated cells miss: against numpy, scipy, closed forms, and cells from which an axis was taken."""
 
-from __future__ import annotations
-
 import warnings
 
 import anndata as ad

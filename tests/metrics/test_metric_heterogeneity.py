@@ -1,7 +1,5 @@
 """How differently cells respond, on simulated cells whose single responses are known."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import anndata as ad

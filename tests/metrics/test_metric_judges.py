@@ -1,7 +1,5 @@
 """Our scores of responses are those of pertpy, cell-eval and gge-eval, or differ from theirs as stated here."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

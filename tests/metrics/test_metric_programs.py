@@ -1,7 +1,5 @@
 """Scores of gene programs against scanpy's, their spread against NumPy, and a cycle that is collapsed in one type."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

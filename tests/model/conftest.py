@@ -1,7 +1,5 @@
 """One small model, trained once for all tests that only look at it."""
 
-from __future__ import annotations
-
 import pytest
 import scvi
 import torch

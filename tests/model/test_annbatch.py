@@ -1,7 +1,5 @@
 """Training from shards of zarr by scvi-tools' annbatch module, and generated cells read by annbatch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """scvi-tools' search over hyper-parameters finds the settings that train best."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Arguments are checked before any work is done, also by methods that the reliability suite does not ask."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

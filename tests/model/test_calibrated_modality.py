@@ -1,7 +1,5 @@
 """Shares that a trained model imputes of a modality with many or shallow columns: RNA from protein."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

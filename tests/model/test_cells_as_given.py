@@ -1,7 +1,5 @@
 """Cells in whichever matrix, file, order or part they come: the same answers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Conditions that make no sense are named, at registration and when they are asked for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Every kind of condition through the model: it registers, trains, generates, loads, and means what it says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Cells under other conditions: what stays, what changes, and what lies between two conditions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Training from a registry and a data module, without an AnnData."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any

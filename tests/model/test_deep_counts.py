@@ -1,7 +1,5 @@
 """One high-count modality alone, such as protein tags in an AnnData: the strength of the prior is limited."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

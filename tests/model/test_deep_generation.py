@@ -1,7 +1,5 @@
 """Deep modalities of generated cells, drawn by their regression on the generated others: against a simulated truth."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Deeply measured modalities imputed by their regression, in a trained model: protein from RNA."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Posterior predictive samples, correlations and differential expression, against closed forms and simulated truth."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Drawn conditions in ``.obs``: what the network was given, as it was registered, and marked by name."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Cells simulated from known shares: the model recovers them, and only if the labels are right."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scvi

@@ -1,7 +1,5 @@
 """Descriptions and perturbations that training never saw enter by their vectors, and stay with the model."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Generated cells: how many, of what kind, how deep, and the same for the same seed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

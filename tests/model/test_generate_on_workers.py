@@ -1,7 +1,5 @@
 """Generating on a Dask cluster: the very cells of one process, also when a worker dies."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

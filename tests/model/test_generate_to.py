@@ -1,7 +1,5 @@
 """Cells generated into a file: the same kinds in the same order as in memory, whatever the file and the chunks."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What a model says of itself: likelihood and scores by held-out cells, and remarks in words."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from pathlib import Path

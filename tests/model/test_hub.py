@@ -1,7 +1,5 @@
 """The folder of scvi-tools' hub: what it reads there is the model, without a network."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

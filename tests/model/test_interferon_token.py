@@ -1,7 +1,5 @@
 """On blood cells with and without interferon-beta, one token is the interferon response, and holding it weakens it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

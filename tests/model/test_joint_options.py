@@ -1,7 +1,5 @@
 """Every form of the network on cells of several modalities, end to end: train, generate, save, load, the same cells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

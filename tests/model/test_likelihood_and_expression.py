@@ -1,7 +1,5 @@
 """Likelihood against SciPy's multinomial, which the model is when tokens say nothing; expression against its sum."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

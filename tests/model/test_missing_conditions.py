@@ -1,7 +1,5 @@
 """Missing conditions are as frequent in generated cells as in training cells like them."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models of several modalities, and of one in a MuData, which is that of its AnnData."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A MuData of RNA and open chromatin as it comes: 1,000 cells, of genes and peaks a part."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import mudata

@@ -1,7 +1,5 @@
 """What a notebook shows of a model and its evaluation, and what it does not show while one is trained and loaded."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from xml.etree import ElementTree

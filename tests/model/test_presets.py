@@ -1,7 +1,5 @@
 """The size of the network that is chosen where none is named: by the number of cells, and not by the machine."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

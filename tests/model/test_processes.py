@@ -1,7 +1,5 @@
 """What users call is the same for every process, and a process of one's own takes a file and a line in the registry."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

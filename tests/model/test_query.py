@@ -1,7 +1,5 @@
 """A trained model on new cells: what it knew stays, what is new is learned."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

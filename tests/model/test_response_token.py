@@ -3,8 +3,6 @@
 What `test_interferon_token.py` asks on blood cells, on data that every clone has, against the true effects.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scvi

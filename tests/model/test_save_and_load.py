@@ -1,7 +1,5 @@
 """A saved model is the model: bit by bit, with or without cells, and it can be trained on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import h5py

@@ -1,7 +1,5 @@
 """Models that earlier versions saved are loaded, and answer as they did."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

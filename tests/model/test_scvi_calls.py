@@ -1,7 +1,5 @@
 """What scvi-tools calls on any of its models, called on ours: the list is in the developer guide."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Groups of few cells are named, once: when cells are registered, and when more of them are generated."""
 
-from __future__ import annotations
-
 import re
 import warnings
 

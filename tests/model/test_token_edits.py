@@ -1,7 +1,5 @@
 """Models whose tokens are cut or pooled otherwise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from anndata import AnnData

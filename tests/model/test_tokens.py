@@ -1,7 +1,5 @@
 """What is said of tokens holds: against principal components, finite differences and the network's forward pass."""
 
-from __future__ import annotations
-
 from copy import deepcopy
 from unittest.mock import MagicMock, patch
 

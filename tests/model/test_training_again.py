@@ -1,7 +1,5 @@
 """Trainings in a row: their history, how often they validate, and numbers of any kind as arguments."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a model keeps of its training cells goes through a file as plain data, and comes back whole."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

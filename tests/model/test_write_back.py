@@ -1,7 +1,5 @@
 """What is written into an AnnData, that nothing else is touched, and that scanpy draws it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Small modules under every kind of condition."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

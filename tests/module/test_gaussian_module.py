@@ -1,7 +1,5 @@
 """Gaussian diffusion of normal scores against normal distributions, and against the simulated cells that it is of."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Several modalities: the method against products of multinomials, and what one modality has to do with another."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

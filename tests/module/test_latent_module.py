@@ -1,7 +1,5 @@
 """Latent diffusion: tokens at unit scale, draws, and what the second stage looks at."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The linear model from which training starts, against simulated truth, scikit-learn and closed properties."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

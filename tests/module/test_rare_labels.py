@@ -1,7 +1,5 @@
 """Offsets of labels of few cells, against simulated truth and closed forms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scvi

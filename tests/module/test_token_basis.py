@@ -1,7 +1,5 @@
 """Activations and loadings against scikit-learn's principal components in the space of the genes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

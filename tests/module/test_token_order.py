@@ -1,7 +1,5 @@
 """A network whose tokens are permuted is the same network, and the inverse permutation gives it back bitwise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import replace

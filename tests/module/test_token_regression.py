@@ -1,7 +1,5 @@
 """Genes of tokens from cells whose programs are known: what ranks high, and what is found again."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse

@@ -1,7 +1,5 @@
 """What interventions add: nothing where nothing is done, sums over what is done, Hill's curve over doses."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

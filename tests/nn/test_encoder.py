@@ -1,7 +1,5 @@
 """The sparse first layer against NumPy, and what must not matter to it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

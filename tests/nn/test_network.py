@@ -1,7 +1,5 @@
 """The whole network: what must and what must not matter to a cell's scores, and that all of it learns."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

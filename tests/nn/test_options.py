@@ -1,7 +1,5 @@
 """Choices and sizes that make no network are named."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Limited priors against the posterior of a gamma-Poisson model, and the urn where nothing is limited."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The additive read-out: contributions that add up, and the penalty by its formula; the urn's terms in molecules."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The transformer against torch's own attention and encoder layer, and its invariances."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Figures are drawn, not shown."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

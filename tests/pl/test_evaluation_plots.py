@@ -1,7 +1,5 @@
 """Figures of evaluation: what is drawn is what other libraries compute, legible for few and for many groups."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial

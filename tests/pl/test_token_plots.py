@@ -1,7 +1,5 @@
 """Figures show the numbers they are given, for few and many tokens, and are shown and saved as scanpy's."""
 
-from __future__ import annotations
-
 import inspect
 from pathlib import Path
 

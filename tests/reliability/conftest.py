@@ -1,7 +1,5 @@
 """One tiny model with every common kind of condition, trained once for all tests of what goes wrong."""
 
-from __future__ import annotations
-
 import pytest
 import scvi
 from anndata import AnnData

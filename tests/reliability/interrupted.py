@@ -1,7 +1,5 @@
 """A script that trains, is interrupted by a signal, saves, and is interrupted twice in its next training."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -3,8 +3,6 @@
 Prints a line of JSON for each death: how it came, and what was found in the folder afterwards.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -4,8 +4,6 @@ Prints a line of JSON for each death: the file, chunks that were there afterward
 same was asked for again.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """No file of a model hangs or fills the memory when it is loaded, and none makes cells that no cells are like."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

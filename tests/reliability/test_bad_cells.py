@@ -1,7 +1,5 @@
 """Cells that cannot be registered: the message names what is wrong, and they stay as they were."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

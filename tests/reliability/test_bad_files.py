@@ -1,7 +1,5 @@
 """Files that cannot be loaded, and places that cannot be saved to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

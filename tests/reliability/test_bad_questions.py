@@ -1,7 +1,5 @@
 """What a model cannot be asked: the message says why, and neither the model nor the cells change."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cells that cannot be judged, and tokens that cannot be drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

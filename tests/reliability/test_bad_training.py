@@ -1,7 +1,5 @@
 """Networks that cannot be made, and trainings that cannot start."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

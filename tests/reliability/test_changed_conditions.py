@@ -1,7 +1,5 @@
 """Conditions that change after registration, and library sizes with an index, give no silent other results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Own cells whose genes are changed in place: methods that read cells refuse, the others are unaffected."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

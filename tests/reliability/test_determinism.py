@@ -1,7 +1,5 @@
 """The same seed gives the same model and the same cells: in another process, and whatever was done before."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -2,8 +2,6 @@
 counted, and few times at which Python waits for the device, as many for any number of cells.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from contextlib import ExitStack
 from typing import Any

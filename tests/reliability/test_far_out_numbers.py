@@ -1,7 +1,5 @@
 """Numbers far out of the usual: drawn from soundly, or refused by name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Generation that is interrupted, runs into a full disk, or finds its own chunks damaged, goes on to the same file."""
 
-from __future__ import annotations
-
 import errno
 from collections.abc import Callable
 from pathlib import Path

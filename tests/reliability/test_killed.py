@@ -1,7 +1,5 @@
 """Whatever the moment at which a process is killed, the last model that was whole loads, and nothing half-written."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import defaultdict

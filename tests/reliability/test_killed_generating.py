@@ -1,7 +1,5 @@
 """Whatever the moment at which generation is killed, asking again gives the very file, and generates nothing twice."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

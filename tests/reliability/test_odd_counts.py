@@ -1,7 +1,5 @@
 """The same counts stored in odd ways give the same results; counts that are no longer counts are not read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 from typing import Any

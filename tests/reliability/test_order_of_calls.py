@@ -4,8 +4,6 @@ In each chain all methods are called once on one freshly loaded model: whatever 
 one. Chains come in pairs, one the other backwards, so that each method is called after each other one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Whatever is passed, it is understood as it is meant or refused with words; drawn by hypothesis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

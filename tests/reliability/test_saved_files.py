@@ -1,7 +1,5 @@
 """Files of models: whole or not there, and no code in them is run."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import threading

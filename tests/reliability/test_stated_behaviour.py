@@ -1,7 +1,5 @@
 """What is odd but allowed, and what happens then, as ``docs/user_guide/errors.md`` states it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

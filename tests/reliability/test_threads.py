@@ -1,7 +1,5 @@
 """Libraries that compute by numba give PyTorch as many threads as numba has; our functions put the number back."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

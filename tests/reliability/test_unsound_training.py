@@ -1,7 +1,5 @@
 """A model counts as trained after a finite step only; what was learned before stays."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

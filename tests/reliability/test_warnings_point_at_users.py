@@ -1,7 +1,5 @@
 """A warning of any public call names the line that the user wrote, and no file of the package."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """Responses that depend on the states of cells, on simulated mixtures whose truth is known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import sparse

@@ -1,7 +1,5 @@
 """Batch effects are not taken for responses: simulated screens in which treatment and batch are partly confounded."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Responses of simulated cells whose truth is known: across contexts, doses, combinations and perturbations."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from simulated_responses import DRUG_GENE, N_GENES, Screen, draw, drug_screen, log_mean

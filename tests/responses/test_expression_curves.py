@@ -1,7 +1,5 @@
 """Curves against cells that NumPy thins or adds molecules to; responses that are applied against treated cells."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

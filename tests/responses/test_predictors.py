@@ -1,7 +1,5 @@
 """Predictors of responses: each is exact where its assumption holds, and none turns a trace's loss into a marker's."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

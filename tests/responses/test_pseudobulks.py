@@ -1,7 +1,5 @@
 """Pseudobulks against pandas; which cells are pooled, and that no array holds a sum over few cells."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Weights against SciPy's constrained minimisation; shrinkage and intervals against formulas and simulated risk."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize

@@ -4,8 +4,6 @@ Each attack changes the file of a genuine model in a folder. As a script, ``atta
 in a child with little memory and time, and prints a line of JSON: which attack, how it was read, and how that ended.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -3,8 +3,6 @@
 What each row stands for is documented for users in ``docs/user_guide/errors.md``.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Orders of calls in which what a call leaves behind shows: designs for carry-over effects, and digests of results."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from pathlib import Path
 from typing import Any

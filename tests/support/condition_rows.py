@@ -1,7 +1,5 @@
 """Cells with every kind of condition, and for each kind a small model of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import cache
 from typing import Any

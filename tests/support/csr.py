@@ -1,7 +1,5 @@
 """Counts as the package handles them: CSR tensors, whose stored values may be zero."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import ArrayLike

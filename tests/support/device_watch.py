@@ -1,7 +1,5 @@
 """Operations that a GPU does slowly or must be waited for, seen from a CPU: each with the line of ours that asked."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator

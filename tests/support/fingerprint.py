@@ -1,7 +1,5 @@
 """Did anything change? A digest of all that an AnnData holds, less what scvi-tools writes when it registers data."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A small network, and conditions of every kind."""
 
-from __future__ import annotations
-
 from scdiffgen.conditions import ConditionSpec, NumberTransform
 from scdiffgen.nn import NetworkSize
 

@@ -1,7 +1,5 @@
 """Cells of two modalities, RNA and protein, whose shares differ by type; complete, or some lacking one of them."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

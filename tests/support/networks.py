@@ -1,7 +1,5 @@
 """Random tensors, random weights, and torch's own attention with the weights of ours."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

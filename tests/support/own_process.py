@@ -1,7 +1,5 @@
 """Processes of their own that need not import the package: they are forked from one that has."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import runpy

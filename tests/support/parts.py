@@ -1,7 +1,5 @@
 """Conditions of some cells as tensors, written by hand; `None` is missing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -4,8 +4,6 @@ Every later version must load all of them. ``model.pt`` is never made again; ``r
 changes results on purpose.
 """
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from pathlib import Path
 

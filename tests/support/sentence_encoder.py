@@ -1,7 +1,5 @@
 """A stand-in for the sentence encoder, which is an optional package."""
 
-from __future__ import annotations
-
 import hashlib
 import sys
 from functools import cache

@@ -3,8 +3,6 @@
 Other annotations are left to mypy: tests pass wrong values on purpose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Simulated cells of a screen with known responses: counts, labels, and the true change of mean log expression."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

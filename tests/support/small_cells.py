@@ -1,7 +1,5 @@
 """Cells that a small model learns in no time: multinomials whose shares differ by label."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -3,8 +3,6 @@
 Nothing is corrupted: a cell is one draw from a multinomial whose logits are linear in its conditions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cells with every common kind of condition."""
 
-from __future__ import annotations
-
 import numpy as np
 from anndata import AnnData
 from small_cells import simulated_cells

@@ -1,7 +1,5 @@
 """What a sentence of a benchmark says, whatever its words: who is named, and the numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

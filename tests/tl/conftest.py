@@ -1,7 +1,5 @@
 """Cells with made-up tokens, as `write_back` would leave them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from anndata import AnnData

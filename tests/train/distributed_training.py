@@ -1,7 +1,5 @@
 """Trains in a given number of processes, each of which writes what it did; `test_distributed_training.py` runs this."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

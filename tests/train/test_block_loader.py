@@ -1,7 +1,5 @@
 """Minibatches from disk hold the very cells of the matrix in memory, each once, well mixed, in constant memory."""
 
-from __future__ import annotations
-
 import tracemalloc
 from pathlib import Path
 from typing import Any

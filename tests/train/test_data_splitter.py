@@ -1,7 +1,5 @@
 """Sparse minibatches against scvi-tools' dense ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

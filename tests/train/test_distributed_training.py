@@ -1,7 +1,5 @@
 """Two processes train as one does at the same global batch, and hold the same model at the end."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The training plan, step by step: closed forms of schedule and average, and when training stops."""
 
-from __future__ import annotations
-
 import re
 from copy import deepcopy
 from typing import Any

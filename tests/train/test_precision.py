@@ -1,7 +1,5 @@
 """Lower precision and compiled networks train as the plain ones do."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training in stages: one after the other in one run, the second without the counts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

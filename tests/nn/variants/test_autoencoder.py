@@ -1,7 +1,5 @@
 """The likelihood against SciPy's distribution, and draws against its moments."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from scipy import stats

@@ -1,7 +1,5 @@
 """Three ways in which conditions reach the tokens, and the embedding of the noise level."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

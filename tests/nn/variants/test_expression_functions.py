@@ -1,7 +1,5 @@
 """Encoders of embedded expression: against the definition, and what sums of logarithms cannot do."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """Other positions: against NumPy and torch, and what must not matter to them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

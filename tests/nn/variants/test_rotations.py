@@ -1,7 +1,5 @@
 """Queries and keys that numbers rotate: against complex numbers, and what must and must not be seen of the numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every name that `NetworkOptions` takes is registered."""
 
-from __future__ import annotations
-
 from typing import Any, get_args
 
 import pytest
