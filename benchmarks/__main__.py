@@ -1,7 +1,5 @@
 """Run every benchmark on all data that are there, then write the page: ``python -m benchmarks``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from benchmarks import (

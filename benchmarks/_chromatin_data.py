@@ -1,7 +1,5 @@
 """Cells with RNA and chromatin, and their splits: paired cells, cells of one modality, cells that no model sees."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is compared on RNA and chromatin: ways to draw cells of given labels, and to impute one modality."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

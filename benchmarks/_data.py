@@ -1,7 +1,5 @@
 """Real counts with labels, and their splits into training, held-out and other real cells."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Training cells are of five doses of two perturbations, alone and together. Predi
 they should be is known exactly at any dose, so no cells of other doses are needed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

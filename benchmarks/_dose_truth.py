@@ -8,8 +8,6 @@ Of the :math:`L` molecules of a simulated cell, those of gene :math:`g` are beta
     \frac{p_{k+1}}{p_k} = \frac{(L - k)(k + a)}{(k + 1)(b + L - k - 1)}.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from anndata import AnnData
 from numpy.typing import NDArray

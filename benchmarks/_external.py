@@ -1,7 +1,5 @@
 """Cells that other programs made, read from folders and checked, so that the same code scores them."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures of results. Okabe and Ito's colours, told apart under the common kinds of colour blindness."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

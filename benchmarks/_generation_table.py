@@ -1,7 +1,5 @@
 """Tables of generated cells: scores of every method, likelihoods, and in how many scores a program wins."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 Prints the peak resident memory in MB, so far, after imports, loading, one epoch of training and 512 generated cells.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import resource

@@ -1,7 +1,5 @@
 """What is compared: every method draws cells for given labels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cells with RNA and protein, and their splits."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """What is compared on RNA and protein: ways to draw cells with both, and to tell protein from RNA."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Writes results into pages: what stands between two marks of a name, the rest of a page is written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What one training measured with one seed, kept in files of its own, so that a long run can stop and go on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

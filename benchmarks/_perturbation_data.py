@@ -4,8 +4,6 @@ Whatever the data, ``obs["response"]`` says what was done to a cell (``"control"
 in which cell type; these are what predictions are scored by. No cell of ``real`` is in ``train``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

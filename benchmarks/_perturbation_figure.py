@@ -1,7 +1,5 @@
 """Figure of predicted responses: a panel a score, a row a prediction."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The model's predictions of held-out responses: cells generated from nothing, and cells that start from controls."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

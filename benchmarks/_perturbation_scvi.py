@@ -1,7 +1,5 @@
 """Latent arithmetic in scVI (Lotfollahi et al. 2019, in the latent space of Lopez et al. 2018)."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Results of the perturbation benchmark as a table: median over seeds, then mean over what was held out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

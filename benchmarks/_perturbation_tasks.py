@@ -1,7 +1,5 @@
 """What each task of the perturbation benchmark holds out, and the predictions that are scored."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

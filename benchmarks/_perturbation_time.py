@@ -3,8 +3,6 @@
 The response is the change from the window of time before, whose cells play the control.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How much of the response of other contexts a prediction transfers: 1 is all of it, 0 nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Figures of the comparison of processes and of forms of the network."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The comparison of processes, and of forms of the network: its parts put together, and their tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any

@@ -4,8 +4,6 @@ Of Kang et al. (2018), with a cell type left out in turn (``kangCrossCell``) or 
 filter of the genes and the choice of 5,000 of them see the cells that are left out, as they do in the benchmark.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

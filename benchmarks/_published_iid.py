@@ -7,8 +7,6 @@ the order of its cells is unknown, so that our splits are others. The genes of t
 of a group.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path

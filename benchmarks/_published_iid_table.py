@@ -1,7 +1,5 @@
 """Tables of the in-distribution setting of the published benchmark (Wei et al. 2025)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

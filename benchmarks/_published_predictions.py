@@ -1,7 +1,5 @@
 """Predictions that are entered in the published benchmark of responses: ours, simple ones, and real cells."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -3,8 +3,6 @@
 P, S and C are log-normalised cells ``(cells, genes)``: predicted, real stimulated and control ones.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import ot
 import pandas as pd

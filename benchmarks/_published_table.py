@@ -1,7 +1,5 @@
 """Results of the published benchmark of responses as tables: median over seeds, then mean over what was left out."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

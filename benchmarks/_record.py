@@ -1,7 +1,5 @@
 """What a result was measured with, and where results are kept."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -1,7 +1,5 @@
 """Cells of known kinds simulated straight to disk, in constant memory: a file of any size."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anndata as ad

@@ -1,7 +1,5 @@
 """scVI as a generator: its decoder is conditioned on the label, which it takes as the batch."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """What a page says of each result: a title, what was measured on, tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Results as Markdown tables: median and range over seeds, with marks where scdiffgen is behind."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Read-outs to compare, and other methods whose factors are read as gene programs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

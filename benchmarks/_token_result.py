@@ -1,7 +1,5 @@
 """The comparison of read-outs as a result: parts put together, and as a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any

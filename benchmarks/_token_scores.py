@@ -1,7 +1,5 @@
 """How readable programs are: loadings in, numbers out, for any method."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 

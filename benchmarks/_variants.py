@@ -1,7 +1,5 @@
 """Studies that train variants of the model on some data, with seeds: their options, and runs as lines of a file."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

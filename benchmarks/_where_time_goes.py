@@ -1,7 +1,5 @@
 """Where the time of training and generating goes, by what is computed; what matrix products alone would take."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -7,8 +7,6 @@ classifier, a logistic regression on principal components, is trained on what is
 size of the other labels, and tested on cells that neither has seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

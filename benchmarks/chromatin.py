@@ -6,8 +6,6 @@ Both models are trained on the same cells, with labels; some have RNA alone, oth
 imputed. Generated cells are compared with cells that no model has seen.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass

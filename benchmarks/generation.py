@@ -9,8 +9,6 @@ of each label as ``FOLDER/<data>-seed<seed>-labels.csv`` asks for, and run with 
 controls, the linear Gaussian copula, scVI for ``--scvi-seeds`` and ``--processes`` are added to the results.
 """
 
-from __future__ import annotations
-
 import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence

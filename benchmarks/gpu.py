@@ -8,8 +8,6 @@ network and of minibatches. Operations are those that PyTorch counts in matrix p
 of tokens and the calibration of gene means are left out: they add time before and after the steps.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ Both models are trained on the same cells, of which some lack protein, which is 
 compared with cells that no model has seen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path

@@ -6,8 +6,6 @@ Simulated cells have the same number of molecules at every number of peaks, and 
 what grows with the peaks from what grows with the non-zeros. Each size is measured in a process of its own.
 """
 
-from __future__ import annotations
-
 import json
 import tempfile
 import time

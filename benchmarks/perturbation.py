@@ -28,8 +28,6 @@ of some models keeps what was added, and the rows of the others, with ``--keep-a
 that has no other rows also gets those of baselines and real cells.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace

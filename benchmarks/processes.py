@@ -12,8 +12,6 @@ seconds are those of the process, which other work on the machine hardly changes
 clock.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

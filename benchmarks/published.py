@@ -12,8 +12,6 @@ training cells, and each seed has another split. With ``--max-epochs 1`` the net
 the rows of ``OTHER/<task>-<left out>-seed<seed>.h5ad`` to a result that is there.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ seed; ``python -m benchmarks.external.cfgen_scores``, in an environment of CFGen
 same command with ``--scores`` reads the scores of all checkouts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any

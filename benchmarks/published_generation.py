@@ -6,8 +6,6 @@ The published split is not available, so each seed makes a split of our own. The
 with the published ceiling. Models see the 2,000 genes, and one more column with the remaining molecules of the cell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ seconds of opening and registering, of the checks and sums before the first step
 last; cells a second while training; seconds to generate cells into a file; and the peak memory of all that.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import tempfile

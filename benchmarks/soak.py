@@ -5,8 +5,6 @@
 Quality does not matter here: a small model of the bundled cells is trained for a few epochs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

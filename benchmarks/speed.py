@@ -5,8 +5,6 @@
 Both models are trained in turns on the same cells; the first epoch of each turn is a warm-up.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

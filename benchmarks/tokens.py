@@ -9,8 +9,6 @@ split over several commands, or completed in another environment (DRVI needs scv
 models that are trained less than by default: ``--max-epochs 40 --baseline-epochs 100 --permutations 5``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 Nothing here needs scdiffgen: recipes run in the environment of the program that they drive.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import tempfile

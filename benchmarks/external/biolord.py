@@ -3,8 +3,6 @@
 Run from the repository, in an environment with biolord: ``python -m benchmarks.external.biolord``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

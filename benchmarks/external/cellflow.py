@@ -3,8 +3,6 @@
 Run from the repository, in an environment with cellflow-tools: ``python -m benchmarks.external.cellflow``.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

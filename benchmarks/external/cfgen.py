@@ -3,8 +3,6 @@
 Run from the repository, in an environment with the requirements of CFGen: ``python -m benchmarks.external.cfgen``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

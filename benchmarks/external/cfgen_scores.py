@@ -4,8 +4,6 @@ Run from the repository, in an environment with the requirements of CFGen: ``pyt
 --source CHECKOUT --cells FOLDER``. FOLDER is the one of ``python -m benchmarks.published_cfgen``.
 """
 
-from __future__ import annotations
-
 import argparse
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Run from the repository, in an environment with cpa-tools: ``python -m benchmarks.external.cpa``.
 """
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 from typing import Any

@@ -6,8 +6,6 @@ control cells, at most ``--max-cells`` each are taken; the benchmark halves the 
 Scores of one definition have to be equal and are checked; of the others, both are shown.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 from collections.abc import Iterator, Sequence

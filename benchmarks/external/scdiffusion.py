@@ -4,8 +4,6 @@ Run from the repository, in an environment with the requirements of scDiffusion:
 ``python -m benchmarks.external.scdiffusion``. Its output is log-normalised; README.md says how it becomes counts.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Run from the repository, in an environment with pertpy: ``python -m benchmarks.external.scgen``.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from benchmarks.external._responses import CONTEXT, CONTROL, RESPONSE, Job, Predicted, Target, drive

@@ -3,8 +3,6 @@
 Run from the repository, in an environment with the requirements of scLDM: ``python -m benchmarks.external.scldm``.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import sys
 from collections.abc import Mapping

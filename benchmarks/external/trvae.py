@@ -4,8 +4,6 @@ Run from the repository, in an environment with scarches: ``python -m benchmarks
 ``python -m benchmarks.published --export FOLDER``.
 """
 
-from __future__ import annotations
-
 import sys
 from types import ModuleType
 from unittest.mock import MagicMock
