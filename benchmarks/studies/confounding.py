@@ -7,8 +7,6 @@ is predicted from the others. The table has the largest predicted change of a ba
 range of the change of the drug's gene.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 

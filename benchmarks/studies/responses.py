@@ -10,8 +10,6 @@ the cells of four draws together. ``--known`` also predicts with the held-out ce
 left then is in how cells vary.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 

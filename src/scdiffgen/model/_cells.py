@@ -76,6 +76,10 @@ class Cells:
         stale = columns.str.fullmatch(COUNT_SUMMARIES) & ~columns.isin([spec.name for spec in self.module.specs])
         return self.adata.obs.loc[:, ~(columns.str.startswith("_scvi_") | stale)].iloc[self.indices].copy()
 
+    def tokens(self) -> np.ndarray:
+        """Tokens side by side ``(cells, n_tokens * token_dim)``."""
+        return self.in_order([self.module.tokens(*batch).flatten(1).cpu().numpy() for batch in self])
+
     def in_order(self, rows: list[Any]) -> Any:
         """Join rows computed minibatch by minibatch, in the order in which the cells were asked for."""
         back = np.argsort(self.sorted)

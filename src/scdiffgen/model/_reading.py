@@ -141,7 +141,7 @@ class Reading(BaseModelClass):
         """
         require_training(self)
         cells = Cells(self, adata, indices, batch_size, None if silent else "Tokens")
-        return cells.in_order([self.module.tokens(*batch).flatten(1).cpu().numpy() for batch in cells])
+        return cells.tokens()
 
     @shared_docs
     def evaluate_held_out(
@@ -256,4 +256,5 @@ class Reading(BaseModelClass):
         generator = generator_from(seed, self.device)
         if adata is not None and adata.is_view:
             raise ValueError("`adata` is a view: results would go to a copy of it. Pass `adata.copy()` and keep that.")
-        store_results(self, adata, chosen, dtype, sampler, generator, silent=silent)
+        cells = Cells(self, adata, None, batch_size, None if silent else "Writing back")
+        store_results(self, cells, chosen, dtype, sampler, generator)

@@ -13,7 +13,7 @@ from scvi.model.base import BaseModelClass
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, LOG_RATES_KEY, UNS_KEY
 
 from ._cells import Cells, blocks_of
-from ._model_access import gene_names, registered
+from ._model_access import gene_names
 from ._sampler import Sampler
 from ._token_reader import TokenReader
 
@@ -35,23 +35,13 @@ def check_keys(keys: Sequence[str] | None, dtype: str) -> list[str]:
 
 
 def store_results(
-    model: BaseModelClass,
-    adata: AnnData | MuData | None,
-    keys: Sequence[str],
-    dtype: str,
-    sampler: Sampler,
-    generator: torch.Generator,
-    *,
-    silent: bool,
+    model: BaseModelClass, cells: Cells, keys: Sequence[str], dtype: str, sampler: Sampler, generator: torch.Generator
 ) -> None:
     """Compute all results, then write them."""
-    adata, genes = registered(model, adata), gene_names(model)
-    cells = Cells(model, adata, None, sampler.batch_size, None if silent else "Writing back")
-    reader = TokenReader(model)
-    options: dict[str, Any] = {"batch_size": sampler.batch_size, "silent": silent}
+    adata, genes, reader = cells.adata, gene_names(model), TokenReader(model)
     compute: dict[str, Callable[[], Any]] = {
         GENERATED_KEY: lambda: sampler.matched(cells, generator),
-        "X_tokens": lambda: _stored(model.get_latent_representation(adata, **options), dtype),
+        "X_tokens": lambda: _stored(cells.tokens(), dtype),
         ACTIVATION_KEY: lambda: _stored(reader.activation(cells), dtype),
         LOADINGS_KEY: lambda: reader.genes.loadings.copy(),
     }
