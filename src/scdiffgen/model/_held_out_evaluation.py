@@ -161,7 +161,7 @@ def remarks_on(
             n = n_cells.get(str(label), n_all)
             remarks.append(sentence + (f". Only {n} real cells." if n < FEW_CELLS else "."))
     means, real_means = (scores.frame.loc[("overall", source)] for source in SOURCES)
-    if means["mean_distance_low"] > max(real_means["mean_distance_high"], 0):
+    if means.get("mean_distance_low", np.nan) > max(real_means.get("mean_distance_high", np.nan), 0):
         remarks.append(
             f"Gene means are further from those of held-out cells (squared distance {means['mean_distance']:.1f}) than "
             f"means of other real cells are ({real_means['mean_distance']:.1f}): train with more cells, and do not "
