@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-LIGHTNING = ("lightning.pytorch", "lightning.fabric")
+LIGHTNING = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning")  # the last takes over where it is imported
 TO_LIGHTNING = (
     r".*isinstance\(treespec, LeafSpec\)",
     r"The number of training batches \(\d+\) is smaller than",
