@@ -45,7 +45,6 @@ CALLS: dict[str, Call] = {
     "get_token_adata": lambda model, _: model.get_token_adata(n_neighbors=None, silent=True),
     "get_var_names": lambda model, _: model.get_var_names(),
     "hold_tokens": lambda model, _: model.hold_tokens(["token_1"]),
-    "truncate_tokens": lambda model, _: model.truncate_tokens(1),
     "write_back": lambda model, _: written(model),
     "save": lambda model, folder: saved(model, folder),
 }
@@ -162,7 +161,7 @@ def make(cells: AnnData | MuData, calls: Mapping[str, Call], folder: Path) -> As
     setup = TokenDiffusion.setup_mudata if isinstance(cells, MuData) else TokenDiffusion.setup_anndata
     setup(cells, **SETUP, control="ctrl")
     scvi.settings.seed = 0
-    model = TokenDiffusion(cells, **SMALL, nested_tokens=True)
+    model = TokenDiffusion(cells, **SMALL)
     model.train(max_epochs=2, batch_size=32, train_size=0.8, **QUIET)
     model.save(folder / "model")
     return Asked(cells, calls, folder)

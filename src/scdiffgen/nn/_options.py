@@ -142,7 +142,6 @@ class NetworkSize:
     readout_dim: int = 8
     readout_units: int = 0
     dropout: float = 0.1
-    nested_tokens: bool = False  # random numbers of leading tokens while training, :cite:p:`rippel2014nested`
     n_levels: int = 1  # noise levels, and library sizes, of a cell: one for each modality
     options: NetworkOptions = field(default_factory=NetworkOptions)
 
