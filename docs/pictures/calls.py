@@ -36,10 +36,6 @@ CALLS = {
         scores = scdiffgen.metrics.evaluate(*cells, "cell_type", layer="counts", metrics=metrics)
         scdiffgen.pl.evaluation_scores(scores)
     """,
-    "generation_path": """
-        path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=8)
-        scdiffgen.pl.generation_path(path, adata, layer="counts", groupby="cell_type")
-    """,
     "power": """
         study = {"conditions": {"cell_type": "CD14+ Monocyte"}}
         table = scdiffgen.tl.power(model, n_donors=[3, 6, 9], n_cells=[20, 80], n_replicates=1, experiment=study)

@@ -51,8 +51,6 @@ programs
     Genes of each program by its name, such as ``{"S": [...], "G2M": [...]}``; those that the data lack are left out.
 n_jobs
     Threads of the forests.
-path
-    From :meth:`scdiffgen.model.TokenDiffusion.get_generation_path`.
 loadings = tokens
     Cells with stored tokens, or loadings ``(genes, tokens)`` with the genes as index.
 gene_symbols

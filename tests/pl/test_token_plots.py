@@ -174,26 +174,6 @@ def test_a_waterfall_goes_from_the_average_to_the_cell_and_ends_before_the_edge(
     assert axis.get_xlim()[1] > 3.05  # the largest bar ends at 1 + 2
 
 
-def test_a_path_is_drawn_from_empty_to_full_among_the_components_of_scanpy() -> None:
-    adata = scdiffgen.datasets.pbmc68k()
-    expected = adata.layers["counts"][:4].toarray().astype(float)
-    obs = pd.DataFrame({"cell": ["a", "a", "b", "b"], "level": [0.0, 1.0, 0.0, 1.0]}, index=list("wxyz"))
-    path = AnnData(expected, obs=obs, var=adata.var[[]], layers={"expected": expected})
-    axis = pl.generation_path(path, adata, "counts", groupby="cell_type")
-    measured = AnnData(adata.layers["counts"].toarray())
-    sc.pp.normalize_total(measured, target_sum=1e4)
-    sc.pp.log1p(measured)
-    places = np.abs(sc.pp.pca(measured.X, n_comps=2, svd_solver="arpack"))
-    np.testing.assert_allclose(np.abs(axis.collections[0].get_offsets()), places, atol=1e-3)
-    np.testing.assert_allclose(np.abs(axis.lines[1].get_xydata()), places[2:4], atol=1e-3)
-    assert [text.get_text() for text in axis.get_legend().get_texts()] == list(adata.obs["cell_type"].cat.categories)
-    drawn = [to_hex(handle.get_facecolor()[0], keep_alpha=False) for handle in axis.get_legend().legend_handles]
-    assert drawn == list(adata.uns["cell_type_colors"])  # those of sc.pl.umap
-    path.var_names = [f"unknown {name}" for name in path.var_names]
-    with pytest.raises(KeyError, match="unknown"):
-        pl.generation_path(path, adata, "counts")
-
-
 def test_history_marks_the_lowest_validation_loss() -> None:
     history = {
         "train_loss": pd.DataFrame({"train_loss": [3.0, 2.0, 1.0, 0.5]}),

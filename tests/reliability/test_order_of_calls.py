@@ -61,9 +61,6 @@ OF_ONE_MODALITY: dict[str, Call] = {
     ),
     "get_feature_correlation_matrix": lambda model, _: model.get_feature_correlation_matrix(n_samples=1, silent=True),
     "get_token_contributions": lambda model, _: model.get_token_contributions(indices=range(4), silent=True),
-    "get_generation_path": lambda model, _: model.get_generation_path(
-        {"cell_type": "a", **TREATMENT}, n_cells=2, n_steps=2, seed=0
-    ),
     "evaluate_held_out": lambda model, _: evaluated_held_out(model),
     "load_query_data": lambda model, _: TokenDiffusion.load_query_data(model.adata.copy(), model, accelerator="cpu"),
 }

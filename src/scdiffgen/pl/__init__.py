@@ -2,7 +2,7 @@
 
 from scdiffgen.pl._curves import dose_response, training_history
 from scdiffgen.pl._dispersion_panel import evaluation_dispersion
-from scdiffgen.pl._embeddings import evaluation_embedding, generation_path, token_embedding
+from scdiffgen.pl._embeddings import evaluation_embedding, token_embedding
 from scdiffgen.pl._evaluation_page import evaluation
 from scdiffgen.pl._evaluation_panels import (
     evaluation_library_size,
@@ -25,7 +25,6 @@ __all__ = [
     "evaluation_mean_variance",
     "evaluation_roc",
     "evaluation_scores",
-    "generation_path",
     "power",
     "token_contributions",
     "token_dotplot",
