@@ -10,7 +10,6 @@ import pytest
 import scanpy as sc
 from anndata import AnnData
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
 
 import scdiffgen
 from scdiffgen import pl, tl
@@ -84,8 +83,7 @@ def test_the_heatmap_shows_means_by_group(cells: AnnData) -> None:
 def test_numbers_and_truth_values_are_groups(groups: list, shown: list[str]) -> None:
     cells = with_tokens(4)
     cells.obs["group"] = np.resize(groups, cells.n_obs)
-    for plot in (pl.token_heatmap, pl.token_dotplot):
-        assert labels(plot(cells, "group"), "x") == shown
+    assert labels(pl.token_heatmap(cells, "group"), "x") == shown
 
 
 def test_tokens_are_chosen_by_name_or_annotation_and_one_needs_no_list() -> None:
@@ -95,19 +93,11 @@ def test_tokens_are_chosen_by_name_or_annotation_and_one_needs_no_list() -> None
     by_name, by_annotation = (pl.token_loadings(cells, token)[0] for token in ("token_3", [title]))
     widths = [[bar.get_width() for bar in axis.patches] for axis in (by_name, by_annotation)]
     assert widths[0] == widths[1] and by_annotation.get_title().replace("\n", " ") == title
-    for plot in (pl.token_heatmap, pl.token_dotplot):
-        assert set(labels(plot(cells, "cell_type", [title, "token_1"]))) == {title, "token_1"}
+    assert set(labels(pl.token_heatmap(cells, "cell_type", [title, "token_1"]))) == {title, "token_1"}
     (_, given) = plt.subplots()
     assert pl.token_embedding(cells, title, ax=given) == [given]
     tl.annotate_tokens(cells, {"token_1": "token_3"})  # a name is the token of that name, not one that is called so
     assert [bar.get_width() for bar in pl.token_loadings(cells, "token_3")[0].patches] == widths[0]
-
-
-def test_dots_stand_for_every_group_and_token(cells: AnnData) -> None:
-    axis = pl.token_dotplot(cells, "cell_type")
-    n_tokens = cells.obsm["X_token_activation"].shape[1]
-    assert len(axis.collections[0].get_offsets()) == n_tokens * cells.obs["cell_type"].nunique()
-    assert "interferon response of everything" in labels(axis)
 
 
 def test_long_names_of_genes_lose_their_middle_and_long_labels_are_wrapped() -> None:

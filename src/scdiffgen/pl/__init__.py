@@ -10,7 +10,7 @@ from scdiffgen.pl._evaluation_panels import (
     evaluation_mean_variance,
     evaluation_roc,
 )
-from scdiffgen.pl._heat_maps import evaluation_gene_correlation, evaluation_scores, token_dotplot, token_heatmap
+from scdiffgen.pl._heat_maps import evaluation_gene_correlation, evaluation_scores, token_heatmap
 from scdiffgen.pl._power_curves import power
 from scdiffgen.pl._token_genes import token_contributions, token_loadings
 
@@ -27,7 +27,6 @@ __all__ = [
     "evaluation_scores",
     "power",
     "token_contributions",
-    "token_dotplot",
     "token_embedding",
     "token_heatmap",
     "token_loadings",
