@@ -2,52 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from anndata import AnnData, read_h5ad
-from csr import doubled_entries
-from fingerprint import fingerprint
-from scipy import sparse
+from anndata import AnnData
 from small_cells import QUIET, SMALL, simulated_cells
 
 from scdiffgen.model import TokenDiffusion
-
-CONTAINERS: dict[str, Callable[[np.ndarray], Any]] = {
-    **{dtype: lambda x, dtype=dtype: x.astype(dtype) for dtype in ("uint8", "int16", "int64", "float16", "float64")},
-    "CSR": sparse.csr_matrix,
-    "CSC": sparse.csc_matrix,
-    "CSR array": sparse.csr_array,
-    "integers in CSR": lambda x: sparse.csr_matrix(x.astype(np.int64)),
-    "entries stored twice": doubled_entries,
-    "by columns": np.asfortranarray,
-    "negative zeros": lambda x: np.where(x == 0, np.float32(-0.0), x),
-}
-
-
-@pytest.mark.parametrize("name", CONTAINERS)
-def test_counts_mean_the_same_in_every_container(name: str, tiny: TokenDiffusion, cells: AnnData) -> None:
-    given = AnnData(CONTAINERS[name](cells.X), obs=cells.obs, var=cells.var)
-    np.testing.assert_array_equal(tiny.get_latent_representation(given), tiny.get_latent_representation(cells.copy()))
-    values = given.X.toarray() if sparse.issparse(given.X) else given.X
-    np.testing.assert_array_equal(values, cells.X)  # CSC is stored by rows now, with the same values
-
-
-def test_a_view_is_read_and_its_parent_is_left_alone(tiny: TokenDiffusion, cells: AnnData) -> None:
-    before = fingerprint(cells)
-    whole = tiny.get_latent_representation(cells.copy())
-    np.testing.assert_array_equal(tiny.get_latent_representation(cells[10:20]), whole[10:20])
-    assert fingerprint(cells) == before
-
-
-def test_a_view_of_cells_on_disk_is_read(tiny: TokenDiffusion, cells: AnnData, tmp_path: Path) -> None:
-    whole = tiny.get_latent_representation(cells.copy())
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    on_disk = read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    np.testing.assert_array_equal(tiny.get_latent_representation(on_disk[10:20]), whole[10:20])
 
 
 def test_cells_without_layers_are_read_from_x(cells: AnnData) -> None:
@@ -151,11 +113,3 @@ def test_a_number_that_never_changes_is_allowed() -> None:
     adata.obs["age"] = 40.0
     model = trained(adata, continuous_covariate_keys=["age"])
     assert model.generate({"age": 40.0}, 2, n_steps=2, seed=0).n_obs == 2
-
-
-def test_data_may_be_registered_again_and_copies_for_themselves(tiny: TokenDiffusion, cells: AnnData) -> None:
-    TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
-    TokenDiffusion.setup_anndata(cells, labels_key="batch")
-    copied = cells.copy()
-    TokenDiffusion.setup_anndata(copied, labels_key="guide")
-    assert [TokenDiffusion(each, **SMALL).module.specs[0].name for each in (cells, copied)] == ["batch", "guide"]
