@@ -118,9 +118,9 @@ class Contract:
         demand_same(self.results(self.trained), before, "after another model of the cells was trained")
 
     def check_saving(self) -> None:
+        expected = self.results(self.trained)
         for what, cells in {"its cells": self.cells(), "other cells": self.cells()[::-2].copy(), "none": False}.items():
-            loaded = self.reloaded(self.trained, cells)
-            demand_same(self.results(loaded), self.results(self.trained), f"after loading with {what}")
+            demand_same(self.results(self.reloaded(self.trained, cells)), expected, f"after loading with {what}")
         names = parts_of(self.given)[0].var_names.tolist()
         for other in (["new", *names[1:]], names[::-1]):
             parts_of(cells := self.cells())[0].var_names = other
@@ -143,10 +143,11 @@ class Contract:
         demand(weights_of(self.trained) == before, "the reference unchanged by its query model", "other weights")
 
     def check_rows(self) -> None:
+        full = self.read(self.trained)
         for rows in (np.array([7, 3, 3, 0]), np.arange(self.given.n_obs) % 3 == 0):
             for cells in (None, self.on_disk()):
                 found = self.read(self.trained, cells, indices=rows, batch_size=3)
-                demand_same(found, self.read(self.trained), f"for `indices={rows.tolist()}`", rows)
+                demand_same(found, full, f"for `indices={rows.tolist()}`", rows)
 
     def other_forms(self) -> Iterator[tuple[str, Any, Any]]:
         """The same cells, or rows of them, in other matrices and types, as views, on disk, with other categories."""
@@ -221,14 +222,10 @@ class CallOrders(stateful.RuleBasedStateMachine):
         self.ask_a_copy()
 
     @stateful.precondition(lambda self: self.model.is_trained)
-    @stateful.rule(seed=st.integers(0, 1))
-    def generate(self, seed: int) -> None:
+    @stateful.rule(seed=st.integers(0, 1), method=st.sampled_from(READING), own_cells=st.booleans())
+    def generate_and_read(self, seed: int, method: str, own_cells: bool) -> None:
         self.contract.generated(self.model, seed)
-
-    @stateful.precondition(lambda self: self.model.is_trained)
-    @stateful.rule(others=st.booleans())
-    def read(self, others: bool) -> None:
-        self.contract.read(self.model, self.others if others else None)
+        self.contract.read(self.model, None if own_cells else self.others, [method])
 
     @stateful.rule()
     def save_and_load(self) -> None:
