@@ -33,7 +33,7 @@ def shares(cells: AnnData) -> np.ndarray:
     return np.asarray(cells.X.sum(0)).ravel() / cells.X.sum()
 
 
-def test_a_process_of_ones_own_does_all_that_users_call(model: TokenDiffusion, adata: AnnData, tmp_path: Path) -> None:
+def test_a_process_of_ones_own_does_all_that_users_call(model: TokenDiffusion, adata: AnnData) -> None:
     of_a, of_b = simulated_shares()
     assert len(model.history["train_loss"]) == 60
     generated = model.generate({"cell_type": "b"}, n_cells=200, library_size=500, seed=0)
@@ -48,11 +48,6 @@ def test_a_process_of_ones_own_does_all_that_users_call(model: TokenDiffusion, a
     assert abs(np.corrcoef(loadings, np.log(of_b / of_a))[0, 1]) > 0.95
     model.write_back(adata, seed=0)
     assert adata.obsm["X_generated"].shape == adata.shape
-
-    model.save(tmp_path / "model")
-    loaded = TokenDiffusion.load(tmp_path / "model", adata=False, accelerator="cpu")
-    again = loaded.generate({"cell_type": "b"}, n_cells=200, library_size=500, seed=0)
-    np.testing.assert_array_equal(again.X.toarray(), generated.X.toarray())
 
 
 @pytest.mark.parametrize("call", ["get_nll", "deepen"])

@@ -80,6 +80,7 @@ NOT_ASKED = {
     "train",
     "view_setup_args",
 }
+DRAWING = {"load_query_data"}  # weights of a new model, before they are replaced
 NOT_ASKED |= {"training_summary_"}  # arrays, no method
 NOT_ASKED |= {"save_for_hub"}  # writes what `save` writes, and `evaluate_held_out` beside it
 
@@ -188,11 +189,14 @@ def orders(names: Mapping[str, Call]) -> Iterator[list[str]]:
 
 
 def check(asked: Asked, order: list[str]) -> None:
-    model = asked.fresh()
+    alone, model = asked.alone, asked.fresh()
     for place, name in enumerate(order):
-        if asked.result(name, model) != asked.alone[name]:
+        state = repr((torch.get_rng_state().tolist(), np.random.get_state()))
+        if asked.result(name, model) != alone[name]:
             culprits = asked.culprits(name, order[:place]) or f"the whole chain {order[:place]}"
             pytest.fail(f"`{name}` gives something else after {culprits} than on its own, at the same seed.")
+        same = state == repr((torch.get_rng_state().tolist(), np.random.get_state()))
+        assert same or name in DRAWING, f"`{name}` draws from the global sources of randomness"
 
 
 def test_every_public_method_is_asked() -> None:
