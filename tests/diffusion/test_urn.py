@@ -1,7 +1,5 @@
 """The urn's predictive rule, the likelihood bound and growing against SciPy's Dirichlet-multinomial."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 

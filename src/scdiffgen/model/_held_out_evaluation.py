@@ -52,10 +52,10 @@ class HeldOutEvaluation(NamedTuple):
 
     def _repr_html_(self) -> str:
         remarks = "".join(f"<li>{escape(remark)}</li>" for remark in self.remarks)
-        tables = "".join(
-            f"<details><summary>{name}</summary>{table.to_html(max_rows=20, float_format='%.3g', na_rep='')}</details>"
-            for name, table in self._tables().items()
-        )
+        shown = {
+            name: table.to_html(max_rows=20, float_format="%.3g", na_rep="") for name, table in self._tables().items()
+        }
+        tables = "".join(f"<details><summary>{name}</summary>{table}</details>" for name, table in shown.items())
         return f"<div><b>Held-out evaluation</b><ul>{remarks}</ul>{tables}</div>{self.scores._repr_html_()}"
 
     def _tables(self) -> dict[str, pd.DataFrame]:

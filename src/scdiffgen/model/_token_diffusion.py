@@ -1,7 +1,5 @@
 """The model that users call: set up, train, generate, interpret, save."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Methods that interpret tokens, and copies of the model that hold or drop some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Self

@@ -1,7 +1,5 @@
 """The processes: how cells are corrupted, scored and drawn, without weights; formulae: :mod:`scdiffgen.diffusion`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias

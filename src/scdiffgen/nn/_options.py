@@ -1,7 +1,5 @@
 """What can be chosen of a network: the forms that exist to be compared, and its size."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 

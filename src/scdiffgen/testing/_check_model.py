@@ -142,13 +142,10 @@ class Contract:
         demand_error(ValueError, "fractions in `setup_anndata`", self.make, fractions.copy())
         demand_error(ValueError, "fractions in other cells", self.read, self.trained, fractions)
         demand_error(ValueError, "a view in `setup_anndata`", self.make, self.cells()[:9])
-        for column in self._categories():
+        if column := self.setup.get("labels_key"):
             cells = self.cells()
             cells.obs[column] = "no such category"
             demand_error(ValueError, "a category that is not registered", self.read, self.trained, cells)
-
-    def _categories(self) -> list[str]:
-        return [self.setup[key] for key in ("labels_key", "batch_key") if self.setup.get(key)]
 
     def _other_forms(self) -> Iterator[tuple[str, AnnData, Any]]:
         """The same cells, or rows of them, in other matrices and types, as views, on disk, with other categories."""
@@ -158,7 +155,7 @@ class Contract:
         parent = self.cells()
         yield "a view", parent[some], some
         compare.demand_unchanged(fingerprint(parent), fingerprint(self.given), "the parent of a view that is read")
-        for column in self._categories():
+        if column := self.setup.get("labels_key"):
             labels = self.given.obs[column].astype("category")
             last = np.flatnonzero(labels == labels.cat.categories[-1])
             yield f"one category of {column!r}", self.cells()[last].copy(), last
@@ -209,8 +206,8 @@ def check_model(
     - ``saving``: a loaded model generates and reads the same, with its cells, others or none; other genes are refused.
     - ``query``: a query model starts as its reference, which its training does not change.
     - ``rows``: results for ``indices`` are those rows of the full result, in any order and minibatch.
-    - ``forms``: counts in dense and sparse matrices, of integers and floats, views, files on disk and categories in
-      any order are read alike; fractions and unknown categories are refused.
+    - ``forms``: counts in dense and sparse matrices, of integers and floats, views, files on disk and labels in any
+      order are read alike; fractions and unknown labels are refused.
     - ``seeds``: one seed generates the same cells, another one others, and global randomness is left alone.
     - ``untrained``: methods raise RuntimeError before training.
     - ``calls``: answers depend on no earlier call but ``train``, in sequences of calls that hypothesis draws.
