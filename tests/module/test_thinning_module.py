@@ -69,7 +69,7 @@ def test_calibration_brings_back_the_means_of_the_training_cells(make_multinomia
         return float(np.abs(np.log(drawn.sum(0).numpy() / (20 * n_cells * truth))).mean())
 
     before = distance()
-    module.calibrate([(cells, unconditional(n_cells))], n_cells)
+    module.calibrate([(cells, unconditional(n_cells))], n_cells, n_drawn=4_000)
     assert distance() < 0.5 * before
 
 

@@ -27,7 +27,7 @@ def with_tokens(n_tokens: int) -> AnnData:
     return adata
 
 
-@pytest.fixture(params=[8, 64])
+@pytest.fixture(params=[8, 36])
 def cells(request: pytest.FixtureRequest) -> AnnData:
     return with_tokens(request.param)
 

@@ -57,8 +57,8 @@ def test_another_process_gives_the_same() -> None:
 
 def digest_of_a_process(hash_seed: int) -> str:
     """Digest of a training in a fresh process, with as many threads as here."""
-    threads = f"torch.set_num_threads({torch.get_num_threads()})"
-    command = f"import test_determinism as t, torch; {threads}; print(t.digest(t.train()))"
+    threads = f"torch.set_num_threads({torch.get_num_threads()}); quick_calibration.draw_few_cells()"
+    command = f"import quick_calibration, test_determinism as t, torch; {threads}; print(t.digest(t.train()))"
     paths = [str(Path(__file__).parent), str(SUPPORT), *filter(None, sys.path)]
     finished = subprocess.run(
         [sys.executable, "-c", command],
