@@ -58,6 +58,6 @@ class CallOrders(stateful.RuleBasedStateMachine):
 def run_call_orders(contract: Any, n_examples: int) -> None:
     """Try sequences of calls, the same ones each time."""
     machine = type("CallOrders", (CallOrders,), {"contract": contract})
-    found = {"max_examples": n_examples, "stateful_step_count": 5, "derandomize": True, "phases": [Phase.generate]}
-    quiet = {"database": None, "deadline": None, "suppress_health_check": list(HealthCheck)}
-    stateful.run_state_machine_as_test(machine, settings=settings(**found, **quiet))
+    repeatable = settings(max_examples=n_examples, stateful_step_count=5, derandomize=True, database=None)
+    quiet = settings(repeatable, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    stateful.run_state_machine_as_test(machine, settings=quiet)
