@@ -3,7 +3,6 @@
 import tracemalloc
 
 import numpy as np
-import pytest
 from scipy import sparse
 
 from scdiffgen.metrics import evaluate
@@ -26,9 +25,8 @@ def peak_and_inputs(n_cells: int) -> tuple[int, int]:
     return peak, sum(part.nbytes for side in sides for part in (side.data, side.indices, side.indptr))
 
 
-def test_more_cells_take_little_more_memory_than_they_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_cells_take_little_more_memory_than_they_are_large() -> None:
     """Copies of all cells, or expression of all of them, would take several times as much, and dense cells more."""
     peak_and_inputs(100)  # whatever is loaded at first use
-    monkeypatch.setattr("scdiffgen.metrics._comparison.BLOCK", 1500)
-    (few, small), (many, large) = peak_and_inputs(1000), peak_and_inputs(3000)
+    (few, small), (many, large) = peak_and_inputs(3000), peak_and_inputs(9000)
     assert many - few < 2 * (large - small)
