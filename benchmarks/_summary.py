@@ -19,11 +19,12 @@ HEADER = {
     **{"null": "negative control", "limit": "ceiling"},
 }
 NAMES = {  # clearer than those of the tables
+    "linear Gaussian copula": "linear copula",
     "totalVI, posterior of real cells": "totalVI redrawing real cells",
     "MULTIVI, posterior of real cells": "MULTIVI redrawing real cells",
     **dict.fromkeys(("nearest_context", "controls + change of the nearest"), "shift of the nearest"),
     **dict.fromkeys(("other_contexts", "controls + mean change of the others"), "mean shift of the others"),
-    **dict.fromkeys(("similar_contexts", "controls + mean change of similar ones"), "similarity-weighted mean shift"),
+    **dict.fromkeys(("similar_contexts", "controls + mean change of similar ones"), "weighted mean shift"),
     **dict.fromkeys(("train_mean", "controls + mean change of the training cells"), "mean shift"),
     **{"latent_scvi": "scVI arithmetic", "latent_pca": "arithmetic on components", "no_change": "no change"},
 }
@@ -33,7 +34,6 @@ NAMES = {  # clearer than those of the tables
 class Line:
     """A score of every method, over seeds, and kinds of methods as in `HEADER`; ``best`` is a perfect score."""
 
-    task: str
     data: str
     score: str
     best: float
@@ -48,10 +48,10 @@ class Line:
         return min((item for item in medians.items() if np.isfinite(item[1])), key=self._away, default=None)
 
     def cells(self) -> list[str]:
-        """Task, data, score and the leader of each kind by name; the best of all methods is bold."""
+        """Data, score and the leader of each kind by name; the best of all methods is bold."""
         leaders = {kind: self.leader(kind) for kind in HEADER}
         best = min((leader for kind, leader in leaders.items() if leader and kind != "limit"), key=self._away)
-        cells = [self.task, self.data, f"{self.score} {({0.0: '↓', 0.5: '→ 0.5'}).get(self.best, '↑')}"]
+        cells = [self.data, f"{self.score} {({0.0: '↓', 0.5: '→ 0.5'}).get(self.best, '↑')}"]
         for kind, leader in leaders.items():
             number = format(leader[1], self.form) if leader else "-"
             bold = kind != "limit" and number == format(best[1], self.form)
@@ -70,13 +70,11 @@ class Line:
 
 
 def summary_table(lines: Iterable[Line]) -> str:
-    """A row a score; task and data are left out where they are those of the row above."""
+    """A row a score; the data are named in their first row."""
     rows = [line.cells() for line in lines]
-    shown = [
-        [*(["", ""] if before and row[:2] == before[:2] else row[:2]), *row[2:]]
-        for before, row in zip([[], *rows], rows, strict=False)
-    ]
-    return markdown(["task", "data", "score", *HEADER.values()], shown)
+    pairs = zip([[""], *rows], rows, strict=False)
+    shown = [["" if row[0] == before[0] else row[0], *row[1:]] for before, row in pairs]
+    return markdown(["data", "score", *HEADER.values()], shown, n_left=2)
 
 
 def summary_figure(lines: Iterable[Line]) -> Figure:

@@ -38,28 +38,26 @@ FILLING = {
 }
 
 
-def lines(task: str, data: str, scores: Scores, methods: Methods, kinds: Kinds, form: str = ".3f") -> Iterator[Line]:
+def lines(data: str, scores: Scores, methods: Methods, kinds: Kinds, form: str = ".3f") -> Iterator[Line]:
     """A line for each score, of a title and a best value; ``methods`` have values of each."""
     methods = [*methods]
     for key, (title, best) in scores.items():
-        yield Line(task, data, title, best, {name: of[key] for name, of in methods if key in of}, kinds, form)
+        yield Line(data, title, best, {name: of[key] for name, of in methods if key in of}, kinds, form)
 
 
-def generation(
-    result: Result, task: str = "generation", keys: Sequence[str] = AUCS, others: Sequence[str] = ("other",)
-) -> Iterator[Line]:
+def generation(result: Result, keys: Sequence[str] = AUCS, others: Sequence[str] = ("other",)) -> Iterator[Line]:
     kinds = dict.fromkeys(methods_of_kind(result, *others), "other")
     kinds |= {name: kind for kind in ("null", "limit") for name in methods_of_kind(result, kind)}
     scores = {key: (of["title"], of["ideal"]) for key, of in result["metrics"].items() if key in keys}
     of_kind = {**kinds, COPULA: "simple", primary(result): "ours"}
-    return lines(task, data_of(result), scores, scores_by_method(result).items(), of_kind)
+    return lines(data_of(result), scores, scores_by_method(result).items(), of_kind)
 
 
 def published_generation(result: Result) -> Iterator[Line]:
     theirs = pd.DataFrame(result["published"]).T.iloc[1:]  # the first are training cells
     kinds = dict.fromkeys(theirs.index, "other") | {"Gaussian copula": "simple"} | REAL
     methods = [*theirs.iterrows(), *pd.DataFrame(result["rows"]).groupby("method")]
-    return lines("published table", "PBMC 3k, Turgut 2025", {key: (key, 0.0) for key in theirs}, methods, kinds, ".4f")
+    return lines("PBMC 3k, Turgut 2025", {key: (key, 0.0) for key in theirs}, methods, kinds, ".4f")
 
 
 def published_cfgen(result: Result) -> Iterator[Line]:
@@ -67,7 +65,7 @@ def published_cfgen(result: Result) -> Iterator[Line]:
     scores = {f"{name}, mended": (f"{name} by CFGen's scorer", 0.0) for name in ("MMD", "WD")}
     theirs = {name: dict(zip(scores, of, strict=True)) for name, of in PUBLISHED.items()}
     kinds = dict.fromkeys(theirs, "other") | dict.fromkeys(("independent Poisson", "shuffled genes"), "null") | REAL
-    return lines("published table", "PBMC 3k, CFGen", scores, [*theirs.items(), *ours.groupby("method")], kinds)
+    return lines("PBMC 3k, CFGen", scores, [*theirs.items(), *ours.groupby("method")], kinds)
 
 
 def responses(result: Result) -> Iterator[Line]:
@@ -78,7 +76,7 @@ def responses(result: Result) -> Iterator[Line]:
         keys = [key for key in ("rmse", "energy_distance", "pearson_delta") if key in table]
         scores = {key: (f"{SCORES[key].title}{span and f', doses {span}'}", float(SCORES[key].ideal)) for key in keys}
         methods = (table.xs(span, level="span") if span else table).iterrows()
-        yield from lines("response", TASK_TITLES[result["task"]], scores, methods, kinds)
+        yield from lines(TASK_TITLES[result["task"]], scores, methods, kinds)
 
 
 def published(result: Result) -> Iterator[Line]:
@@ -101,7 +99,7 @@ def _scperturbench(data: str, table: pd.DataFrame, titles: Mapping[str, str], be
     kinds = {name: "simple" if name.startswith(simple) else "other" for name in others}
     kinds |= {OUR_PREDICTION: "ours", CONTROLS: "null", HALF: "limit"}
     scores = {"edistance_5000": (titles["edistance"], best), "pearson_delta_5000": (titles["pearson_delta"], 1.0)}
-    return lines("response", data, scores, table.iterrows(), kinds)
+    return lines(data, scores, table.iterrows(), kinds)
 
 
 def tokens(result: Result) -> Iterator[Line]:
@@ -110,33 +108,33 @@ def tokens(result: Result) -> Iterator[Line]:
     kinds = dict.fromkeys((row["method"] for row in result["rows"] if row["kind"] == "other"), "other")
     kinds |= {"PCA": "simple", "NMF": "simple", DEFAULT: "ours", "names of genes permuted": "null"}
     scores = {key: (METRICS[key].title, 1.0) for key in ("enriched", "stability")}
-    return lines("gene programs", data_of(result), scores, methods.items(), kinds)
+    return lines(data_of(result), scores, methods.items(), kinds)
 
 
 def augmentation(result: Result) -> Iterator[Line]:
     for n_kept, rows in pd.DataFrame(result["rows"]).groupby("n_kept"):
         scores = {"f1_rare": (f"F1, {n_kept} cells kept", 1.0)}
-        yield from lines("rare labels", data_of(result), scores, rows.groupby("training"), FILLING)
+        yield from lines(f"rare labels, {data_of(result)}", scores, rows.groupby("training"), FILLING)
 
 
 def multimodal(result: Result) -> Iterator[Line]:
-    yield from generation(result, "RNA and protein", JOINT_AUC, ("other", "resampled"))
+    yield from generation(result, JOINT_AUC, ("other", "resampled"))
     rows = [{**row, "mean": np.mean([*row["pearson"].values()])} for row in result["imputation"]]
-    yield from _imputation("RNA and protein", result, ("Pearson of imputed protein", "mean"), rows)
+    yield from _imputation(result, ("Pearson of imputed protein", "mean"), rows)
 
 
 def chromatin(result: Result) -> Iterator[Line]:
-    yield from generation(result, "RNA and chromatin", JOINT_AUC, ("other", "resampled"))
+    yield from generation(result, JOINT_AUC, ("other", "resampled"))
     for target, name in (("atac", "peaks"), ("rna", "RNA")):
         rows = [{**row, **row["scores"]} for row in result["imputation"] if row["target"] == target]
         title = f"imputed {name}: {IMPUTATION['contrast']}"
-        yield from _imputation("RNA and chromatin", result, (title, "contrast"), rows)
+        yield from _imputation(result, (title, "contrast"), rows)
 
 
-def _imputation(task: str, result: Result, score: tuple[str, str], rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
+def _imputation(result: Result, score: tuple[str, str], rows: Sequence[Mapping[str, Any]]) -> Iterator[Line]:
     methods = pd.DataFrame(rows).groupby("method")
     kinds = {**dict.fromkeys(methods.groups, "simple"), **IMPUTING, "mean protein, depth of RNA": "null"}
-    return lines(task, data_of(result), {score[1]: (score[0], 1.0)}, methods, kinds)
+    return lines(data_of(result), {score[1]: (score[0], 1.0)}, methods, kinds)
 
 
 def speed(result: Result) -> Iterator[Line]:
@@ -144,7 +142,7 @@ def speed(result: Result) -> Iterator[Line]:
     for task in ("training", "generating", "memory"):
         score = ("generating", "peak memory, MB", 0.0) if task == "memory" else ("cells_per_second", "cells/s", np.inf)
         methods = ((row["model"], row) for row in result[task])
-        yield from lines(task, data_of(result), {score[0]: score[1:]}, methods, ours, ",.0f")
+        yield from lines(f"{task}, {data_of(result)}", {score[0]: score[1:]}, methods, ours, ",.0f")
 
 
 def data_of(result: Result) -> str:
