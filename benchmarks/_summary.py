@@ -18,6 +18,7 @@ HEADER = {
     **{"ours": "scdiffgen", "other": "best other program", "simple": "best simple baseline"},
     **{"null": "negative control", "limit": "ceiling"},
 }
+ARROWS = {0.0: "↓", 0.5: "→\N{NO-BREAK SPACE}0.5"}  # to the best score, upwards otherwise
 NAMES = {  # clearer than those of the tables
     "linear Gaussian copula": "linear copula",
     "totalVI, posterior of real cells": "totalVI redrawing real cells",
@@ -51,7 +52,7 @@ class Line:
         """Data, score and the leader of each kind by name; the best of all methods is bold."""
         leaders = {kind: self.leader(kind) for kind in HEADER}
         best = min((leader for kind, leader in leaders.items() if leader and kind != "limit"), key=self._away)
-        cells = [self.data, f"{self.score} {({0.0: '↓', 0.5: '→ 0.5'}).get(self.best, '↑')}"]
+        cells = [self.data, f"{self.score}\N{NO-BREAK SPACE}{ARROWS.get(self.best, '↑')}"]
         for kind, leader in leaders.items():
             number = format(leader[1], self.form) if leader else "-"
             bold = kind != "limit" and number == format(best[1], self.form)

@@ -32,9 +32,9 @@ def generation(**aucs: tuple[str, list[float]]) -> dict[str, Any]:
 def test_leaders_have_the_nearest_median_and_the_best_of_them_is_bold() -> None:
     line = Line("data", "AUC", 0.5, VALUES, KINDS, ".2f")
     names = ["0.72 (also)", "**0.40** (mean)", "0.90 (null)", "0.50"]
-    assert line.cells() == ["data", "AUC → 0.5", "0.70", *names]
+    assert line.cells() == ["data", "AUC\xa0→\xa00.5", "0.70", *names]
     higher = Line("data", "cells/s", np.inf, VALUES, KINDS, ".2f")
-    assert higher.cells()[1:] == ["cells/s ↑", "0.70", "0.80 (them)", "0.40 (mean)", "**0.90** (null)", "0.50"]
+    assert higher.cells()[1:] == ["cells/s\xa0↑", "0.70", "0.80 (them)", "0.40 (mean)", "**0.90** (null)", "0.50"]
 
 
 def test_places_are_between_the_control_and_the_ceiling() -> None:
