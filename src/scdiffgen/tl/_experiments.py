@@ -54,12 +54,14 @@ def simulate_experiment(
     thinning :cite:p:`gerard2020seqgendiff` keeps each molecule of gene :math:`g` in sample :math:`s` with probability
 
     .. math::
-        f_{sg} / F, \quad f_{sg} = \left(d \, 2^{\beta_g}\right)^{t_s} e^{u_{\text{donor}(s), g} + v_{sg}},
+        r_g f_{sg} / F, \quad f_{sg} = \left(d \, 2^{\beta_g}\right)^{t_s} e^{u_{\text{donor}(s), g} + v_{sg}},
         \quad F = \max\left(1, \max f\right),
 
     where :math:`t_s` is 1 in treated samples and else 0. The ratio of expected counts, treated to control, is therefore
-    exactly :math:`d \, 2^{\beta_g}` (depth times fold change), whatever the model has learned. If total expression
-    changes, normalisation by library size shifts all log ratios by one constant.
+    exactly :math:`d \, 2^{\beta_g}` (depth times fold change), whatever the model has learned. The factor
+    :math:`r_g \le 1`, the same in all samples, corrects for the model's extrapolation to deep cells; it is estimated
+    from up to 1,000 cells of usual size. If total expression changes, normalisation by library size shifts all log
+    ratios by one constant.
 
     Parameters
     ----------
