@@ -119,7 +119,7 @@ def test_nothing_is_written_when_something_fails(small: TokenDiffusion, monkeypa
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(TokenReader, "activation", fail)
+    monkeypatch.setattr(TokenReader, "activation_of", fail)
     with pytest.raises(RuntimeError, match="broken"):
         small.write_back(adata, n_steps=2, silent=True)
     assert not own(adata.obsm) and not adata.varm and not own(adata.uns)

@@ -1,20 +1,27 @@
-"""Write results into an AnnData or MuData: the only place where the model changes one."""
+"""Write results into an AnnData or MuData, the only place where the model changes one, or into a file."""
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
+import anndata as ad
 import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
 from mudata import MuData
+from scipy import sparse
 from scvi.model.base import BaseModelClass
+from torch import Tensor
 
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, LOG_RATES_KEY, UNS_KEY
+from scdiffgen.conditions import Conditions
+from scdiffgen.io import all_or_nothing, new_zarr, write_quietly
 
 from ._cells import Cells, blocks_of
-from ._model_access import gene_names
-from ._sampler import Sampler
+from ._model_access import gene_names, modalities
+from ._sampler import Sampler, whole_counts
 from ._token_reader import TokenReader
 
 GENERATED_KEY = "X_generated"
@@ -34,25 +41,69 @@ def check_keys(keys: Sequence[str] | None, dtype: str) -> list[str]:
     return chosen
 
 
+def check_store(model: BaseModelClass, path: str | os.PathLike[str]) -> None:
+    """Raise unless results can be written to a new file."""
+    if Path(path).suffix != ".zarr" or Path(path).exists():
+        raise ValueError(f"`path` is {str(path)!r}: pass the name of a new file that ends with '.zarr'.")
+    if modalities(model):
+        raise ValueError("`path`: results of several modalities go into a MuData in memory. Leave `path` out.")
+
+
 def store_results(
-    model: BaseModelClass, cells: Cells, keys: Sequence[str], dtype: str, sampler: Sampler, generator: torch.Generator
+    model: BaseModelClass,
+    cells: Cells,
+    keys: Sequence[str],
+    dtype: str,
+    sampler: Sampler,
+    generator: torch.Generator,
+    path: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Compute all results, then write them."""
-    adata, genes, reader = cells.adata, gene_names(model), TokenReader(model)
-    compute: dict[str, Callable[[], Any]] = {
-        GENERATED_KEY: lambda: sampler.matched(cells, generator),
-        "X_tokens": lambda: _stored(cells.tokens(), dtype),
-        ACTIVATION_KEY: lambda: _stored(reader.activation(cells), dtype),
-        LOADINGS_KEY: lambda: reader.genes.loadings.copy(),
+    """Compute all results in one pass over the cells, then write them; to a file minibatch by minibatch."""
+    genes, reader, module = gene_names(model), TokenReader(model), model.module
+    compute: dict[str, Callable[[Tensor, Conditions[Tensor]], Any]] = {
+        GENERATED_KEY: lambda counts, given: whole_counts(sampler.minibatch(given, module.library(counts), generator)),
+        "X_tokens": lambda *batch: _stored(module.tokens(*batch).flatten(1).cpu().numpy(), dtype),
+        ACTIVATION_KEY: lambda *batch: _stored(reader.activation_of(*batch), dtype),
     }
-    results = {key: compute[key]() for key in keys}
-    if LOADINGS_KEY in keys:
-        results[LOG_RATES_KEY] = reader.basis.loadings.copy()
+    chosen = [key for key in keys if key in compute]
+
+    def results_of(*batch: Any) -> dict[str, Any]:
+        return {key: compute[key](*batch) for key in chosen}
+
+    loadings = {LOADINGS_KEY: reader.genes.loadings.copy(), LOG_RATES_KEY: reader.basis.loadings.copy()}
+    of_genes = loadings if LOADINGS_KEY in keys else {}
+    if path is not None:
+        whole = AnnData(var=pd.DataFrame(index=genes), varm=of_genes)
+        whole.uns[UNS_KEY] = reader.about(whole)
+        _write_file(Path(path), cells, whole, lambda add: sampler.over_cells(cells, lambda *b: add(results_of(*b))))
+        return
+    minibatches = sampler.over_cells(cells, results_of) if chosen else []
+    results = {key: cells.in_order([each[key] for each in minibatches]) for key in chosen} | of_genes
+    adata = cells.adata
     for key, values in results.items():
         _write_result(adata, key, values, genes)
-    modalities = [] if isinstance(adata, AnnData) else [adata.mod[name] for name in _modalities(adata, genes)]
-    for part in (adata, *modalities):
+    parts = [] if isinstance(adata, AnnData) else [adata.mod[name] for name in _modalities(adata, genes)]
+    for part in (adata, *parts):
         part.uns[UNS_KEY] = reader.about(adata)
+
+
+def _write_file(path: Path, cells: Cells, whole: AnnData, run: Callable[[Callable[[Any], None]], Any]) -> None:
+    """Write what ``run`` adds to ``.obsm``, then the annotation; the file appears when all of it is there."""
+    with all_or_nothing(path) as folder:
+        group = new_zarr(folder)
+
+        def add(results: dict[str, Any]) -> None:
+            for key, values in results.items():
+                if key not in group["obsm"]:
+                    write_quietly(group["obsm"], key, values)
+                elif sparse.issparse(values):
+                    ad.io.sparse_dataset(group["obsm"][key]).append(values)
+                else:
+                    group["obsm"][key].append(values)
+
+        write_quietly(group, "/", whole)
+        run(add)
+        write_quietly(group, "obs", cells.obs())
 
 
 def _write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index) -> None:
