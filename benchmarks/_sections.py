@@ -16,7 +16,7 @@ from benchmarks._process_figure import network_figure, process_figure
 from benchmarks._process_result import cost_table, evaluations_table, quality_table, shown_evaluations
 from benchmarks._published_iid_table import iid_tables, largest_difference
 from benchmarks._published_table import LEFT_OUT, SHOWN, context_table, mean_table, rank_table, rerun_tables
-from benchmarks._tables import value_table
+from benchmarks._tables import summary, value_table
 from benchmarks._token_result import token_table
 from benchmarks._where_time_goes import time_table
 from benchmarks.augmentation import augmentation_table
@@ -29,6 +29,8 @@ from benchmarks.soak import soak_table
 from benchmarks.speed import speed_tables
 
 Result = Mapping[str, Any]
+SOURCES = {"cells.zarr": ".zarr by annbatch", "cells.h5ad": ".h5ad by blocks"}
+MODELS, WORK = ("scdiffgen", "scVI"), ("training", "generating")  # of the costs in large_data.md
 SIZES = {  # of the data, and what a page calls them
     "n_cells": "cells",
     "n_train": "training cells",
@@ -157,6 +159,26 @@ def scale(result: Result) -> Iterator[str]:
     yield value_table(COLUMNS, result["rows"])
 
 
+def shards(result: Result) -> Iterator[str]:
+    yield ""
+    yield f"{result['data']['n_genes']:,} genes, preset `small`, 1 thread a process, unless a column says otherwise."
+    rate, peak = {"cells_per_second": ("cells/s", ",.0f")}, {"peak_memory": ("peak memory of a process, MB", ",.0f")}
+    moved = [{"what": f"writing, {row['n_workers']} Dask workers"} | row for row in result.get("write", [])]
+    moved += [{"what": f"reading {SOURCES.get(row['source'])}"} | row for row in result.get("read", [])]
+    yield value_table({"what": ("", ""), "n_cells": ("cells", ","), **rate, **peak}, moved)
+    columns = {"model": ("training", ""), "source": ("from", ""), "n_processes": ("processes", "")}
+    trained = pd.DataFrame(result.get("train", []), columns=[*columns, *rate, *peak, "loss"])
+    runs = [
+        dict(zip(columns, (model, SOURCES.get(source, source), n), strict=True))
+        | {**runs[[*rate, *peak]].median(), "loss": summary(runs["loss"], 4)}
+        for (model, source, n), runs in trained.groupby(list(columns), sort=False)
+    ]
+    yield value_table({**columns, **rate, **peak, "loss": ("loss, nats a molecule", "")}, runs)
+    settings = {name: (name, "") for name in ("preset", "n_genes", "batch_size", "threads", "n_steps")}
+    work = {f"{model} {what}": (f"{model} {what}, cells/s", ",.0f") for model in MODELS for what in WORK}
+    yield value_table({**settings, **work}, result.get("cost", []))
+
+
 def soak(result: Result) -> Iterator[str]:
     settings = result["settings"]
     yield ""
@@ -202,6 +224,7 @@ SECTIONS: dict[str, Callable[[Result], Iterator[str]]] = {
     "peaks": peaks,
     "speed": speed,
     "scale": scale,
+    "shards": shards,
     "soak": soak,
     "processes": processes,
     "networks": processes,

@@ -18,7 +18,10 @@ from benchmarks._sections import FIGURES, SECTIONS
 from benchmarks._variants import Run
 from benchmarks.studies import disclosure, gene_means, power, size
 
-OTHER_PAGES = {"processes": "processes.md", "networks": "processes.md"}  # than the one of benchmarks
+OTHER_PAGES = {  # than the one of benchmarks
+    **{"processes": "processes.md", "networks": "processes.md"},
+    "shards": "user_guide/large_data.md",
+}
 STUDIES: dict[str, Callable[[Sequence[Run]], str]] = {
     "study-gene-means": gene_means.table,
     "study-size": size.table,
@@ -44,7 +47,7 @@ def render(results: Path, docs: Path) -> list[Path]:
 
     Pages that are not there are copied from those of the documentation.
     """
-    parts: dict[str, dict[str, str]] = {"benchmarks.md": {}, "processes.md": {}, "studies.md": {}}
+    parts: dict[str, dict[str, str]] = {page: {} for page in ("benchmarks.md", *OTHER_PAGES.values(), "studies.md")}
     found = {path.stem: read_result(path) for path in sorted(results.glob("*.json"))}
     for kind in SECTIONS:
         of_kind = {name: result for name, result in found.items() if result.get("benchmark") == kind}
@@ -58,7 +61,7 @@ def render(results: Path, docs: Path) -> list[Path]:
         parts["studies.md"][name] = "\n\n".join(written)
     generated = results_of(results, "generation")
     parts["processes.md"]["generated"] = process_table(generated) if generated else NOTHING
-    docs.mkdir(parents=True, exist_ok=True)
+    (docs / "user_guide").mkdir(parents=True, exist_ok=True)
     for page, of_page in parts.items():
         if not (docs / page).exists():
             shutil.copy(ROOT / "docs" / page, docs / page)
