@@ -90,18 +90,18 @@ def store_results(
 def _write_file(path: Path, cells: Cells, whole: AnnData, run: Callable[[Callable[[Any], None]], Any]) -> None:
     """Write what ``run`` adds to ``.obsm``, then the annotation; the file appears when all of it is there."""
     with all_or_nothing(path) as folder:
-        group = new_zarr(folder)
+        write_quietly(group := new_zarr(folder), "/", whole)
+        obsm: Any = group["obsm"]
 
         def add(results: dict[str, Any]) -> None:
             for key, values in results.items():
-                if key not in group["obsm"]:
-                    write_quietly(group["obsm"], key, values)
+                if key not in obsm:
+                    write_quietly(obsm, key, values)
                 elif sparse.issparse(values):
-                    ad.io.sparse_dataset(group["obsm"][key]).append(values)
+                    ad.io.sparse_dataset(obsm[key]).append(values)
                 else:
-                    group["obsm"][key].append(values)
+                    obsm[key].append(values)
 
-        write_quietly(group, "/", whole)
         run(add)
         write_quietly(group, "obs", cells.obs())
 
