@@ -164,8 +164,13 @@ def shards(result: Result) -> Iterator[str]:
     yield f"{result['data']['n_genes']:,} genes, preset `small`, 1 thread a process, unless a column says otherwise."
     rate, peak = {"cells_per_second": ("cells/s", ",.0f")}, {"peak_memory": ("peak memory of a process, MB", ",.0f")}
     moved = [{"what": f"writing, {row['n_workers']} Dask workers"} | row for row in result.get("write", [])]
+    moved += [{"what": "one of its workers", "peak_memory": row["peak_of_a_worker"]} for row in result.get("write", [])]
     moved += [{"what": f"reading {SOURCES.get(row['source'])}"} | row for row in result.get("read", [])]
-    yield value_table({"what": ("", ""), "n_cells": ("cells", ","), **rate, **peak}, moved)
+    moved = [
+        row | {"hours": 1e7 / 3600 / row["cells_per_second"]} if "cells_per_second" in row else row for row in moved
+    ]
+    hours = {"hours": ("ten million cells, h", ".1f")}
+    yield value_table({"what": ("", ""), "n_cells": ("cells", ","), **rate, **hours, **peak}, moved)
     columns = {"model": ("training", ""), "source": ("from", ""), "n_processes": ("processes", "")}
     trained = pd.DataFrame(result.get("train", []), columns=[*columns, *rate, *peak, "loss"])
     runs = [

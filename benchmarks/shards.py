@@ -130,7 +130,8 @@ def write(folder: Path, n_cells: int, seconds: float, n_real: int, n_genes: int,
             ad.experimental.concat_on_disk([zarr.open_group(str(folder / ZARR), mode="r")], same_cells)
         model.generate_to(folder / HELD_OUT, n_cells=2_000, n_steps=16, seed=1, silent=True)
     n_written = min((n_chunks - n_before) * 8192, n_cells)
-    sizes = {"peak_memory": peak_of_this_process(), "peak_of_a_worker": of_workers}
+    n_bytes = sum(file.stat().st_size for file in (folder / ZARR).rglob("*") if file.is_file())
+    sizes = {"peak_memory": peak_of_this_process(), "peak_of_a_worker": of_workers, "gigabytes": n_bytes / 1e9}
     return {"n_cells": n_written, "n_workers": n_workers, "cells_per_second": n_written / spent, **sizes}
 
 
