@@ -289,6 +289,18 @@ def test_a_registry_that_a_data_module_of_scvi_tools_wrote(tmp_path: Path) -> No
     assert loaded.generate({"cell_type": "b", "batch": "y"}, n_cells=2).obs["batch"].tolist() == ["y", "y"]
 
 
+def test_codes_in_another_order_than_that_of_the_model_are_refused() -> None:
+    adata = simulated_cells(80)
+    model, cells = by_stream(adata, labels_key="cell_type", batch_key="batch")
+    cells.registry = written_by_scvi_tools(adata)  # whose batches are coded x, y and labels a, b
+    model.train(1, datamodule=cells, **QUIET)
+    for field, mapping in {"batch": {"y": 0, "x": 1}, "labels": ["b", "a"]}.items():
+        cells.registry = written_by_scvi_tools(adata)
+        cells.registry["field_registries"][field]["state_registry"]["categorical_mapping"] = mapping
+        with pytest.raises(ValueError, match="`datamodule` codes .* by .*, the model by .*registry="):
+            model.train(1, datamodule=cells, **QUIET)
+
+
 @pytest.mark.parametrize("n_cells", [5, 64, 65, 1000])
 def test_cells_that_are_kept_of_a_stream_are_evenly_spread(n_cells: int) -> None:
     model = by_stream(simulated_cells(30), labels_key="cell_type")[0]

@@ -14,8 +14,16 @@ from scvi.utils import track
 from torch import Tensor
 
 from scdiffgen._messages import counted, listed
+from scdiffgen._registry_keys import REGISTRY_KEYS
 from scdiffgen.conditions import Conditions
-from scdiffgen.data import are_counts, codes_of, required_state
+from scdiffgen.data import (
+    are_counts,
+    categories_of_condition,
+    codes_of,
+    condition_specs,
+    read_registry,
+    required_state,
+)
 from scdiffgen.train import csr_tensor
 
 from ._cells import Cells
@@ -80,6 +88,23 @@ class MinibatchReader:
                 f"{self.place}: a minibatch has {counted(n_columns, 'gene')}, and {len(self.genes):,} are registered: "
                 "they differ, or their order. Hand out the registered ones, in their order."
             )
+
+
+def check_categories(model: BaseModelClass, of_module: Any) -> None:
+    """Raise if a data module of scvi-tools, which hands out codes, codes labels or batches in another order."""
+    if not isinstance(of_module, Mapping) or of_module.get("setup_method_name") != "setup_datamodule":
+        return
+    theirs = read_registry(of_module, type(model))
+    known = {spec.registry_key: spec for spec in condition_specs(theirs)}
+    for spec in model.module.specs:
+        if spec.registry_key in (REGISTRY_KEYS.LABELS, REGISTRY_KEYS.BATCH):
+            own, other = categories_of_condition(model.registry, spec), known.get(spec.registry_key)
+            coded = [] if other is None else categories_of_condition(theirs, other).tolist()
+            if coded[: len(own)] != own.tolist():
+                raise ValueError(
+                    f"`datamodule` codes {spec.name!r} by {listed(coded) or 'nothing'}, the model by {listed(own)}. "
+                    "Make the model with `registry=datamodule.registry`, or hand out a data frame 'obs' instead."
+                )
 
 
 def _as_tensor(counts: Any) -> Any:

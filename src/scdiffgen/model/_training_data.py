@@ -20,7 +20,7 @@ from scdiffgen.module import DiffusionModule
 from scdiffgen.train import csr_tensor
 
 from ._cells import BATCH_SIZE, MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
-from ._loaded_cells import MinibatchReader
+from ._loaded_cells import MinibatchReader, check_categories
 
 logger = logging.getLogger(__name__)
 
@@ -134,6 +134,7 @@ class StreamedData(LightningDataModule):
         self.n_batches = 0
         self._library: list[np.ndarray] = []
         self._conditions: list[Conditions[np.ndarray]] = []
+        check_categories(model, getattr(source, "registry", None))
         source.prepare_data()
         source.setup("fit")
         if initialise:
