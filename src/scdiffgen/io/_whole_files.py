@@ -165,12 +165,7 @@ class ChunkedFile:
         if "X" in file:
             del file["X"]
         for chunk in range(self.n_chunks):
-            counts = sparse.load_npz(self._file(chunk))
-            if chunk:
-                ad.io.sparse_dataset(file["X"]).append(counts)
-            else:
-                counts.indptr = counts.indptr.astype(np.int64)  # all chunks may hold more than 2**31 values
-                write_quietly(file, "X", counts, _shards(counts) if self.path.suffix == ".zarr" else {})
+            append_rows(file, "X", sparse.load_npz(self._file(chunk)))
 
     def _check_columns(self, obs: pd.DataFrame) -> None:
         """Raise if the format does not hold a column."""
@@ -238,10 +233,19 @@ def write_quietly(file: h5py.File | zarr.Group, name: str, value: Any, how: Mapp
         ad.io.write_elem(file, name, value, dataset_kwargs=how or {})
 
 
-def _shards(counts: sparse.csr_matrix, n_cells: int = 64, n_chunks: int = 128) -> dict[str, tuple[int]]:
-    """Chunks of about so many cells, as annbatch reads them, and so many chunks in a file of zarr 3."""
-    chunk = max(n_cells * counts.nnz // counts.shape[0], 1)
-    return {"chunks": (chunk,), "shards": (n_chunks * chunk,)}
+def append_rows(file: Any, name: str, rows: Any, n_cells: int = 64, n_chunks: int = 128) -> None:
+    """Write rows after those of a name; CSR of zarr in chunks of about ``n_cells``, so many of them in a shard."""
+    if name in file and sparse.issparse(rows):
+        ad.io.sparse_dataset(file[name]).append(rows)
+    elif name in file:
+        file[name].append(rows)
+    elif sparse.issparse(rows):
+        rows.indptr = rows.indptr.astype(np.int64)  # all rows may hold more than 2**31 values
+        chunk = max(n_cells * rows.nnz // rows.shape[0], 1)
+        sizes = {"chunks": (chunk,), "shards": (n_chunks * chunk,)} if isinstance(file, zarr.Group) else {}
+        write_quietly(file, name, rows, sizes)
+    else:
+        write_quietly(file, name, rows)
 
 
 def is_whole_archive(file: Path) -> bool:

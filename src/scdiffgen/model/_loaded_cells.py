@@ -59,7 +59,12 @@ class MinibatchReader:
                     f"{listed(batch)}). Hand out a tensor with a row a cell, or the registered columns in a data frame "
                     "'obs'."
                 )
-        self._check_genes(batch, sum(tensors[key].shape[1] for key in self.module.count_keys))
+        n_columns, var = sum(tensors[key].shape[1] for key in self.module.count_keys), batch.get("var")
+        if n_columns != len(self.genes) or (isinstance(var, pd.DataFrame) and not var.index.equals(self.genes)):
+            raise ValueError(
+                f"{self.place}: a minibatch has {counted(n_columns, 'gene')}, and {len(self.genes):,} are registered: "
+                "they differ, or their order. Hand out the registered ones, in their order."
+            )
         if len(lengths := {len(tensor) for tensor in tensors.values()}) > 1:
             raise ValueError(f"{self.place}: tensors of a minibatch have {listed(sorted(lengths))} rows: one a cell.")
         return {key: tensor if tensor.ndim > 1 else tensor[:, None] for key, tensor in tensors.items()}
@@ -80,14 +85,6 @@ class MinibatchReader:
                     f"registry {counted(spec.n_categories, 'category', 'categories')}, coded from 0 in their order."
                 )
         return counts, conditions
-
-    def _check_genes(self, batch: Mapping[str, Any], n_columns: int) -> None:
-        var = batch.get("var")
-        if n_columns != len(self.genes) or (isinstance(var, pd.DataFrame) and not var.index.equals(self.genes)):
-            raise ValueError(
-                f"{self.place}: a minibatch has {counted(n_columns, 'gene')}, and {len(self.genes):,} are registered: "
-                "they differ, or their order. Hand out the registered ones, in their order."
-            )
 
 
 def check_categories(model: BaseModelClass, of_module: Any) -> None:
@@ -128,8 +125,9 @@ class LoadedCells(Cells):
         self._obs, n_cells = [], 0
         for number, batch in enumerate(track(self.loader, self.description or "", disable=self.description is None)):
             counts, conditions = self.read.unpacked(batch, number)
-            names = pd.RangeIndex(n_cells, n_cells := n_cells + len(counts)).astype(str)
-            self._obs.append(batch["obs"] if isinstance(batch.get("obs"), pd.DataFrame) else pd.DataFrame(index=names))
+            numbers = pd.RangeIndex(n_cells, n_cells := n_cells + len(counts))
+            obs = batch.get("obs")
+            self._obs.append(obs if isinstance(obs, pd.DataFrame) else pd.DataFrame(index=numbers.astype(str)))
             yield counts, conditions
         if not n_cells:
             raise ValueError("`dataloader` hands out no cell.")

@@ -5,19 +5,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import anndata as ad
 import numpy as np
 import pandas as pd
 import torch
 from anndata import AnnData
 from mudata import MuData
-from scipy import sparse
 from scvi.model.base import BaseModelClass
 from torch import Tensor
 
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, LOG_RATES_KEY, UNS_KEY
 from scdiffgen.conditions import Conditions
-from scdiffgen.io import all_or_nothing, new_zarr, write_quietly
+from scdiffgen.io import all_or_nothing, append_rows, new_zarr, write_quietly
 
 from ._cells import Cells, blocks_of
 from ._model_access import gene_names, modalities
@@ -75,7 +73,15 @@ def store_results(
     if path is not None:
         whole = AnnData(var=pd.DataFrame(index=genes), varm=of_genes)
         whole.uns[UNS_KEY] = reader.about(whole)
-        _write_file(Path(path), cells, whole, lambda add: sampler.over_cells(cells, lambda *b: add(results_of(*b))))
+        with all_or_nothing(Path(path)) as folder:
+            write_quietly(file := new_zarr(folder), "/", whole)
+
+            def append(*batch: Any) -> None:
+                for key, rows in results_of(*batch).items():
+                    append_rows(file["obsm"], key, rows)
+
+            sampler.over_cells(cells, append)
+            write_quietly(file, "obs", cells.obs())
         return
     minibatches = sampler.over_cells(cells, results_of) if chosen else []
     results = {key: cells.in_order([each[key] for each in minibatches]) for key in chosen} | of_genes
@@ -85,25 +91,6 @@ def store_results(
     parts = [] if isinstance(adata, AnnData) else [adata.mod[name] for name in _modalities(adata, genes)]
     for part in (adata, *parts):
         part.uns[UNS_KEY] = reader.about(adata)
-
-
-def _write_file(path: Path, cells: Cells, whole: AnnData, run: Callable[[Callable[[Any], None]], Any]) -> None:
-    """Write what ``run`` adds to ``.obsm``, then the annotation; the file appears when all of it is there."""
-    with all_or_nothing(path) as folder:
-        write_quietly(group := new_zarr(folder), "/", whole)
-        obsm: Any = group["obsm"]
-
-        def add(results: dict[str, Any]) -> None:
-            for key, values in results.items():
-                if key not in obsm:
-                    write_quietly(obsm, key, values)
-                elif sparse.issparse(values):
-                    ad.io.sparse_dataset(obsm[key]).append(values)
-                else:
-                    obsm[key].append(values)
-
-        run(add)
-        write_quietly(group, "obs", cells.obs())
 
 
 def _write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index) -> None:
