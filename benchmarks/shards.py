@@ -32,6 +32,7 @@ from scdiffgen.model._loaded_cells import MinibatchReader
 from scdiffgen.train import cell_loader
 
 ZARR, H5AD, HELD_OUT = "cells.zarr", "cells.h5ad", "held_out.h5ad"
+CHUNK = 4_096  # cells written together
 BASE = {"preset": "small", "n_genes": 2_000, "batch_size": 256, "threads": 1, "n_steps": 16}
 VARIED: dict[str, Sequence[Any]] = {
     **{"preset": ["medium"], "n_genes": [500, 8_000], "batch_size": [64, 1_024], "threads": [2], "n_steps": [8, 32]},
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2], help="of training")
     parser.add_argument("--one", type=json.loads, help="measure one row, and print it")
     options = parser.parse_args(arguments)
-    size = 8 if options.quick else 300  # steps of training
+    size = 8 if options.quick else 200  # steps of training
     if find_spec("zarrs"):  # the codecs that annbatch recommends
         zarr.config.set({"codec_pipeline.path": "zarrs.ZarrsCodecPipeline"})
     if options.one is not None:
@@ -62,15 +63,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder = output_folder(options.output, quick=options.quick)
     file = folder / "shards.json"
     result = read_result(file) if file.exists() else {"benchmark": "shards", "environments": []}
-    rows = [] if options.part != "write" else result.get("write", [])
-    for row in rows_of(options):
-        rows.append(row)
-        print(row, flush=True)
-        result |= {options.part: rows, "data": {"n_genes": BASE["n_genes"], "n_steps": size}}
-        write_result(folder, "shards", result)
     made = environment(options.threads, options.seeds if options.part == "train" else [0])
     kept = [known for known in result["environments"] if known["command"] != made["command"]]
-    write_result(folder, "shards", result | {"environments": [*kept, made]})
+    result |= {"environments": [*kept, made], "data": {"n_genes": BASE["n_genes"], "n_steps": size}}
+    for row in rows_of(options):
+        print(row, flush=True)
+        keys = [key for key in row if key in (*BASE, "model", "source", "n_processes", "seed")]
+        others = [other for other in result.get(options.part, []) if not keys or any(other[k] != row[k] for k in keys)]
+        result[options.part] = [*others, row]
+        write_result(folder, "shards", result)
 
 
 def rows_of(options: Any) -> Iterator[dict[str, Any]]:
@@ -84,14 +85,10 @@ def rows_of(options: Any) -> Iterator[dict[str, Any]]:
         settings = [
             {"model": model, "source": source, "n_processes": n, "seed": seed}
             for model, source, n in (*SOURCES, ("scVI", "memory", 1), ("scVI", ZARR, 1))
-            for seed in (options.seeds if model == "scdiffgen" else options.seeds[:1])
+            for seed in options.seeds
         ]
     elif options.part == "cost":
-        settings = (
-            [BASE]
-            if options.quick
-            else [BASE, *(BASE | {name: value} for name, values in VARIED.items() for value in values)]
-        )
+        settings = [BASE, *(BASE | {name: value} for name, values in VARIED.items() for value in values)]
     common = ["--folder", str(options.folder), "--threads", str(options.threads), *["--quick"] * options.quick]
     for setting in settings:
         yield in_own_process("shards", options.part, *common, "--one", json.dumps(setting))
@@ -107,7 +104,7 @@ def write(folder: Path, n_cells: int, seconds: float, n_real: int, n_genes: int,
     from distributed import Client, LocalCluster
 
     model, partial = TokenDiffusion.load(folder / "model"), folder / f"{ZARR}.partial"
-    n_before, begin = len(list(partial.glob("*.npz"))), time.perf_counter()
+    n_before = len(list(partial.glob("*.npz")))
     with LocalCluster(n_workers=n_workers, threads_per_worker=1, dashboard_address=":0") as cluster:
         with Client(cluster) as client:
             client.run(torch.set_num_threads, 1)
@@ -116,20 +113,22 @@ def write(folder: Path, n_cells: int, seconds: float, n_real: int, n_genes: int,
             timers += [threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))]
             for timer in timers:
                 timer.start()
+            begin, options = time.perf_counter(), {"n_steps": 16, "chunk_size": CHUNK, "silent": True}
             try:
-                model.generate_to(folder / ZARR, n_cells=n_cells, n_steps=16, client=client, silent=True)
+                model.generate_to(folder / ZARR, n_cells=n_cells, client=client, **options)
             except KeyboardInterrupt:
                 print("Interrupted: call again.")
+            spent = time.perf_counter() - begin
             of_workers = max(client.run(peak_of_this_process).values())
             for timer in timers:
                 timer.cancel()
-    spent, is_whole = time.perf_counter() - begin, (folder / ZARR).exists()
-    n_chunks = -(-n_cells // 8192) if is_whole else len(list(partial.glob("*.npz")))
+    is_whole = (folder / ZARR).exists()
+    n_chunks = -(-n_cells // CHUNK) if is_whole else len(list(partial.glob("*.npz")))
     if is_whole:
         with h5py.File(folder / H5AD, "w") as same_cells:
             ad.experimental.concat_on_disk([zarr.open_group(str(folder / ZARR), mode="r")], same_cells)
         model.generate_to(folder / HELD_OUT, n_cells=2_000, n_steps=16, seed=1, silent=True)
-    n_written = min((n_chunks - n_before) * 8192, n_cells)
+    n_written = min((n_chunks - n_before) * CHUNK, n_cells)
     n_bytes = sum(file.stat().st_size for file in (folder / ZARR).rglob("*") if file.is_file())
     sizes = {"peak_memory": peak_of_this_process(), "peak_of_a_worker": of_workers, "gigabytes": n_bytes / 1e9}
     return {"n_cells": n_written, "n_workers": n_workers, "cells_per_second": n_written / spent, **sizes}
