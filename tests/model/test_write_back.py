@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scanpy as sc
+import torch
 from anndata import AnnData, read_h5ad
 from scipy import sparse
 from small_cells import simulated_cells, trained_model
 
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.model._cells import Cells
 from scdiffgen.model._token_reader import TokenReader
 from scdiffgen.tl import token_associations
 
@@ -78,7 +78,7 @@ def test_what_half_the_memory_does_not_hold_is_refused(small: TokenDiffusion, mo
     adata = simulated_cells(5)
     with pytest.raises(ValueError, match=r"`dtype` is 'int8': choose from \['float32', 'float16'\]"):
         small.write_back(adata, dtype="int8")
-    monkeypatch.setattr(Cells, "tokens", lambda _: np.full((5, 16), -1e5, dtype=np.float32))
+    monkeypatch.setattr(type(small.module), "tokens", lambda *_: torch.full((5, 2, 8), -1e5))
     with pytest.raises(ValueError, match="does not hold a token of 100000: pass 'float32'"):
         small.write_back(adata, keys=["X_tokens"], dtype="float16")
     assert not own(adata.obsm)
