@@ -245,13 +245,13 @@ class Reading(BaseModelClass):
             How tokens and activations are stored. ``"float16"`` takes half of the memory; values are then off by at
             most 0.05 % (2^-11), below 6e-5 by at most 3e-8.
         path
-            A new ``.zarr`` for the results and the ``.obs`` of the cells, in place of ``adata``: they are written
-            minibatch by minibatch, so memory holds one minibatch of them.
+            A new ``.zarr`` to write results to, in place of ``adata``: an AnnData with the ``.obs`` of the cells and no
+            counts. It is written minibatch by minibatch, so memory holds the results of one.
 
         {raises_cells}
         ValueError
-            If ``adata`` is a view, a value is too large for float16, ``path`` exists or is no ``.zarr``, or cells come
-            from a ``dataloader`` or of several modalities with no way to write them.
+            If ``adata`` is a view, a value is too large for float16, ``path`` exists, is no ``.zarr`` or is given for
+            several modalities, or ``dataloader`` is given without it.
 
         Examples
         --------
