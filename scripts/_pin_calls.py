@@ -151,7 +151,6 @@ ONE_MODALITY: dict[str, Call] = {
 
 OF_CELLS: dict[str, Call] = {
     **ONE_MODALITY,
-    "get_generation_path": lambda m, c: m.get_generation_path(None, 5, **STEPS),
     "get_token_contributions": lambda m, c: m.get_token_contributions(c, indices=FEW, silent=True),
 }
 
@@ -219,9 +218,6 @@ OWN: dict[str, dict[str, Call]] = {
         ),
         "get_token_contributions, of genes": lambda m, c: m.get_token_contributions(
             c, FEW, gene_list=list(c.var_names[:5]), silent=True
-        ),
-        "get_generation_path, guided": lambda m, c: m.get_generation_path(
-            {"cell_type": "Dendritic"}, 5, guidance_scale=2.0, **STEPS
         ),
         "predict_perturbation, other label": lambda m, c: m.predict_perturbation(
             c, {"cell_type": "Dendritic"}, indices=FEW, **QUIET

@@ -5,8 +5,6 @@ there, so that ``help``, the API pages and doctest see them. A parameter that a 
 entry of its name. Where it is called otherwise than the placeholder, ``placeholder = parameter`` heads the entry.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from inspect import signature
@@ -51,8 +49,6 @@ programs
     Genes of each program by its name, such as ``{"S": [...], "G2M": [...]}``; those that the data lack are left out.
 n_jobs
     Threads of the forests.
-path
-    From :meth:`scdiffgen.model.TokenDiffusion.get_generation_path`.
 loadings = tokens
     Cells with stored tokens, or loadings ``(genes, tokens)`` with the genes as index.
 gene_symbols
@@ -163,16 +159,12 @@ points_real = real
     Real cells, ``(cells, dimensions)``, such as principal components.
 points_generated = generated
     Generated cells, over the same dimensions.
-groups = groupby
-    Column of ``obs`` of all cells; by default all are one group.
 within = groupby
     Column of ``obs`` of all cells: also within its labels, and for each label; by default over all cells only.
 other_real
     Independent real cells of the same composition; the real cells are then not halved for them.
 n_bootstrap
     Resamples of the cells of both sides behind the intervals.
-metrics
-    Column or columns to compute; by default all, but ``"wasserstein"`` only where POT is installed.
 n_pcs
     Principal components, at most.
 max_cells
@@ -208,7 +200,6 @@ warns_few = FewCellsWarning
 """
 
 _TOGETHER = {
-    "sides": "real generated",
     "points": "points_real points_generated",
     "forests": "n_trees n_jobs",
     "warns": "warns_pot warns_few",

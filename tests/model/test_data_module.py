@@ -97,7 +97,8 @@ def test_it_learns_what_it_learns_of_an_anndata() -> None:
     assert losses[0] == pytest.approx(losses[1], rel=0.01)
     for label in "ab":
         real = np.asarray(adata.X[adata.obs["cell_type"] == label])
-        drawn = [model.generate({"cell_type": label}, n_cells=300, seed=1).X for model in (registered, streamed)]
+        asked = {"n_cells": 300, "n_steps": 8, "seed": 1}
+        drawn = [model.generate({"cell_type": label}, **asked).X for model in (registered, streamed)]
         shares = [np.asarray(each.sum(0)).ravel() / each.sum() for each in (*drawn, real)]
         np.testing.assert_allclose(shares[1], shares[0], atol=0.015)
         np.testing.assert_allclose(shares[1], shares[2], atol=0.015)

@@ -1,7 +1,5 @@
 """Reading: what the model expects of measured cells, and how it is judged by them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
