@@ -22,7 +22,7 @@ def training_history(
 ) -> Axes:
     """Draw training and validation loss over the epochs; a point marks the lowest validation loss.
 
-    The weights that generate are those at the end, see the user guide: generated cells improve past the lowest loss.
+    The last weights generate, unless the last loss is far above the lowest: then the best weights are restored.
 
     Parameters
     ----------
