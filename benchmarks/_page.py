@@ -31,7 +31,7 @@ def shown(part: str, most_columns: int = 8, most_rows: int = 12) -> str:
     titles = [cell.strip() for cell in rows[0].split("|")[2:-1]] if part.startswith("|") else []
     if len(titles) < most_columns and len(rows) - 2 <= most_rows:
         return part
-    return folded(f"Table of {len(rows) - 2} rows: {', '.join(titles)}", part)
+    return folded(f"Table of {len(rows) - 2} rows: {'; '.join(filter(None, titles))}", part)
 
 
 def figure(drawn: Figure, name: str, docs: Path, up: str = "") -> str:

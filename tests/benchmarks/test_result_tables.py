@@ -218,7 +218,7 @@ def test_wide_and_long_tables_are_folded_under_their_columns() -> None:
     assert shown("\n".join([row] * 5), 4, 3) == "\n".join([row] * 5) and shown("text " * 99) == "text " * 99
     for table, most in ((row, (2, 9)), ("\n".join([row] * 6), (9, 3))):
         folded = shown(table, *most)
-        assert "rows: 1, 2</summary>" in folded and f"\n\n{table}\n\n</details>" in folded
+        assert "rows: 1; 2</summary>" in folded and f"\n\n{table}\n\n</details>" in folded
 
 
 def test_what_is_written_between_marks_replaces_what_stood_there(tmp_path: Path) -> None:
