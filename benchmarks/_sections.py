@@ -18,7 +18,7 @@ from benchmarks._process_result import cost_table, evaluations_table, quality_ta
 from benchmarks._published_iid_table import iid_tables, largest_difference
 from benchmarks._published_table import LEFT_OUT, SHOWN, context_table, mean_table, rank_table, rerun_tables
 from benchmarks._summary import Line
-from benchmarks._tables import value_table
+from benchmarks._tables import summary, value_table
 from benchmarks._token_result import token_table
 from benchmarks._where_time_goes import time_table
 from benchmarks.augmentation import augmentation_table
@@ -31,6 +31,8 @@ from benchmarks.soak import soak_table
 from benchmarks.speed import speed_tables
 
 Result = Mapping[str, Any]
+SOURCES = {"cells.zarr": ".zarr by annbatch", "cells.h5ad": ".h5ad by blocks"}
+MODELS, WORK = ("scdiffgen", "scVI"), ("training", "generating")  # of the costs in large_data.md
 SIZES = {  # of data and settings, and what a page calls them
     **{"n_cells": "cells", "n_train": "training cells", "n_imputed": "seen without protein"},
     **{"n_without_atac": "seen without peaks", "n_without_rna": "seen without RNA", "n_held_out": "held-out cells"},
@@ -97,6 +99,30 @@ def published_iid(result: Result) -> Iterator[str]:
     yield iid_tables(result)
 
 
+def shards(result: Result) -> Iterator[str]:
+    yield f"{result['data']['n_genes']:,} genes, preset `small`, 1 thread a process, unless a column says otherwise."
+    rate, peak = {"cells_per_second": ("cells/s", ",.0f")}, {"peak_memory": ("peak memory of a process, MB", ",.0f")}
+    moved = [{"what": f"writing, {row['n_workers']} Dask workers"} | row for row in result.get("write", [])]
+    moved += [{"what": "one of its workers", "peak_memory": row["peak_of_a_worker"]} for row in result.get("write", [])]
+    moved += [{"what": f"reading {SOURCES.get(row['source'])}"} | row for row in result.get("read", [])]
+    moved = [
+        row | {"hours": 1e7 / 3600 / row["cells_per_second"]} if "cells_per_second" in row else row for row in moved
+    ]
+    hours = {"hours": ("ten million cells, h", ".1f")}
+    yield value_table({"what": ("", ""), "n_cells": ("cells", ","), **rate, **hours, **peak}, moved)
+    columns = {"model": ("training", ""), "source": ("from", ""), "n_processes": ("processes", "")}
+    trained = pd.DataFrame(result.get("train", []), columns=[*columns, *rate, *peak, "loss"])
+    runs = [
+        dict(zip(columns, (model, SOURCES.get(source, source), n), strict=True))
+        | {**runs[[*rate, *peak]].median(), "loss": summary(runs["loss"], 4)}
+        for (model, source, n), runs in trained.groupby(list(columns), sort=False)
+    ]
+    yield value_table({**columns, **rate, **peak, "loss": ("loss, nats a molecule", "")}, runs)
+    settings = {name: (name, "") for name in ("preset", "n_genes", "batch_size", "threads", "n_steps")}
+    work = {f"{model} {what}": (f"{model} {what}, cells/s", ",.0f") for model in MODELS for what in WORK}
+    yield value_table({**settings, **work}, result.get("cost", []))
+
+
 def processes(result: Result) -> Iterator[str]:
     data, settings = result["data"], result["settings"]
     n_cells = min(settings["n_cells"] or data["n_held_out"], data["n_held_out"])
@@ -142,6 +168,7 @@ SECTIONS = {
         measured(speed_tables, lambda of: time_table(of["time"]) if "time" in of else ""), lines.speed, speed_figure
     ),
     "scale": Section(measured(lambda of: value_table(COLUMNS, of["rows"])), figure=scale_figure),
+    "shards": Section(shards),
     "soak": Section(measured(soak_table)),
     "processes": Section(processes, figure=process_figure),
     "networks": Section(processes),

@@ -27,6 +27,7 @@ PAGES = {  # and the benchmarks that each shows; the first ones have a summary
     "benchmarks/modalities.md": ("multimodal", "chromatin", "peaks"),
     "benchmarks/speed.md": ("speed", "scale", "soak"),
     "processes.md": ("processes", "networks"),
+    "user_guide/large_data.md": ("shards",),
 }
 SUMMARY, IN_README = "benchmarks.md", ("generation", "published-generation", "published")  # and responses of new types
 STUDIES = {"study-gene-means": gene_means, "study-size": size, "study-disclosure": disclosure, "study-power": power}

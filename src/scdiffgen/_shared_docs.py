@@ -86,6 +86,9 @@ indices
     Positions or mask of the cells to take; by default all.
 batch_size
     Cells a minibatch.
+dataloader
+    In place of ``adata``: minibatches in the order of the results, such as an unshuffled ``annbatch.Loader``. Each maps
+    registry keys to tensors, or ``"X"`` to counts and ``"obs"`` to a data frame with the registered columns.
 gene_list
     Genes to return, by default all.
 transform_batch

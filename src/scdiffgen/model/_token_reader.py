@@ -13,10 +13,12 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.model.base import BaseModelClass
 from threadpoolctl import threadpool_limits
+from torch import Tensor
 
 from scdiffgen._arguments import check_choice, is_finite_number
 from scdiffgen._messages import counted, warn_user
 from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens
+from scdiffgen.conditions import Conditions
 from scdiffgen.data import FEWEST_CELLS, in_words
 from scdiffgen.module import (
     ThinningModule,
@@ -52,7 +54,11 @@ class TokenReader:
 
     def activation(self, cells: Cells) -> np.ndarray:
         """Activations ``(cells, tokens)``."""
-        return cells.in_order([self.basis.activation(self.module.hidden(*batch).cpu().numpy()) for batch in cells])
+        return cells.in_order([self.activation_of(*batch) for batch in cells])
+
+    def activation_of(self, counts: Tensor, conditions: Conditions[Tensor]) -> np.ndarray:
+        """Activations ``(cells, tokens)`` of a minibatch."""
+        return self.basis.activation(self.module.hidden(counts, conditions).cpu().numpy())
 
     def gradient_loadings(self, cells: Cells) -> np.ndarray:
         """Mean gradient of the activations over some cells ``(genes, tokens)``."""
