@@ -1,7 +1,5 @@
 """Curves: the loss over the epochs of training, and expression over doses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 
