@@ -166,7 +166,7 @@ def scale(result: Result) -> Iterator[str]:
 def shards(result: Result) -> Iterator[str]:
     yield ""
     yield (
-        f"{result['data']['n_genes']:,} genes, preset `small`, 1 thread a process, unless a column says otherwise. While "
+        f"{result['data']['n_genes']:,} genes, preset `small`, 1 thread a process unless a column says otherwise. While "
         "cells were written, workers were killed and the calls interrupted."
     )
     rate, peak = {"cells_per_second": ("cells/s", ",.0f")}, {"peak_memory": ("peak memory of a process, MB", ",.0f")}
