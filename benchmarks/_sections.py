@@ -166,8 +166,8 @@ def scale(result: Result) -> Iterator[str]:
 def shards(result: Result) -> Iterator[str]:
     yield ""
     yield (
-        f"{result['data']['n_genes']:,} genes, preset `small`, 1 thread a process unless a column says otherwise. While "
-        "cells were written, workers were killed and the calls interrupted."
+        f"{result['data']['n_genes']:,} genes, preset `small`, 1 thread a process, unless a column says otherwise. "
+        "While cells were written, workers were killed and the calls interrupted."
     )
     rate, peak = {"cells_per_second": ("cells/s", ",.0f")}, {"peak_memory": ("peak memory of a process, MB", ",.0f")}
     moved = [{"what": f"writing, {row['n_workers']} Dask workers"} | row for row in result.get("write", [])]
