@@ -145,7 +145,7 @@ class TokenReading(BaseModelClass):
 
         Parameters
         ----------
-        genes
+        gene_list
             Genes to return, by default all: a matrix ``(cells, genes)`` for each token, so choose few for many cells.
 
         Returns
