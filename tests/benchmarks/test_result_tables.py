@@ -215,11 +215,12 @@ def test_pages_have_a_figure_and_the_tables_of_every_result(tmp_path: Path) -> N
 
 
 def test_wide_and_long_tables_are_folded_under_their_columns() -> None:
-    row = "| a | 1 | 2 |"
-    assert shown("\n".join([row] * 5), 4, 3) == "\n".join([row] * 5) and shown("text " * 99) == "text " * 99
-    for table, most in ((row, (2, 9)), ("\n".join([row] * 6), (9, 3))):
-        folded = shown(table, *most)
-        assert "rows: 1; 2</summary>" in folded and f"\n\n{table}\n\n</details>" in folded
+    head, row = "| a | 1 | 2 |\n| --- | --- | --- |", "\n| x | y | z |"
+    assert shown(head + 3 * row, 3, 3) == head + 3 * row and shown("text " * 99) == "text " * 99
+    for n_rows, most in ((1, (2, 9)), (4, (9, 3))):
+        folded = shown(head + n_rows * row, *most)
+        assert f"{n_rows} rows: 1; 2</summary>\n\n{head + n_rows * row}\n\n</details>" in folded
+    assert not shown(head)
 
 
 def test_what_is_written_between_marks_replaces_what_stood_there(tmp_path: Path) -> None:
