@@ -21,8 +21,8 @@ HEADER = {
 ARROWS = {0.0: "↓", 0.5: "→\N{NO-BREAK SPACE}0.5"}  # to the best score, upwards otherwise
 NAMES = {  # clearer than those of the tables
     "linear Gaussian copula": "linear copula",
-    "totalVI, posterior of real cells": "totalVI redrawing real cells",
-    "MULTIVI, posterior of real cells": "MULTIVI redrawing real cells",
+    "totalVI, posterior of real cells": "totalVI given real cells",
+    "MULTIVI, posterior of real cells": "MULTIVI given real cells",
     **dict.fromkeys(("nearest_context", "controls + change of the nearest"), "shift of the nearest"),
     **dict.fromkeys(("other_contexts", "controls + mean change of the others"), "mean shift of the others"),
     **dict.fromkeys(("similar_contexts", "controls + mean change of similar ones"), "weighted mean shift"),
