@@ -26,12 +26,14 @@ def folded(summary: str, text: str) -> str:
 
 
 def shown(part: str, most_columns: int = 8, most_rows: int = 12) -> str:
-    """A part of a section as it is; a wide or long table is folded under the titles of its columns."""
-    rows = part.splitlines()
-    titles = [cell.strip() for cell in rows[0].split("|")[2:-1]] if part.startswith("|") else []
-    if len(titles) < most_columns and len(rows) - 2 <= most_rows:
+    """A part of a section as it is; a wide or long table is folded under its columns, one without rows left out."""
+    if not part.startswith("|"):
         return part
-    return folded(f"Table of {len(rows) - 2} rows: {', '.join(titles)}", part)
+    header, _, *rows = part.splitlines()
+    titles = [cell.strip() for cell in header.split("|")[2:-1]]
+    if len(titles) < most_columns and len(rows) <= most_rows:
+        return part if rows else ""
+    return folded(f"Table of {len(rows)} rows: {'; '.join(filter(None, titles))}", part) if rows else ""
 
 
 def figure(drawn: Figure, name: str, docs: Path, up: str = "") -> str:

@@ -32,6 +32,10 @@ from benchmarks.speed import speed_tables
 
 Result = Mapping[str, Any]
 SOURCES = {"cells.zarr": ".zarr by annbatch", "cells.h5ad": ".h5ad by blocks"}
+SETTINGS = {
+    **{"preset": ("preset", ""), "n_genes": ("genes", ","), "batch_size": ("minibatch", ",")},
+    **{"threads": ("threads", ""), "n_steps": ("sampling steps", "")},
+}
 MODELS, WORK = ("scdiffgen", "scVI"), ("training", "generating")  # of the costs in large_data.md
 SIZES = {  # of data and settings, and what a page calls them
     **{"n_cells": "cells", "n_train": "training cells", "n_imputed": "seen without protein"},
@@ -100,16 +104,22 @@ def published_iid(result: Result) -> Iterator[str]:
 
 
 def shards(result: Result) -> Iterator[str]:
-    yield f"{result['data']['n_genes']:,} genes, preset `small`, 1 thread a process, unless a column says otherwise."
+    yield (
+        f"{result['data']['n_genes']:,} genes, preset `small`, 1 thread a process, unless a column says otherwise. "
+        "While cells were written, workers were killed and the calls interrupted."
+    )
     rate, peak = {"cells_per_second": ("cells/s", ",.0f")}, {"peak_memory": ("peak memory of a process, MB", ",.0f")}
     moved = [{"what": f"writing, {row['n_workers']} Dask workers"} | row for row in result.get("write", [])]
-    moved += [{"what": "one of its workers", "peak_memory": row["peak_of_a_worker"]} for row in result.get("write", [])]
     moved += [{"what": f"reading {SOURCES.get(row['source'])}"} | row for row in result.get("read", [])]
-    moved = [
-        row | {"hours": 1e7 / 3600 / row["cells_per_second"]} if "cells_per_second" in row else row for row in moved
-    ]
-    hours = {"hours": ("ten million cells, h", ".1f")}
-    yield value_table({"what": ("", ""), "n_cells": ("cells", ","), **rate, **hours, **peak}, moved)
+    moved = [row | {"minutes": 1e7 / 60 / row["cells_per_second"]} for row in moved]
+    columns = {
+        "what": ("", ""),
+        "n_cells": ("cells", ","),
+        **rate,
+        "minutes": ("ten million cells, min", ",.0f"),
+        **peak,
+    }
+    yield value_table(columns | {"peak_of_a_worker": ("of a worker, MB", ",.0f")}, moved)
     columns = {"model": ("training", ""), "source": ("from", ""), "n_processes": ("processes", "")}
     trained = pd.DataFrame(result.get("train", []), columns=[*columns, *rate, *peak, "loss"])
     runs = [
@@ -118,9 +128,8 @@ def shards(result: Result) -> Iterator[str]:
         for (model, source, n), runs in trained.groupby(list(columns), sort=False)
     ]
     yield value_table({**columns, **rate, **peak, "loss": ("loss, nats a molecule", "")}, runs)
-    settings = {name: (name, "") for name in ("preset", "n_genes", "batch_size", "threads", "n_steps")}
     work = {f"{model} {what}": (f"{model} {what}, cells/s", ",.0f") for model in MODELS for what in WORK}
-    yield value_table({**settings, **work}, result.get("cost", []))
+    yield value_table(SETTINGS | work, result.get("cost", []))
 
 
 def processes(result: Result) -> Iterator[str]:

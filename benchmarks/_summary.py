@@ -21,8 +21,8 @@ HEADER = {
 ARROWS = {0.0: "↓", 0.5: "→\N{NO-BREAK SPACE}0.5"}  # to the best score, upwards otherwise
 NAMES = {  # clearer than those of the tables
     "linear Gaussian copula": "linear copula",
-    "totalVI, posterior of real cells": "totalVI redrawing real cells",
-    "MULTIVI, posterior of real cells": "MULTIVI redrawing real cells",
+    "totalVI, posterior of real cells": "totalVI given real cells",
+    "MULTIVI, posterior of real cells": "MULTIVI given real cells",
     **dict.fromkeys(("nearest_context", "controls + change of the nearest"), "shift of the nearest"),
     **dict.fromkeys(("other_contexts", "controls + mean change of the others"), "mean shift of the others"),
     **dict.fromkeys(("similar_contexts", "controls + mean change of similar ones"), "weighted mean shift"),
@@ -81,15 +81,15 @@ def summary_table(lines: Iterable[Line]) -> str:
 def summary_figure(lines: Iterable[Line]) -> Figure:
     """Place of the leaders between the negative control and the ceiling; beyond the axis they are drawn at its end."""
     shown = [line for line in lines if np.isfinite(line.place("ours"))][::-1]
-    figure, axis = plt.subplots(figsize=(8.5, 1 + 0.19 * len(shown)), layout="constrained")
+    figure, axis = plt.subplots(figsize=(9, 1 + 0.2 * len(shown)), layout="constrained")
     for kind, colour in (("simple", "null"), ("other", "other"), ("ours", "ours")):
         places = np.clip([line.place(kind) for line in shown], -0.5, 1.2)
         axis.plot(places, np.arange(len(shown)), "o", color=COLOURS[colour], markersize=7, zorder=3)
     axis.axvline(1, color=LIMIT, linewidth=1.5)
     axis.axvline(0, color=COLOURS["null"], linewidth=1.5)
-    axis.set_yticks(range(len(shown)), [f"{line.data}: {line.score}" for line in shown])
+    axis.set_yticks(range(len(shown)), [f"{line.data.partition(' (')[0]}: {line.score}" for line in shown])
     axis.set_xlim(-0.55, 1.25)
-    tidy(axis, "from the negative control, 0, to the ceiling, 1", "y")
+    tidy(axis, "0: negative control, 1: ceiling", "y")
     names = {"ours": HEADER["ours"], "other": HEADER["other"], "null": HEADER["simple"]}
     legend(figure, HEADER["limit"], names, "o", len(names) + 1)
     return figure

@@ -74,7 +74,7 @@ def responses(result: Result) -> Iterator[Line]:
     kinds |= {"no_change": "null", "no change": "null", response_primary(result): "ours"}
     for span in table.index.unique("span") if "span" in table.index.names else [""]:
         keys = [key for key in ("rmse", "energy_distance", "pearson_delta") if key in table]
-        scores = {key: (f"{SCORES[key].title}{span and f', doses {span}'}", float(SCORES[key].ideal)) for key in keys}
+        scores = {key: (f"{SCORES[key].title}{span and f', {span}'}", float(SCORES[key].ideal)) for key in keys}
         methods = (table.xs(span, level="span") if span else table).iterrows()
         yield from lines(TASK_TITLES[result["task"]], scores, methods, kinds)
 

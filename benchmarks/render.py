@@ -89,7 +89,7 @@ def section(name: str, result: Mapping[str, Any], docs: Path) -> str:
 def with_source(tables: Sequence[str], result: Mapping[str, Any]) -> str:
     """Tables, and folded below them the commits and commands that they come from."""
     source = folded("Commit, command and versions", "\n\n".join(measured_with(result)))
-    return "\n\n".join([*map(shown, "\n\n".join(tables).split("\n\n")), source])
+    return "\n\n".join([*filter(None, map(shown, "\n\n".join(tables).split("\n\n"))), source])
 
 
 def readme_table(results: Path) -> str:

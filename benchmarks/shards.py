@@ -128,7 +128,7 @@ def write(folder: Path, n_cells: int, seconds: float, n_real: int, n_genes: int,
         with h5py.File(folder / H5AD, "w") as same_cells:
             ad.experimental.concat_on_disk([zarr.open_group(str(folder / ZARR), mode="r")], same_cells)
         model.generate_to(folder / HELD_OUT, n_cells=2_000, n_steps=16, seed=1, silent=True)
-    n_written = min((n_chunks - n_before) * CHUNK, n_cells)
+    n_written = min(n_chunks * CHUNK, n_cells) - n_before * CHUNK
     n_bytes = sum(file.stat().st_size for file in (folder / ZARR).rglob("*") if file.is_file())
     sizes = {"peak_memory": peak_of_this_process(), "peak_of_a_worker": of_workers, "gigabytes": n_bytes / 1e9}
     return {"n_cells": n_written, "n_workers": n_workers, "cells_per_second": n_written / spent, **sizes}

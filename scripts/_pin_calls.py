@@ -245,8 +245,6 @@ OWN: dict[str, dict[str, Call]] = {
         **OF_CELLS,
         **TO_BATCH,
         "generate, number told": lambda m, c: m.generate({"time": 0.9}, 20, **QUIET),
-        "truncate_tokens": lambda m, c: m.truncate_tokens(2).generate({"organ": "lung"}, 20, **QUIET),
-        "truncate_tokens, loadings": lambda m, c: m.truncate_tokens(2).get_token_loadings(),
         "predict_perturbation, other place": lambda m, c: m.predict_perturbation(
             c, {"organ": "lung", "state": "type_3", "time": 0.1}, indices=FEW, **QUIET
         ),

@@ -1,7 +1,5 @@
 """Parameters that are described once stand in every docstring that names them, each exactly once."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections import Counter

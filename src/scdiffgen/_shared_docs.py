@@ -17,7 +17,7 @@ SECTION = re.compile(
     r"^(?P<margin>[ \t]*)(?:Parameters\n[ \t]*-+\n(?P<described>(?:[ \t]*\S.*\n)+)|(?:Returns|Raises|Examples)\n)",
     re.MULTILINE,
 )
-RETURNS = {"Axes": "The axes.", "list[Axes]": "The axes, one a panel."}
+RETURNS = {"Axes": "The axes.", "list": "The axes, one a panel."}
 PLACEHOLDER = re.compile(r"^([ \t]*)\{(\w+)\}[ \t]*$", re.MULTILINE)
 
 _FIGURES = """
@@ -241,7 +241,7 @@ def shared_docs(documented: Documented) -> Documented:
 
     if documented.__doc__:  # none under `python -OO`
         text = PLACEHOLDER.sub(lambda found: indent(entry(found[2]), found[1]), documented.__doc__)
-        returned = RETURNS.get(documented.__annotations__.get("return", ""))
+        returned = RETURNS.get(getattr(documented.__annotations__.get("return"), "__name__", ""))
         if returned and "Returns\n" not in text:
             section = rf"\1Returns\n\1-------\n\1{returned}\n\n\1"
             text = re.sub(r"^( *)(?=(?:Raises|Examples)$)", section, text, count=1, flags=re.MULTILINE)

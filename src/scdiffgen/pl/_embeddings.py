@@ -1,7 +1,5 @@
 """Cells in a plane: real beside generated ones, and activations of tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from textwrap import fill
 from typing import Literal

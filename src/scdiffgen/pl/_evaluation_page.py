@@ -1,7 +1,5 @@
 """Everything about generated cells on one page."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Real and generated cells in one plot: mean, variance and zeros of genes, library sizes, and classifiers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Heat maps: activations of tokens by group, scores by group, correlations of genes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
