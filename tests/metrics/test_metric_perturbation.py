@@ -361,7 +361,7 @@ def test_expression_that_is_log_normalised_already_scores_as_its_counts_do(trans
 
 
 def test_what_is_not_log_normalised_is_refused(transfer) -> None:
-    with pytest.raises(ValueError, match="holds whole numbers only, so counts"):
+    with pytest.raises(ValueError, match="holds only whole numbers, hence counts"):
         run(transfer, {"counts": transfer["perfect"]}, log_normalised=["counts"])
     with pytest.raises(ValueError, match=r"`log_normalised` has \['other'\]"):
         run(transfer, {"counts": transfer["perfect"]}, log_normalised=["other"])
