@@ -238,7 +238,7 @@ def test_parts_that_may_be_pieces_of_a_name_are_warned_of(
 ) -> None:
     cells.obs["guide"] = np.resize(["ctrl", *guides], 24)
     with pytest.warns(
-        UserWarning, match=rf"`perturbation_key='guide'`: parts with.* alone: {pieces} \(in .*`perturbation_sep='&'`"
+        UserWarning, match=rf"`perturbation_key='guide'`: parts that .* alone: {pieces} \(in .*`perturbation_sep='&'`"
     ):
         register(cells, **GUIDES)
 
