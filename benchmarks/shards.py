@@ -1,7 +1,8 @@
 """What do cells from shards cost? Cells a second and peak memory of writing, reading, training and generating.
 
 ``python -m benchmarks.shards write --folder FOLDER``, again until all cells are there; then ``read``, ``train`` and
-``cost``. On Python 3.12, with ``scdiffgen[annbatch,distributed]``. Each row is measured in a process of its own.
+``cost``, which go on with the rows that are missing. On Python 3.12, with ``scdiffgen[annbatch,distributed]``. Each row
+is measured in a process of its own.
 """
 
 import json
@@ -66,16 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = environment(options.threads, options.seeds if options.part == "train" else [0])
     kept = [known for known in result["environments"] if known["command"] != made["command"]]
     result |= {"environments": [*kept, made], "data": {"n_genes": BASE["n_genes"], "n_steps": size}}
-    for row in rows_of(options):
+    rows = result.setdefault(options.part, [])
+    for row in rows_of(options, rows):
         print(row, flush=True)
-        keys = [key for key in row if key in (*BASE, "model", "source", "n_processes", "seed")]
-        others = [other for other in result.get(options.part, []) if not keys or any(other[k] != row[k] for k in keys)]
-        result[options.part] = [*others, row]
+        rows.append(row)
         write_result(folder, "shards", result)
 
 
-def rows_of(options: Any) -> Iterator[dict[str, Any]]:
-    """Measure the rows of a part."""
+def rows_of(options: Any, known: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Measure the rows of a part that are not known yet."""
     if options.part == "write":
         sizes = (1_000, 50) if options.quick else (20_000, BASE["n_genes"])
         yield write(options.folder, options.cells, options.seconds, *sizes)
@@ -91,6 +91,8 @@ def rows_of(options: Any) -> Iterator[dict[str, Any]]:
         settings = [BASE, *(BASE | {name: value} for name, values in VARIED.items() for value in values)]
     common = ["--folder", str(options.folder), "--threads", str(options.threads), *["--quick"] * options.quick]
     for setting in settings:
+        if any(setting.items() <= row.items() for row in known):
+            continue
         yield in_own_process("shards", options.part, *common, "--one", json.dumps(setting))
 
 
