@@ -187,7 +187,12 @@ def cost(
             scvi.model.SCVI.setup_anndata(adata, batch_key=LABEL)
         model: Any = registered(adata, preset) if name == "scdiffgen" else scvi.model.SCVI(adata)
         model.train(
-            1_000, batch_size=batch_size, callbacks=[timer], max_steps=n_train // 8, limit_val_batches=0, **QUIET
+            1_000,
+            batch_size=batch_size,
+            callbacks=[timer],
+            max_steps=n_train // 8 + 2 * WARM_UP,
+            limit_val_batches=0,
+            **QUIET,
         )
         rates[f"{name} training"] = batch_size / np.median(np.diff(timer.ends)[WARM_UP:])
         begin, n_cells = time.perf_counter(), 4 * max(batch_size, 512)
