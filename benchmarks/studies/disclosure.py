@@ -40,6 +40,7 @@ OURS: dict[str, dict[str, Any]] = {  # share of the default epochs, cells of lab
     "quarter of the epochs": {"share": 0.25},
     "weight decay 20": {"plan_kwargs": {"weight_decay": 20.0}},
     "labels of fewer than 20 cells merged": {"merged_below": 20},
+    "quarter of the epochs, labels merged": {"share": 0.25, "merged_below": 20},
     "four times the epochs": {"share": 4.0, "early_stopping": False},
     "gaussian": {"process": "gaussian"},
 }

@@ -49,9 +49,9 @@ def test_agreement_is_of_all_runs() -> None:
     scores = [{"predicted": 0.5, "realised": 0.3}, {"predicted": 0.9, "realised": 0.9}, {"donor_sd": 0.2}]
     variants = ["few", "many", VARIATION]
     runs = [
-        {"seed": 0, "variant": variant, "scores": dict.fromkeys(DIGITS) | own, "environment": {}}
+        {"data": "kang", "seed": 0, "variant": variant, "scores": dict.fromkeys(DIGITS) | own, "environment": {}}
         for variant, own in zip(variants, scores, strict=True)
     ]
     text = table(runs)
-    assert "Predicted minus realised: mean 0.10, from 0.00 to 0.20; rank correlation 1.00." in text
-    assert "| few | 0.50 | 0.30 |" in text
+    assert "kang, predicted minus realised: mean 0.10, from 0.00 to 0.20; mean absolute difference 0.10" in text
+    assert "| kang | few | 0.50 | 0.30 |" in text

@@ -93,14 +93,15 @@ def test_it_learns_what_it_learns_of_an_anndata() -> None:
     streamed, cells = by_stream(adata, labels_key="cell_type")
     registered = TokenDiffusion(adata, **SMALL)
     scvi.settings.seed = 0
-    registered.train(30, train_size=1.0, batch_size=32, **QUIET)
+    registered.train(12, train_size=1.0, batch_size=32, plan_kwargs={"lr": 1e-2}, **QUIET)
     scvi.settings.seed = 0
-    streamed.train(30, datamodule=cells, **QUIET)
+    streamed.train(12, datamodule=cells, plan_kwargs={"lr": 1e-2}, **QUIET)
     losses = [model.history["train_loss"]["train_loss"].iloc[-5:].mean() for model in (registered, streamed)]
     assert losses[0] == pytest.approx(losses[1], rel=0.01)
     for label in "ab":
         real = np.asarray(adata.X[adata.obs["cell_type"] == label])
-        drawn = [model.generate({"cell_type": label}, n_cells=300, seed=1).X for model in (registered, streamed)]
+        asked = {"n_cells": 300, "n_steps": 8, "seed": 1}
+        drawn = [model.generate({"cell_type": label}, **asked).X for model in (registered, streamed)]
         shares = [np.asarray(each.sum(0)).ravel() / each.sum() for each in (*drawn, real)]
         np.testing.assert_allclose(shares[1], shares[0], atol=0.015)
         np.testing.assert_allclose(shares[1], shares[2], atol=0.015)

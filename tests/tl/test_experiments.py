@@ -1,7 +1,5 @@
 """Simulated experiments have the differences that were planted, whatever generates the cells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anndata
@@ -64,6 +62,21 @@ def test_ratios_are_exact_where_expression_depends_on_library_size() -> None:
     z = np.log(bulks.loc["treated"] / bulks.loc["control"]) - np.log(0.5 * np.exp2(study.var["log2_fold_change"]))
     z /= np.sqrt(1 / bulks.loc["treated"] + 1 / bulks.loc["control"])
     assert stats.kstest(z, "norm").pvalue > 1e-3 and np.abs(z).max() < 4
+
+
+def test_control_cells_are_as_cells_of_usual_size() -> None:
+    """The model expresses genes more in deep cells than in proportion; thinning alone would keep too many molecules."""
+
+    class Accelerating(KnownGenerator):
+        def bent(self, means: np.ndarray) -> np.ndarray:
+            return means * (1 + means / 20)
+
+    model = Accelerating({"a": SHARES[0]})
+    study = tl.simulate_experiment(model, {"gene1": 2.0}, n_cells=2000, n_donors=1, **ALIKE)
+    found, means = sums(study, ["arm"]).loc["control"] / 2000, SHARES[0] * model.library
+    assert np.abs(np.log(found / model.bent(means))).max() < 0.2
+    uncorrected = model.bent(4 * means) / 4
+    assert np.log(uncorrected / model.bent(means)).max() > 0.5
 
 
 def test_normalised_changes_are_those_of_the_expected_shares() -> None:

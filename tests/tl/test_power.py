@@ -1,7 +1,5 @@
 """Power is that of closed forms, and false discoveries are as many as the test admits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -62,7 +60,7 @@ def test_planted_genes_are_as_asked_and_subsamples_are_of_the_designs() -> None:
     table = tl.power(
         model, [-0.5, 0.5, -1, 1], n_donors=[2, 3], n_cells=[5, 9], test=watch, n_replicates=2, share_changed=0.2
     )
-    assert len(model.sizes) == 3 and (table["power"] == 0).all() and table["detectable"].isna().all()
+    assert len(model.sizes) == 6 and (table["power"] == 0).all() and table["detectable"].isna().all()
     sizes = [set(cells.obs.groupby(["arm", "donor"], observed=True).size()) for cells in seen]
     assert sizes == 2 * [{5}, {9}, {5}, {9}] and [cells.obs["donor"].nunique() for cells in seen] == 2 * [4, 4, 6, 6]
     assert set(seen[0].obs_names) < set(seen[3].obs_names)

@@ -1,7 +1,5 @@
 """Reading: what the model expects of measured cells, and how it is judged by them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal

@@ -54,12 +54,14 @@ def simulate_experiment(
     thinning :cite:p:`gerard2020seqgendiff` keeps each molecule of gene :math:`g` in sample :math:`s` with probability
 
     .. math::
-        f_{sg} / F, \quad f_{sg} = \left(d \, 2^{\beta_g}\right)^{t_s} e^{u_{\text{donor}(s), g} + v_{sg}},
+        r_g f_{sg} / F, \quad f_{sg} = \left(d \, 2^{\beta_g}\right)^{t_s} e^{u_{\text{donor}(s), g} + v_{sg}},
         \quad F = \max\left(1, \max f\right),
 
     where :math:`t_s` is 1 in treated samples and else 0. The ratio of expected counts, treated to control, is therefore
-    exactly :math:`d \, 2^{\beta_g}` (depth times fold change), whatever the model has learned. If total expression
-    changes, normalisation by library size shifts all log ratios by one constant.
+    exactly :math:`d \, 2^{\beta_g}` (depth times fold change), whatever the model has learned. The factor
+    :math:`r_g \le 1`, the same in all samples, corrects for the model's extrapolation to deep cells; it is estimated
+    from up to 1,000 cells of usual size. If total expression changes, normalisation by library size shifts all log
+    ratios by one constant.
 
     Parameters
     ----------
@@ -148,9 +150,11 @@ def simulate_experiment(
     factor = _library_factor(log_factors, change, treated, genes)
     sizes = factor * drawn["library_size"].to_numpy()
     cells = model.generate(table, library_size=sizes, n_steps=n_steps, seed=seed_of_cells, silent=silent)
-    before = np.asarray(cells.X[responds].sum(0), dtype=np.float64).ravel()
+    corrections = _depth_corrections(model, cells, drawn, factor, rng, n_steps=n_steps, silent=silent)
+    before = np.asarray(cells.X[responds].sum(0), dtype=np.float64).ravel() * np.exp(corrections)
     row, gene = np.repeat(np.arange(cells.n_obs), np.diff(cells.X.indptr)), cells.X.indices
-    log_kept = log_factors[sample_of[row], gene] + change[gene] * (responds & treated[sample_of])[row] - np.log(factor)
+    log_kept = (log_factors + corrections - np.log(factor))[sample_of[row], gene]
+    log_kept += change[gene] * (responds & treated[sample_of])[row]
     cells.X.data = rng.binomial(cells.X.data, np.exp(np.minimum(log_kept, 0))).astype(cells.X.dtype)
     cells.X.eliminate_zeros()
 
@@ -164,6 +168,32 @@ def simulate_experiment(
     settings |= {} if in_labels is None else {"in_labels": np.asarray(as_names(in_labels), dtype=object)}
     cells.uns["simulation"] = settings | {"conditions": {name: str(value) for name, value in given.items()}}
     return cells
+
+
+def _depth_corrections(
+    model: TokenDiffusion,
+    deep: AnnData,
+    drawn: pd.DataFrame,
+    factor: float,
+    rng: np.random.Generator,
+    n_cells: int = 1000,
+    **options: Any,
+) -> np.ndarray:
+    """Logarithms ``(genes,)`` of what thinning keeps of deep cells, so that the means of usual cells remain; at most 0.
+
+    The model extrapolates to deep cells, in which few genes dominate less. The ratio of both means is estimated from
+    cells of the same conditions, and shrunk to 1 by empirical Bayes, as low counts make it noisy.
+    """
+    if factor == 1:
+        return np.zeros(deep.n_vars)
+    rows = rng.permutation(len(drawn))[:n_cells]
+    request, sizes = drawn.iloc[rows].drop(columns="library_size"), drawn["library_size"].to_numpy()[rows]
+    cells = model.generate(request.assign(n_cells=1), library_size=sizes, seed=int(rng.integers(2**31)), **options)
+    usual, expected = (np.asarray(counts.sum(0)).ravel() for counts in (cells.X, deep.X[rows]))
+    usual, expected = usual + 0.5, expected / factor + 0.5
+    log_ratio, noise = np.log(usual / expected), 1 / usual + 1 / (factor * expected)
+    variance = max(0.0, float(np.mean(log_ratio**2 - noise)))
+    return np.minimum(log_ratio * variance / (variance + noise), 0.0)
 
 
 def planted_changes(model: TokenDiffusion, genes: pd.Index, given: Changes) -> np.ndarray:
