@@ -63,6 +63,14 @@ def screen_example() -> tuple[AnnData, TokenDiffusion]:
     return screen, model
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _quick_calibration() -> None:
+    """Of few cells, training takes longest for the cells that it draws to calibrate gene means: tests draw fewer."""
+    from quick_calibration import draw_few_cells
+
+    draw_few_cells()
+
+
 @pytest.fixture(autouse=True)
 def _one_thread() -> None:
     """Numba, by which UMAP and decoupler compute, gives PyTorch as many threads as itself; they wait for each other."""

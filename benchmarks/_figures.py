@@ -1,14 +1,13 @@
 """Figures of results. Okabe and Ito's colours, told apart under the common kinds of colour blindness."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import StrMethodFormatter
 
 from benchmarks._generation_table import methods_of_kind, scores_by_method
 
@@ -98,24 +97,9 @@ def speed_figure(result: Mapping[str, Any]) -> Figure:
             axis.annotate(f"{np.median(rates):,.0f}", (np.median(rates), place), (0, 7), textcoords="offset points")
         axis.set_yticks(range(len(rows)), [row["model"] for row in rows])
         axis.set_ylim(-0.5, len(rows) - 0.2)
-        axis.grid(axis="x", color=PALE, linewidth=0.6)
-        axis.set_axisbelow(True)
-        tidy(axis, f"{key}: cells a second")
+        tidy(axis, f"{key}: cells a second", "x")
     axes[0].set_xlim(left=0)
     axes[1].set_xscale("log")
-    return figure
-
-
-def soak_figure(result: Mapping[str, Any]) -> Figure:
-    """Resident memory against the number of cells generated so far."""
-    figure, axis = plt.subplots(figsize=(11, 2.6), layout="constrained")
-    axis.plot(result["generated"], result["resident"], color=COLOURS["ours"], linewidth=1.2)
-    axis.set_xlim(0, result["generated"][-1])
-    axis.set_ylim(0, 1.15 * max(result["resident"]))
-    axis.xaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axis.set_xlabel("cells generated", fontsize=8.5, color=TEXT)
-    axis.grid(axis="y", color=PALE, linewidth=0.6)
-    tidy(axis, "resident memory, MB")
     return figure
 
 
@@ -137,9 +121,7 @@ def scale_figure(result: Mapping[str, Any]) -> Figure:
         axis.set_yscale("log")
         axis.set_xlabel("cells", fontsize=8.5, color=TEXT)
         axis.tick_params(which="both", labelsize=8)
-        axis.grid(color=PALE, linewidth=0.6)
-        axis.set_axisbelow(True)
-        tidy(axis, title)
+        tidy(axis, title, "both")
     axes[0].legend(title="cells from", frameon=False, labelcolor=TEXT)
     return figure
 
@@ -165,8 +147,11 @@ def augmentation_figure(result: Mapping[str, Any]) -> Figure:
     return figure
 
 
-def tidy(axis: Axes, title: str) -> None:
+def tidy(axis: Axes, title: str, grid: Literal["x", "y", "both"] | None = None) -> None:
     """Give a panel its title and the looks of all."""
+    if grid:
+        axis.grid(axis=grid, color=PALE, linewidth=0.6)
+        axis.set_axisbelow(True)
     axis.set_title(title, fontsize=10, color=TEXT, loc="left")
     axis.tick_params(length=0, labelsize=8.5, labelcolor=TEXT)
     axis.spines[["top", "right"]].set_visible(False)

@@ -1,6 +1,7 @@
 """Writes results into pages: what stands between two marks of a name, the rest of a page is written by hand."""
 
 from collections.abc import Iterator, Mapping
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,29 @@ def write_between_marks(page: Path, parts: Mapping[str, str]) -> None:
     page.write_text(text)
 
 
-def figure(drawn: Figure, name: str, docs: Path) -> str:
-    """Save a figure; the markdown that shows it."""
+def folded(summary: str, text: str) -> str:
+    """A text that is shown when a reader asks for it."""
+    return f"<details>\n<summary>{escape(summary)}</summary>\n\n{text}\n\n</details>"
+
+
+def shown(part: str, most_columns: int = 8, most_rows: int = 12) -> str:
+    """A part of a section as it is; a wide or long table is folded under its columns, one without rows left out."""
+    if not part.startswith("|"):
+        return part
+    header, _, *rows = part.splitlines()
+    titles = [cell.strip() for cell in header.split("|")[2:-1]]
+    if len(titles) < most_columns and len(rows) <= most_rows:
+        return part if rows else ""
+    return folded(f"Table of {len(rows)} rows: {'; '.join(filter(None, titles))}", part) if rows else ""
+
+
+def figure(drawn: Figure, name: str, docs: Path, up: str = "") -> str:
+    """Save a figure; the markdown that shows it on a page which is so far below the documentation."""
     path = docs / "_static" / "benchmarks" / f"{name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn.savefig(path, dpi=120)
     plt.close(drawn)
-    return f"![{name}](_static/benchmarks/{path.name})"
+    return f"![{name}]({up}_static/benchmarks/{path.name})"
 
 
 def measured_with(result: Mapping[str, Any]) -> Iterator[str]:

@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from benchmarks._figures import COLOURS, LIMIT, PALE, legend, panels, tidy
+from benchmarks._figures import COLOURS, LIMIT, legend, panels, tidy
 from benchmarks._perturbation_table import SCORES, kinds_of, primary, summary_of
 
-ROW_INCHES = 0.19
 LEFT_OUT = ("weighted_mse", "de_overlap", "fold_change_spearman")  # the table has them
 NAMES = {"ours": "scdiffgen", "other": "other models", "null": "no model"}
 
@@ -21,7 +20,7 @@ def perturbation_figure(result: Mapping[str, Any]) -> Figure:
     kinds = kinds_of(result)
     rows = [index for index in table.index if kinds[_prediction(index)] != "limit"][::-1]
     scores = [name for name in table if name not in LEFT_OUT]
-    figure, axes = panels(len(scores), ROW_INCHES * len(rows))
+    figure, axes = panels(len(scores), 0.19 * len(rows))
     colours = [COLOURS[kinds[_prediction(index)]] for index in rows]
     areas = [90 if _prediction(index) == primary(result) else 28 for index in rows]
     for axis, name in zip(axes, scores, strict=True):
@@ -35,9 +34,7 @@ def perturbation_figure(result: Mapping[str, Any]) -> Figure:
             axis.vlines(values[index], min(of_span) - 0.5, max(of_span) + 0.5, color=LIMIT, linewidth=1.5)
         axis.set_yticks(range(len(rows)), [", ".join(row) if isinstance(row, tuple) else row for row in rows])
         axis.set_ylim(-0.7, len(rows) - 0.3)
-        axis.grid(axis="y", color=PALE, linewidth=0.5)
-        axis.set_axisbelow(True)
-        tidy(axis, SCORES[name].title)
+        tidy(axis, SCORES[name].title, "y")
     shown = {kind: name for kind, name in NAMES.items() if kind in kinds.values()}
     legend(figure, "real cells: the ceiling", shown, "o", len(shown) + 1)
     return figure

@@ -23,13 +23,13 @@ SCORES = {
     "c2st_auc": Column("forest AUC", 0.5, ".3g"),
 }
 TASK_TITLES = {
-    "kang": "Interferon in a cell type that was never treated (Kang et al. 2018)",
-    "kang-donors": "Interferon in a donor whose treated cells were never seen (Kang et al. 2018)",
-    "zhao": "Panobinostat in the tumour of a donor that was never treated (Zhao et al. 2021)",
-    "mcfaline": "Knock-downs in a cell line, nearly without effect (McFaline-Figueroa et al. 2024)",
-    "norman": "Two genes activated at once (Norman et al. 2019)",
-    "papalexi": "Knock-outs of genes never knocked out, by features (Papalexi et al. 2021)",
-    "papalexi-guides": "Guides never used, of genes that others knock out (Papalexi et al. 2021)",
+    "kang": "Interferon in a new cell type (Kang et al. 2018)",
+    "kang-donors": "Interferon in a new donor (Kang et al. 2018)",
+    "zhao": "Panobinostat in the tumour of a new donor (Zhao et al. 2021)",
+    "mcfaline": "Knock-downs nearly without effect in a new cell line (McFaline-Figueroa et al. 2024)",
+    "norman": "A new pair of activated genes (Norman et al. 2019)",
+    "papalexi": "A new knock-out, by features of genes (Papalexi et al. 2021)",
+    "papalexi-guides": "A new guide of a known knock-out (Papalexi et al. 2021)",
     "packer": "A window of time in an embryo (Packer et al. 2019)",
     "dose": "Doses of simulated perturbations",
 }

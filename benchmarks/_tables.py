@@ -83,7 +83,7 @@ def summary(values: Values, digits: int | str) -> str:
     return median if low == high else f"{median} ({low} to {high})"
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Markdown table; the first column is to the left, the others to the right."""
-    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], n_left: int = 1) -> str:
+    """Markdown table; the first columns are to the left, the others to the right."""
+    lines = [header, [*["---"] * n_left, *["---:"] * (len(header) - n_left)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

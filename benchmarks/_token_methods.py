@@ -22,7 +22,6 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
         f"orthogonality {weight:g}": {"network": NetworkOptions(readout=ReadoutOptions(orthogonality=weight))}
         for weight in (0, 1, 3)
     },
-    "nested": {"nested_tokens": True},
 }
 
 

@@ -6,25 +6,31 @@
 import argparse
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from benchmarks._generation_table import process_table
-from benchmarks._page import figure, measured_with, write_between_marks
-from benchmarks._readme import results_table
+from benchmarks._page import figure, folded, measured_with, shown, write_between_marks
 from benchmarks._record import RESULTS, ROOT, distinct_environments, read_result
-from benchmarks._sections import FIGURES, SECTIONS
-from benchmarks._variants import Run
+from benchmarks._sections import SECTIONS, lines_of, title
+from benchmarks._summary import summary_figure, summary_table
 from benchmarks.studies import disclosure, gene_means, power, size
 
-OTHER_PAGES = {"processes": "processes.md", "networks": "processes.md"}  # than the one of benchmarks
-STUDIES: dict[str, Callable[[Sequence[Run]], str]] = {
-    "study-gene-means": gene_means.table,
-    "study-size": size.table,
-    "study-disclosure": disclosure.table,
-    "study-power": power.table,
+PAGES = {  # and the benchmarks that each shows; the first ones have a summary
+    "benchmarks/generation.md": ("generation", "augmentation"),
+    "benchmarks/published_generators.md": ("published-generation", "published-cfgen"),
+    "benchmarks/responses.md": ("perturbation",),
+    "benchmarks/published_responses.md": ("published", "published-iid"),
+    "benchmarks/tokens.md": ("tokens",),
+    "benchmarks/modalities.md": ("multimodal", "chromatin", "peaks"),
+    "benchmarks/speed.md": ("speed", "scale", "soak"),
+    "processes.md": ("processes", "networks"),
+    "user_guide/large_data.md": ("shards",),
 }
+SUMMARY, IN_README = "benchmarks.md", ("generation", "published-generation", "published")  # and responses of new types
+STUDIES = {"study-gene-means": gene_means, "study-size": size, "study-disclosure": disclosure, "study-power": power}
 NOTHING = "Not measured yet."
 
 
@@ -35,59 +41,67 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     options = parser.parse_args(arguments)
     pages = render(options.results, options.docs)
-    write_between_marks(options.readme, summaries(options.results))
-    print(f"Written: {', '.join(map(str, [*pages, options.readme]))}")
+    write_between_marks(options.readme, {"results": readme_table(options.results)})
+    print(f"Written: {', '.join(map(str, [*pages.values(), options.readme]))}")
 
 
-def render(results: Path, docs: Path) -> list[Path]:
-    """Write every result and study into its page, and a figure for each that has one.
+def render(results: Path, docs: Path) -> dict[str, Path]:
+    """Write every result and study into its page, figures, and the summary; the paths of the pages by name.
 
     Pages that are not there are copied from those of the documentation.
     """
-    parts: dict[str, dict[str, str]] = {"benchmarks.md": {}, "processes.md": {}, "studies.md": {}}
-    found = {path.stem: read_result(path) for path in sorted(results.glob("*.json"))}
-    for kind in SECTIONS:
-        of_kind = {name: result for name, result in found.items() if result.get("benchmark") == kind}
-        written = "\n\n".join(section(name, result, docs) for name, result in of_kind.items())
-        parts[OTHER_PAGES.get(kind, "benchmarks.md")][kind] = written or NOTHING
-    for name, table in STUDIES.items():
+    parts: dict[str, dict[str, str]] = {SUMMARY: {}, "studies.md": {}}
+    lines, found = {}, results_of(results)
+    for page, kinds in PAGES.items():
+        of_page = {kind: {name: of for name, of in found.items() if of["benchmark"] == kind} for kind in kinds}
+        written = {kind: "\n\n".join(section(*item, docs) for item in of.items()) for kind, of in of_page.items()}
+        parts[page] = {kind: text or NOTHING for kind, text in written.items()}
+        lines[page] = [line for of in of_page.values() for result in of.values() for line in lines_of(result)]
+        if page.startswith("benchmarks/"):
+            parts[SUMMARY][f"summary of {page}"] = summary_table(lines[page]) if lines[page] else NOTHING
+    parts[SUMMARY]["figure"] = figure(summary_figure(chain(*lines.values())), "summary", docs)
+    for name, study in STUDIES.items():
         path = results / f"{name}.jsonl"
         runs = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
         made = distinct_environments((run["environment"], run["seed"]) for run in runs)
-        written = [table(runs), *measured_with({"environments": made})] if runs else [NOTHING]
-        parts["studies.md"][name] = "\n\n".join(written)
-    generated = results_of(results, "generation")
-    parts["processes.md"]["generated"] = process_table(generated) if generated else NOTHING
-    docs.mkdir(parents=True, exist_ok=True)
+        parts["studies.md"][name] = with_source([study.table(runs)], {"environments": made}) if runs else NOTHING
+    generated = [of for of in found.values() if of["benchmark"] == "generation"]
+    parts["processes.md"]["generated"] = shown(process_table(generated)) if generated else NOTHING
     for page, of_page in parts.items():
         if not (docs / page).exists():
+            (docs / page).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / "docs" / page, docs / page)
         write_between_marks(docs / page, of_page)
-    return [docs / page for page in parts]
+    return {page: docs / page for page in parts}
 
 
 def section(name: str, result: Mapping[str, Any], docs: Path) -> str:
-    """Title, sizes, figure and tables of a result, and what it was measured with."""
-    title, about, *tables = SECTIONS[result["benchmark"]](result)
-    drawn = FIGURES.get(result["benchmark"])
-    shown = [figure(drawn(result), name, docs)] if drawn else []
-    return "\n\n".join([*([f"### {title}"] if title else []), about, *shown, *tables, *measured_with(result)])
+    """Title, sizes, summary, figure and tables of a result, and what it was measured with."""
+    kind, heading, lines = result["benchmark"], title(result), lines_of(result)
+    about, *tables = SECTIONS[kind].parts(result)
+    up = next("../" * page.count("/") for page, kinds in PAGES.items() if kind in kinds)
+    drawn = SECTIONS[kind].figure
+    shows = heading and f"### {heading}", about, lines and summary_table(lines)
+    figures = [figure(drawn(result), name, docs, up)] if drawn else []
+    return "\n\n".join([*filter(None, shows), *figures, with_source(tables, result)])
 
 
-def summaries(results: Path) -> dict[str, str]:
-    """Table of the README by the name of its mark."""
-    generation, published = (results_of(results, name) for name in ("generation", "published"))
-    responses = [result for result in results_of(results, "perturbation") if result["task"] == "kang"]
-    cells = results_of(results, "published-generation")
-    if not (generation and published and responses and cells):
-        return {"results": NOTHING}
-    return {"results": results_table(generation, responses[0], published[::-1], cells[0])}
+def with_source(tables: Sequence[str], result: Mapping[str, Any]) -> str:
+    """Tables, and folded below them the commits and commands that they come from."""
+    source = folded("Commit, command and versions", "\n\n".join(measured_with(result)))
+    return "\n\n".join([*filter(None, map(shown, "\n\n".join(tables).split("\n\n"))), source])
 
 
-def results_of(results: Path, benchmark: str) -> list[dict[str, Any]]:
-    """Results of a benchmark, in the order of their names."""
-    found = [read_result(path) for path in sorted(results.glob("*.json"))]
-    return [result for result in found if result.get("benchmark") == benchmark]
+def readme_table(results: Path) -> str:
+    """Table of the README."""
+    found = [of for of in results_of(results).values() if of["benchmark"] in IN_README or of.get("task") == "kang"]
+    return summary_table([line for result in found for line in lines_of(result)]) if found else NOTHING
+
+
+def results_of(results: Path) -> dict[str, dict[str, Any]]:
+    """Results of benchmarks, in the order of their names."""
+    found = {path.stem: read_result(path) for path in sorted(results.glob("*.json"))}
+    return {name: result for name, result in found.items() if "benchmark" in result}
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         baseline_epochs=options.baseline_epochs,
     )
     if options.quick:
-        settings = Settings(options.seeds[:2], ("default", "nested"), options.baselines, 4, 1, 1, 1)
+        settings = Settings(options.seeds[:2], ("default", "no units"), options.baselines, 4, 1, 1, 1)
     folder = output_folder(options.output, quick=options.quick)
     for name in ["pbmc68k"] if options.quick else options.data:
         result = run(name, settings, options.threads, folder)

@@ -37,6 +37,7 @@ extensions = [
     "sphinx.ext.viewcode",
     "sphinxcontrib.bibtex",
     "sphinx_copybutton",
+    "llms_txt",
     "untyped_returns",
 ]
 templates_path = ["_templates"]

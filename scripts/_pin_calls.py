@@ -151,7 +151,6 @@ ONE_MODALITY: dict[str, Call] = {
 
 OF_CELLS: dict[str, Call] = {
     **ONE_MODALITY,
-    "get_generation_path": lambda m, c: m.get_generation_path(None, 5, **STEPS),
     "get_token_contributions": lambda m, c: m.get_token_contributions(c, indices=FEW, silent=True),
 }
 
@@ -220,9 +219,6 @@ OWN: dict[str, dict[str, Call]] = {
         "get_token_contributions, of genes": lambda m, c: m.get_token_contributions(
             c, FEW, gene_list=list(c.var_names[:5]), silent=True
         ),
-        "get_generation_path, guided": lambda m, c: m.get_generation_path(
-            {"cell_type": "Dendritic"}, 5, guidance_scale=2.0, **STEPS
-        ),
         "predict_perturbation, other label": lambda m, c: m.predict_perturbation(
             c, {"cell_type": "Dendritic"}, indices=FEW, **QUIET
         ),
@@ -249,8 +245,6 @@ OWN: dict[str, dict[str, Call]] = {
         **OF_CELLS,
         **TO_BATCH,
         "generate, number told": lambda m, c: m.generate({"time": 0.9}, 20, **QUIET),
-        "truncate_tokens": lambda m, c: m.truncate_tokens(2).generate({"organ": "lung"}, 20, **QUIET),
-        "truncate_tokens, loadings": lambda m, c: m.truncate_tokens(2).get_token_loadings(),
         "predict_perturbation, other place": lambda m, c: m.predict_perturbation(
             c, {"organ": "lung", "state": "type_3", "time": 0.1}, indices=FEW, **QUIET
         ),

@@ -123,7 +123,6 @@ SETUPS = {
         asked={"organ": "lung", "state": "type_2", "batch": "batch_1", "sex": "f", "time": 0.5},
         part={"organ": "blood", "state": "type_0", "sex": "m"},
         guided="hierarchy",
-        model={"nested_tokens": True},
     ),
     "modalities": Setup(
         rna_and_protein,

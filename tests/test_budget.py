@@ -19,12 +19,12 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src/scdiffgen"
 FILES = sorted(SOURCE.rglob("*.py"))
 LINES = {path: len(path.read_text().splitlines()) for path in FILES}
-PUBLIC = ("model", "responses", "metrics", "metrics.baselines", "tl", "pl", "datasets")
+PUBLIC = ("model", "responses", "metrics", "metrics.baselines", "tl", "pl", "datasets", "testing")
 BESIDE = {("scdiffgen.train._plan", "TrainingPlanConfig")}  # what `train(plan_config=...)` takes
 
 MOST_LINES_OF_A_FILE = 350
 MOST_BASES, MOST_ARGUMENTS, MOST_METRICS = 9, 10, 32
-NOT_COUNTED = ("self", "withhold_rate")  # the latter is an earlier name, in files
+NOT_COUNTED = ("self", "withhold_rate", "nested_tokens")  # the last two are in files of earlier versions
 
 
 def short(path: Path) -> str:

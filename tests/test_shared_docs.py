@@ -1,7 +1,5 @@
 """Parameters that are described once stand in every docstring that names them, each exactly once."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections import Counter
@@ -14,7 +12,7 @@ import scdiffgen
 from scdiffgen._shared_docs import ENTRIES, PLACEHOLDER, shared_docs
 from scdiffgen.model import TokenDiffusion
 
-PACKAGES = (scdiffgen.datasets, scdiffgen.metrics, scdiffgen.model, scdiffgen.pl, scdiffgen.tl)
+PACKAGES = (scdiffgen.datasets, scdiffgen.metrics, scdiffgen.model, scdiffgen.pl, scdiffgen.testing, scdiffgen.tl)
 
 
 def _public() -> Iterator[tuple[str, object]]:

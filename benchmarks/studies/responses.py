@@ -5,9 +5,8 @@
 Transferred responses need no network, so none is trained. ``--inner`` leaves out the response of one more context, or
 half of the cells of each treatment where there is one context alone, and scores that: for choices, which must not be
 made on the responses that are reported. ``transferred, mean alone`` adds to each control the mean response that cells
-are drawn for (``get_mean_response``), as simple baselines add theirs: without sampling noise. ``--draws 4`` also scores
-the cells of four draws together. ``--known`` also predicts with the held-out cells among those that are known: what is
-left then is in how cells vary.
+are drawn for (``get_mean_response``), as simple baselines add theirs: without sampling noise. ``--known`` also predicts
+with the held-out cells among those that are known: what is left then is in how cells vary.
 """
 
 import argparse
@@ -16,7 +15,6 @@ from collections.abc import Iterator, Sequence
 import anndata
 import pandas as pd
 from anndata import AnnData
-from scipy import sparse
 
 from benchmarks._data import FOLDER
 from benchmarks._dose_task import dose_scores, simulated_cells, untrained_dose_model
@@ -69,24 +67,18 @@ def all_cells(fold: Fold) -> AnnData:
     return anndata.concat([fold.train, fold.real], merge="same", uns_merge="first")
 
 
-def fold_scores(fold: Fold, seeds: Sequence[int], n_draws: int, *, known: bool = False) -> pd.DataFrame:
+def fold_scores(fold: Fold, seeds: Sequence[int], *, known: bool = False) -> pd.DataFrame:
     """Scores of the prediction and of all baselines, a row a seed, prediction and held-out response."""
     settings, model = Settings(), untrained_model(fold.train, dict(fold.setup))
     knowing = untrained_model(all_cells(fold), dict(fold.setup)) if known else None
     starts = [start_cells(fold, target, None, 0) for target in fold.targets]
     rows = []
     for seed in seeds:
-        drawn = [
-            predictions_of(model, fold, starts, {"seed": seed + 100 * draw, "silent": True}, keep=None)
-            for draw in range(n_draws)
-        ]
-        predictions = {"transferred": predicted_cells(fold, [each.X for each in drawn[0]])}
+        drawn = predictions_of(model, fold, starts, {"seed": seed, "silent": True}, keep=None)
+        predictions = {"transferred": predicted_cells(fold, [each.X for each in drawn])}
         if knowing is not None:
             cells = predictions_of(knowing, fold, starts, {"seed": seed, "silent": True}, keep=None)
             predictions["transferred, response known"] = predicted_cells(fold, [each.X for each in cells])
-        if n_draws > 1:
-            together = [sparse.vstack([each.X for each in cells]) for cells in zip(*drawn, strict=True)]
-            predictions[f"transferred, {n_draws} draws"] = predicted_cells(fold, together)
         if (means := mean_response_cells(model, fold)) is not None:
             predictions["transferred, mean alone"] = means
         if (others := seen_cells(fold, settings.max_cells, seed)) is not None:
@@ -96,7 +88,7 @@ def fold_scores(fold: Fold, seeds: Sequence[int], n_draws: int, *, known: bool =
 
 
 def task_scores(
-    task: str, seeds: Sequence[int], types: Sequence[str] | None, *, inner: bool, n_draws: int = 1, known: bool = False
+    task: str, seeds: Sequence[int], types: Sequence[str] | None, *, inner: bool, known: bool = False
 ) -> pd.DataFrame:
     """Scores of a task; of doses, nothing is drawn again or ``known``."""
     if task == "dose":
@@ -110,7 +102,7 @@ def task_scores(
         return rows[rows["prediction"] != "replaced"]
     folds = TASKS[task].folds(FOLDER, types)
     chosen = inner_folds(folds) if inner else folds
-    return pd.concat([fold_scores(fold, seeds, n_draws, known=known) for fold in chosen])
+    return pd.concat([fold_scores(fold, seeds, known=known) for fold in chosen])
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -119,14 +111,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--types", nargs="+", help="what to hold out (all)")
     parser.add_argument("--inner", action="store_true", help="hold out one more context of the training cells")
-    parser.add_argument("--draws", type=int, default=1, help="also score so many draws together (1: no)")
     parser.add_argument("--known", action="store_true", help="also predict with the held-out cells known")
     parser.add_argument("--threads", type=int, default=2, help="threads of everything (2)")
     options = parser.parse_args(arguments)
     start(options.threads)
     for task in options.tasks:
-        chosen = {"inner": options.inner, "n_draws": options.draws, "known": options.known}
-        rows = task_scores(task, options.seeds, options.types, **chosen)
+        rows = task_scores(task, options.seeds, options.types, inner=options.inner, known=options.known)
         print(f"## {task}\n\n{response_table(summary_of(rows))}\n", flush=True)
 
 

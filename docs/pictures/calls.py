@@ -28,17 +28,14 @@ CALLS = {
         scdiffgen.pl.evaluation_mean_variance(real, generated, layer="counts")
     """,
     "evaluation_roc": """
-        scdiffgen.pl.evaluation_roc(real, generated, train, "cell_type", layer="counts")
+        scores = scdiffgen.metrics.evaluate(real, generated, train, "cell_type", layer="counts")
+        scdiffgen.pl.evaluation_roc(scores)
     """,
     "evaluation_scores": """
         metrics = ["c2st_auc_forest_pcs", "mmd", "gene_correlation", "library_size_ks", "label_accuracy"]
         cells = real_controls, generated_controls, controls
         scores = scdiffgen.metrics.evaluate(*cells, "cell_type", layer="counts", metrics=metrics)
         scdiffgen.pl.evaluation_scores(scores)
-    """,
-    "generation_path": """
-        path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=8)
-        scdiffgen.pl.generation_path(path, adata, layer="counts", groupby="cell_type")
     """,
     "power": """
         study = {"conditions": {"cell_type": "CD14+ Monocyte"}}
@@ -48,9 +45,6 @@ CALLS = {
     "token_contributions": """
         contributions = model.get_token_contributions(adata, gene_list=["LYZ"], indices=[0])
         scdiffgen.pl.token_contributions(contributions, adata.obs_names[0], "LYZ")
-    """,
-    "token_dotplot": """
-        scdiffgen.pl.token_dotplot(adata, "cell_type")
     """,
     "token_embedding": """
         sc.pp.neighbors(adata, use_rep="X_token_activation")

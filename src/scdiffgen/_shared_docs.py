@@ -5,8 +5,6 @@ there, so that ``help``, the API pages and doctest see them. A parameter that a 
 entry of its name. Where it is called otherwise than the placeholder, ``placeholder = parameter`` heads the entry.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from inspect import signature
@@ -19,7 +17,7 @@ SECTION = re.compile(
     r"^(?P<margin>[ \t]*)(?:Parameters\n[ \t]*-+\n(?P<described>(?:[ \t]*\S.*\n)+)|(?:Returns|Raises|Examples)\n)",
     re.MULTILINE,
 )
-RETURNS = {"Axes": "The axes.", "list[Axes]": "The axes, one a panel."}
+RETURNS = {"Axes": "The axes.", "list": "The axes, one a panel."}
 PLACEHOLDER = re.compile(r"^([ \t]*)\{(\w+)\}[ \t]*$", re.MULTILINE)
 
 _FIGURES = """
@@ -51,8 +49,6 @@ programs
     Genes of each program by its name, such as ``{"S": [...], "G2M": [...]}``; those that the data lack are left out.
 n_jobs
     Threads of the forests.
-path
-    From :meth:`scdiffgen.model.TokenDiffusion.get_generation_path`.
 loadings = tokens
     Cells with stored tokens, or loadings ``(genes, tokens)`` with the genes as index.
 gene_symbols
@@ -90,6 +86,9 @@ indices
     Positions or mask of the cells to take; by default all.
 batch_size
     Cells a minibatch.
+dataloader
+    In place of ``adata``: minibatches in the order of the results, such as an unshuffled ``annbatch.Loader``. Each maps
+    registry keys to tensors, or ``"X"`` to counts and ``"obs"`` to a data frame with the registered columns.
 gene_list
     Genes to return, by default all.
 transform_batch
@@ -163,16 +162,12 @@ points_real = real
     Real cells, ``(cells, dimensions)``, such as principal components.
 points_generated = generated
     Generated cells, over the same dimensions.
-groups = groupby
-    Column of ``obs`` of all cells; by default all are one group.
 within = groupby
     Column of ``obs`` of all cells: also within its labels, and for each label; by default over all cells only.
 other_real
     Independent real cells of the same composition; the real cells are then not halved for them.
 n_bootstrap
     Resamples of the cells of both sides behind the intervals.
-metrics
-    Column or columns to compute; by default all, but ``"wasserstein"`` only where POT is installed.
 n_pcs
     Principal components, at most.
 max_cells
@@ -208,7 +203,6 @@ warns_few = FewCellsWarning
 """
 
 _TOGETHER = {
-    "sides": "real generated",
     "points": "points_real points_generated",
     "forests": "n_trees n_jobs",
     "warns": "warns_pot warns_few",
@@ -247,7 +241,7 @@ def shared_docs(documented: Documented) -> Documented:
 
     if documented.__doc__:  # none under `python -OO`
         text = PLACEHOLDER.sub(lambda found: indent(entry(found[2]), found[1]), documented.__doc__)
-        returned = RETURNS.get(documented.__annotations__.get("return", ""))
+        returned = RETURNS.get(getattr(documented.__annotations__.get("return"), "__name__", ""))
         if returned and "Returns\n" not in text:
             section = rf"\1Returns\n\1-------\n\1{returned}\n\n\1"
             text = re.sub(r"^( *)(?=(?:Raises|Examples)$)", section, text, count=1, flags=re.MULTILINE)

@@ -460,7 +460,7 @@ def test_known_responses_show_what_their_mean_costs(folder: Path, monkeypatch: p
     """Responses of types have nothing in common here, so what is transferred is wrong, and what is measured is not."""
     monkeypatch.setattr(responses, "Settings", lambda: Settings(n_trees=5))
     fold = next(TASKS["kang"].folds(folder, ["T"]))
-    rows = fold_scores(fold, [0], 1, known=True).set_index("prediction")
+    rows = fold_scores(fold, [0], known=True).set_index("prediction")
     transferred, known = rows.loc["transferred"], rows.loc["transferred, response known"]
     assert known["pearson_delta"] > 0.9 > np.nan_to_num(transferred["pearson_delta"])  # NaN: no change is predicted
     assert known["energy_distance"] < 0.1 * transferred["energy_distance"]

@@ -1,75 +1,64 @@
-"""The table of the README holds what was measured."""
+"""The summary names the best of each kind of method, and the README shows the same table."""
 
 from typing import Any
 
+import numpy as np
 from benchmarks._generation_table import OURS
-from benchmarks._readme import AUCS, COPULA, DISTANCE, MODEL, results_table
-from verdicts import numbers
+from benchmarks._published_predictions import CONTROLS, HALF, SIMILAR
+from benchmarks._sections import lines_of
+from benchmarks._summary import Line, summary_figure, summary_table
+from benchmarks._summary_lines import AUCS, COPULA
 
+KINDS = {"us": "ours", "them": "other", "also": "other", "mean": "simple", "null": "null", "real": "limit"}
+VALUES = {"us": [0.6, 0.7, 0.9], "them": [0.8], "also": [np.nan, 0.72], "mean": [0.4], "null": [0.9], "real": [0.5]}
 PUBLISHED = {
+    "benchmark": "published",
     "task": "types",
-    "published": {"means": {"First": {"edistance_5000": 3.0}, "Second": {"edistance_5000": 2.0}}},
+    "published": {"means": {name: {"edistance_5000": 3.0, "pearson_delta_5000": 0.5} for name in ("First", "baseReg")}},
     "rows": [
-        {"seed": 0, "left_out": "a", "prediction": name, "edistance_5000": value}
-        for name, value in (
-            ("scdiffgen", 1.0),
-            ("controls + mean change of similar ones", 1.5),
-            ("one real half against the other", 0.25),
-        )
-    ],
-}
-CELLS = {
-    "published": {
-        "training cells against test cells": {"WD": 0.1, "CD": 0.1, "MMD": None},
-        "One": {"WD": 0.5, "CD": 0.2, "MMD": 0.03},
-        "Two": {"WD": None, "CD": 0.3, "MMD": 0.02},
-    },
-    "rows": [
-        {"method": method, "seed": seed, "WD": value + seed, "CD": value, "MMD": value}
-        for method, value in ((OURS, 0.25), (COPULA, 0.75), ("training cells", 0.125))
-        for seed in (0, 0, 2)
+        {"seed": 0, "left_out": "a", "prediction": name, "edistance_5000": value, "pearson_delta_5000": 0.9}
+        for name, value in (("scdiffgen", 1.0), (CONTROLS, 4.0), (SIMILAR, 1.5), (HALF, 0.25))
     ],
 }
 
 
-def generation(**aucs: list[float]) -> dict[str, Any]:
-    rows = [{"method": method, "scores": dict.fromkeys(AUCS, auc)} for method, values in aucs.items() for auc in values]
-    return {"metrics": dict.fromkeys(AUCS, {}), "data": {"description": "some cells"}, "rows": rows}
+def generation(**aucs: tuple[str, list[float]]) -> dict[str, Any]:
+    metrics = {auc: {"title": auc, "ideal": 0.5} for auc in AUCS}
+    of = [(name, kind, value) for name, (kind, values) in aucs.items() for value in values]
+    rows = [{"method": name, "kind": kind, "scores": dict.fromkeys(AUCS, value)} for name, kind, value in of]
+    return {"benchmark": "generation", "metrics": metrics, "data": {"description": "some cells"}, "rows": rows}
 
 
-def responses(**distances: tuple[float, float]) -> dict[str, Any]:
-    rows = [
-        {"fold": fold, "prediction": name, DISTANCE: value}
-        for name, values in distances.items()
-        for fold, value in zip("ab", values, strict=True)
-    ]
-    return {"rows": rows}
+def test_leaders_have_the_nearest_median_and_the_best_of_them_is_bold() -> None:
+    line = Line("data", "AUC", 0.5, VALUES, KINDS, ".2f")
+    names = ["0.72 (also)", "**0.40** (mean)", "0.90 (null)", "0.50"]
+    assert line.cells() == ["data", "AUC\xa0→\xa00.5", "0.70", *names]
+    higher = Line("data", "cells/s", np.inf, VALUES, KINDS, ".2f")
+    assert higher.cells()[1:] == ["cells/s\xa0↑", "0.70", "0.80 (them)", "0.40 (mean)", "**0.90** (null)", "0.50"]
 
 
-def test_a_row_has_medians_and_names_the_best_opponent_and_baseline() -> None:
+def test_places_are_between_the_control_and_the_ceiling() -> None:
+    line = Line("data", "AUC", 0.5, VALUES, KINDS)
+    np.testing.assert_allclose([line.place(kind) for kind in ("ours", "null", "limit")], [0.5, 0.0, 1.0])
+    alone = Line("data", "AUC", 0.5, {"us": [0.7]}, KINDS)
+    assert np.isnan(alone.place("ours")) and alone.cells()[-4:] == ["-"] * 4
+    ours = summary_figure([line, alone]).axes[0].lines[2]
+    np.testing.assert_allclose(ours.get_xdata(), [0.5])
+
+
+def test_programs_simple_baselines_and_controls_are_told_by_their_kind() -> None:
     cells = generation(
-        **{
-            OURS: [0.5, 0.625, 0.9],
-            "scVI, Gaussian of the label": [0.7],
-            "CFGen": [0.9],
-            COPULA: [0.6],
-            "shuffled genes": [0.55],
-            "other real cells": [0.5],
-        }
+        **{OURS: ("ours", [0.5, 0.625, 0.9]), "CFGen, full length": ("other", [0.7]), COPULA: ("other", [0.6])},
+        **{"shuffled genes": ("null", [0.55]), "posterior": ("resampled", [0.5]), "real": ("limit", [0.5])},
     )
-    treated = responses(
-        **{MODEL: (1.0, 3.0), "CellFlow": (5.0, 6.0), "scGen": (4.0, 6.0)},
-        **{"nearest_context": (2.0, 2.5), "other_contexts": (9.0, 9.0), "real_half": (0.5, 0.5)},
-    )
-    of_cells, published_cells, of_type, left_out = results_table([cells], treated, [PUBLISHED], CELLS).splitlines()[2:]
-    assert "some cells" in of_cells and numbers(of_cells) == [0.62, 0.62, 0.7, 0.7, 0.55, 0.55, 0.5, 0.5]
-    assert of_cells.count("(scVI)") == of_cells.count("(shuffled genes)") == 2
-    assert "0.5 (One); 0.02 (Two)" in published_cells and "0.25; 0.2500" in published_cells
-    assert "| 2.00 | 5.00 (scGen) | 2.25 (shift of the nearest type) | 0.50 |" in of_type
-    assert "a type left out" in left_out and "| 1.00 | 2.00 (Second) | 1.50 (similarity" in left_out
+    rows = summary_table(lines_of(cells)).splitlines()[2:]
+    scores = "0.625 | 0.700 (CFGen) | 0.600 (linear copula) | **0.550** (shuffled genes) | 0.500 |"
+    assert rows[0].startswith("| some cells |") and rows[1].startswith("|  |")
+    assert all(row.endswith(scores) for row in rows)
 
 
-def test_what_was_not_measured_is_a_dash() -> None:
-    cells = generation(**{OURS: [0.6], COPULA: [0.7], "other real cells": [0.5]})
-    treated = responses(**{MODEL: (1.0, 3.0), "nearest_context": (2.0, 2.5), "real_half": (0.5, 0.5)})
-    assert "| -; - |" in results_table([cells], treated, [PUBLISHED], CELLS).splitlines()[2]
+def test_published_methods_compete_and_published_baselines_are_baselines() -> None:
+    distance, pearson = summary_table(lines_of(PUBLISHED)).splitlines()[2:]
+    numbers = "**1.000** | 3.000 (First) | 1.500 (weighted mean shift) | 4.000 (controls) | 0.250 |"
+    assert "a type left out" in distance and distance.endswith(numbers)
+    assert "| **0.900** | 0.500 (First) |" in pearson

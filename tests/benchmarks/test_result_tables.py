@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from benchmarks import render
 from benchmarks._generation_table import generation_table, primary
-from benchmarks._page import END, START, write_between_marks
+from benchmarks._page import END, START, shown, write_between_marks
 from benchmarks._perturbation_figure import perturbation_figure
 from benchmarks._perturbation_table import kinds_of, response_table, summary_of
 from benchmarks._perturbation_table import primary as response_primary
@@ -204,12 +204,23 @@ def test_pages_have_a_figure_and_the_tables_of_every_result(tmp_path: Path) -> N
     write_result(results, "augmentation-made-up", augmentation_result())
     write_result(results, "perturbation-made-up", response_result(linear=(1.8, 0.45, 1.1)))
     (results / "notes.json").write_text("{}")  # what is no result of a benchmark is left out
-    page, *others = (path.read_text() for path in render.render(results, tmp_path / "docs"))
+    pages = {name: path.read_text() for name, path in render.render(results, tmp_path / "docs").items()}
+    page = "".join(pages.values())
     assert f"| 1.90 {AHEAD} |" in page and f"| 250 {AHEAD} |" in page and f"| 1.8 {AHEAD} |" in page
     for name in ("generation", "speed", "augmentation", "perturbation"):
-        assert f"(_static/benchmarks/{name}-made-up.png)" in page
+        assert f"(../_static/benchmarks/{name}-made-up.png)" in page
         assert (tmp_path / f"docs/_static/benchmarks/{name}-made-up.png").exists()
-    assert all(render.NOTHING in text for text in (page, *others)), "of what is not there, the page says so"
+    complete = [name for name, text in pages.items() if render.NOTHING not in text]
+    assert complete == ["benchmarks/generation.md", "benchmarks/responses.md"], "the others say what is not there"
+
+
+def test_wide_and_long_tables_are_folded_under_their_columns() -> None:
+    head, row = "| a | 1 | 2 |\n| --- | --- | --- |", "\n| x | y | z |"
+    assert shown(head + 3 * row, 3, 3) == head + 3 * row and shown("text " * 99) == "text " * 99
+    for n_rows, most in ((1, (2, 9)), (4, (9, 3))):
+        folded = shown(head + n_rows * row, *most)
+        assert f"{n_rows} rows: 1; 2</summary>\n\n{head + n_rows * row}\n\n</details>" in folded
+    assert not shown(head)
 
 
 def test_what_is_written_between_marks_replaces_what_stood_there(tmp_path: Path) -> None:

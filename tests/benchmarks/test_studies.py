@@ -15,7 +15,9 @@ def test_a_table_has_the_last_run_of_each_seed() -> None:
 
 
 @pytest.mark.usefixtures("_small_study")
-def test_a_study_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_study_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gene_means, "N_TREES", 10)
+    monkeypatch.setattr(gene_means, "N_DRAWS", 1)
     options = "--data pbmc68k --seeds 0 --quick --threads 1".split()
     gene_means.main([*options, "--output", str(tmp_path / "runs.jsonl")])
     runs = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]

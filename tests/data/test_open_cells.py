@@ -48,6 +48,14 @@ def test_one_file_is_what_anndata_reads_with_the_counts_on_disk(
     np.testing.assert_array_equal(dense(cells.X[:]), dense(written[number].layers["counts"]))
 
 
+def test_an_address_is_read_as_its_folder(written: list[ad.AnnData], tmp_path: Path) -> None:
+    cells = open_cells((tmp_path / "two.zarr").as_uri(), layer="counts")
+    pd.testing.assert_frame_equal(cells.obs, written[1].obs)
+    np.testing.assert_array_equal(dense(cells.X[3:9]), dense(written[1].layers["counts"][3:9]))
+    with pytest.raises(ValueError, match=r"`paths`: file://.*none.zarr is neither"):
+        open_cells((tmp_path / "none.zarr").as_uri())
+
+
 def test_several_files_are_their_concatenation(written: list[ad.AnnData], tmp_path: Path) -> None:
     cells = open_cells([tmp_path / name for name in FILES], layer="counts")
     expected = ad.concat(written)

@@ -1,7 +1,5 @@
 """Molecules of several modalities: each modality by itself is what it is alone, and together they are a product."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

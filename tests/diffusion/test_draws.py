@@ -1,7 +1,5 @@
 """Molecules drawn from, and moved between, given distributions, against SciPy's chi-square and the least changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Predictions and their errors: conversions undo each other, and each error is a weight times that of the data."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Guidance: its ends, and the straight line between them in log space."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

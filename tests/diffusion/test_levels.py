@@ -1,7 +1,5 @@
 """Training levels against their distribution function, which is a closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Samplers against the exact denoiser of Gaussian data and the exact solution of its probability-flow equation."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

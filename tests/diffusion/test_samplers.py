@@ -1,7 +1,5 @@
 """Growing cells, and the schedule against NumPy's geometric grid."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

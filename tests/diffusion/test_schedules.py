@@ -1,7 +1,5 @@
 """Noise schedules against DDPM's products, derivatives by autograd, and their inverse."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

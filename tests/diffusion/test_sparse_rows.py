@@ -1,7 +1,5 @@
 """Sums over CSR tensors against NumPy and SciPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Thinning against SciPy's binomial and multivariate hypergeometric distributions."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

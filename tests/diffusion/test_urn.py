@@ -1,7 +1,5 @@
 """The urn's predictive rule, the likelihood bound and growing against SciPy's Dirichlet-multinomial."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 
@@ -249,7 +247,7 @@ def test_equal_weights_of_each_cell_are_the_urn() -> None:
 def gamma_multinomial(rates: np.ndarray, weights: np.ndarray, n: int) -> dict[tuple[int, ...], float]:
     """Probabilities of all bags of molecules whose shares are those of NumPy's gamma variables."""
     scales = np.maximum(weights, 1e-9)
-    drawn = np.random.default_rng(1).gamma(rates / scales, scales, (400_000, len(rates)))
+    drawn = np.random.default_rng(1).gamma(rates / scales, scales, (100_000, len(rates)))
     shares = drawn / drawn.sum(1, keepdims=True)
     return {bag: float(stats.multinomial.pmf(bag, n, shares).mean()) for bag in bags(n, len(rates))}
 

@@ -1,7 +1,5 @@
 """Membership inference: leaks that are known by construction, populations without one, scikit-learn and SciPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import anndata as ad

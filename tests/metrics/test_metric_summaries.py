@@ -12,9 +12,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 
 from scdiffgen import metrics
 from scdiffgen.metrics._classifiers import cross_validated_scores
-from scdiffgen.metrics._comparison import Settings
 from scdiffgen.metrics._summaries import (
-    classifier_curves,
     gene_correlations,
     gene_summary,
     joint_embedding,
@@ -139,14 +137,10 @@ def test_curves_are_those_of_scikit_learn() -> None:
 
 
 def test_curves_are_those_of_the_areas_that_evaluate_gives(real, generated) -> None:
-    options = {"n_pcs": 5, "n_trees": 10, "seed": 4}
-    for train in (None, simulate(80, 5)):
-        curves = classifier_curves(real, generated, train, "type", Settings(**options))
-        scores = metrics.evaluate(
-            real, generated, train, "type", metrics=list(curves), sources=["generated"], n_bootstrap=0, **options
-        ).frame
-        for name, curve in curves.items():
-            assert curve.auc.mean() == pytest.approx(scores.loc[("overall", "generated"), name])
+    scores = metrics.evaluate(real, generated, n_pcs=5, n_trees=10, sources=["generated"], n_bootstrap=0)
+    for name, folds in scores.folds.items():
+        assert roc_of_folds(folds).auc.mean() == pytest.approx(scores.frame.loc[("overall", "generated"), name])
+    assert len(scores.folds) == 3
 
 
 @pytest.mark.parametrize(
@@ -160,12 +154,6 @@ def test_curves_are_those_of_the_areas_that_evaluate_gives(real, generated) -> N
         (lambda x, y: gene_correlations(x[:2], y, 9), ValueError, "`real` has 2 cells"),
         (lambda x, y: joint_embedding(x, y, basis="tsne"), ValueError, "`basis` is 'tsne'"),
         (lambda x, y: joint_embedding(x, y[:9]), ValueError, "needs 10 cells of each side; there are 9"),
-        (
-            lambda x, y: classifier_curves(x, y[:4], None, None, Settings()),
-            ValueError,
-            "`generated` has 4 cells to compare",
-        ),
-        (lambda x, y: classifier_curves(x[:8], y, None, None, Settings()), ValueError, "`real` has 2 cells to compare"),
     ],
 )
 def test_what_cannot_be_computed_is_named(real, generated, call, error, message) -> None:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import zarr
 from anndata import AnnData
+from lightning.pytorch import LightningDataModule
 from scipy import sparse
 from small_cells import QUIET, SMALL, simulated_cells, simulated_shares
 
+from scdiffgen.datasets import simulate
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._training_summary import training_summary
 
@@ -70,6 +72,40 @@ def test_training_from_shards_and_reading_what_was_generated(cells: AnnData, col
         sizes = np.concatenate([np.asarray(batch["X"].sum(1)).ravel() for batch in batches])
         np.testing.assert_array_equal(np.sort(sizes), np.sort(np.asarray(written.X.sum(1)).ravel()))
         assert {label for batch in batches for label in batch["obs"]["cell_type"]} == {"b"}
+
+
+def test_shards_at_an_address_with_perturbations(tmp_path: Path) -> None:
+    """Written by `generate_to` in chunks, then read as they are: from an address, by a loader with data frames."""
+    screen = simulate(n_cells=600, n_genes=30)
+    keys = {"layer": "counts", "labels_key": "cell_type", "perturbation_key": "perturbation"}
+    TokenDiffusion.setup_anndata(screen, **keys)
+    model = TokenDiffusion(screen, **SMALL)
+    model.train(1, **QUIET)
+    path = model.generate_to(tmp_path / "cells.zarr", n_cells=320, chunk_size=100, n_steps=2, seed=0)
+    written, group = ad.read_zarr(path), zarr.open_group(path.as_uri(), mode="r")
+    assert group["X/data"].metadata.zarr_format == 3 and group["X/data"].shards[0] > group["X/data"].chunks[0]
+    cells = AnnData(ad.io.sparse_dataset(group["X"]), obs=written.obs, var=written.var)
+
+    class Shards(LightningDataModule):
+        def train_dataloader(self) -> Any:
+            return annbatch.Loader(**CHUNKS, batch_size=32, shuffle=True, to="torch").add_adata(cells)
+
+    streamed = TokenDiffusion(registry=model.registry, **SMALL)
+    streamed.train(1, datamodule=Shards(), **QUIET)
+    kept = training_summary(streamed)
+    np.testing.assert_array_equal(np.sort(kept.library), np.sort(np.asarray(written.X.sum(1)).ravel()))
+    known = model.registry["field_registries"]["perturbation"]["state_registry"]["names"]
+    ids, _, mask, _ = kept.conditions["perturbation"]
+    found = ["+".join(sorted(known[own[there]])) or "control" for own, there in zip(ids, mask, strict=True)]
+    assert sorted(found) == sorted("+".join(sorted(name.split("+"))) for name in written.obs["perturbation"])
+    in_order = annbatch.Loader(**CHUNKS, batch_size=32).add_adata(cells)
+    tokens = streamed.get_latent_representation(dataloader=in_order, silent=True)
+    streamed.write_back(dataloader=in_order, path=tmp_path / "tokens.zarr", keys="X_tokens", silent=True)
+    np.testing.assert_array_equal(ad.read_zarr(tmp_path / "tokens.zarr").obsm["X_tokens"], tokens)
+    streamed.save(tmp_path / "model")
+    written.layers["counts"] = written.X
+    beside = TokenDiffusion.load(tmp_path / "model", written)
+    np.testing.assert_allclose(beside.get_latent_representation(silent=True), tokens, atol=1e-5)
 
 
 def test_columns_that_the_module_was_not_given_are_no_conditions(cells: AnnData, collection: Any) -> None:

@@ -49,12 +49,9 @@ def test_cells_that_are_not_registered() -> None:
 @pytest.mark.parametrize(
     "call",
     [
-        lambda model: model.generate(n_cells=1),
         lambda model: model.deepen(),
         lambda model: model.write_back(),
         lambda model: model.get_nll(),
-        lambda model: model.get_normalized_expression(),
-        lambda model: model.get_latent_representation(),
         lambda model: model.get_token_activation(),
         lambda model: model.get_token_loadings(),
         lambda model: model.predict_perturbation(None, {"cell_type": "a"}),

@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import anndata as ad
 import numpy as np
+import pandas as pd
 import pytest
 import scvi
 import torch
@@ -15,6 +17,7 @@ from scipy import sparse, stats
 from small_cells import QUIET, SMALL, simulated_cells
 from torch import Tensor
 
+from scdiffgen.data import registered_conditions
 from scdiffgen.datasets import simulate, simulate_cite
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.model._training_data import KeptCells
@@ -97,7 +100,8 @@ def test_it_learns_what_it_learns_of_an_anndata() -> None:
     assert losses[0] == pytest.approx(losses[1], rel=0.01)
     for label in "ab":
         real = np.asarray(adata.X[adata.obs["cell_type"] == label])
-        drawn = [model.generate({"cell_type": label}, n_cells=300, seed=1).X for model in (registered, streamed)]
+        asked = {"n_cells": 300, "n_steps": 8, "seed": 1}
+        drawn = [model.generate({"cell_type": label}, **asked).X for model in (registered, streamed)]
         shares = [np.asarray(each.sum(0)).ravel() / each.sum() for each in (*drawn, real)]
         np.testing.assert_allclose(shares[1], shares[0], atol=0.015)
         np.testing.assert_allclose(shares[1], shares[2], atol=0.015)
@@ -140,6 +144,118 @@ def test_several_modalities() -> None:
     assert set(training_summary(streamed).library_from_tokens) == {("rna",), ("protein",)}
 
 
+class Frames:
+    """Minibatches as annbatch hands them out: CSR counts, and data frames of the cells and of the genes; in order."""
+
+    def __init__(self, cells: AnnData, batch_size: int = 32) -> None:
+        self.parts = [cells[start : start + batch_size] for start in range(0, cells.n_obs, batch_size)]
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for part in self.parts:
+            yield {"X": sparse.csr_matrix(part.X.astype(np.int32)), "obs": part.obs, "var": part.var, "index": None}
+
+
+class Shards(LightningDataModule):
+    """A data module of nothing but such minibatches."""
+
+    def __init__(self, cells: AnnData) -> None:
+        super().__init__()
+        self.cells = cells
+
+    def train_dataloader(self) -> Frames:
+        return Frames(self.cells)
+
+
+def screened_cells(n_cells: int = 120) -> AnnData:
+    """Cells with all that can be registered, some of it missing."""
+    cells, kind = simulated_cells(n_cells), np.arange(n_cells) % 4
+    cells.obs["drug"] = np.array(["control", "A", "B", "B+A"])[kind]
+    cells.obs["dose"] = np.array(["0", "0.5", "2", "1+0.5"])[kind]
+    cells.obs["organ"], cells.obs["tissue"] = np.where(kind < 2, "lung", "gut"), np.where(kind == 3, "colon", None)
+    cells.obs["sex"] = pd.Categorical(np.where(kind % 2, "f", "m"), ["m", "f"])
+    cells.obs.loc[cells.obs_names[:10], "age"] = np.nan
+    return cells
+
+
+SCREEN: dict[str, Any] = {
+    **{"labels_key": "cell_type", "batch_key": "batch", "perturbation_key": "drug", "dose_key": "dose"},
+    **{"hierarchy_keys": ["organ", "tissue"], "categorical_covariate_keys": ["sex"]},
+    "continuous_covariate_keys": ["age"],
+}
+
+
+@pytest.fixture(scope="module")
+def screened() -> TokenDiffusion:
+    """A model that was trained from minibatches with data frames."""
+    TokenDiffusion.setup_anndata(registered := screened_cells(), **SCREEN)
+    model = TokenDiffusion(registry=TokenDiffusion(registered, **SMALL).registry, **SMALL)
+    model.train(1, datamodule=Shards(screened_cells()), **QUIET)
+    return model
+
+
+def test_all_that_is_registered_is_read_from_data_frames(screened: TokenDiffusion) -> None:
+    TokenDiffusion.setup_anndata(cells := screened_cells(), **SCREEN)
+    expected = registered_conditions(TokenDiffusion(cells, **SMALL).adata_manager)
+    found = training_summary(screened).conditions
+    assert list(found) == list(expected) == ["cell_type", "hierarchy", "sex", "age", "batch", "drug"]
+    for name, condition in expected.items():
+        for one, other in zip(found[name], condition, strict=True):
+            np.testing.assert_allclose(one, other, err_msg=name)
+    drawn = screened.generate({"drug": "B+A", "dose": "1+0.5", "organ": "gut", "sex": "f"}, 3, n_steps=2, silent=True)
+    assert drawn.obs[["drug", "dose", "organ", "sex"]].to_numpy().tolist() == [["B+A", "1+0.5", "gut", "f"]] * 3
+
+
+def test_cells_of_a_loader_are_read_as_those_of_an_anndata(screened: TokenDiffusion, tmp_path: Path) -> None:
+    cells, options = screened_cells(70), {"silent": True, "batch_size": 32}
+    loader = Frames(cells)
+    screened.write_back(path=tmp_path / "results.zarr", dataloader=loader, n_steps=2, **options)
+    written = ad.read_zarr(tmp_path / "results.zarr")
+    tokens, bound = screened.get_latent_representation(dataloader=loader), screened.get_nll(dataloader=loader)
+    np.testing.assert_array_equal(tokens, screened.get_latent_representation(cells, **options))
+    pd.testing.assert_frame_equal(bound, screened.get_nll(cells, **options))
+    screened.write_back(path=tmp_path / "same.zarr", adata=cells, n_steps=2, **options)
+    screened.write_back(cells, n_steps=2, **options)
+    for results in (written, ad.read_zarr(tmp_path / "same.zarr")):
+        assert results.obs_names.equals(cells.obs_names) and results.var_names.equals(cells.var_names)
+        assert results.obs["drug"].tolist() == cells.obs["drug"].tolist()
+        np.testing.assert_array_equal(results.obsm["X_generated"].toarray(), cells.obsm["X_generated"].toarray())
+        for key in ("X_tokens", "X_token_activation"):
+            np.testing.assert_array_equal(results.obsm[key], cells.obsm[key])
+        np.testing.assert_array_equal(results.varm["token_loadings"], cells.varm["token_loadings"])
+        assert results.uns["scdiffgen"]["model_id"] == cells.uns["scdiffgen"]["model_id"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["results.zarr", "same.zarr"]
+
+
+def test_what_a_loader_or_a_file_cannot_be(screened: TokenDiffusion, tmp_path: Path) -> None:
+    cells = screened_cells(40)
+    with pytest.raises(ValueError, match="leave out `adata` and `indices`"):
+        screened.get_nll(cells, dataloader=Frames(cells))
+    with pytest.raises(ValueError, match=r"`dataloader`: a minibatch has 20 genes, and 20 .*order"):
+        screened.get_latent_representation(dataloader=Frames(cells[:, ::-1].copy()), silent=True)
+    with pytest.raises(ValueError, match=r"`dataloader`: 'perturbation' is registered, and .* not there .*'obs'"):
+        screened.get_nll(dataloader=[{"X": cells.X, "obs": cells.obs.drop(columns="dose")}], silent=True)
+    with pytest.raises(ValueError, match="tensors of a minibatch have 39, 40 rows"):
+        screened.get_nll(dataloader=[{"X": sparse.csr_matrix(cells.X[1:]), "obs": cells.obs}], silent=True)
+    with pytest.raises(ValueError, match="unseen perturbation"):
+        screened.get_nll(dataloader=[{"X": cells.X, "obs": cells.obs.assign(drug="C", dose=1)}], silent=True)
+    with pytest.raises(ValueError, match="minibatch 0 does not hold molecule counts"):
+        screened.get_nll(dataloader=[{"X": sparse.csr_matrix(np.log1p(cells.X)), "obs": cells.obs}], silent=True)
+    with pytest.raises(ValueError, match="`dataloader` hands out no cell"):
+        screened.get_nll(dataloader=[], silent=True)
+    with pytest.raises(ValueError, match="pass `path`"):
+        screened.write_back(dataloader=Frames(cells))
+    for path in (tmp_path, tmp_path / "results.h5ad"):
+        with pytest.raises(ValueError, match=r"a new file that ends with '.zarr'"):
+            screened.write_back(cells, path=path)
+    broken = [next(iter(Frames(cells))), {"X": torch.zeros(1, 20)}]
+    with pytest.raises(ValueError, match="is registered, and in a minibatch it is not there"):
+        screened.write_back(dataloader=broken, path=tmp_path / "half.zarr", keys=["X_tokens"], silent=True)
+    assert not list(tmp_path.iterdir())
+
+
 def written_by_scvi_tools(adata: AnnData) -> dict[str, Any]:
     """The registry that scvi-tools' MappedCollectionDataModule writes of such cells."""
     empty: dict[str, Any] = {"data_registry": {}, "state_registry": {}, "summary_stats": {}}
@@ -172,6 +288,18 @@ def test_a_registry_that_a_data_module_of_scvi_tools_wrote(tmp_path: Path) -> No
     loaded = TokenDiffusion.load(tmp_path / "model", simulated_cells(20, seed=5))
     assert loaded.get_latent_representation(silent=True).shape == (20, 16)
     assert loaded.generate({"cell_type": "b", "batch": "y"}, n_cells=2).obs["batch"].tolist() == ["y", "y"]
+
+
+def test_codes_in_another_order_than_that_of_the_model_are_refused() -> None:
+    adata = simulated_cells(80)
+    model, cells = by_stream(adata, labels_key="cell_type", batch_key="batch")
+    cells.registry = written_by_scvi_tools(adata)  # whose batches are coded x, y and labels a, b
+    model.train(1, datamodule=cells, **QUIET)
+    for field, mapping in {"batch": {"y": 0, "x": 1}, "labels": ["b", "a"]}.items():
+        cells.registry = written_by_scvi_tools(adata)
+        cells.registry["field_registries"][field]["state_registry"]["categorical_mapping"] = mapping
+        with pytest.raises(ValueError, match="`datamodule` codes .* by .*, the model by .*registry="):
+            model.train(1, datamodule=cells, **QUIET)
 
 
 @pytest.mark.parametrize("n_cells", [5, 64, 65, 1000])

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import zarr
 from scipy import sparse, stats
 from small_cells import simulated_cells, trained_model
 
@@ -52,6 +53,9 @@ def test_the_file_holds_what_generate_would_return(
     assert isinstance(cells.X, sparse.csr_matrix) and cells.X.dtype == np.int32
     np.testing.assert_array_equal(np.asarray(cells.X.sum(1)).ravel(), sizes)
     assert [path.name for path in tmp_path.iterdir()] == [name]
+    if name.endswith("zarr"):
+        stored = zarr.open_array(str(tmp_path / name / "X/data"), mode="r")
+        assert stored.metadata.zarr_format == 3 and stored.shards[0] == 128 * stored.chunks[0]
 
 
 def test_cells_differ_between_seeds_and_between_chunks(generate: Generate) -> None:

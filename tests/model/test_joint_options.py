@@ -53,7 +53,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
             "concat": {"conditioning": "concat"},
         }.items()
     },
-    "nested tokens": {"nested_tokens": True},
     "preset and dropout of conditions": {"preset": "small", "condition_dropout": 0.3},
 }
 

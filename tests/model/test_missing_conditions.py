@@ -87,12 +87,6 @@ def test_in_a_file(model: TokenDiffusion, tmp_path) -> None:
     assert share_treated(read_h5ad(path)) == pytest.approx(TREATED["b"], abs=0.1)
 
 
-def test_along_a_generation_path(model: TokenDiffusion) -> None:
-    path = model.get_generation_path({"cell_type": "a"}, n_cells=150, n_steps=8, seed=0)
-    ends = path[(path.obs["step"] == path.obs["step"].max()).to_numpy()]
-    assert share_treated(ends) == pytest.approx(TREATED["a"], abs=0.12)
-
-
 def given_conditions(
     model: TokenDiffusion, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
 ) -> dict[str, np.ndarray]:

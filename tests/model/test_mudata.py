@@ -234,7 +234,6 @@ def test_reading_works_for_all_cells(fixture: str, request: pytest.FixtureReques
     "ask",
     [
         lambda model: model.dose_response(None, "A", [1.0]),
-        lambda model: model.get_generation_path(),
         lambda model: model.evaluate_held_out(),
         lambda model: model.get_token_contributions(),
         lambda model: model.generate_to("cells.h5ad"),

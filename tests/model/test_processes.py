@@ -33,7 +33,7 @@ def shares(cells: AnnData) -> np.ndarray:
     return np.asarray(cells.X.sum(0)).ravel() / cells.X.sum()
 
 
-def test_a_process_of_ones_own_does_all_that_users_call(model: TokenDiffusion, adata: AnnData, tmp_path: Path) -> None:
+def test_a_process_of_ones_own_does_all_that_users_call(model: TokenDiffusion, adata: AnnData) -> None:
     of_a, of_b = simulated_shares()
     assert len(model.history["train_loss"]) == 60
     generated = model.generate({"cell_type": "b"}, n_cells=200, library_size=500, seed=0)
@@ -49,13 +49,8 @@ def test_a_process_of_ones_own_does_all_that_users_call(model: TokenDiffusion, a
     model.write_back(adata, seed=0)
     assert adata.obsm["X_generated"].shape == adata.shape
 
-    model.save(tmp_path / "model")
-    loaded = TokenDiffusion.load(tmp_path / "model", adata=False, accelerator="cpu")
-    again = loaded.generate({"cell_type": "b"}, n_cells=200, library_size=500, seed=0)
-    np.testing.assert_array_equal(again.X.toarray(), generated.X.toarray())
 
-
-@pytest.mark.parametrize("call", ["get_nll", "deepen", "get_generation_path"])
+@pytest.mark.parametrize("call", ["get_nll", "deepen"])
 def test_what_a_process_cannot_do_is_said(model: TokenDiffusion, call: str) -> None:
     with pytest.raises(ValueError, match=f"`{call}` needs a process .* is 'multinomial': .* `process='thinning'`"):
         getattr(model, call)()

@@ -122,37 +122,6 @@ def test_a_loaded_model_saves_and_trains_on(saved: Path, tmp_path: Path) -> None
     assert_same(model, load(tmp_path / "again", simulated_cells(120)))
 
 
-def test_other_cells_take_the_codes_of_the_saved_model(small: TokenDiffusion, saved: Path) -> None:
-    """Cells of one type only, so that their own codes would differ."""
-    cells = simulated_cells(60, seed=9)
-    cells = cells[cells.obs["cell_type"] == "b"].copy()
-    model = load(saved, cells)
-    np.testing.assert_array_equal(
-        model.get_latent_representation(silent=True), small.get_latent_representation(cells.copy(), silent=True)
-    )
-
-
-@pytest.mark.parametrize(
-    ("spoil", "message"),
-    [
-        (lambda cells: cells[:, ::-1].copy(), "another order"),
-        (lambda cells: cells[:, 1:].copy(), "1 gene of the 20 registered ones"),
-        (lambda cells: relabelled(cells, "new"), "1 unseen category \\('new'\\)"),
-        (lambda cells: cells[:, ~cells.var_names.isin(["gene3"])].copy(), "'gene3'"),
-    ],
-)
-def test_cells_that_do_not_fit_are_refused(spoil, message: str, saved: Path, small: TokenDiffusion) -> None:
-    with pytest.raises(ValueError, match=message):
-        load(saved, spoil(simulated_cells(120)))
-    with pytest.raises(ValueError, match=message):
-        small.get_latent_representation(spoil(simulated_cells(120)))
-
-
-def relabelled(cells: AnnData, label: str) -> AnnData:
-    cells.obs["cell_type"] = [label, *cells.obs["cell_type"][1:]]
-    return cells
-
-
 NOT_ITS_CELLS = r"`adata`: .*was not saved with the model\.pt beside it.*Pass `adata`, or `adata=False`"
 
 

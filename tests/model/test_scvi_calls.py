@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-import anndata
 import mudata
 import numpy as np
 import pytest
@@ -139,18 +138,6 @@ def test_other_cells_may_take_the_place_of_the_models(
     own.adata = other_cells
     np.testing.assert_array_equal(own.get_latent_representation(silent=True), before)
     own.deregister_manager()
-
-
-def test_cells_in_a_file(tmp_path: Path) -> None:
-    adata = simulated_cells(60)
-    adata.X = sparse.csr_matrix(adata.X)
-    adata.write_h5ad(tmp_path / "cells.h5ad")
-    backed = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    TokenDiffusion.setup_anndata(backed, batch_key="batch")
-    model = TokenDiffusion(backed, **SMALL)
-    model.train(1, train_size=0.5, **QUIET)
-    assert model.get_latent_representation(silent=True).shape == (60, 16)
-    assert model.differential_expression(groupby="cell_type", n_samples_overall=20, silent=True).shape[0] == 40
 
 
 def with_genes(names: list[str], seed: int = 7) -> AnnData:

@@ -196,24 +196,6 @@ def test_names_stay_with_the_model_that_they_were_given_for(trained: Example, tm
     assert adata.uns["scdiffgen"]["annotation"] == {}
 
 
-def test_a_path_ends_in_the_cells_that_generate_makes(trained: Example) -> None:
-    _, model = trained
-    asked = {"cell_type": "Dendritic", "treatment": "IFNB"}
-    path = model.get_generation_path(asked, n_cells=2, n_steps=5, seed=3)
-    cells = model.generate(asked, n_cells=2, n_steps=5, seed=3)
-    last = path[path.obs["level"] == 1]
-    assert last.obs["cell"].tolist() == cells.obs_names.tolist()
-    np.testing.assert_array_equal(last.X.toarray(), cells.X.toarray())
-
-
-def test_states_of_a_path_only_grow_and_expect_the_full_library(trained: Example) -> None:
-    path = trained[1].get_generation_path(n_steps=6, library_size=500, seed=0)
-    states = path.X.toarray()
-    assert (np.diff(states, axis=0) >= 0).all() and states[0].sum() == 0
-    np.testing.assert_allclose(path.layers["expected"].sum(1), 500, rtol=1e-4)
-    assert (path.layers["expected"] >= states - 1e-3).all()
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import scanpy as sc
+import torch
 from anndata import AnnData, read_h5ad
 from scipy import sparse
 from small_cells import simulated_cells, trained_model
 
 from scdiffgen.model import TokenDiffusion
-from scdiffgen.model._cells import Cells
 from scdiffgen.model._token_reader import TokenReader
 from scdiffgen.tl import token_associations
 
@@ -78,7 +78,7 @@ def test_what_half_the_memory_does_not_hold_is_refused(small: TokenDiffusion, mo
     adata = simulated_cells(5)
     with pytest.raises(ValueError, match=r"`dtype` is 'int8': choose from \['float32', 'float16'\]"):
         small.write_back(adata, dtype="int8")
-    monkeypatch.setattr(Cells, "tokens", lambda _: np.full((5, 16), -1e5, dtype=np.float32))
+    monkeypatch.setattr(type(small.module), "tokens", lambda *_: torch.full((5, 2, 8), -1e5))
     with pytest.raises(ValueError, match="does not hold a token of 100000: pass 'float32'"):
         small.write_back(adata, keys=["X_tokens"], dtype="float16")
     assert not own(adata.obsm)
@@ -119,7 +119,7 @@ def test_nothing_is_written_when_something_fails(small: TokenDiffusion, monkeypa
     def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(TokenReader, "activation", fail)
+    monkeypatch.setattr(TokenReader, "activation_of", fail)
     with pytest.raises(RuntimeError, match="broken"):
         small.write_back(adata, n_steps=2, silent=True)
     assert not own(adata.obsm) and not adata.varm and not own(adata.uns)

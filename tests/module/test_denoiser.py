@@ -1,7 +1,5 @@
 """What each condition may and may not do to the prediction, and that everything learns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, get_args
 

@@ -95,7 +95,7 @@ def test_every_sampler_draws_the_covariance_of_the_factors(options: dict[str, st
     loadings = np.linspace(0.3, 0.7, N_GENES)[None]
     for denoiser in module.denoisers:
         denoiser.start(FactorModel(REFERENCE, loadings), loadings / np.linalg.norm(loadings))
-    n_cells, n_steps = 4000, {"ddim": 128, "ancestral": 1000}.get(options.get("sampler"), 32)
+    n_cells, n_steps = 4000, {"ddim": 128, "ancestral": 250}.get(options.get("sampler"), 32)
     predictor = module.predictor(given([0] * n_cells, [[]] * n_cells), n_cells)
     drawn = module.draw_vectors(
         predictor, torch.full((n_cells,), LIBRARY), N_GENES, n_steps=n_steps, generator=seeded()

@@ -1,6 +1,5 @@
 """Latent diffusion: tokens at unit scale, draws, and what the second stage looks at."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -41,11 +40,6 @@ def test_tokens_have_unit_scale() -> None:
     tokens = make().tokens(csr(COUNTS), unconditional(50))
     assert tokens.shape == (50, SIZE.n_tokens, 3)
     torch.testing.assert_close(tokens.square().mean(2), torch.ones(50, SIZE.n_tokens))
-
-
-def test_nested_tokens_are_refused() -> None:
-    with pytest.raises(ValueError, match="`nested_tokens` does not go with `process='latent'`"):
-        LatentModule(N_GENES, (), replace(SIZE, nested_tokens=True))
 
 
 def test_the_second_stage_has_standardised_tokens_and_looks_at_no_count() -> None:

@@ -9,8 +9,7 @@ from csr import csr
 from networks import normal, random_weights, without_gradient
 from torch import Tensor
 
-from scdiffgen.nn import GeneScores, NetworkSize, TokenNetwork, TokenTrunk
-from scdiffgen.nn._network import Conditioning
+from scdiffgen.nn import GeneScores, NetworkSize, TokenNetwork
 
 N_GENES = 20
 SIZE = NetworkSize(
@@ -94,16 +93,6 @@ def test_tokens_of_a_fresh_network_differ_from_each_other() -> None:
     torch.manual_seed(0)
     tokens = TokenNetwork(N_GENES, SIZE).tokens(*inputs().values())
     assert torch.cdist(tokens, tokens)[:, *np.triu_indices(SIZE.n_tokens, 1)].min() > 0.1
-
-
-def test_nested_tokens_vary_in_number_in_training_alone() -> None:
-    torch.manual_seed(0)
-    trunk = TokenTrunk(10, replace(SIZE, n_tokens=4, nested_tokens=True))
-    arguments = torch.zeros(1, SIZE.n_hidden), Conditioning(torch.zeros(1, 8))
-    numbers = np.bincount([trunk(*arguments).shape[1] for _ in range(400)], minlength=5)
-    expected = 400 * np.array([0, 1 / 8, 1 / 8, 1 / 8, 5 / 8])
-    assert np.abs(numbers - expected).max() < 4 * np.sqrt(400 / 4)
-    assert {trunk.eval()(*arguments).shape[1] for _ in range(20)} == {4}
 
 
 @pytest.mark.parametrize("n_layers", [0, 2])

@@ -1,7 +1,5 @@
 """The lines of a figure of power are those of its table."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

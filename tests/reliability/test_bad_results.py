@@ -96,18 +96,14 @@ JUDGING = [
         for name, act in {
             "an embedding": lambda c: pl.evaluation_embedding(c, c, ["batch"], basis="pca"),
             "a heat map": lambda c: pl.token_heatmap(with_tokens(c), ["batch"]),
-            "dots": lambda c: pl.token_dotplot(with_tokens(c), ["batch"]),
-            "a path": lambda c: pl.generation_path(c, c, groupby=["batch"]),
             "a loss": lambda c: tl.ablate_token(None, "token_1", c, ["batch"]),
         }.items()
     ],
-    *[
-        Bad(f"{name} by age", act, "`groupby` is 'measured'", "120 distinct", "Cut it into groups")
-        for name, act in {
-            "a heat map": lambda c: pl.token_heatmap(measured(c), "measured"),
-            "dots": lambda c: pl.token_dotplot(measured(c), "measured"),
-        }.items()
-    ],
+    Bad(
+        "a heat map by age",
+        lambda c: pl.token_heatmap(measured(c), "measured"),
+        *("`groupby` is 'measured'", "120 distinct", "Cut it into groups"),
+    ),
     *[
         Bad(f"{name} of a token unseen", act, "`tokens`", "['token_9']", "'token_1' to 'token_2', nor of ", ValueError)
         for name, act in {

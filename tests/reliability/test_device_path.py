@@ -30,7 +30,7 @@ COUNTED = {
     "diffusion/_draws.py:_positions": "one cumulative sum over all cells, in which places of single molecules differ",
     "diffusion/_draws.py:draw_from_urn": "rates of a cell, against its molecules one by one",
     "diffusion/_draws.py:_point": "places among the molecules of a cell",
-    "model/_sampler.py:over_rows": "library sizes of NumPy, made float32 before they go to the device",
+    "model/_sampler.py:sample": "library sizes of NumPy, made float32 before they go to the device",
     "model/_sampler.py:minibatch": "regressions of NumPy on the host",
     "module/_processes.py:draw": "times of the steps, computed on the host",
     **dict.fromkeys(

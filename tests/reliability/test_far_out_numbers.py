@@ -82,18 +82,6 @@ def test_no_cell_is_deepened_beyond_what_is_counted_exactly(factor: float, tiny:
         tiny.deepen(factor=factor, silent=True)
 
 
-@pytest.mark.parametrize("name", ["cell", "step", "level"])
-def test_what_a_path_adds_overwrites_no_condition(name: str) -> None:
-    model = small_model()
-    adata = model.adata
-    adata.obs[name] = adata.obs["cell_type"]
-    model = small_model(adata, labels_key=name)
-    model.train(1, **QUIET)
-    with pytest.raises(ValueError, match=f"`conditions` names '{name}'"):
-        model.get_generation_path({name: "a"}, n_steps=2)
-    assert model.generate({name: "a"}, 2, n_steps=2).obs[name].tolist() == ["a", "a"]
-
-
 SPELLINGS = [
     ({"guide": " A ", "dose": 0.5}, "guide", "A"),
     ({"age": "40"}, "age", 40.0),

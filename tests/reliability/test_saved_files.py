@@ -150,17 +150,6 @@ def test_whatever_is_registered_is_saved_as_plain_data(name: str, cells: Any, tm
     np.testing.assert_equal(_plain(loaded.registry), _plain(model.registry))
 
 
-@pytest.mark.parametrize("process", ["gaussian", "latent"])
-def test_every_process_is_saved_as_plain_data(process: str, cells: Any, tmp_path: Path) -> None:
-    options = {"gaussian": GaussianOptions(schedule="linear"), "latent": LatentOptions(latent_dim=4)}[process]
-    TokenDiffusion.setup_anndata(cells, labels_key="cell_type")
-    model = TokenDiffusion(cells, **SMALL, process=options)
-    model.save(tmp_path / "model")
-    loaded = load(tmp_path / "model")
-    assert weights_of(loaded) == weights_of(model)
-    assert loaded.init_params_["non_kwargs"]["process"] == options
-
-
 class Earlier:
     """Options as a version wrote them that had more of them."""
 

@@ -1,14 +1,12 @@
 """What is odd but allowed, and what happens then, as ``docs/user_guide/errors.md`` states it."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from anndata import AnnData, read_h5ad
+from anndata import AnnData
 from csr import doubled_entries
-from fingerprint import fingerprint
 from scipy import sparse
 from small_cells import QUIET, SMALL, simulated_cells
 
@@ -32,20 +30,6 @@ def test_counts_mean_the_same_in_every_container(name: str, tiny: TokenDiffusion
     np.testing.assert_array_equal(tiny.get_latent_representation(given), tiny.get_latent_representation(cells.copy()))
     values = given.X.toarray() if sparse.issparse(given.X) else given.X
     np.testing.assert_array_equal(values, cells.X)  # CSC is stored by rows now, with the same values
-
-
-def test_a_view_is_read_and_its_parent_is_left_alone(tiny: TokenDiffusion, cells: AnnData) -> None:
-    before = fingerprint(cells)
-    whole = tiny.get_latent_representation(cells.copy())
-    np.testing.assert_array_equal(tiny.get_latent_representation(cells[10:20]), whole[10:20])
-    assert fingerprint(cells) == before
-
-
-def test_a_view_of_cells_on_disk_is_read(tiny: TokenDiffusion, cells: AnnData, tmp_path: Path) -> None:
-    whole = tiny.get_latent_representation(cells.copy())
-    cells.write_h5ad(tmp_path / "cells.h5ad")
-    on_disk = read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    np.testing.assert_array_equal(tiny.get_latent_representation(on_disk[10:20]), whole[10:20])
 
 
 def test_cells_without_layers_are_read_from_x(cells: AnnData) -> None:

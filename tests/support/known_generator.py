@@ -1,7 +1,5 @@
 """A stand-in for a trained model that draws independent Poisson counts of known means."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

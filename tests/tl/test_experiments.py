@@ -1,7 +1,5 @@
 """Simulated experiments have the differences that were planted, whatever generates the cells."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import anndata

@@ -1,7 +1,5 @@
 """Power is that of closed forms, and false discoveries are as many as the test admits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

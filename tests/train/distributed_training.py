@@ -8,10 +8,14 @@ from typing import Any
 
 import scvi
 import torch
+from anndata import AnnData
 from fingerprint import weights_of
-from lightning.pytorch import Callback
-from small_cells import QUIET, simulated_cells, small_model
+from lightning.pytorch import Callback, LightningDataModule
+from scipy import sparse
+from small_cells import QUIET, SMALL, simulated_cells, small_model
+from torch.utils.data import DataLoader
 
+from scdiffgen.model import TokenDiffusion
 from scdiffgen.module import ThinningModule
 from scdiffgen.train import _plan
 
@@ -46,6 +50,21 @@ def break_one_step_of_the_last_process(n_processes: int) -> None:
     ThinningModule.loss = loss
 
 
+class Streamed(LightningDataModule):
+    """Cells by a loader of PyTorch, of which Lightning gives each process its share."""
+
+    def __init__(self, cells: AnnData, batch_size: int) -> None:
+        super().__init__()
+        self.cells, self.batch_size = cells, batch_size
+
+    def train_dataloader(self) -> DataLoader:
+        rows: Any = range(self.cells.n_obs)
+        return DataLoader(rows, self.batch_size, shuffle=True, collate_fn=self.minibatch)
+
+    def minibatch(self, rows: list[int]) -> dict[str, Any]:
+        return {"X": sparse.csr_matrix(self.cells.X[rows]), "obs": self.cells.obs.iloc[rows]}
+
+
 def main(n_processes: int, folder: Path, strategy: str = "ddp") -> None:
     skipped: list[str] = []
     _plan.logger.warning = lambda text, *values: skipped.append(text % values)
@@ -53,14 +72,17 @@ def main(n_processes: int, folder: Path, strategy: str = "ddp") -> None:
     adata = simulated_cells(400)
     scvi.settings.seed = 0
     model, recorder = small_model(adata), Recorder()
-    options = {"devices": n_processes, "strategy": strategy} if n_processes > 1 else {}
-    model.train(
-        12, batch_size=GLOBAL_BATCH // n_processes, callbacks=[recorder], check_val_every_n_epoch=3, **QUIET, **options
-    )
+    options: dict[str, Any] = {"devices": n_processes, "strategy": strategy} if n_processes > 1 else {}
+    options |= {"batch_size": GLOBAL_BATCH // n_processes, "callbacks": [recorder], "check_val_every_n_epoch": 3}
+    if strategy == "streamed":
+        model = TokenDiffusion(registry=model.registry, **SMALL)
+        options |= {"strategy": "ddp", "datamodule": Streamed(simulated_cells(400), options["batch_size"])}
+    model.train(12, **QUIET, **options)
     history = {name: values.to_numpy(float).ravel().tolist() for name, values in (model.history or {}).items()}
     said = {"weights": weights_of(model), "rates": recorder.rates, "levels": recorder.levels, "skipped": skipped}
     said |= {"rank": rank, "history": history, "remembered": len(model.training_summary_["library"])}
-    said["nll"] = float(model.get_nll(adata, seed=0, silent=True)["nll"].mean())
+    cells = [{"X": sparse.csr_matrix(adata.X), "obs": adata.obs}]
+    said["nll"] = float(model.get_nll(dataloader=cells, seed=0, silent=True)["nll"].mean())
     (folder / f"{rank}.json").write_text(json.dumps(said))
     if torch.distributed.is_initialized():
         torch.distributed.barrier()  # the first process, which the test waits for, ends when all have written

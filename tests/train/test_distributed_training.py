@@ -52,6 +52,13 @@ def test_the_model_of_a_notebook_is_that_of_the_processes_it_forked(
         np.testing.assert_allclose(found[finite], expected[finite], rtol=0.03)
 
 
+def test_processes_train_from_a_data_module_as_from_an_anndata(alone: dict[str, Any], tmp_path: Path) -> None:
+    first, second = run(2, tmp_path, "streamed")
+    assert first["weights"] == second["weights"] and first["rates"] == second["rates"]
+    assert first["remembered"] == second["remembered"] == 400
+    np.testing.assert_allclose(first["nll"], alone["nll"], rtol=0.02)
+
+
 def test_all_processes_hold_the_same_model(together: list[dict[str, Any]]) -> None:
     """Weights and their average, after the last step."""
     assert [process["rank"] for process in together] == [0, 1]

@@ -33,7 +33,8 @@ def open_cells(
     Parameters
     ----------
     paths
-        Files ``.h5ad``, folders ``.zarr``, or several of them with the same genes in the same order.
+        Files ``.h5ad``, folders ``.zarr`` or their addresses, such as ``"s3://bucket/atlas.zarr"``; or several of them
+        with the same genes in the same order.
     layer
         Layer that holds the counts; ``None`` for ``X``. They become the ``.X`` of what is returned.
 
@@ -63,8 +64,8 @@ def open_cells(
     files = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
     if not files:
         raise ValueError("`paths` is empty: pass a file or several.")
-    opened = [_open(Path(file)) for file in files]
-    matrices = [_matrix(file, Path(path), layer) for file, path in zip(opened, files, strict=True)]
+    opened = [_open(str(file)) for file in files]
+    matrices = [_matrix(file, str(path), layer) for file, path in zip(opened, files, strict=True)]
     genes = [ad.io.read_elem(file["var"]) for file in opened]
     cells = [ad.io.read_elem(file["obs"]) for file in opened]
     uns = ad.io.read_elem(opened[0]["uns"]) if "uns" in opened[0] else {}
@@ -82,16 +83,17 @@ def open_cells(
     return AnnData(X=StackedRows(matrices), obs=_joined(cells, files), var=genes[0], uns=uns)
 
 
-def _open(path: Path) -> h5py.File | zarr.Group:
-    if not path.exists():
+def _open(path: str) -> h5py.File | zarr.Group:
+    is_address = "://" in path
+    if not (is_address or Path(path).exists()):
         raise FileNotFoundError(f"`paths`: there is no {path}.")
     try:
-        return zarr.open_group(str(path), mode="r") if path.is_dir() else h5py.File(path, "r")
+        return zarr.open_group(path, mode="r") if is_address or Path(path).is_dir() else h5py.File(path, "r")
     except (OSError, ValueError) as error:
         raise ValueError(f"`paths`: {path} is neither an .h5ad file nor a .zarr folder ({error}).") from error
 
 
-def _matrix(file: Any, path: Path, layer: str | None) -> Any:
+def _matrix(file: Any, path: str, layer: str | None) -> Any:
     if layer is not None and layer not in file.get("layers", {}):
         layers = list(file["layers"]) if "layers" in file else []
         raise KeyError(f"`layer={layer!r}` is not in {path} ({listed(layers) or 'none'}).{did_you_mean(layer, layers)}")

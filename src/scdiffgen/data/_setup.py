@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy, deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from anndata import AnnData
 from mudata import MuData
 from scipy import sparse
@@ -26,7 +28,7 @@ from scdiffgen.data._counts import CountsField
 from scdiffgen.data._hierarchy_field import HierarchyField
 from scdiffgen.data._perturbation_field import PerturbationField
 from scdiffgen.data._perturbation_input import DOSE
-from scdiffgen.data._registered import Registry, counts_keys, modality_names, required_state
+from scdiffgen.data._registered import Registry, condition_specs, counts_keys, modality_names, required_state
 from scdiffgen.data._small_groups import warn_of_confounded_treatments, warn_of_small_groups
 
 PREFIX = "_scvi_"  # of what is written beside registered cells
@@ -103,6 +105,19 @@ class SetupArguments:
                 f"`dose_key` names {n_columns} ({listed(doses)}), `perturbation_key` {len(perturbation)} "
                 f"({listed(perturbation)}). Name a column of doses for each column of perturbations."
             )
+
+
+def codes_of(registry: Registry, obs: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Codes ``(cells, columns)`` by registry key of the conditions whose columns a table of cells has."""
+    known = {field.name for field in fields(SetupArguments)}
+    setup = SetupArguments(**{name: value for name, value in registry["setup_args"].items() if name in known})
+    cells: Any = SimpleNamespace(obs=obs, obs_names=obs.index, uns={})
+    keys, codes = {spec.registry_key for spec in condition_specs(registry)}, {}
+    for field in setup.condition_fields():
+        key, columns = field.registry_key, {*field.columns, *getattr(field, "dose_columns", ())}
+        if key in keys and columns <= set(obs):
+            codes[key] = field.code(field.read(cells), required_state(registry, key), extend=False)[0]
+    return codes
 
 
 def check_modalities(

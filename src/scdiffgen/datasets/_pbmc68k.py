@@ -1,7 +1,5 @@
 """Real counts that come with scanpy."""
 
-from __future__ import annotations
-
 import numpy as np
 from anndata import AnnData
 from scipy import sparse

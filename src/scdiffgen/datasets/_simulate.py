@@ -1,7 +1,5 @@
 """Simulated counts whose truth is known, in closed form."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Simulated RNA and protein of the same cells."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -5,8 +5,6 @@ from those of all. With :math:`n` of :math:`L = \sum_m L_m` molecules in one ran
 L_2, \dots) \le L \, \mathbb{E}_n[\text{loss}] - \sum_m \log (L_m! / \prod_{g \in m} x_g!)`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple

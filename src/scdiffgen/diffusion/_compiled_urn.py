@@ -5,8 +5,6 @@ The rates of the next molecule, :math:`A \, p_g + w_g x_g`, are a mixture (Black
 molecule that is present, in proportion to the weights :math:`w_g` :cite:p:`blackwell1973ferguson`.
 """
 
-from __future__ import annotations
-
 from typing import no_type_check
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drawing molecules: all from one distribution, one after the other from an urn, or some of those of a cell anew."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor

@@ -7,8 +7,6 @@ A network predicts the data :math:`x_0`, the noise :math:`\epsilon` or the veloc
 Their squared errors are 1, :math:`\alpha^2 / \sigma^2` and :math:`1 / \sigma^2` times that of :math:`x_0`.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -3,8 +3,6 @@ r"""Classifier-free guidance, :math:`\log \pi_w = \log \pi_0 + \sum_i w_i (\log 
 :math:`\pi_0` is unconditional, :math:`\pi_i` given one condition, or all with a single weight; 1 alone is no guidance.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ All but the random :func:`ancestral` solve the probability-flow equation in both
 the last time, with the noise of that time: the denoiser itself takes the last step.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Literal

@@ -1,7 +1,5 @@
 """Samplers: plain functions of a predictor whose conditions are already bound."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Protocol
 

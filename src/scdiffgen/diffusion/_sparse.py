@@ -1,7 +1,5 @@
 """Rows of CSR tensors."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 

@@ -12,8 +12,6 @@ Convention, here and everywhere: counts are CSR tensors ``(cells, genes)`` whose
 ``n_molecules`` is :math:`n_t`, ``library`` is :math:`L`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

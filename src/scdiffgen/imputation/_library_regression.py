@@ -1,8 +1,6 @@
 """Ridge regression of the log library size of a modality on the tokens of other modalities."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -18,7 +16,7 @@ class LibraryRegression(NamedTuple):
     residual_sd: np.ndarray  # (modalities,)
 
     @classmethod
-    def fit(cls, features: np.ndarray, library: np.ndarray) -> LibraryRegression:
+    def fit(cls, features: np.ndarray, library: np.ndarray) -> Self:
         """Regress log library sizes ``(cells, modalities)`` on components of tokens ``(cells, features)``."""
         from sklearn.decomposition import PCA
         from sklearn.linear_model import RidgeCV

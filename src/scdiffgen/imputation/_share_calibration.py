@@ -6,9 +6,7 @@ gamma-Poisson posterior mean :math:`(x_g + k) / (e_g + k)`, with :math:`k` of th
 multiplied by the slope of a weighted regression of left-out cells, at most 1.
 """
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.special import log_softmax, softmax
@@ -25,7 +23,7 @@ class ShareCalibration(NamedTuple):
     slopes: np.ndarray  # (labels + 1,)
 
     @classmethod
-    def fit(cls, observed: np.ndarray, expected: np.ndarray) -> ShareCalibration:
+    def fit(cls, observed: np.ndarray, expected: np.ndarray) -> Self:
         """Fit on sums ``(labels + 1, columns)`` over training cells; a label without cells uses the last row."""
         sums = np.stack([observed, expected])
         sums[:, :-1][:, sums[1, :-1].sum(1) == 0] = sums[:, -1:]
@@ -41,7 +39,7 @@ class ShareCalibration(NamedTuple):
         slopes = self.slopes[labels, None]
         return softmax(slopes * (log_shares + self.log_ratios[labels]) + (1 - slopes) * self.log_means[labels], axis=1)
 
-    def with_slope(self, counts: np.ndarray, log_shares: np.ndarray, labels: np.ndarray) -> ShareCalibration:
+    def with_slope(self, counts: np.ndarray, log_shares: np.ndarray, labels: np.ndarray) -> Self:
         """Fit the slope on left-out cells with labels; without a label it stays 1."""
         means, sizes = np.exp(self.log_means[labels]), counts.sum(1, keepdims=True)
         deviations = self.shares(log_shares, labels) / means - 1

@@ -3,4 +3,12 @@
 from . import _plain_data as plain_data
 from ._plain_data import MODEL_FILE, check_file, only_plain_data, read_plainly
 from ._size_limits import TIMES_FILE
-from ._whole_files import UNREADABLE, ChunkedFile, all_or_nothing, digest_of
+from ._whole_files import (
+    UNREADABLE,
+    ChunkedFile,
+    all_or_nothing,
+    append_rows,
+    digest_of,
+    new_zarr,
+    write_quietly,
+)

@@ -155,9 +155,8 @@ class ChunkedFile:
             reach_the_disk(joined)
         else:
             shutil.rmtree(joined, ignore_errors=True)  # begun before a kill
-            cells.write_zarr(joined)
-            self._join(zarr.open_group(str(joined), mode="r+", use_consolidated=False))
-            zarr.consolidate_metadata(str(joined))
+            write_quietly(group := new_zarr(joined), "/", cells)
+            self._join(group)
             reach_the_disk(*joined.rglob("*"))
         joined.rename(self.path)
         reach_the_disk(self.path.absolute().parent)
@@ -166,12 +165,7 @@ class ChunkedFile:
         if "X" in file:
             del file["X"]
         for chunk in range(self.n_chunks):
-            counts = sparse.load_npz(self._file(chunk))
-            if chunk:
-                ad.io.sparse_dataset(file["X"]).append(counts)
-            else:
-                counts.indptr = counts.indptr.astype(np.int64)  # all chunks may hold more than 2**31 values
-                ad.io.write_elem(file, "X", counts)
+            append_rows(file, "X", sparse.load_npz(self._file(chunk)))
 
     def _check_columns(self, obs: pd.DataFrame) -> None:
         """Raise if the format does not hold a column."""
@@ -181,8 +175,7 @@ class ChunkedFile:
             else:
                 store = zarr.open_group(zarr.storage.MemoryStore(), mode="w")
             try:
-                with warnings.catch_warnings(action="ignore"):  # of formats to come
-                    ad.io.write_elem(store, "obs", obs[[name]])
+                write_quietly(store, "obs", obs[[name]])
             except (TypeError, ValueError) as error:
                 raise ValueError(
                     f"`path` is {str(self.path)!r}, and a {self.path.suffix} cannot hold the condition {name!r} "
@@ -227,6 +220,32 @@ class ChunkedFile:
                 f"`path`: {where} holds cells that were asked for with other {', '.join(shown)}. Ask for the same, "
                 "pass another path, or remove it."
             )
+
+
+def new_zarr(folder: Path) -> zarr.Group:
+    """Open a new folder in zarr 3, which holds shards."""
+    return zarr.open_group(str(folder), mode="w", zarr_format=3)
+
+
+def write_quietly(file: h5py.File | zarr.Group, name: str, value: Any, how: Mapping[str, Any] | None = None) -> None:
+    """Write a part of an AnnData; anndata 0.12 warns of formats to come."""
+    with warnings.catch_warnings(action="ignore"):
+        ad.io.write_elem(file, name, value, dataset_kwargs=how or {})
+
+
+def append_rows(file: Any, name: str, rows: Any, n_cells: int = 64, n_chunks: int = 128) -> None:
+    """Write rows after those of a name; CSR of zarr in chunks of about ``n_cells``, so many of them in a shard."""
+    if name in file and sparse.issparse(rows):
+        ad.io.sparse_dataset(file[name]).append(rows)
+    elif name in file:
+        file[name].append(rows)
+    elif sparse.issparse(rows):
+        rows.indptr = rows.indptr.astype(np.int64)  # all rows may hold more than 2**31 values
+        chunk = max(n_cells * rows.nnz // rows.shape[0], 1)
+        sizes = {"chunks": (chunk,), "shards": (n_chunks * chunk,)} if isinstance(file, zarr.Group) else {}
+        write_quietly(file, name, rows, sizes)
+    else:
+        write_quietly(file, name, rows)
 
 
 def is_whole_archive(file: Path) -> bool:

@@ -1,7 +1,5 @@
 """The result of `evaluate`: the scores, a verdict for each group, and how both are shown."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property

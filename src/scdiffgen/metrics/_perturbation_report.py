@@ -1,7 +1,5 @@
 """Score predicted perturbation responses beside every baseline that applies and the ceiling of real cells."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import NamedTuple

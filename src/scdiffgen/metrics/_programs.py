@@ -1,7 +1,5 @@
 """Gene programs in generated cells: how much their scores vary, and how they go together, against real cells."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 

@@ -12,12 +12,11 @@ from threadpoolctl import threadpool_limits
 
 from scdiffgen._log_normalise import library_sizes, log_normalise
 
-from ._classifiers import CLASSIFIERS, N_FOLDS, FoldScores
-from ._comparison import CONFIDENCE, Settings
+from ._classifiers import FoldScores
+from ._comparison import CONFIDENCE
 from ._genes import correlation, gene_moments
 from ._input import FEWEST_CELLS, CountsLike, as_count_pair, gene_names, labels_of
 from ._resampling import subsample, unit_weights
-from ._samples import pairs, prepare
 from ._space import ExpressionSpace, most_variable
 
 Basis: TypeAlias = Literal["umap", "pca"]
@@ -105,19 +104,6 @@ def joint_embedding(
         sc.tl.umap(cells, random_state=seed)
     table["UMAP1"], table["UMAP2"] = cells.obsm["X_umap"].T
     return table
-
-
-def classifier_curves(
-    real: CountsLike, generated: CountsLike, train: CountsLike | None, groupby: str | None, settings: Settings
-) -> dict[str, ClassifierRoc]:
-    """ROC of the classifiers of `evaluate`, by the name of the metric, over all cells, with the same areas."""
-    cells = prepare(real, generated, train, groupby, settings).cells
-    n_real = min(len(cells["reference"].pcs), len(cells["other_real"].pcs))
-    for name, n_cells in (("real", n_real), ("generated", len(cells["generated"].pcs))):
-        if n_cells < N_FOLDS:
-            raise ValueError(f"`{name}` has {n_cells} cells to compare; a classifier needs at least {N_FOLDS}.")
-    _, pair = next(pairs(cells, ["generated"], settings))
-    return {name: roc_of_folds(pair.folds(name)) for name in CLASSIFIERS}
 
 
 def roc_of_folds(folds: list[FoldScores]) -> ClassifierRoc:

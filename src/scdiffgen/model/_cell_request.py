@@ -1,14 +1,11 @@
-"""Cells that a user asks for, in the codes of the model, and cells on a way: between two conditions, or from empty."""
+"""Cells that a user asks for, in the codes of the model."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from anndata import AnnData
-from scipy import sparse
 from scvi.model.base import BaseModelClass
-from torch import Tensor
 
 from scdiffgen._messages import warn_user
 from scdiffgen.conditions import DRAWN, N_CELLS, UNSEEN, Conditions, Request, request_table
@@ -24,14 +21,9 @@ from scdiffgen.data import (
     warn_of_few_cells,
     write_conditions,
 )
-from scdiffgen.module import growth_path
 
-from ._cells import new_cells
-from ._model_access import batch_name, gene_names
-from ._sampler import Sampler
+from ._model_access import batch_name
 from ._training_summary import TrainingCells
-
-PATH_COLUMNS = ["cell", "step", "level"]
 
 
 class CellRequest:
@@ -134,37 +126,3 @@ def extend(model: BaseModelClass, registry: Registry) -> None:
     if model.adata_manager is not None:  # other models of the same cells keep theirs
         model._adata_manager = model.adata_manager.with_registry(registry)
         model._register_manager_for_instance(model._adata_manager)
-
-
-def path_cells(
-    request: CellRequest, sampler: Sampler, generator: torch.Generator, library_size: Any, *, silent: bool
-) -> AnnData:
-    """Draw cells and keep every state on the way, a row each, with the full cell that is expected."""
-    taken = [name for name in PATH_COLUMNS if name in request.table]
-    if taken:
-        raise ValueError(
-            f"`conditions` names {taken[0]!r}, which is a column of the path itself: leave it out, or register it "
-            "under another name."
-        )
-    complete, sizes = request.completed(generator, library_size)
-    given = request.obs(request.decoded(complete)).drop(columns=PATH_COLUMNS, errors="ignore")
-    module = request.model.module
-
-    def draw(given: Conditions[Tensor], library: Tensor) -> list[np.ndarray]:
-        predictor = module.predictor(given, len(library), sampler.guidance_scale)
-        path = growth_path(predictor, library, module.n_vars, sampler.n_steps, generator)
-        return [part.cpu().numpy() for part in path]
-
-    minibatches = sampler.over_rows(complete, sizes, draw, None if silent else "Generating")
-    states, expected = (np.concatenate(parts) for parts in zip(*minibatches, strict=True))
-    n_cells, n_states, n_genes = states.shape
-    counts = states.reshape(-1, n_genes)
-    obs = given.iloc[np.repeat(np.arange(n_cells), n_states)].assign(
-        cell=np.repeat(given.index, n_states),
-        step=np.tile(np.arange(n_states), n_cells),
-        level=counts.sum(1) / np.repeat(sizes, n_states),
-    )
-    obs.index = [f"{row.cell}-{row.step}" for row in obs.itertuples()]
-    path = new_cells(sparse.csr_matrix(counts.astype(np.int32)), obs, gene_names(request.model))
-    path.layers["expected"] = expected.reshape(counts.shape)
-    return path

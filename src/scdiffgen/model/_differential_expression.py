@@ -39,11 +39,9 @@ def gene_correlations(cells: Cells, n_samples: int, kind: str, generator: torch.
     """Correlations ``(genes, genes)`` over cells and draws; a gene that does not vary correlates with none."""
     columns = np.arange(cells.module.n_vars)
     draws = np.concatenate([expression_of(cells, columns, generator) for _ in range(n_samples)])
-    values = pd.DataFrame(draws).rank().to_numpy(copy=True) if kind == "spearman" else draws.astype(np.float64)
-    values -= values.mean(0)
-    norm = np.sqrt((values**2).sum(0))
-    values /= np.where(norm > 0, norm, 1)
-    correlations = values.T @ values
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ranked = pd.DataFrame(draws).rank() if kind == "spearman" else draws
+        correlations = np.nan_to_num(np.atleast_2d(np.corrcoef(ranked, rowvar=False)))
     np.fill_diagonal(correlations, 1.0)
     return correlations
 

@@ -20,7 +20,7 @@ from scdiffgen._arguments import check_names, check_whole_number, is_finite_numb
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.conditions import Request
 
-from ._cell_request import CellRequest, path_cells
+from ._cell_request import CellRequest
 from ._cells import BATCH_SIZE, Cells, generator_from, new_cells
 from ._checks import check_path, check_seed
 from ._chunked_generation import check_client, write_cells
@@ -278,44 +278,3 @@ class Generating(BaseModelClass):
         request = ModalityRequest(self, given, target)
         cells = Cells(self, mdata, indices, batch_size, None if silent else "Generating")
         return request.draw(sampler, cells, generator_from(seed, self.device), library_size, expected=expected)
-
-    @shared_docs
-    def get_generation_path(
-        self,
-        conditions: Mapping[str, Any] | None = None,
-        n_cells: int = 1,
-        *,
-        library_size: LibrarySize = None,
-        guidance_scale: float | Mapping[str, float] = 1.0,
-        n_steps: int = N_STEPS,
-        batch_size: int = BATCH_SIZE,
-        seed: int | None = 0,
-        silent: bool = False,
-    ) -> AnnData:
-        """Generate cells and keep every state on the way, from the empty cell to the full one.
-
-        Parameters
-        ----------
-        conditions, n_cells
-            As in :meth:`generate`; one cell by default.
-
-        Returns
-        -------
-        A row for each cell and state: in ``.X`` its molecules (CSR); in ``.layers["expected"]`` the prediction of the
-        full cell; in ``.obs`` the columns of :meth:`generate`, and ``cell``, ``step`` and ``level``, the share of
-        molecules.
-
-        {raises_request}
-
-        Examples
-        --------
-        >>> path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=4)
-        >>> path.obs["level"].iloc[[0, -1]].tolist()
-        [0.0, 1.0]
-        """
-        require_training(self)
-        require_anndata(self, "get_generation_path")
-        require_thinning(self, "get_generation_path")
-        request = CellRequest(self, conditions, n_cells)
-        sampler = sampler_of(self, n_steps, batch_size, guidance_scale, request.given)
-        return path_cells(request, sampler, generator_from(seed, self.device), library_size, silent=silent)

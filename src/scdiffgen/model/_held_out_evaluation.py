@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -20,7 +21,6 @@ from scdiffgen.conditions import Conditions
 from scdiffgen.data import categories_of_condition, registered_conditions
 
 from ._cells import Cells
-from ._display import folded
 from ._model_access import gene_names, registered
 from ._sampler import Sampler
 from ._training_data import training_indices
@@ -51,7 +51,12 @@ class HeldOutEvaluation(NamedTuple):
         return "\n".join([f"Held-out evaluation, with {tables}", *(f"- {remark}" for remark in self.remarks)])
 
     def _repr_html_(self) -> str:
-        return folded("Held-out evaluation", self.remarks, self._tables()) + self.scores._repr_html_()
+        remarks = "".join(f"<li>{escape(remark)}</li>" for remark in self.remarks)
+        shown = {
+            name: table.to_html(max_rows=20, float_format="%.3g", na_rep="") for name, table in self._tables().items()
+        }
+        tables = "".join(f"<details><summary>{name}</summary>{table}</details>" for name, table in shown.items())
+        return f"<div><b>Held-out evaluation</b><ul>{remarks}</ul>{tables}</div>{self.scores._repr_html_()}"
 
     def _tables(self) -> dict[str, pd.DataFrame]:
         tables = self._asdict() | {"scores": self.scores.frame}

@@ -1,10 +1,8 @@
 """Imputation of modalities from others: library sizes, counts of high-count modalities, and calibrated shares."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -55,7 +53,7 @@ class ModalityImputer(NamedTuple):
 
     @classmethod
     @torch.no_grad()
-    def fit(cls, model: BaseModelClass, cells: Cells | KeptCells, left_out: Iterable[Batch]) -> ModalityImputer:
+    def fit(cls, model: BaseModelClass, cells: Cells | KeptCells, left_out: Iterable[Batch]) -> Self:
         """Fit on cells that have the target and all that is given, some of them left out of training."""
         names, module = modality_names(model.registry), model.module
         sizes_from, counts_from, shares_from = {}, {}, {}  # type: ignore[var-annotated]

@@ -23,9 +23,7 @@ def default_preset(n_cells: int, is_unmeasured: bool) -> Preset:
     return "medium" if n_cells >= MANY_CELLS and not is_unmeasured else "small"
 
 
-def network_size(
-    preset: Preset, options: NetworkOptions, nested_tokens: bool, is_measured: bool, **sizes: int | None
-) -> NetworkSize:
+def network_size(preset: Preset, options: NetworkOptions, is_measured: bool, **sizes: int | None) -> NetworkSize:
     """The named size, with given numbers in place of its own; read-out units and orthogonality where measured."""
     check_choice("preset", preset, PRESETS)
     known = {field.name for field in fields(NetworkSize)}
@@ -33,4 +31,4 @@ def network_size(
     given = {"readout_units": 8 if is_measured else 0, **given}
     if is_measured and options.readout.orthogonality is None:
         options = replace(options, readout=replace(options.readout, orthogonality=0.3))
-    return replace(PRESETS[preset], nested_tokens=nested_tokens, options=options, **given)
+    return replace(PRESETS[preset], options=options, **given)

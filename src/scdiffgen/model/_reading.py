@@ -1,9 +1,8 @@
 """Reading: what the model expects of measured cells, and how it is judged by them."""
 
-from __future__ import annotations
-
-from collections.abc import Mapping, Sequence
-from typing import Literal
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,10 +19,11 @@ from ._cell_request import under_batch
 from ._cells import BATCH_SIZE, Cells, generator_from
 from ._differential_expression import expression_of
 from ._held_out_evaluation import HeldOutEvaluation, evaluated_held_out
+from ._loaded_cells import given_cells
 from ._model_access import gene_names, gene_positions, require_anndata, require_thinning, require_training, sampler_of
 from ._registering import check_cells
 from ._sampler import N_STEPS
-from ._write_back import check_keys, store_results
+from ._write_back import check_keys, check_store, store_results
 
 
 class Reading(BaseModelClass):
@@ -39,6 +39,7 @@ class Reading(BaseModelClass):
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,
+        dataloader: Iterable[Any] | None = None,
     ) -> pd.DataFrame:
         r"""Bound on the negative log-likelihood of each cell given its library size and conditions.
 
@@ -65,7 +66,7 @@ class Reading(BaseModelClass):
         require_training(self)
         module = require_thinning(self, "get_nll")
         check_whole_number("n_draws", n_draws)
-        cells = Cells(self, adata, indices, batch_size, None if silent else "Likelihood")
+        cells = given_cells(self, adata, indices, batch_size, None if silent else "Likelihood", dataloader)
         generator = generator_from(seed, self.device)
         rows = []
         for counts, conditions in cells:
@@ -126,6 +127,7 @@ class Reading(BaseModelClass):
         *,
         batch_size: int = BATCH_SIZE,
         silent: bool = False,
+        dataloader: Iterable[Any] | None = None,
     ) -> np.ndarray:
         """Tokens of cells.
 
@@ -140,7 +142,7 @@ class Reading(BaseModelClass):
         >>> adata.obsm["X_tokens"] = model.get_latent_representation()
         """
         require_training(self)
-        cells = Cells(self, adata, indices, batch_size, None if silent else "Tokens")
+        cells = given_cells(self, adata, indices, batch_size, None if silent else "Tokens", dataloader)
         return cells.tokens()
 
     @shared_docs
@@ -214,8 +216,10 @@ class Reading(BaseModelClass):
         batch_size: int = BATCH_SIZE,
         seed: int | None = 0,
         silent: bool = False,
+        dataloader: Iterable[Any] | None = None,
+        path: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Write generated cells, tokens and loadings into an AnnData, all of them or none.
+        """Write generated cells, tokens and loadings into an AnnData, or a file of one, all of them or none.
 
         ================================ =======================================================================
         ``.obsm["X_generated"]``         a sample of the conditions and library size of every cell (CSR, int32)
@@ -238,10 +242,14 @@ class Reading(BaseModelClass):
         dtype
             How tokens and activations are stored. ``"float16"`` takes half of the memory; values are then off by at
             most 0.05 % (2^-11), below 6e-5 by at most 3e-8.
+        path
+            A new ``.zarr`` to write results to, in place of ``adata``: an AnnData with the ``.obs`` of the cells and no
+            counts. It is written minibatch by minibatch, so memory holds the results of one.
 
         {raises_cells}
         ValueError
-            If ``adata`` is a view, or a value is too large for float16.
+            If ``adata`` is a view, a value is too large for float16, ``path`` exists, is no ``.zarr`` or is given for
+            several modalities, or ``dataloader`` is given without it.
 
         Examples
         --------
@@ -254,7 +262,11 @@ class Reading(BaseModelClass):
         chosen = check_keys(keys, dtype)
         sampler = sampler_of(self, n_steps, batch_size)
         generator = generator_from(seed, self.device)
-        if adata is not None and adata.is_view:
+        if path is not None:
+            check_store(self, path)
+        elif dataloader is not None:
+            raise ValueError("`dataloader` hands out cells that results cannot be written into: pass `path`.")
+        elif adata is not None and adata.is_view:
             raise ValueError("`adata` is a view: results would go to a copy of it. Pass `adata.copy()` and keep that.")
-        cells = Cells(self, adata, None, batch_size, None if silent else "Writing back")
-        store_results(self, cells, chosen, dtype, sampler, generator)
+        cells = given_cells(self, adata, None, batch_size, None if silent else "Writing back", dataloader)
+        store_results(self, cells, chosen, dtype, sampler, generator, path)

@@ -80,9 +80,9 @@ class Responding(BaseModelClass):
         -------
         A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` the new conditions,
         no summaries of the counts before (such as ``total_counts``), and ``unseen_in_training`` as of :meth:`generate`.
-        Unless ``keep`` is passed, ``response`` is the source of the response: ``"measured"``, the ``"parts"`` of a
-        combination, other perturbations by ``"features"``, or the ``"network"``; and ``response_check`` says whether
-        the prediction was ahead of the plain mean of other responses on those that were left out.
+        Unless ``keep`` is passed, ``.obs["response_source"]`` is the source of the response: ``"measured"``, the
+        ``"parts"`` of a combination, other perturbations by ``"features"``, or the ``"network"``; ``response_check``
+        says whether the prediction was ahead of the plain mean of other responses on those that were left out.
 
         {raises_cells}
         ValueError

@@ -35,26 +35,11 @@ class Sampler:
     by_regression: Sequence[CountDraw] = ()  # of cells with all modalities, these are drawn given the others
 
     @torch.no_grad()
-    def over_rows(
-        self,
-        conditions: Conditions[np.ndarray],
-        sizes: np.ndarray,
-        draw: Callable[[Conditions[Tensor], Tensor], Any],
-        description: str | None = None,
-    ) -> list[Any]:
-        """Draw minibatches of rows of conditions, and of library sizes; a progress bar says ``description``, if any."""
-        device, minibatches = self.module.device, []
-        rows = np.split(np.arange(len(sizes)), range(self.batch_size, len(sizes), self.batch_size))
-        for chosen in track(rows, description or "", disable=description is None or len(rows) < 2):
-            library = torch.from_numpy(sizes[chosen]).float().to(device)
-            minibatches.append(draw(conditions.take(chosen).to(device), library))
-        return minibatches
-
-    @torch.no_grad()
     def over_cells(self, cells: Cells, draw: Callable[[Tensor, Conditions[Tensor]], Any]) -> list[Any]:
         """Draw minibatches of given cells, from their counts and conditions."""
         return [draw(*minibatch) for minibatch in cells]
 
+    @torch.no_grad()
     def sample(
         self,
         conditions: Conditions[np.ndarray],
@@ -62,12 +47,13 @@ class Sampler:
         generator: torch.Generator,
         description: str | None = None,
     ) -> sparse.csr_matrix:
-        """Draw a cell of ``sizes`` molecules for each row."""
-
-        def draw(given: Conditions[Tensor], library: Tensor) -> sparse.csr_matrix:
-            return whole_counts(self.minibatch(given, library, generator))
-
-        return sparse.vstack(self.over_rows(conditions, sizes, draw, description), format="csr")
+        """Draw a cell of ``sizes`` molecules for each row; a progress bar says ``description``, if any."""
+        device, drawn = self.module.device, []
+        rows = np.split(np.arange(len(sizes)), range(self.batch_size, len(sizes), self.batch_size))
+        for chosen in track(rows, description or "", disable=description is None or len(rows) < 2):
+            library = torch.from_numpy(sizes[chosen]).float().to(device)
+            drawn.append(whole_counts(self.minibatch(conditions.take(chosen).to(device), library, generator)))
+        return sparse.vstack(drawn, format="csr")
 
     def matched(
         self,

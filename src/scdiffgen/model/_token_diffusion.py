@@ -1,7 +1,5 @@
 """The model that users call: set up, train, generate, interpret, save."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any, Literal
@@ -22,7 +20,6 @@ from scdiffgen.nn import NetworkOptions
 from scdiffgen.train import DiffusionTrainingPlan, cell_loader
 
 from ._checks import check_torch, external_split
-from ._display import model_as_html
 from ._expression_mixin import DrawingExpression
 from ._generating import Generating
 from ._model_access import check_genes, modalities
@@ -55,8 +52,6 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         A cell is ``n_tokens`` tokens of length ``token_dim``.
     n_layers
         Number of transformer blocks.
-    nested_tokens
-        Train so that the first tokens matter most, for :meth:`truncate_tokens`.
     condition_dropout
         Rate of condition dropout: share of cells in which a condition is dropped while training. Half of the time it is
         dropped on its own, so that any subset of the conditions may be given, and half of the time with all others but
@@ -70,8 +65,8 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
     registry
         In place of ``adata``: ``model.registry`` of another model, :meth:`load_registry` of a saved one, or the
         ``registry`` of a data module of scvi-tools. Trained by ``train(datamodule=...)``.
-    withhold_rate
-        ``condition_dropout`` in files of models that were saved under its earlier name.
+    withhold_rate, nested_tokens
+        In files of earlier versions: ``condition_dropout`` under its former name, and ``False``.
 
     Raises
     ------
@@ -104,13 +99,15 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         n_tokens: int | None = None,
         token_dim: int | None = None,
         n_layers: int | None = None,
-        nested_tokens: bool = False,
         condition_dropout: float = 0.1,
         process: Literal["thinning", "gaussian", "latent"] | GaussianOptions = "thinning",
         network: NetworkOptions | None = None,
         registry: dict[str, Any] | None = None,
         withhold_rate: float | None = None,
+        nested_tokens: bool = False,
     ) -> None:
+        if nested_tokens:
+            raise ValueError("`nested_tokens` is True, but versions after 0.1.0 have no nested tokens: leave it out.")
         if withhold_rate is not None:
             if condition_dropout != 0.1:
                 raise ValueError("`withhold_rate` is the earlier name of `condition_dropout`: pass the latter alone.")
@@ -132,7 +129,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         preset = preset or default  # stored: a file may be read with other cells
         make: Any = process_module(process, len(n_vars))
         is_measured = not is_unmeasured and make is ThinningModule
-        size = network_size(preset, network, nested_tokens, is_measured, **sizes)
+        size = network_size(preset, network, is_measured, **sizes)
         features = {
             spec.name: torch.from_numpy(required_state(self.registry, spec.registry_key)["features"])
             for spec in specs
@@ -338,9 +335,6 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
 
     def __repr__(self) -> str:
         return self.summary_string  # scvi-tools prints it and returns nothing, twice over in a notebook
-
-    def _repr_html_(self) -> str:
-        return model_as_html(self)
 
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
         """As in scvi-tools, whose methods call it, with our checks."""

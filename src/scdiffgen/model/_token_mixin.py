@@ -1,7 +1,5 @@
 """Methods that interpret tokens, and copies of the model that hold or drop some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import Self
@@ -12,13 +10,12 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.model.base import BaseModelClass
 
-from scdiffgen._arguments import check_whole_number
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen._stored_tokens import UNS_KEY
 
 from ._cells import BATCH_SIZE, Cells
 from ._model_access import gene_names, gene_positions, require_anndata, require_thinning, require_training
-from ._token_reader import LoadingMethod, TokenReader, loadings_table, tokens_as_variables, truncated
+from ._token_reader import LoadingMethod, TokenReader, loadings_table, tokens_as_variables
 
 
 class TokenReading(BaseModelClass):
@@ -80,7 +77,7 @@ class TokenReading(BaseModelClass):
         Returns
         -------
         Loadings ``(genes, tokens)``; with ``groupby`` the columns are pairs of group and token. Tokens are sorted by
-        the variance that they explain (nested ones keep their order). ``attrs`` holds ``"explained"``, the shares of
+        the variance that they explain. ``attrs`` holds ``"explained"``, the shares of
         variance; ``"first_direction"``, the share of a token's own variance along its first principal direction; and
         ``"stability"``, the mean absolute correlation of its regression loadings with those of the matching
         varimax-rotated principal component in half of the training cells (1 is reproduced exactly).
@@ -148,7 +145,7 @@ class TokenReading(BaseModelClass):
 
         Parameters
         ----------
-        genes
+        gene_list
             Genes to return, by default all: a matrix ``(cells, genes)`` for each token, so choose few for many cells.
 
         Returns
@@ -217,34 +214,3 @@ class TokenReading(BaseModelClass):
         held = copy(self)
         held.module = reader.held(levels)
         return held
-
-    @shared_docs
-    def truncate_tokens(self, n_tokens: int) -> Self:
-        """Cut the model to its first tokens: smaller and faster, at some loss of quality.
-
-        Parameters
-        ----------
-        n_tokens
-            Number of tokens to keep.
-
-        Returns
-        -------
-        A model of its own, with the same conditions and training cells; this one stays as it is.
-
-        Raises
-        ------
-        ValueError
-            If the model was not made with ``nested_tokens=True``, or has fewer tokens.
-        {raises_untrained}
-
-        Examples
-        --------
-        >>> small = nested_model.truncate_tokens(2)  # doctest: +SKIP
-        """
-        require_training(self)
-        check_whole_number("n_tokens", n_tokens)
-        if not self.module.size.nested_tokens:
-            raise ValueError("The tokens are not nested: make and train the model with `nested_tokens=True`.")
-        if n_tokens > self.module.size.n_tokens:
-            raise ValueError(f"`n_tokens` is {n_tokens}, but the model has {self.module.size.n_tokens} tokens.")
-        return truncated(self, n_tokens)

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -14,10 +13,12 @@ from anndata import AnnData
 from mudata import MuData
 from scvi.model.base import BaseModelClass
 from threadpoolctl import threadpool_limits
+from torch import Tensor
 
 from scdiffgen._arguments import check_choice, is_finite_number
 from scdiffgen._messages import counted, warn_user
 from scdiffgen._stored_tokens import LOADINGS_KEY, UNS_KEY, annotation_column, check_tokens
+from scdiffgen.conditions import Conditions
 from scdiffgen.data import FEWEST_CELLS, in_words
 from scdiffgen.module import (
     ThinningModule,
@@ -25,18 +26,14 @@ from scdiffgen.module import (
     contributions,
     loadings_in_group,
     regression_loadings,
-    token_basis,
 )
 
 from ._cells import Cells, evenly_spread
 from ._model_access import gene_names, registered, require_thinning, weights_id
-from ._training_data import RegisteredData
 from ._training_summary import (
     REGRESSION_CELLS,
     activation_and_expression,
-    genes_in_training,
     hidden_moments,
-    moments_in_training,
     training_summary,
 )
 
@@ -57,7 +54,11 @@ class TokenReader:
 
     def activation(self, cells: Cells) -> np.ndarray:
         """Activations ``(cells, tokens)``."""
-        return cells.in_order([self.basis.activation(self.module.hidden(*batch).cpu().numpy()) for batch in cells])
+        return cells.in_order([self.activation_of(*batch) for batch in cells])
+
+    def activation_of(self, counts: Tensor, conditions: Conditions[Tensor]) -> np.ndarray:
+        """Activations ``(cells, tokens)`` of a minibatch."""
+        return self.basis.activation(self.module.hidden(counts, conditions).cpu().numpy())
 
     def gradient_loadings(self, cells: Cells) -> np.ndarray:
         """Mean gradient of the activations over some cells ``(genes, tokens)``."""
@@ -186,21 +187,3 @@ def tokens_as_variables(model: BaseModelClass, cells: Cells, n_neighbors: int | 
         with threadpool_limits():  # numba sets the threads of OpenMP, which are PyTorch's too: put back afterwards
             sc.pp.neighbors(tokens, n_neighbors=n_neighbors, use_rep="X")
     return tokens
-
-
-def truncated(model: BaseModelClass, n_tokens: int) -> Any:
-    """A model of the first tokens of a nested one."""
-    cut = type(model)(registered(model), **model.init_params_["non_kwargs"] | {"n_tokens": n_tokens})
-    for name, value in vars(model).items():
-        if name.endswith("_") and name != "init_params_":
-            setattr(cut, name, value)
-    # In every tensor that depends on the number of tokens the first tokens come first.
-    old, new = model.module.state_dict(), cut.module.state_dict()
-    cut.module.load_state_dict({name: old[name][tuple(map(slice, new[name].shape))] for name in new})
-    cut.module.eval()
-    cut.to_device(model.device)
-    data = RegisteredData(cut)
-    basis = token_basis(moments_in_training(data), cut.module.gene_weights().cpu().numpy())
-    basis, genes = genes_in_training(data, basis)
-    cut.training_summary_ = replace(training_summary(model), token_basis=basis, token_genes=genes).to_plain()
-    return cut

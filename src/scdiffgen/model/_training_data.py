@@ -14,14 +14,13 @@ from scipy import sparse
 from scvi.model.base import BaseModelClass
 from torch import Tensor
 
-from scdiffgen._messages import counted, listed
 from scdiffgen.conditions import Conditions
-from scdiffgen.data import are_counts
 from scdiffgen.diffusion import to_scipy
 from scdiffgen.module import DiffusionModule
 from scdiffgen.train import csr_tensor
 
 from ._cells import BATCH_SIZE, MOST_CELLS, SMALL_BATCH, Cells, evenly_spread
+from ._loaded_cells import MinibatchReader, check_categories
 
 logger = logging.getLogger(__name__)
 
@@ -130,10 +129,12 @@ class StreamedData(LightningDataModule):
         super().__init__()
         self.source, self.module = source, model.module
         self.train_idx = self.val_idx = self.test_idx = None  # where scvi-tools looks for positions of cells
+        self.read = MinibatchReader(model, "`datamodule`")
         self.kept = KeptCells(self.module, MOST_CELLS)
         self.n_batches = 0
         self._library: list[np.ndarray] = []
         self._conditions: list[Conditions[np.ndarray]] = []
+        check_categories(model, getattr(source, "registry", None))
         source.prepare_data()
         source.setup("fit")
         if initialise:
@@ -146,8 +147,7 @@ class StreamedData(LightningDataModule):
     def _looked_at(self) -> Iterator[Batch]:
         """The one pass over the training cells; raise if a minibatch is not what was registered."""
         for batch in self.train_dataloader():
-            counts, conditions = self.module.unpack(self.on_before_batch_transfer(batch, 0))
-            self._check(counts, conditions)
+            counts, conditions = self.read.unpacked(self._handed(batch, 0), self.n_batches)
             self._library.append(self.module.library(counts).cpu().numpy())
             self._conditions.append(conditions.numpy())
             self.kept.add(to_scipy(counts), self._conditions[-1])
@@ -155,21 +155,6 @@ class StreamedData(LightningDataModule):
             yield counts, conditions
         if not self.kept.n_seen:
             raise ValueError("`datamodule`: its `train_dataloader()` hands out no cell.")
-
-    def _check(self, counts: Tensor, conditions: Conditions[Tensor]) -> None:
-        values, library = counts.values(), self.module.library(counts)
-        place = f"`datamodule`: minibatch {self.n_batches} of `train_dataloader()`"
-        if not are_counts(values):
-            raise ValueError(f"{place} does not hold molecule counts in {self.module.count_keys}. Pass raw counts.")
-        if not (library if library.ndim == 1 else library.sum(1)).all():
-            raise ValueError(f"{place} has a cell without a single molecule. Leave such cells out.")
-        for spec in self.module.specs:
-            ids = conditions[spec.name].ids
-            if not spec.is_number and ids.numel() and ids.max() >= spec.n_categories:
-                raise ValueError(
-                    f"{place} has the code {int(ids.max())} of {spec.name!r} in {spec.registry_key!r}, and the "
-                    f"registry {counted(spec.n_categories, 'category', 'categories')}, coded from 0 in their order."
-                )
 
     def known(self) -> tuple[np.ndarray, Conditions[np.ndarray]]:
         """Library sizes and conditions of all training cells."""
@@ -211,29 +196,14 @@ class StreamedData(LightningDataModule):
         return [] if loader is None else loader
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> dict[str, Tensor]:
-        """Registered tensors of a minibatch; raise if one is missing or has another number of genes."""
-        batch = self.source.on_before_batch_transfer(batch, dataloader_idx)
-        if not isinstance(batch, Mapping):
-            raise TypeError(
-                f"`datamodule`: a minibatch is of type {type(batch).__name__}: hand out a mapping from registry keys, "
-                "such as 'X' and 'labels', to tensors with a row a cell."
-            )
-        keys = [*self.module.count_keys, *dict.fromkeys(spec.registry_key for spec in self.module.specs)]
-        for key in keys:
-            if not isinstance(batch.get(key), Tensor):
-                found = f"of type {type(batch[key]).__name__}" if key in batch else "not there"
-                raise ValueError(
-                    f"`datamodule`: {key!r} is registered, and in a minibatch it is {found} (there are "
-                    f"{listed(batch)}). Hand out a tensor with a row a cell."
-                )
-        n_columns = sum(batch[key].shape[1] for key in self.module.count_keys)
-        if n_columns != self.module.n_vars:
-            raise ValueError(
-                f"`datamodule`: a minibatch has {counted(n_columns, 'gene')}, and {self.module.n_vars:,} are "
-                "registered. Hand out the registered ones, in their order."
-            )
-        tensors = {key: batch[key] for key in keys}
-        return {key: each if each.ndim > 1 else each[:, None] for key, each in tensors.items()}
+        """Registered tensors of a minibatch."""
+        return self.read(self._handed(batch, dataloader_idx))
+
+    def _handed(self, batch: Any, dataloader_idx: int) -> Any:
+        """A minibatch as the user's data module converts it, with the ``"obs"`` that it may drop."""
+        handed = self.source.on_before_batch_transfer(batch, dataloader_idx)
+        both = isinstance(batch, Mapping) and isinstance(handed, Mapping) and "obs" in batch
+        return {"obs": batch["obs"], **handed} if both else handed
 
     def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:
         """Hand the minibatch on to the user's data module."""

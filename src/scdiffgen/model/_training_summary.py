@@ -158,10 +158,9 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
 
 def _sort_tokens(module: Any, data: TrainingData) -> tuple[np.ndarray, TokenBasis]:
     """Sort the tokens by the variance that they explain; the order, and their basis over the training cells."""
-    order, moments = np.arange(module.size.n_tokens), moments_in_training(data)
-    if not module.size.nested_tokens:
-        order = np.argsort(-moments.explained(module.gene_weights().cpu().numpy()), kind="stable")
-        module.sort_tokens(order)
+    moments = moments_in_training(data)
+    order = np.argsort(-moments.explained(module.gene_weights().cpu().numpy()), kind="stable")
+    module.sort_tokens(order)
     return order, token_basis(moments.take(order), module.gene_weights().cpu().numpy())
 
 

@@ -1,9 +1,8 @@
 """Transferred responses of cells: looked up for their conditions, and applied to their counts."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pandas as pd
@@ -29,7 +28,7 @@ class CellResponses:
     responses: Sequence[Response | None]
 
     @classmethod
-    def of_network(cls, n_cells: int) -> CellResponses:
+    def of_network(cls, n_cells: int) -> Self:
         """Leave all cells to the network."""
         return cls(np.zeros(n_cells, dtype=int), [None])
 

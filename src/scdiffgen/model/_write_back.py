@@ -1,6 +1,8 @@
-"""Write results into an AnnData or MuData: the only place where the model changes one."""
+"""Write results into an AnnData or MuData, the only place where the model changes one, or into a file."""
 
+import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,15 @@ import torch
 from anndata import AnnData
 from mudata import MuData
 from scvi.model.base import BaseModelClass
+from torch import Tensor
 
 from scdiffgen._stored_tokens import ACTIVATION_KEY, LOADINGS_KEY, LOG_RATES_KEY, UNS_KEY
+from scdiffgen.conditions import Conditions
+from scdiffgen.io import all_or_nothing, append_rows, new_zarr, write_quietly
 
 from ._cells import Cells, blocks_of
-from ._model_access import gene_names
-from ._sampler import Sampler
+from ._model_access import gene_names, modalities
+from ._sampler import Sampler, whole_counts
 from ._token_reader import TokenReader
 
 GENERATED_KEY = "X_generated"
@@ -34,24 +39,57 @@ def check_keys(keys: Sequence[str] | None, dtype: str) -> list[str]:
     return chosen
 
 
+def check_store(model: BaseModelClass, path: str | os.PathLike[str]) -> None:
+    """Raise unless results can be written to a new file."""
+    if Path(path).suffix != ".zarr" or Path(path).exists():
+        raise ValueError(f"`path` is {str(path)!r}: pass the name of a new file that ends with '.zarr'.")
+    if modalities(model):
+        raise ValueError("`path`: results of several modalities go into a MuData in memory. Leave `path` out.")
+
+
 def store_results(
-    model: BaseModelClass, cells: Cells, keys: Sequence[str], dtype: str, sampler: Sampler, generator: torch.Generator
+    model: BaseModelClass,
+    cells: Cells,
+    keys: Sequence[str],
+    dtype: str,
+    sampler: Sampler,
+    generator: torch.Generator,
+    path: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Compute all results, then write them."""
-    adata, genes, reader = cells.adata, gene_names(model), TokenReader(model)
-    compute: dict[str, Callable[[], Any]] = {
-        GENERATED_KEY: lambda: sampler.matched(cells, generator),
-        "X_tokens": lambda: _stored(cells.tokens(), dtype),
-        ACTIVATION_KEY: lambda: _stored(reader.activation(cells), dtype),
-        LOADINGS_KEY: lambda: reader.genes.loadings.copy(),
+    """Compute all results in one pass over the cells, then write them; to a file minibatch by minibatch."""
+    genes, reader, module = gene_names(model), TokenReader(model), model.module
+    compute: dict[str, Callable[[Tensor, Conditions[Tensor]], Any]] = {
+        GENERATED_KEY: lambda counts, given: whole_counts(sampler.minibatch(given, module.library(counts), generator)),
+        "X_tokens": lambda *batch: _stored(module.tokens(*batch).flatten(1).cpu().numpy(), dtype),
+        ACTIVATION_KEY: lambda *batch: _stored(reader.activation_of(*batch), dtype),
     }
-    results = {key: compute[key]() for key in keys}
-    if LOADINGS_KEY in keys:
-        results[LOG_RATES_KEY] = reader.basis.loadings.copy()
+    chosen = [key for key in keys if key in compute]
+
+    def results_of(*batch: Any) -> dict[str, Any]:
+        return {key: compute[key](*batch) for key in chosen}
+
+    loadings = {LOADINGS_KEY: reader.genes.loadings.copy(), LOG_RATES_KEY: reader.basis.loadings.copy()}
+    of_genes = loadings if LOADINGS_KEY in keys else {}
+    if path is not None:
+        whole = AnnData(var=pd.DataFrame(index=genes), varm=of_genes)
+        whole.uns[UNS_KEY] = reader.about(whole)
+        with all_or_nothing(Path(path)) as folder:
+            write_quietly(file := new_zarr(folder), "/", whole)
+
+            def append(*batch: Any) -> None:
+                for key, rows in results_of(*batch).items():
+                    append_rows(file["obsm"], key, rows)
+
+            sampler.over_cells(cells, append)
+            write_quietly(file, "obs", cells.obs())
+        return
+    minibatches = sampler.over_cells(cells, results_of) if chosen else []
+    results = {key: cells.in_order([each[key] for each in minibatches]) for key in chosen} | of_genes
+    adata = cells.adata
     for key, values in results.items():
         _write_result(adata, key, values, genes)
-    modalities = [] if isinstance(adata, AnnData) else [adata.mod[name] for name in _modalities(adata, genes)]
-    for part in (adata, *modalities):
+    parts = [] if isinstance(adata, AnnData) else [adata.mod[name] for name in _modalities(adata, genes)]
+    for part in (adata, *parts):
         part.uns[UNS_KEY] = reader.about(adata)
 
 

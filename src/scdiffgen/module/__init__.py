@@ -5,7 +5,7 @@ from ._diffusion_module import DiffusionModule
 from ._gaussian_module import GaussianModule
 from ._joint_thinning_module import JointThinningModule
 from ._latent_module import LatentModule
-from ._processes import GaussianOptions, LatentOptions, Predictor, growth_path
+from ._processes import GaussianOptions, LatentOptions, Predictor
 from ._thinning_module import ThinningModule
 from ._token_attributions import activation_gradient, contributions
 from ._token_basis import HiddenMoments, TokenBasis, loadings_in_group, token_basis

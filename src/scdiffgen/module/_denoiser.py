@@ -1,7 +1,5 @@
 """Everything that is trained: embedded conditions, the base network, and what interventions add to it."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Thinning of several modalities (RNA, protein tags, open chromatin) with one set of tokens."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

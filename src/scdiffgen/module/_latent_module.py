@@ -59,8 +59,6 @@ class LatentModule(VectorModule):
     stage: Tensor
 
     def make_denoiser(self, features: Mapping[str, Tensor]) -> LatentDenoiser:
-        if self.size.nested_tokens:
-            raise ValueError("`nested_tokens` does not go with `process='latent'`, which generates all tokens at once.")
         length = self.size.n_tokens * self.process_options.latent_dim
         self.register_buffer("mean", torch.zeros(length))
         self.register_buffer("scale", torch.ones(length))

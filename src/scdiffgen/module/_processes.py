@@ -1,7 +1,5 @@
 """The processes: how cells are corrupted, scored and drawn, without weights; formulae: :mod:`scdiffgen.diffusion`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -11,7 +9,7 @@ from torch import Tensor
 
 from scdiffgen import diffusion
 from scdiffgen.conditions import Conditions
-from scdiffgen.diffusion import Blocks, Denoise, MoleculePrediction, MoleculePredictor, Rng, Thinned
+from scdiffgen.diffusion import Blocks, Denoise, MoleculePredictor, Rng, Thinned
 from scdiffgen.nn import check_choices
 
 Given: TypeAlias = Conditions[Tensor]
@@ -86,25 +84,6 @@ class Thinning:
 
 def _library(counts: Tensor) -> Tensor:
     return diffusion.row_sums(counts, counts.values())
-
-
-@torch.no_grad()
-def growth_path(
-    predictor: MoleculePredictor, library: Tensor, n_genes: int, n_steps: int, generator: Rng = None
-) -> tuple[Tensor, Tensor]:
-    """Sample cells from nothing: all states, and the full cells expected at each, ``(cells, states, genes)``."""
-    states, expected = [], []
-
-    def recording(state: Tensor, library: Tensor) -> MoleculePrediction:
-        prediction, dense = predictor(state, library), state.to_dense().clone()
-        missing = (library - dense.sum(1)).clamp(min=0)[:, None]
-        states.append(dense)
-        expected.append(dense + missing * prediction.log_prob(dense).exp())
-        return prediction
-
-    empty = library.new_zeros(len(library), n_genes)
-    full = diffusion.grow_molecules(recording, library, empty, n_steps=n_steps, generator=generator)
-    return torch.stack([*states, full], dim=1), torch.stack([*expected, full], dim=1)
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,7 @@ class CountEncoder(nn.Module):
             columns, self.weight, rows, per_sample_weights=logs, mode="sum", include_last_offset=True
         )
 
-    def forward(self, gene_sums: Sums, conditioning: CellVector, n_tokens: int | None = None) -> Tokens:
-        """Tokens, all or only the first, from :meth:`read` and the conditioning."""
+    def forward(self, gene_sums: Sums, conditioning: CellVector) -> Tokens:
+        """Tokens from :meth:`read` and the conditioning."""
         hidden = self.dropout(F.silu(self.norm(gene_sums + self.shift(conditioning))))
-        n_outputs = None if n_tokens is None else n_tokens * self.token_dim
-        tokens = F.linear(hidden, self.to_tokens.weight[:n_outputs], self.to_tokens.bias[:n_outputs])
-        return tokens.unflatten(1, (-1, self.token_dim))
+        return self.to_tokens(hidden).unflatten(1, (-1, self.token_dim))

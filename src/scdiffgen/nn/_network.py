@@ -42,7 +42,6 @@ class TokenTrunk(nn.Module):
             self.positions = nn.Parameter(torch.randn(size.n_tokens, size.token_dim) * 0.02)
         else:
             self.register_buffer("positions", FIXED_POSITIONS[form.positions](size.n_tokens, size.token_dim))
-        self.nested = size.nested_tokens
         self.rotations = Rotations(size) if form.attention_numbers == "rotated" else None
         self.transformer = TokenTransformer(size)
 
@@ -63,17 +62,8 @@ class TokenTrunk(nn.Module):
         return Conditioning(vector, condition, angles)
 
     def forward(self, gene_sums: Sums, conditioning: Conditioning) -> Tokens:
-        """Tokens from the encoder's first part; while nested tokens are trained perhaps only the leading ones."""
-        positions = self.positions[: self._n_active()]
-        tokens = self.encoder(gene_sums, conditioning.vector, len(positions)) + positions
-        return self.transformer(tokens, *conditioning)
-
-    def _n_active(self) -> int:
-        """Number of leading tokens to compute: all, or for nested tokens, in half of the minibatches, any number."""
-        n_tokens = len(self.positions)
-        if not (self.nested and self.training) or torch.rand(()) < 0.5:
-            return n_tokens
-        return int(torch.randint(1, n_tokens + 1, ()))
+        """Tokens from the encoder's first part."""
+        return self.transformer(self.encoder(gene_sums, conditioning.vector) + self.positions, *conditioning)
 
 
 class ScoreNetwork(nn.Module):

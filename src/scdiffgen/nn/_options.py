@@ -1,7 +1,5 @@
 """What can be chosen of a network: the forms that exist to be compared, and its size."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -142,7 +140,6 @@ class NetworkSize:
     readout_dim: int = 8
     readout_units: int = 0
     dropout: float = 0.1
-    nested_tokens: bool = False  # random numbers of leading tokens while training, :cite:p:`rippel2014nested`
     n_levels: int = 1  # noise levels, and library sizes, of a cell: one for each modality
     options: NetworkOptions = field(default_factory=NetworkOptions)
 

@@ -1,9 +1,8 @@
 """The reference distribution: counts as intervals of a standard normal variable, and back."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +23,7 @@ class ReferenceDistribution:
     inverse_dispersions: Array  # theta of variance mean + mean^2 / theta (genes,)
 
     @classmethod
-    def fit(cls, counts: sparse.csr_matrix, groups: NDArray[np.intp]) -> ReferenceDistribution:
+    def fit(cls, counts: sparse.csr_matrix, groups: NDArray[np.intp]) -> Self:
         """Estimate shares over all cells, and dispersions by moments within groups ``(cells,)``.
 
         Counts more than eight standard deviations of theta = 1 above the mean of their group are cut there.

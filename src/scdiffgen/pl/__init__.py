@@ -2,7 +2,7 @@
 
 from scdiffgen.pl._curves import dose_response, training_history
 from scdiffgen.pl._dispersion_panel import evaluation_dispersion
-from scdiffgen.pl._embeddings import evaluation_embedding, generation_path, token_embedding
+from scdiffgen.pl._embeddings import evaluation_embedding, token_embedding
 from scdiffgen.pl._evaluation_page import evaluation
 from scdiffgen.pl._evaluation_panels import (
     evaluation_library_size,
@@ -10,7 +10,7 @@ from scdiffgen.pl._evaluation_panels import (
     evaluation_mean_variance,
     evaluation_roc,
 )
-from scdiffgen.pl._heat_maps import evaluation_gene_correlation, evaluation_scores, token_dotplot, token_heatmap
+from scdiffgen.pl._heat_maps import evaluation_gene_correlation, evaluation_scores, token_heatmap
 from scdiffgen.pl._power_curves import power
 from scdiffgen.pl._token_genes import token_contributions, token_loadings
 
@@ -25,10 +25,8 @@ __all__ = [
     "evaluation_mean_variance",
     "evaluation_roc",
     "evaluation_scores",
-    "generation_path",
     "power",
     "token_contributions",
-    "token_dotplot",
     "token_embedding",
     "token_heatmap",
     "token_loadings",

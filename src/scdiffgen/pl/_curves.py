@@ -1,7 +1,5 @@
 """Curves: the loss over the epochs of training, and expression over doses."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +20,7 @@ def training_history(
 ) -> Axes:
     """Draw training and validation loss over the epochs; a point marks the lowest validation loss.
 
-    The weights that generate are those at the end, see the user guide: generated cells improve past the lowest loss.
+    The last weights generate, unless the last loss is far above the lowest: then the best weights are restored.
 
     Parameters
     ----------

@@ -1,7 +1,5 @@
 """Along which axes generated cells vary too little or too much."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import matplotlib.pyplot as plt

@@ -1,6 +1,4 @@
-"""Cells in a plane: real beside generated ones, activations of tokens, and the way of a cell from empty to full."""
-
-from __future__ import annotations
+"""Cells in a plane: real beside generated ones, and activations of tokens."""
 
 from collections.abc import Sequence
 from textwrap import fill
@@ -11,11 +9,9 @@ import pandas as pd
 from anndata import AnnData
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
-from sklearn.decomposition import PCA
 
-from scdiffgen._log_normalise import log_normalise
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen._stored_tokens import chosen_tokens, group_column, token_activation
+from scdiffgen._stored_tokens import chosen_tokens, token_activation
 from scdiffgen.metrics._summaries import joint_embedding
 from scdiffgen.pl import _group_style as groups
 from scdiffgen.pl._figure import DIVERGING, Ax, Names, Save, Show, colour_bar, figure_of, finish, panels, unticked
@@ -151,63 +147,3 @@ def token_embedding(
         unticked(axis, f"{name}1", f"{name}2")
         colour_bar(drawn, axis, shrink=0.7, aspect=12)
     return finish(axes, "token_embedding", show, save)
-
-
-@shared_docs
-def generation_path(
-    path: AnnData,
-    adata: AnnData,
-    layer: str | None = None,
-    *,
-    groupby: str | None = None,
-    ax: Ax = None,
-    show: Show = None,
-    save: Save = None,
-) -> Axes:
-    """Draw generated cells from empty to full, among measured ones, in the first two principal components.
-
-    Cells are log-normalised, and the components are those of the measured cells. A state stands where the full cell is
-    that the model expects from it, because a few molecules have no place: the first state is the mean of what may come,
-    the last the finished cell.
-
-    Parameters
-    ----------
-    adata
-        Measured cells with the genes of the path.
-    layer
-        Layer of their counts; by default ``adata.X``.
-    groupby
-        Column of ``adata.obs`` whose groups colour the measured cells, in scanpy's colours.
-
-    Raises
-    ------
-    KeyError
-        If genes of the path are missing among the measured cells, or there is no such layer.
-
-    Examples
-    --------
-    >>> path = model.get_generation_path({"cell_type": "Dendritic"}, n_steps=4, seed=0)
-    >>> axis = generation_path(path, adata, layer="counts", groupby="cell_type")
-    """
-    import scanpy as sc
-
-    shown, beside = AnnData(obs=adata.obs[[]]), 0.0
-    if groupby is not None:
-        column = group_column(adata, groupby)
-        shown.obs[groupby] = column.cat.rename_categories(lambda name: fill(name, groups.LABEL_LETTERS))
-        shown.uns = {key: colours for key, colours in adata.uns.items() if key == f"{groupby}_colors"}
-        n_groups = len(column.cat.categories)
-        beside = groups.COLUMN_INCHES * (1 + (n_groups > 14) + (n_groups > 30))  # columns of scanpy's legend
-    pca = PCA(2, svd_solver="randomized", random_state=0)
-    shown.obsm["pca"] = pca.fit_transform(log_normalise(adata[:, path.var_names].to_df(layer)))
-    states = pca.transform(log_normalise(path.to_df("expected")))
-    (axis,) = panels(1, 1, (4.2 + beside, 4.0), ax)
-    dots = {"marker": "o", "size": min(12.0, 12_000 / shown.n_obs), "alpha": 0.35, "na_color": "#BBBBBB"}
-    sc.pl.embedding(shown, "pca", color=groupby, legend_fontsize=7, title="", ax=axis, show=False, **dots)
-    for cell in path.obs.groupby("cell", observed=True, sort=False).indices.values():
-        axis.plot(*states[cell].T, color="black", linewidth=0.8, zorder=2)
-    (x, y), shares = states.T, 100 * path.obs["level"].to_numpy()
-    drawn = axis.scatter(x, y, c=shares, cmap="viridis", s=18, zorder=3, linewidths=0)
-    colour_bar(drawn, axis, "molecules present (%)", location="bottom", shrink=0.6, aspect=25, labelsize=8)
-    unticked(axis, *(f"PC{i + 1} ({share:.0%} of variance)" for i, share in enumerate(pca.explained_variance_ratio_)))
-    return finish(axis, "generation_path", show, save)

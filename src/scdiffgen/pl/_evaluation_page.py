@@ -1,7 +1,5 @@
 """Everything about generated cells on one page."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from functools import partial
@@ -16,7 +14,7 @@ from matplotlib.axes import Axes
 from scdiffgen import metrics
 from scdiffgen._shared_docs import shared_docs
 from scdiffgen.metrics._score_verdicts import relative_scores
-from scdiffgen.metrics._summaries import gene_correlations, joint_embedding, roc_of_folds
+from scdiffgen.metrics._summaries import gene_correlations, joint_embedding
 from scdiffgen.pl import _group_style as groups
 from scdiffgen.pl._dispersion_panel import dispersion_axes, dispersion_inches, draw_dispersion, of_enough_cells
 from scdiffgen.pl._embeddings import draw_embedding, group_names
@@ -25,7 +23,6 @@ from scdiffgen.pl._evaluation_panels import (
     evaluation_library_size,
     evaluation_mean_dropout,
     evaluation_mean_variance,
-    evaluation_roc,
 )
 from scdiffgen.pl._figure import Save, Show, finish
 from scdiffgen.pl._heat_maps import draw_correlations, evaluation_scores, scores_inches
@@ -69,9 +66,8 @@ def evaluation(
     groupby
         Column of ``obs`` of all.
     scores
-        From :func:`scdiffgen.metrics.evaluate`: the page draws its classifiers, which are fitted only if it has none,
-        and components. ``None`` computes the default scores, by forests of 25 trees on at most 500 cells of each
-        group. A dash stands for a missing score.
+        From :func:`scdiffgen.metrics.evaluate`: the page draws its classifiers and components. ``None`` computes the
+        default scores, by forests of 25 trees on at most 500 cells of each group. A dash stands for a missing score.
     seed
         Seed of everything.
 
@@ -105,10 +101,9 @@ def evaluation(
     for name, panel in PANELS.items():
         panel(real, generated, layer=layer, ax=axes[name], show=False)
     if scores.folds:
-        draw_roc(axes["roc"], {name: roc_of_folds(folds) for name, folds in scores.folds.items()})
+        draw_roc(axes["roc"], scores.folds)
     else:
-        drawn = partial(evaluation_roc, layer=layer, n_jobs=n_jobs, seed=seed)
-        drawn(real, generated, train, groupby, ax=axes["roc"], show=False)
+        axes["roc"].set_title("no classifier in `scores`", fontsize=10)
     draw_dispersion([axes[name] for name in axes if name.startswith("dispersion")], ratios)
     evaluation_scores(scores, ax=axes["scores"], show=False)
     axes["scores"].set_title(scores.sentences()[0], fontsize=10)

@@ -1,7 +1,5 @@
 """Real and generated cells in one plot: mean, variance and zeros of genes, library sizes, and classifiers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -13,9 +11,9 @@ from matplotlib.ticker import Locator, LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.metrics._classifiers import CLASSIFIERS
-from scdiffgen.metrics._comparison import Settings
-from scdiffgen.metrics._summaries import ClassifierRoc, classifier_curves, gene_summary, library_size_quantiles
+from scdiffgen.metrics._classifiers import CLASSIFIERS, FoldScores
+from scdiffgen.metrics._evaluation import Evaluation
+from scdiffgen.metrics._summaries import gene_summary, library_size_quantiles, roc_of_folds
 from scdiffgen.pl._figure import BLUE, GREEN, GREY, ORANGE, VERMILION, Ax, Save, Show, finish, panels, plain
 from scdiffgen.pl._group_style import SOURCES
 
@@ -112,49 +110,40 @@ def number_ticks(axis: Axis, locator: Locator) -> None:
 
 
 @shared_docs
-def evaluation_roc(
-    real: AnnData,
-    generated: AnnData,
-    train: AnnData | None = None,
-    groupby: str | None = None,
-    *,
-    layer: str | None = None,
-    max_cells: int = 2000,
-    n_trees: int = 100,
-    n_jobs: int = 1,
-    seed: int = 0,
-    ax: Ax = None,
-    show: Show = None,
-    save: Save = None,
-) -> Axes:
-    """Draw the ROC of classifiers that are trained to distinguish generated cells from real ones.
+def evaluation_roc(scores: Evaluation, *, ax: Ax = None, show: Show = None, save: Save = None) -> Axes:
+    """Draw the ROC of the classifiers that were trained to distinguish generated cells from real ones.
 
     A line is the mean over five test folds, its band their range. Positive is generated: on the diagonal,
-    generated cells are not distinguished from real ones; the nearer to the upper left corner, the better they are. The
-    areas are those that :func:`scdiffgen.metrics.evaluate` gives for the same arguments.
+    generated cells are not distinguished from real ones; the nearer to the upper left corner, the better they are.
 
     Parameters
     ----------
-    groupby
-        Column of ``obs`` of all; groups only say how the real cells are halved.
-    seed
-        Seed of halves, draws, folds and forests.
+    scores
+        From :func:`scdiffgen.metrics.evaluate`.
+
+    Raises
+    ------
+    ValueError
+        If the scores hold no classifier.
 
     Examples
     --------
-    >>> axis = evaluation_roc(adata[::2], adata[1::2], layer="counts", n_trees=10)
+    >>> from scdiffgen.metrics import evaluate
+    >>> scores = evaluate(adata[::2], adata[1::2], layer="counts", n_trees=10, metrics="c2st_auc_forest_pcs")
+    >>> axis = evaluation_roc(scores)
     """
-    settings = Settings(layer, max_cells=max_cells, n_trees=n_trees, n_jobs=n_jobs, seed=seed)
-    curves = classifier_curves(real, generated, train, groupby, settings)
+    if not scores.folds:
+        raise ValueError(f"`scores` holds no classifier: call `evaluate` with one or more of {list(CLASSIFIERS)}.")
     (axis,) = panels(1, 1, INCHES, ax)
-    draw_roc(axis, curves)
+    draw_roc(axis, scores.folds)
     return finish(axis, "evaluation_roc", show, save)
 
 
-def draw_roc(axis: Axes, curves: Mapping[str, ClassifierRoc]) -> None:
+def draw_roc(axis: Axes, classifiers: Mapping[str, list[FoldScores]]) -> None:
     """Draw the classifiers that there are, by the name of the metric."""
     axis.plot([0, 1], [0, 1], color=GREY, linewidth=1)
-    for name, curve in curves.items():
+    for name, folds in classifiers.items():
+        curve = roc_of_folds(folds)
         (colour, style), at, found = STYLES[name], curve.false_positive, curve.true_positive
         axis.fill_between(at, found.min(axis=0), found.max(axis=0), color=colour, alpha=0.15, linewidth=0)
         label = f"{CLASSIFIERS[name][2]}: {curve.auc.mean():.2f}"

@@ -1,7 +1,5 @@
 """What figures have in common: panels, axes and colours, and showing and saving them as scanpy does."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

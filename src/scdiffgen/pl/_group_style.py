@@ -1,7 +1,5 @@
 """What real and generated cells, and groups of cells, look like in figures: colours, numbers and legend."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from textwrap import fill
 
@@ -20,7 +18,6 @@ SOURCES = {"real": BLUE, "generated": ORANGE}
 OKABE_ITO = (GREEN, "#CC79A7", "#56B4E9", VERMILION, "#F0E442", "#999999", BLUE, ORANGE)
 LABEL_LETTERS = 32  # of a group in one line of a legend
 ROWS, COLUMN_INCHES = 18, 2.4  # of a legend, before it takes another column
-NUMBER_SIZE = np.array([0.055, 0.05])  # room for the number of a group, in shares of the axes
 
 Colour = str | tuple[float, float, float]
 
@@ -65,19 +62,7 @@ def add_legend(figure: FigureBase, names: Sequence[str]) -> None:
 
 
 def number(axis: Axes, points: NDArray[np.float64], groups: NDArray, names: Sequence[str]) -> None:
-    """Write the number of every group at the median of its points, or near; the limits of the axes have to be set."""
-    medians = pd.DataFrame(points).groupby(groups).median()
-    low, high = np.transpose([axis.get_xlim(), axis.get_ylim()])
-    for name, (x, y) in zip(medians.index, _apart((medians.to_numpy() - low) / (high - low)), strict=True):
-        text = axis.text(x, y, str(list(names).index(name) + 1), transform=axis.transAxes, fontsize=7)
-        text.set(ha="center", va="center", path_effects=[withStroke(linewidth=2, foreground="white")])
-
-
-def _apart(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Push numbers apart that are written over each other; ``places`` are shares of the axes."""
-    places = places + 1e-4 * np.arange(len(places))[:, None] * [1, -1]  # no two at one place
-    for _ in range(60):
-        between = (places[:, None] - places) / NUMBER_SIZE
-        distance = np.linalg.norm(between, axis=-1, keepdims=True) + np.eye(len(places))[..., None]
-        places += 0.5 * NUMBER_SIZE * (between * np.clip(1 / distance - 1, 0, None)).sum(axis=1)
-    return np.clip(places, 0.02, 0.98)
+    """Write the number of every group at the median of its points."""
+    for name, (x, y) in pd.DataFrame(points).groupby(groups).median().iterrows():
+        text = axis.text(x, y, str(list(names).index(name) + 1), ha="center", va="center", fontsize=7)
+        text.set_path_effects([withStroke(linewidth=2, foreground="white")])

@@ -1,13 +1,10 @@
 """Heat maps: activations of tokens by group, scores by group, correlations of genes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
 from anndata import AnnData
-from anndata.utils import make_index_unique
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import CenteredNorm
@@ -62,36 +59,6 @@ def token_heatmap(
     shrink = min(1.0, 2.0 / (row * len(chosen)))
     colour_bar(image, axis, "mean activation (s.d.)", shrink=shrink, aspect=12, labelsize=8)
     return finish(axis, "token_heatmap", show, save)
-
-
-@shared_docs
-def token_dotplot(
-    adata: AnnData, groupby: str, tokens: Names = None, *, ax: Ax = None, show: Show = None, save: Save = None
-) -> Axes:
-    """Draw the activation of tokens (rows) in groups of cells (columns) as dots.
-
-    The colour is the mean activation of the group, the size the share of its cells in which the token is active by more
-    than one standard deviation.
-
-    Parameters
-    ----------
-    {stored}
-    {token_groups}
-
-    Examples
-    --------
-    >>> axis = token_dotplot(adata, "cell_type")
-    """
-    import scanpy as sc
-
-    chosen, labels = chosen_tokens(adata, tokens)
-    shown = AnnData(token_activation(adata)[chosen].to_numpy(), obs=group_column(adata, groupby).to_frame())
-    shown.var_names = make_index_unique(pd.Index(labels))
-    plot = sc.pl.DotPlot(shown, shown.var_names, groupby, expression_cutoff=1.0, vcenter=0, cmap=DIVERGING, ax=ax)
-    plot.legend(colorbar_title="mean activation\n(s.d.)", size_title="cells above\n1 s.d. (%)", width=1.9)
-    plot.style(cmap=DIVERGING)
-    plot.swap_axes().make_figure()
-    return finish(plot.get_axes()["mainplot_ax"], "token_dotplot", show, save)
 
 
 @shared_docs

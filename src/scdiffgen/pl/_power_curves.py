@@ -1,7 +1,5 @@
 """Power against the size of the experiment."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import matplotlib.pyplot as plt

@@ -1,7 +1,5 @@
 """Genes of tokens: their loadings, and what the tokens add to one gene of one cell."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from textwrap import fill
 

@@ -5,11 +5,9 @@ Weights :math:`a_k \ge 0` of sum 1 minimise the error over left-out responses, s
 where its slope on left-out responses shows that no change would be nearer to them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, Self, get_args
 
 import numpy as np
 from scipy.optimize import nnls
@@ -61,12 +59,12 @@ class Prediction:
     cautions: tuple[str, ...] = ()
     log_ratio: float = 0.0
 
-    def with_cautions(self, *cautions: str) -> Prediction:
+    def with_cautions(self, *cautions: str) -> Self:
         """Add what to be careful about, once each."""
         return replace(self, cautions=tuple(dict.fromkeys([*self.cautions, *cautions])))
 
     @classmethod
-    def of_no_change(cls, n_genes: int) -> Prediction:
+    def of_no_change(cls, n_genes: int) -> Self:
         """Predict no change, with certainty."""
         return cls(np.zeros(n_genes), np.zeros(n_genes), "measured", {NO_CHANGE: 1.0}, np.zeros(0))
 

@@ -1,7 +1,5 @@
 """Tests of the treated against the control arm: p-values by gene, NaN for genes with too few molecules."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from anndata import AnnData

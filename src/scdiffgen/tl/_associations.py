@@ -1,7 +1,5 @@
 """Which annotations of the cells the tokens follow."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator, Sequence
 

@@ -192,7 +192,7 @@ def _depth_corrections(
     usual, expected = (np.asarray(counts.sum(0)).ravel() for counts in (cells.X, deep.X[rows]))
     usual, expected = usual + 0.5, expected / factor + 0.5
     log_ratio, noise = np.log(usual / expected), 1 / usual + 1 / (factor * expected)
-    variance = max(0.0, np.mean(log_ratio**2 - noise))
+    variance = max(0.0, float(np.mean(log_ratio**2 - noise)))
     return np.minimum(log_ratio * variance / (variance + noise), 0.0)
 
 

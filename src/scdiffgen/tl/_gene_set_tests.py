@@ -1,7 +1,5 @@
 """Gene sets whose genes a token moves together, from wherever a user has the sets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec

@@ -1,7 +1,5 @@
 """Tokens by name and by their genes: annotations of a user, genes of each token, and the same tokens of two models."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Lightning plan: AdamW with warm-up and decay, averaged weights, a stop where the model over-fits."""
 
-from __future__ import annotations
-
 import logging
 import math
 import statistics

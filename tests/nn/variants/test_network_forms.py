@@ -68,15 +68,6 @@ def test_the_order_of_cells_does_not_matter(options: dict[str, Any]) -> None:
     torch.testing.assert_close(shuffled, logits(network)[order], rtol=1e-4, atol=1e-4)
 
 
-@EVERY_OPTION
-def test_the_first_tokens_alone_are_those_of_a_smaller_network(options: dict[str, Any]) -> None:
-    network, cut = make(**options), TokenNetwork(N_GENES, replace(SIZE, n_tokens=2, options=NetworkOptions(**options)))
-    state = network.state_dict()
-    cut.load_state_dict({name: state[name][tuple(map(slice, t.shape))] for name, t in cut.state_dict().items()})
-    network.trunk._n_active = lambda: 2
-    torch.testing.assert_close(logits(network), logits(cut), rtol=1e-4, atol=1e-4)
-
-
 def test_values_are_read_as_well() -> None:
     network = random_weights(ScoreNetwork(N_GENES, SIZE, "values"))
 
