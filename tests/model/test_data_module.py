@@ -93,9 +93,9 @@ def test_it_learns_what_it_learns_of_an_anndata() -> None:
     streamed, cells = by_stream(adata, labels_key="cell_type")
     registered = TokenDiffusion(adata, **SMALL)
     scvi.settings.seed = 0
-    registered.train(30, train_size=1.0, batch_size=32, **QUIET)
+    registered.train(12, train_size=1.0, batch_size=32, plan_kwargs={"lr": 1e-2}, **QUIET)
     scvi.settings.seed = 0
-    streamed.train(30, datamodule=cells, **QUIET)
+    streamed.train(12, datamodule=cells, plan_kwargs={"lr": 1e-2}, **QUIET)
     losses = [model.history["train_loss"]["train_loss"].iloc[-5:].mean() for model in (registered, streamed)]
     assert losses[0] == pytest.approx(losses[1], rel=0.01)
     for label in "ab":

@@ -15,10 +15,10 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen._arguments import check_share, check_whole_number
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.conditions import Request, request_table
+from scdiffgen.conditions import Request
 from scdiffgen.data import add_perturbations
 
-from ._cell_request import encode, extend
+from ._cell_request import extend
 from ._cells import BATCH_SIZE, generator_from
 from ._counterfactuals import (
     ResponseSource,
@@ -268,36 +268,6 @@ class Responding(BaseModelClass):
         require_training(self)
         table, responses = untreated_responses(self, conditions)
         return mean_responses(responses, table.index, gene_names(self), interval=interval)
-
-    @shared_docs
-    def get_condition_embedding(self, conditions: Request) -> pd.DataFrame:
-        """Embed conditions as vectors of the network.
-
-        Returns
-        -------
-        One row per condition: columns ``context_1`` and on (concatenated over conditions, unless the conditioning is
-        ``"adaln"``), and with perturbation effects also ``effect_1`` and on.
-
-        {raises_request}
-
-        Examples
-        --------
-        >>> model.get_condition_embedding({"cell_type": "Dendritic"}).shape
-        (1, 128)
-        """
-        require_training(self)
-        table = request_table(conditions)
-        given = encode(self, table).to(self.device)
-        denoiser = self.module.ema_denoiser
-        with torch.no_grad():
-            vectors = {"context": denoiser.embed_conditions(given, len(table)).vectors.flatten(1)}
-            for name in denoiser.effect_names:
-                vectors["effect"] = denoiser.effect_of(name).summary(given[name])
-        frames = [
-            pd.DataFrame(vector.cpu().numpy(), columns=[f"{part}_{i + 1}" for i in range(vector.shape[1])])
-            for part, vector in vectors.items()
-        ]
-        return pd.concat(frames, axis=1)
 
     def add_perturbation_features(self, vectors: Mapping[str, ArrayLike] | pd.DataFrame) -> None:
         """Register unmeasured perturbations by their feature vectors, so that responses to them can be predicted.

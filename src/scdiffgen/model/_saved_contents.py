@@ -8,19 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from scdiffgen._messages import did_you_mean
 from scdiffgen.data import modality_names
-from scdiffgen.io import MODEL_FILE, TIMES_FILE, UNREADABLE
+from scdiffgen.io import MODEL_FILE, UNREADABLE
 
 from ._training_summary import TrainingSummary, check_summary
-
-CONSTRUCTORS = (
-    *(torch.empty, torch.zeros, torch.ones, torch.full, torch.eye, torch.arange, torch.linspace, torch.logspace),
-    *(torch.empty_strided, torch.rand, torch.randn, torch.randint, torch.randperm, torch.tril_indices),
-)
-"""PyTorch functions that allocate tensors of a given size."""
 
 
 def saved_attributes(contents: Any, file: Path) -> Mapping[str, Any]:
@@ -65,32 +58,11 @@ def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> 
     return attributes
 
 
-class _Allocations(TorchFunctionMode):
-    """Raise before tensors of more than ``left`` values in total are allocated."""
-
-    def __init__(self, left: int) -> None:
-        super().__init__()
-        self.left = left
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in CONSTRUCTORS:
-            self.left -= func(*args, **{**kwargs, "device": "meta"}).numel()
-            if self.left < 0:
-                raise ValueError("a network of more weights than it holds")
-        return func(*args, **kwargs)
-
-
 def _described_module(cls: type, attributes: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
-    """Build the network of the options with its weights; raise on a mismatch before memory is allocated."""
-    odd = [name for name in attributes if not name.endswith("_") or name.startswith("_")]
-    options = attributes["init_params_"]["non_kwargs"]
-    if odd or attributes["init_params_"]["kwargs"] or (options.get("n_layers") or 0) > len(weights):
-        raise ValueError(f"it has the attribute {odd[0]!r}" if odd else "more layers than weights")
+    """Build the network of the options with its weights; raise on a mismatch."""
     weights = {name: weight for name, weight in weights.items() if name != "pyro_param_store"}
-    limit = TIMES_FILE * sum(weight.numel() for weight in weights.values())
-    with torch.random.fork_rng(devices=[]), _Allocations(limit):
-        module = cls(registry=attributes["registry_"], **options).module
+    with torch.random.fork_rng(devices=[]):
+        module = cls(registry=attributes["registry_"], **attributes["init_params_"]["non_kwargs"]).module
     module.load_state_dict(weights)
     return module
 
