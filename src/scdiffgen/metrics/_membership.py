@@ -1,4 +1,4 @@
-"""Membership inference attacks: do generated cells disclose the training cells or donors of the generator?"""
+"""Membership inference attacks, which measure the disclosure of training cells and donors by generated cells."""
 
 from __future__ import annotations
 
