@@ -126,7 +126,7 @@ def test_programs_are_scored_in_the_cells_that_everything_else_is(small: TokenDi
     assert set(found.programs.index.unique("program")) == {"one", "other", "one, other"}
     assert found.programs.index.unique("group").tolist() == found.dispersion.index.unique("group").tolist()
     assert "`programs`" in repr(found)
-    with pytest.raises(ValueError, match=r"`programs\['one'\]` has no gene that is in the data: 'nothing'"):
+    with pytest.raises(ValueError, match=r"`programs\['one'\]` has no gene of the data: 'nothing'"):
         small.evaluate_held_out(other_cells, programs={"one": ["nothing"]}, silent=True)
 
 

@@ -340,7 +340,7 @@ def test_small_groups_are_left_out_and_a_table_without_intervals_is_refused(disp
     _, below = pl.evaluation_dispersion(few)
     assert len(below.get_yticklabels()) == 3
     assert len(pl.evaluation_dispersion(dispersion.loc[["overall"]])) == 1
-    for table, message in ((dispersion.reset_index(), "lacks the"), (dispersion.assign(low=np.nan), "has no intervals")):
+    for table, message in ((dispersion.reset_index(), "lacks"), (dispersion.assign(low=np.nan), "has no intervals")):
         with pytest.raises(ValueError, match=message):
             pl.evaluation_dispersion(table)
 

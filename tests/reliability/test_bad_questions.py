@@ -55,7 +55,7 @@ ASKING = [
     Bad("a category unseen", generate({"cell_type": "B"}), "'cell_type'", "'B'", "Did you mean 'b'?"),
     Bad("two categories", generate({"cell_type": [*"ab"]}), "`conditions['cell_type']`", "'a', 'b'", "a DataFrame"),
     Bad("a drug unseen", generate({"guide": "C", "dose": 1.0}), "'guide'", "'C'", "'A', 'B'"),
-    Bad("a drug without dose", generate({"guide": "A"}), "'A' has no dose", "guide", "Give one in 'dose'"),
+    Bad("a drug without dose", generate({"guide": "A"}), "'A' has no dose", "guide", "Pass one in 'dose'"),
     Bad("a dose without drug", generate({"dose": 1.0}), "dose 1.0", "without a perturbation", "'guide'"),
     Bad("an infinite age", generate({"age": np.inf}), "age", "inf", "finite numbers"),
     Bad("an age too large", generate({"age": 1e300}), "age", "1e+300", "finite numbers"),
