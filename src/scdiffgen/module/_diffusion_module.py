@@ -95,7 +95,7 @@ class DiffusionModule(BaseModuleClass):
     def counterfactual(
         self, cells: Tensor, source: Given, after: Predictor, *, keep: float | None, n_steps: int, generator: Rng = None
     ) -> Tensor:
-        """Draw cells by the predictor ``after``, keeping a share ``keep`` in [0, 1); ``None`` is the process default."""
+        """Draw cells by the predictor ``after``, keeping a share ``keep`` in [0, 1); ``None`` is the default."""
 
     @abstractmethod
     def expression(self, counts: Tensor, conditions: Given) -> Tensor:
@@ -115,7 +115,7 @@ class DiffusionModule(BaseModuleClass):
         return ()
 
     def regularisation(self, n_cells: int) -> tuple[float, float]:
-        """Return weight decay and the relative learning rate of :meth:`linear_weights` for a number of training cells."""
+        """Return weight decay and the relative learning rate of :meth:`linear_weights` for ``n_cells``."""
         return 0.01, 1.0
 
     # Reading tokens.

@@ -160,7 +160,7 @@ class ThinningModule(DiffusionModule):
         n_steps: int,
         generator: Rng = None,
     ) -> Tensor:
-        """Add molecules to ``start`` (default: empty) up to ``library`` ``(cells,)``; return dense ``(cells, genes)``."""
+        """Add molecules to ``start`` (default: empty) up to ``library`` ``(cells,)``: dense ``(cells, genes)``."""
         if start is None:
             start = library.new_zeros(len(library), self.n_vars)
         return self.process.draw(predictor, start, library, n_steps=n_steps, generator=generator)
