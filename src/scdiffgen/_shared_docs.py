@@ -131,8 +131,7 @@ raises_folder = ValueError
 raises_missing = FileNotFoundError
     If the folder has no model.
 raises_file = ValueError
-    If the file is damaged, holds more than plain data, would take far more memory than its size, or was saved by an
-    incompatible version or class.
+    If the file is damaged, holds more than plain data, or was saved by an incompatible version or class.
 raises_asked = ValueError
     If a condition or category is not registered, a number is out of range, or the method does not support the process
     of the model or a MuData.
