@@ -33,3 +33,22 @@ def test_training_warns_that_pseudobulks_are_too_large(monkeypatch: pytest.Monke
     monkeypatch.setattr(_pseudobulks, "LARGEST", 10)
     with pytest.warns(UserWarning, match="the sums of 2 groups of cells over 20 genes need too much memory"):
         trained_model(screen(), **KEYS)
+
+
+def predict(model: TokenDiffusion, conditions: dict, **options) -> AnnData:
+    return model.predict_perturbation(None, conditions, n_steps=2, silent=True, **options)
+
+
+def test_treatment_and_batch_that_change_together_warn_and_are_marked() -> None:
+    model = trained_model(screen(), batch_key="batch", labels_key="cell_type", **KEYS)
+    control = np.flatnonzero(model.adata.obs["drug"] == "DMSO")
+    to_drug = {"drug": "X", "dose": 1.0}
+    with pytest.warns(UserWarning, match=r"`conditions` changes 'batch' and 'drug' together.*or call `transfer_batch`"):
+        moved = predict(model, {**to_drug, "batch": "x"}, indices=control)
+    with pytest.warns(UserWarning, match="changes 'cell_type' and 'drug' together.*Leave out 'cell_type'.$"):
+        predict(model, {**to_drug, "cell_type": "a"}, indices=control)
+    assert set(moved.obs["response_source"]) == {"resampled"}
+    assert set(predict(model, {"cell_type": "a"}).obs["response_source"]) == {"resampled"}
+    own = control[(model.adata.obs["batch"].iloc[control] == "x").to_numpy()]
+    same_batch = predict(model, {**to_drug, "batch": "x"}, indices=own)
+    assert set(same_batch.obs["response_source"]) == {"measured"}
