@@ -7,6 +7,7 @@ import pytest
 from anndata import AnnData
 from small_cells import simulated_cells, trained_model
 
+from scdiffgen.metrics import evaluate
 from scdiffgen.model import TokenDiffusion
 from scdiffgen.responses import _pseudobulks
 
@@ -52,3 +53,16 @@ def test_treatment_and_batch_that_change_together_warn_and_are_marked() -> None:
     own = control[(model.adata.obs["batch"].iloc[control] == "x").to_numpy()]
     same_batch = predict(model, {**to_drug, "batch": "x"}, indices=own)
     assert set(same_batch.obs["response_source"]) == {"measured"}
+
+
+def test_training_cells_are_not_accepted_as_held_out_cells_without_a_warning() -> None:
+    train, real, generated = (simulated_cells(60, seed=seed) for seed in range(3))
+    options = {"metrics": "mmd", "n_pcs": 5, "n_bootstrap": 0, "sources": "generated", "silent": True}
+    copied = train[:20, ::-1].copy()  # genes are aligned by name
+    with pytest.warns(UserWarning, match="20 of 20 cells of `real` are also in the training cells"):
+        evaluate(copied, generated, train, **options)
+    with warnings.catch_warnings(action="error"):
+        evaluate(real, generated, train, **options)
+    model = trained_model(train.copy())
+    with pytest.warns(UserWarning, match=r"of 60 cells of `adata` are also in the training cells.*Pass held-out"):
+        model.evaluate_held_out(train, n_steps=2, silent=True)

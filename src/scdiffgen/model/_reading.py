@@ -191,6 +191,11 @@ class Reading(BaseModelClass):
             If the training cells of the model are unknown, no cells were held out and none are given, or a program has
             no gene in the data.
 
+        Warns
+        -----
+        UserWarning
+            If more than half of ``adata`` are training cells.
+
         Examples
         --------
         >>> model.evaluate_held_out(n_steps=4, programs={"B": ["CD79A"]}, silent=True).remarks  # doctest: +SKIP
