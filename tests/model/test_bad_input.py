@@ -55,7 +55,6 @@ def test_cells_that_are_not_registered() -> None:
         lambda model: model.get_token_activation(),
         lambda model: model.get_token_loadings(),
         lambda model: model.predict_perturbation(None, {"cell_type": "a"}),
-        lambda model: model.get_condition_embedding({"cell_type": "a"}),
     ],
 )
 def test_a_model_that_is_not_trained(call: Callable[[TokenDiffusion], Any]) -> None:

@@ -32,7 +32,6 @@ def test_every_method_that_takes_conditions_checks_them(asked: dict[str, Any], m
     for ask in (
         lambda: model.generate(asked, n_cells=1),
         lambda: model.predict_perturbation(model.adata, asked, indices=[0]),
-        lambda: model.get_condition_embedding(asked),
     ):
         with pytest.raises(ValueError, match=message):
             ask()

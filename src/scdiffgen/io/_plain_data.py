@@ -7,6 +7,7 @@ functions below, which build arrays and tables. Files name these functions, so n
 import os
 import pickle
 import threading
+import zipfile
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ import torch
 
 from scdiffgen._messages import listed
 
-from ._whole_files import UNREADABLE, is_whole_archive
+from ._whole_files import UNREADABLE
 
 FORCE, FORBID = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 
@@ -129,8 +130,13 @@ def check_file(file: Path) -> None:
         if file.parent.is_file():
             others = f" Pass the folder, {str(file.parent.parent)!r}."
         raise FileNotFoundError(f"`dir_path`: there is no {file.name} in {file.parent}.{others}")
-    if not is_whole_archive(file):
-        raise ValueError(f"`dir_path`: {file} is damaged, cut short, or no saved model. {AGAIN}")
+    try:
+        with zipfile.ZipFile(file) as archive:
+            # PyTorch reads no bytes of members that are marked as folders, and writes none that are compressed.
+            if any(one.external_attr or one.compress_type for one in archive.infolist()) or archive.testzip():
+                raise ValueError("its checksums or its directory are others")
+    except UNREADABLE as error:
+        raise ValueError(f"`dir_path`: {file} is damaged, cut short, or no saved model ({error}). {AGAIN}") from error
 
 
 def read_plainly(file: Path, options: Sequence[type]) -> Any:

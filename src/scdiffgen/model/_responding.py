@@ -1,4 +1,4 @@
-"""Methods that predict given cells under other conditions, and that describe conditions."""
+"""Methods that predict given cells under other conditions."""
 
 from __future__ import annotations
 
