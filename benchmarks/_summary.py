@@ -62,7 +62,7 @@ class Line:
         return cells
 
     def place(self, kind: str) -> float:
-        """Where a leader stands between the negative control, 0, and the ceiling, 1; NaN without one of them, or if they are equal."""
+        """Where a leader stands from the negative control, 0, to the ceiling, 1; NaN without both, or if equal."""
         found = [leader[1] if (leader := self.leader(of)) else np.nan for of in (kind, "null", "limit")]
         return (found[0] - found[1]) / (found[2] - found[1] or np.nan)
 
