@@ -128,7 +128,8 @@ def shards(result: Result) -> Iterator[str]:
     ]
     yield value_table({**columns, **rate, **peak, "loss": ("loss, nats a molecule", "")}, runs)
     work = {f"{model} {what}": (f"{model} {what}, cells/s", ",.0f") for model in MODELS for what in WORK}
-    yield value_table(SETTINGS | work, result.get("cost", []))
+    if "cost" in result:
+        yield value_table(SETTINGS | work, result["cost"])
 
 
 def processes(result: Result) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """What do cells from shards cost? Cells a second and peak memory of writing, reading, training and generating.
 
 ``python -m benchmarks.shards write --folder FOLDER``, again until all cells are there; then ``read``, ``train`` and
-``cost``. On Python 3.12, with ``scdiffgen[annbatch,distributed]``. Each row is measured in a process of its own.
+``cost``, which go on with the rows that are missing. On Python 3.12, with ``scdiffgen[annbatch,distributed]``. Each row
+is measured in a process of its own.
 """
 
 import json
@@ -37,7 +38,7 @@ BASE = {"preset": "small", "n_genes": 2_000, "batch_size": 256, "threads": 1, "n
 VARIED: dict[str, Sequence[Any]] = {
     **{"preset": ["medium"], "n_genes": [500, 8_000], "batch_size": [64, 1_024], "threads": [2], "n_steps": [8, 32]},
 }
-SOURCES = (("scdiffgen", "memory", 1), *(("scdiffgen", source, n) for source in (H5AD, ZARR) for n in (1, 2)))
+SOURCES = (("scdiffgen", "memory", 1), *(("scdiffgen", source, n) for n in (1, 2) for source in (H5AD, ZARR)))
 QUIET: dict[str, Any] = {"accelerator": "cpu", "enable_progress_bar": False}
 
 
@@ -66,16 +67,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     made = environment(options.threads, options.seeds if options.part == "train" else [0])
     kept = [known for known in result["environments"] if known["command"] != made["command"]]
     result |= {"environments": [*kept, made], "data": {"n_genes": BASE["n_genes"], "n_steps": size}}
-    for row in rows_of(options):
+    rows = result.setdefault(options.part, [])
+    for row in rows_of(options, rows):
         print(row, flush=True)
-        keys = [key for key in row if key in (*BASE, "model", "source", "n_processes", "seed")]
-        others = [other for other in result.get(options.part, []) if not keys or any(other[k] != row[k] for k in keys)]
-        result[options.part] = [*others, row]
+        rows.append(row)
         write_result(folder, "shards", result)
 
 
-def rows_of(options: Any) -> Iterator[dict[str, Any]]:
-    """Measure the rows of a part."""
+def rows_of(options: Any, known: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Measure the rows of a part that are not known yet."""
     if options.part == "write":
         sizes = (1_000, 50) if options.quick else (20_000, BASE["n_genes"])
         yield write(options.folder, options.cells, options.seconds, *sizes)
@@ -84,13 +84,15 @@ def rows_of(options: Any) -> Iterator[dict[str, Any]]:
     if options.part == "train":
         settings = [
             {"model": model, "source": source, "n_processes": n, "seed": seed}
-            for model, source, n in (*SOURCES, ("scVI", "memory", 1), ("scVI", ZARR, 1))
             for seed in options.seeds
+            for model, source, n in (*SOURCES, ("scVI", "memory", 1), ("scVI", ZARR, 1))
         ]
     elif options.part == "cost":
         settings = [BASE, *(BASE | {name: value} for name, values in VARIED.items() for value in values)]
     common = ["--folder", str(options.folder), "--threads", str(options.threads), *["--quick"] * options.quick]
     for setting in settings:
+        if any(setting.items() <= row.items() for row in known):
+            continue
         yield in_own_process("shards", options.part, *common, "--one", json.dumps(setting))
 
 
@@ -175,19 +177,24 @@ def cost(
 ) -> dict[str, Any]:
     """Cells a second of training and generating in memory, by the settings; of scVI under the same."""
     file = folder / f"{os.getpid()}.h5ad"
-    simulate_to(file, 10_000, n_genes)
+    simulate_to(file, 4_096, n_genes)
     adata = ad.read_h5ad(file)
     file.unlink()
-    n_batches = min(n_train // 4, 9_000 // batch_size)
     rates = {}
     for name in ("scdiffgen", "scVI"):
         timer = StepTimer()
         if name == "scVI":
             scvi.model.SCVI.setup_anndata(adata, batch_key=LABEL)
         model: Any = registered(adata, preset) if name == "scdiffgen" else scvi.model.SCVI(adata)
-        limits = {"limit_train_batches": n_batches, "limit_val_batches": 0}
-        model.train(1, batch_size=batch_size, callbacks=[timer], **limits, **QUIET)
-        rates[f"{name} training"] = batch_size * (n_batches - WARM_UP) / (timer.ends[-1] - timer.ends[WARM_UP - 1])
+        model.train(
+            1_000,
+            batch_size=batch_size,
+            callbacks=[timer],
+            max_steps=n_train // 8 + 2 * WARM_UP,
+            limit_val_batches=0,
+            **QUIET,
+        )
+        rates[f"{name} training"] = batch_size / np.median(np.diff(timer.ends)[WARM_UP:])
         begin, n_cells = time.perf_counter(), 4 * max(batch_size, 512)
         if name == "scdiffgen":
             model.generate(n_cells=n_cells, n_steps=n_steps, batch_size=batch_size, silent=True)

@@ -97,7 +97,6 @@ def extended(model: TokenDiffusion, cells: AnnData) -> dict[str, Any]:
     untreated = cells.obs["perturbation"] == "control"
     return {
         "cells": model.generate({"cell_type": "type_1", "perturbation": "A3+B4"}, 10, **QUIET),
-        "embedding": model.get_condition_embedding({"perturbation": "A3"}),
         "predicted": model.predict_perturbation(cells, {"perturbation": "A3"}, indices=untreated, **QUIET),
         "saved": saved_again(model, {"perturbation": "B4"}),
     }
@@ -121,7 +120,6 @@ def common(setup: Setup) -> dict[str, Call]:
         ),
         "generate, no seed": lambda m, c: from_now_on(m, asked),
         "save, load, generate": lambda m, c: saved_again(m, asked),
-        "get_condition_embedding": lambda m, c: m.get_condition_embedding(both.drop(columns="n_cells")),
         "get_latent_representation": lambda m, c: m.get_latent_representation(c, silent=True),
         "get_normalized_expression": lambda m, c: m.get_normalized_expression(c, FEW, silent=True),
         "get_token_activation": lambda m, c: m.get_token_activation(c, silent=True),

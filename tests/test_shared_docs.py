@@ -60,9 +60,9 @@ def test_entries_stand_where_they_are_named() -> None:
         Parameters
         ----------
         adata
-            Cells; by default those the model was made with.
+            Cells to read; by default the cells that the model was created with.
         silent
-            Whether no progress bar is shown.
+            Whether to hide the progress bar.
 
         Raises
         ------
@@ -106,8 +106,8 @@ def test_parameters_that_are_not_described_get_their_entries_in_the_order_of_the
         None.
         """
 
-    seed = "seed\n    Same seed, same cells; ``None`` follows ``scvi.settings.seed``."
-    adata = "adata\n    Cells; by default those the model was made with.\n"
+    seed = "seed\n    Random seed: the same seed gives the same result. ``None`` follows ``scvi.settings.seed``."
+    adata = "adata\n    Cells to read; by default the cells that the model was created with.\n"
     described = f"{adata}n, m\n    Two\n    numbers.\n{seed}\n**options\n    More."
     start, returns = "Do something.\n\nParameters\n----------\n", "\n\nReturns\n-------\n"
     assert inspect.getdoc(partly) == f"{start}{described}{returns}Nothing."

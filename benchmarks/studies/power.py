@@ -159,10 +159,9 @@ def pilot_model(pilot: AnnData, seed: int, *, quick: bool) -> TokenDiffusion:
 
 def table(runs: Sequence[Run]) -> str:
     """A row a design and fold change, and the agreement over all of them, by data set."""
-    agreement = []
+    agreement, last = [], {(run["data"], run["variant"], run["seed"]): run for run in runs}.values()
     for name in dict.fromkeys(run["data"] for run in runs):
-        own = [run["scores"] for run in runs if run["data"] == name and run["variant"] != VARIATION]
-        both = pd.DataFrame(own)
+        both = pd.DataFrame([run["scores"] for run in last if run["data"] == name and run["variant"] != VARIATION])
         difference, ranks = both["predicted"] - both["realised"], both["predicted"].corr(both["realised"], "spearman")
         within = f"from {difference.min():.2f} to {difference.max():.2f}"
         absolute = f"mean absolute difference {difference.abs().mean():.2f}"

@@ -1,4 +1,4 @@
-"""scdiffgen: conditional token diffusion for single-cell counts; sub-packages load when they are first used."""
+"""scdiffgen: conditional token diffusion for single-cell counts. Sub-packages load on first use."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""Checks of arguments: numbers, choices, and names that a function does not have."""
+"""Checks of arguments: numbers, choices and unknown names."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -12,12 +12,12 @@ NOWHERE: Mapping[str, str] = MappingProxyType({})
 
 
 def is_finite_number(value: Any) -> bool:
-    """Whether ``value`` is a number, and neither infinite nor NaN."""
+    """Test whether ``value`` is a finite number."""
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def check_whole_number(name: str, value: Any, *, at_least: int = 1) -> int:
-    """Return a whole number, NumPy's too, as Python's ``int``; raise unless it is one of at least so many."""
+    """Convert a whole number to ``int``; raise if it is none or below ``at_least``."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < at_least:
         raise ValueError(f"`{name}` is {value!r}: pass a whole number of at least {at_least}.")
     return int(value)
@@ -36,7 +36,7 @@ def check_choice(name: str, value: Any, choices: Iterable[Any]) -> None:
 
 
 def check_names(of: str, given: Iterable[str], known: Iterable[str], elsewhere: Mapping[str, str] = NOWHERE) -> None:
-    """Raise if an argument is unknown: say where it has gone, or else what the user may have meant."""
+    """Raise if an argument is unknown; the error names its replacement or the closest known name."""
     for name in given:
         if name in elsewhere or name not in known:
             way_out = f" {elsewhere[name]}" if name in elsewhere else did_you_mean(name, known)

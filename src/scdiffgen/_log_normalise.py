@@ -1,4 +1,4 @@
-"""Library sizes, and the package's one log-normalisation."""
+"""Library sizes and log-normalisation."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ TARGET_SUM = 1e4
 
 
 def library_sizes(counts: Any) -> NDArray[np.float64]:
-    """Molecules of each cell ``(cells,)``."""
+    """Sum the molecules of each cell ``(cells,)``."""
     return np.asarray(counts.sum(axis=1, dtype=np.float64)).ravel()
 
 
@@ -18,10 +18,10 @@ def log_normalise(
     counts: NDArray | sparse.spmatrix | sparse.sparray,
     target_sum: float = TARGET_SUM,
     *,
-    library: NDArray | None = None,  # molecules of cells (cells,), by default their sums
-    dtype: DTypeLike = np.float64,  # that of scaled counts before the logarithm; scaling is in double precision
+    library: NDArray | None = None,  # library sizes (cells,), by default the sums of counts
+    dtype: DTypeLike = np.float64,  # of scaled counts before the logarithm; scaling is in double precision
 ) -> Any:
-    """Compute log(1 + counts per ``target_sum``) ``(cells, genes)``, dense or CSR as the counts, in linear memory."""
+    """Compute log(1 + counts per ``target_sum``) ``(cells, genes)``, dense or CSR like the counts."""
     if not sparse.issparse(counts):
         counts = np.asarray(counts)
     total = library_sizes(counts) if library is None else np.asarray(library, dtype=np.float64).ravel()

@@ -1,4 +1,4 @@
-"""Words that error messages share: lists of values, numbers of things, and what the user may have meant."""
+"""Parts of error messages: lists of values, counted nouns, and suggestions of close names."""
 
 import difflib
 import sys
@@ -11,11 +11,11 @@ import pandas as pd
 
 LONGEST_LIST = 10
 BETWEEN = (__name__.partition(".")[0], "scvi", "lightning", "torch", "contextlib", "functools")
-"""Packages whose frames may lie between a warning and the line that the user wrote."""
+"""Packages whose stack frames are skipped to find the line of the user."""
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn at the innermost line of code that is the user's, and not of a package that calls itself."""
+    """Warn at the innermost line of the user's own code."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in BETWEEN:
         frame, level = frame.f_back, level + 1
@@ -23,19 +23,19 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def plain(value: Any) -> Any:
-    """A NumPy scalar as the Python value it stands for, so that it prints as the user wrote it."""
+    """Convert a NumPy scalar to a Python value, which prints as the user wrote it."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def listed(values: Iterable[Any]) -> str:
-    """At most ten values, and how many there are if that is more."""
+    """List at most ten values, with their total number if there are more."""
     everything = [repr(plain(value)) for value in values]
     shown = ", ".join(everything[:LONGEST_LIST])
     return shown if len(everything) <= LONGEST_LIST else f"{shown}, ... ({len(everything)} in all)"
 
 
 def did_you_mean(value: Any, known: Iterable[Any]) -> str:
-    """A sentence that offers the known names closest to what was written; empty if none is close."""
+    """Suggest the known names closest to a value; empty if none is close."""
     by_lower_case: dict[str, Any] = {}
     for name in known:
         by_lower_case.setdefault(str(name).lower(), name)
@@ -54,13 +54,13 @@ def counted(n: int, noun: str, plural: str | None = None) -> str:
 
 
 def unknown_name(what: str, name: Any, known: Sequence[Any]) -> str:
-    """The opening of every "no such name" message."""
+    """Say that a name is unknown, with the known names and a suggestion."""
     choices = f"they are {listed(known)}" if len(known) else "there is none"
     return f"{plain(name)!r} is not a {what} ({choices}).{did_you_mean(name, known)}"
 
 
 def raise_if_not_unique(names: pd.Index, place: str, way_out: str) -> None:
-    """Raise if names of cells or genes, which the user knows as ``place``, occur twice."""
+    """Raise if names of cells or genes are not unique; ``place`` names them in the error."""
     if not names.is_unique:
         twice = names[names.duplicated()].unique()
         raise ValueError(f"{place} are not unique: {listed(twice)} occur more than once. {way_out}")

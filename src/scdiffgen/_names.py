@@ -1,4 +1,4 @@
-"""Arguments that are names: a list of them, of which a text is one, and the name of one column."""
+"""Arguments that are names: lists of names, and the name of one column."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Name = TypeVar("Name", bound=str)
 
 
 def as_names(names: Iterable[Name] | Name) -> list[Name]:
-    """List of names; a text is one name, not its letters."""
+    """Convert to a list of names; a string is one name."""
     return [names] if isinstance(names, str) else list(names)
 
 
 def symbols_of(adata: AnnData, gene_symbols: str | None, argument: str = "adata") -> pd.Index:
-    """Names of the genes in a column of ``.var``; those in ``.var_names`` by default, and where the column has none."""
+    """Read gene symbols from a column of ``.var``; missing entries and the default are ``.var_names``."""
     if gene_symbols is None:
         return adata.var_names
     if gene_symbols not in adata.var:

@@ -1,4 +1,4 @@
-"""Names under which fields are registered and results are stored: one spelling each."""
+"""Keys of registered fields and stored results."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from scvi import REGISTRY_KEYS as SCVI_KEYS
 
 
 class _RegistryKeys(NamedTuple):
-    """Keys of the registered fields: scvi-tools' own where it has one, ours otherwise."""
+    """Keys of the registered fields: those of scvi-tools where they exist, otherwise ours."""
 
     X: str = SCVI_KEYS.X_KEY
     BATCH: str = SCVI_KEYS.BATCH_KEY

@@ -1,8 +1,8 @@
-"""Parameters and errors that many functions have, described once.
+"""Descriptions of parameters and errors that several functions share.
 
-A line of a docstring that is ``{name}`` alone stands for the entries of that name below: :func:`shared_docs` puts them
-there, so that ``help``, the API pages and doctest see them. A parameter that a docstring does not describe gets the
-entry of its name. Where it is called otherwise than the placeholder, ``placeholder = parameter`` heads the entry.
+A docstring line that consists of ``{name}`` is replaced by the entries of that name below. :func:`shared_docs` inserts
+them, so ``help``, the API pages and doctest show them. A parameter without a description gets the entry of its name. An
+entry is headed ``placeholder = parameter`` if placeholder and parameter have different names.
 """
 
 import re
@@ -22,137 +22,136 @@ PLACEHOLDER = re.compile(r"^([ \t]*)\{(\w+)\}[ \t]*$", re.MULTILINE)
 
 _FIGURES = """
 ax
-    Where to draw; by default a new figure. Several panels need a figure of their own.
+    Axes to draw into; by default a new figure. Figures of several panels cannot be drawn into given axes.
 show
     Whether to show the figure; by default ``scanpy.settings.autoshow``.
 save
-    ``True`` or text saves to ``scanpy.settings.figdir`` as scanpy does; a :class:`~pathlib.Path` to that file.
+    ``True`` or text saves to ``scanpy.settings.figdir``, as in scanpy; a :class:`~pathlib.Path` is the file itself.
 ncols
-    Panels a row.
+    Panels per row.
 stored = adata
     Cells with stored tokens.
 tokens
-    Token or tokens to draw, in this order, by name or by annotation (:func:`scdiffgen.tl.annotate_tokens`); by default
-    all.
+    Names or annotations (:func:`scdiffgen.tl.annotate_tokens`) of the tokens to draw, in this order; by default all
+    tokens.
 token_groups = groupby
-    Column of ``adata.obs``: categories, text, truth values or few numbers.
+    Column of ``adata.obs``: categories, text, booleans, or at most 100 distinct fractional numbers.
 real
-    Real cells, best those that were held out of training.
+    Real cells, preferably held out of training.
 generated
     Generated cells; genes are aligned by name.
 train
-    Cells that the generator was trained on, which spaces and classifiers are fitted on; by default half of the real
-    ones.
+    Training cells of the generator. Principal components and label classifiers are fitted on them; by default on half
+    of the real cells.
 layer
-    Layer of the counts, by default ``.X``; cells without layers, as generated ones are, are read from ``.X``.
+    Layer of the counts, by default ``.X``; cells without layers, such as generated cells, are read from ``.X``.
 programs
-    Genes of each program by its name, such as ``{"S": [...], "G2M": [...]}``; those that the data lack are left out.
+    Genes of each program by name, such as ``{"S": [...], "G2M": [...]}``; genes that the data lack are ignored.
 n_jobs
-    Threads of the forests.
+    Number of threads of the random forests.
 loadings = tokens
     Cells with stored tokens, or loadings ``(genes, tokens)`` with the genes as index.
 gene_symbols
-    Column of ``.var`` with the names of genes to use, as in scanpy; by default those in ``.var_names``.
+    Column of ``.var`` with gene symbols, as in scanpy; by default ``.var_names``.
 """
 
 _MODEL = """
 perturbation_key
-    Column of ``obs`` with what was done to each cell, such as ``"FOXO1"`` or ``"FOXO1+TP53"``; or several columns with
-    a part each: of one kind if they share a name (``drug_1``, ``drug_2``), else of different kinds (knock-out, drug).
+    Column of ``obs`` with the perturbation of each cell, such as ``"FOXO1"`` or ``"FOXO1+TP53"``; or several columns
+    with one part each: of one type if they share a name (``drug_1``, ``drug_2``), else of several (knock-out, drug).
 control
-    Name, or names, of cells to which nothing was done.
+    Name, or names, of untreated cells.
 perturbation_sep
-    What stands between the parts of a combination, and between their doses.
+    Separator between the parts of a combination, and between their doses.
 dose_key
-    Column of doses: a number, or ``"0.5+1.0"`` aligned with the perturbation; or as many columns as
+    Column of doses: a number, or ``"0.5+1.0"`` in the order of the perturbation; or as many columns as
     ``perturbation_key`` names.
 dose_unit
-    What doses are measured in; kept and shown, never computed with.
+    Unit of the doses, for display only.
 hierarchy_keys
-    Columns from the root of a hierarchy to its leaves, such as organism, tissue, cell type. Cells end at any level.
+    Columns from the root of a hierarchy to its leaves, such as organism, tissue, cell type. Cells may end at any level.
 categorical_covariate_keys
-    Columns of ``obs`` with further categories, such as sex or condition, which are asked for by their names.
+    Columns of ``obs`` with further categories, such as sex or disease; conditions of these names.
 continuous_covariate_keys
-    Columns of ``obs`` with numbers, such as age or time, likewise.
+    Columns of ``obs`` with numbers, such as age or time; conditions of these names.
 text_key
-    Column of descriptions in words, such as ``"naive T cell, day 3"``, which a pretrained sentence encoder embeds
-    (``pip install 'scdiffgen[text]'``). The model can be asked for descriptions that no cell has.
+    Column of text descriptions, such as ``"naive T cell, day 3"``, which a pretrained sentence encoder embeds
+    (``pip install 'scdiffgen[text]'``). Cells can be generated for descriptions that no training cell has.
 perturbation_features_key
-    Key of ``uns`` with a feature vector of each perturbation, a mapping or a data frame. Perturbations that were never
-    measured can be predicted if they have one.
+    Key of ``uns`` with a mapping or data frame of feature vectors, one per perturbation. Perturbations that were never
+    measured can be predicted from their feature vectors.
 adata
-    Cells; by default those the model was made with.
+    Cells to read; by default the cells that the model was created with.
 indices
-    Positions or mask of the cells to take; by default all.
+    Positions, or a boolean mask, of the cells to use; by default all cells.
 batch_size
-    Cells a minibatch.
+    Number of cells per minibatch.
 dataloader
-    In place of ``adata``: minibatches in the order of the results, such as an unshuffled ``annbatch.Loader``. Each maps
+    Minibatches in the order of the results, instead of ``adata``, such as an unshuffled ``annbatch.Loader``. Each maps
     registry keys to tensors, or ``"X"`` to counts and ``"obs"`` to a data frame with the registered columns.
 gene_list
-    Genes to return, by default all.
+    Genes to return; by default all genes.
 transform_batch
-    Batch under which all cells are seen; by default each under its own.
+    Batch under which all cells are evaluated; by default the batch of each cell.
 conditions
-    A value for each condition, by the name under which it was registered; or a table with a column for each condition,
-    a row for each kind of cell and a column ``"n_cells"``; or ``None``. What is missing is that of random training
-    cells which have the same categories in the rest; where a number is given, such as an age, it is what the network
-    takes for likely (but for perturbations).
+    A mapping from registered conditions to values; a table with a column per condition, a row per group of cells, and
+    optionally a column ``"n_cells"``; or ``None``. Missing conditions are drawn from training cells that have the given
+    categories. If a number such as an age is given, only missing perturbations are drawn, and the network infers other
+    missing conditions.
 n_cells
-    Number of cells of each row of ``conditions``, by default one; without conditions as many as in training and
-    validation.
+    Number of cells for each row of ``conditions``, by default one. Without conditions, the default is the number of
+    training and validation cells.
 library_size
-    Molecules a cell: a number, an array of one number a cell, or a function of the table of conditions (a row a cell)
-    and a NumPy generator. By default they are drawn like those of the training cells under the same conditions. Of a
-    MuData, such sizes by modality; those left out are drawn. Fractions are rounded to whole molecules.
+    Number of molecules per cell: a number, an array ``(cells,)``, or a function of the table of conditions (one row per
+    cell) and a NumPy generator. By default sizes are drawn from training cells under the same conditions. For a MuData,
+    a mapping from modalities to sizes; omitted modalities are drawn. Fractions are rounded to whole molecules.
 guidance_scale
-    How much stronger than in the data conditions are followed: above 1, cells are more typical and less diverse. One
-    number for all conditions together, also those that were left out, or one for each that is named.
+    Scale of classifier-free guidance: 1 is none; above 1, cells are more typical and less diverse. One number guides
+    all conditions together, including drawn ones; a mapping gives a scale for each named condition.
 n_steps
-    Steps, each an evaluation of the network; more are slower and better. 8 to 64 is the useful range.
+    Number of sampling steps, each one evaluation of the network; 8 to 64 is the useful range. More steps are slower.
 seed
-    Same seed, same cells; ``None`` follows ``scvi.settings.seed``.
+    Random seed: the same seed gives the same result. ``None`` follows ``scvi.settings.seed``.
 silent
-    Whether no progress bar is shown.
+    Whether to hide the progress bar.
 dir_path
-    Folder of the model; saving makes it.
+    Folder of the model; saving creates it.
 accelerator
-    As in Lightning; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
+    As in Lightning; ``"auto"`` uses a GPU (CUDA, ROCm) if there is one, and the CPU on Apple silicon.
 device
-    Which of them, as in scvi-tools.
+    Index of the device, as in scvi-tools.
 prefix
-    Start of the names of its files, so that a folder can hold several models.
+    Prefix of the file names, so that a folder can hold several models.
 overwrite
-    Whether files of a model that is there are replaced. Other files in the folder stay.
+    Whether to replace the files of an existing model. Other files in the folder stay.
 save_anndata
-    Whether the cells are saved too, to be loaded with the model; for a hub they are uploaded, too.
+    Whether to save the cells with the model; a hub then uploads the cells, too.
 raises_folder = ValueError
-    If the folder exists and is not to be overwritten.
+    If the folder exists and ``overwrite`` is ``False``.
 raises_missing = FileNotFoundError
     If the folder has no model.
 raises_file = ValueError
-    If the file is damaged, holds more than plain data, would take far more memory than its size, or was saved by a
-    version or class that does not fit.
+    If the file is damaged, holds more than plain data, or was saved by an incompatible version or class.
 raises_asked = ValueError
-    If a condition or category is not registered, a number is out of range, or the method does not work with the process
-    of the model or with a MuData.
+    If a condition or category is not registered, a number is out of range, or the method does not support the process
+    of the model or a MuData.
 raises_read = ValueError
-    If ``adata`` lacks genes or holds categories that are not registered, ``indices`` chooses no cell or one that is not
-    there, a name is unknown, a number is out of range, or the method does not work with the process of the model or
-    with a MuData.
+    If ``adata`` lacks genes or holds categories that are not registered, ``indices`` selects no cell or a cell that
+    does not exist, a name is unknown, a number is out of range, or the method does not support the process of the model
+    or a MuData.
 raises_uncountable = ValueError
-    If the counts are not counts (negative, fractional, not finite), a cell has none, a name is double, or a key holds
-    missing values.
+    If the data are not counts (negative, fractional or not finite), a cell has no molecule, a name is not unique, or a
+    column has missing values.
 raises_keys = KeyError
     If a key is not in the data.
 raises_kwargs = TypeError
-    If an argument is unknown, or the data is of another type.
+    If an argument is unknown, or the data have the wrong type.
 raises_encoder = ImportError
-    If there are descriptions, and the sentence encoder is not installed.
+    If ``text_key`` is given and the sentence encoder is not installed.
 raises_columns = KeyError
-    If ``adata`` lacks a column that was registered.
+    If ``adata`` lacks a registered column.
 raises_type = TypeError
-    If ``adata`` is of another type.
+    If ``adata`` has the wrong type.
 raises_untrained = RuntimeError
     If the model is not trained.
 """
@@ -161,45 +160,45 @@ _METRICS = r"""
 points_real = real
     Real cells, ``(cells, dimensions)``, such as principal components.
 points_generated = generated
-    Generated cells, over the same dimensions.
+    Generated cells, ``(cells, dimensions)``, over the same dimensions.
 within = groupby
-    Column of ``obs`` of all cells: also within its labels, and for each label; by default over all cells only.
+    Column of ``obs`` of all cells. Results are added within labels and for each label; by default over all cells only.
 other_real
-    Independent real cells of the same composition; the real cells are then not halved for them.
+    Independent real cells of the same composition; by default half of the real cells.
 n_bootstrap
-    Resamples of the cells of both sides behind the intervals.
+    Number of bootstrap resamples of the cells of both sides, for the intervals.
 n_pcs
-    Principal components, at most.
+    Maximum number of principal components.
 max_cells
-    Cells taken of each side at most; drawn without replacement.
+    Maximum number of cells per side, drawn without replacement.
 n_trees
-    Trees of the forests.
+    Number of trees of the random forests.
 draws = seed
-    Same seed, same result: seed of all that is drawn at random.
+    Random seed: the same seed gives the same result.
 counts
     Real counts, ``(cells, genes)``.
 labels
-    Label of each of these cells.
+    Label of each real cell, ``(cells,)``.
 labels_out
-    Label of every cell to draw.
+    Label of each cell to draw.
 held_out = real, real_labels
-    Held-out counts, (cells, genes), and their labels.
+    Held-out counts, ``(cells, genes)``, and their labels, ``(cells,)``.
 fitted = train, train_labels
     Training counts over the same genes, and their labels.
 per_molecule
-    Mean surprise of a molecule, in nats, after those before it, over all cells: without the multinomial coefficient.
+    Mean cross-entropy of a molecule given the molecules before it, in nats, without the multinomial coefficient.
 per_cell
-    Mean over cells of :math:`-\log p(x | L, c)`, with the multinomial coefficient: compares with a model's bound.
+    Mean over cells of :math:`-\log p(x | L, c)` in nats, with the multinomial coefficient, as a model's bound has it.
 of_cells = cells
-    :math:`-\log p(x | L, c)` of every cell, (cells,).
+    :math:`-\log p(x | L, c)` of each cell in nats, ``(cells,)``.
 raises_unseen = ValueError
     If a label has no training cells.
 raises_pot = ImportError
-    If ``"wasserstein"`` is asked for by name, and POT is not installed.
+    If ``metrics`` names ``"wasserstein"`` and POT is not installed.
 warns_pot = UserWarning
     If ``metrics`` is ``None`` and POT is not installed.
 warns_few = FewCellsWarning
-    If there are fewer cells than metrics need; these scores are NaN.
+    If there are fewer cells than a metric needs; its scores are NaN.
 """
 
 _TOGETHER = {
@@ -229,7 +228,7 @@ ENTRIES |= {name: f"Raises\n------\n{ENTRIES[name]}" for name in _RAISES}
 
 
 def shared_docs(documented: Documented) -> Documented:
-    """Put the shared entries where a docstring names them, those of other parameters, and what figures return."""
+    """Insert shared entries into a docstring, describe its other parameters, and add the return value of figures."""
 
     def entry(name: str) -> str:
         if name not in ENTRIES:
@@ -250,7 +249,7 @@ def shared_docs(documented: Documented) -> Documented:
 
 
 def _with_all_parameters(text: str, parameters: list[str], entry: Callable[[str], str]) -> str:
-    """The docstring with an entry for every parameter, in the order of the signature."""
+    """Add an entry for each parameter that has none, in the order of the signature."""
     section = SECTION.search(text)
     if section is None:
         return text

@@ -1,4 +1,4 @@
-"""What ``model.write_back`` stores of the tokens, and how it is read again: one spelling of each key."""
+"""Keys of the token results that ``model.write_back`` stores, and functions that read them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,19 +17,19 @@ MOST_NUMBERS = 100  # distinct fractional numbers that are still groups
 
 
 def stored_about_tokens(adata: AnnData) -> Mapping[str, Any]:
-    """Names of the tokens and what is known of them: ``.uns["scdiffgen"]``."""
+    """Read names and metadata of the tokens from ``.uns["scdiffgen"]``."""
     if UNS_KEY not in adata.uns:
         raise ValueError(f"`adata.uns` has no {UNS_KEY!r}: call `model.write_back(adata)` first.")
     return adata.uns[UNS_KEY]
 
 
 def token_names(adata: AnnData) -> list[str]:
-    """Names of the stored tokens."""
+    """Return the names of the stored tokens."""
     return [str(name) for name in stored_about_tokens(adata)["tokens"]]
 
 
 def token_labels(adata: AnnData) -> dict[str, str]:
-    """What each token is called in figures: its annotation where it has one, else its name."""
+    """Map each token to its label in figures: its annotation or else its name."""
     annotation = stored_about_tokens(adata).get("annotation", {})
     return {name: str(annotation.get(name, name)) for name in token_names(adata)}
 
@@ -37,7 +37,7 @@ def token_labels(adata: AnnData) -> dict[str, str]:
 def token_loadings(
     tokens: AnnData | pd.DataFrame, name: str = "adata", gene_symbols: str | None = None
 ) -> pd.DataFrame:
-    """Loadings ``(genes, tokens)`` that an AnnData holds, with its symbols as names; a data frame is taken as it is."""
+    """Return stored loadings ``(genes, tokens)`` of an AnnData, named by symbols; a data frame is returned as is."""
     if isinstance(tokens, pd.DataFrame):
         if gene_symbols is not None:
             raise ValueError(
@@ -53,7 +53,7 @@ def token_loadings(
 
 
 def token_activation(adata: AnnData) -> pd.DataFrame:
-    """Stored activations ``(cells, tokens)``, in float32 also where they are stored in less."""
+    """Return stored activations ``(cells, tokens)`` as float32."""
     if ACTIVATION_KEY not in adata.obsm:
         raise ValueError(f"`adata.obsm` has no {ACTIVATION_KEY!r}: call `model.write_back(adata)` first.")
     activation = adata.obsm[ACTIVATION_KEY].astype("float32", copy=False)
@@ -68,7 +68,7 @@ def check_tokens(tokens: Sequence[str], known: Sequence[str], argument: str = "t
 
 
 def chosen_tokens(adata: AnnData, tokens: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """Tokens chosen by name or by annotation, all by default, and what they are called."""
+    """Resolve tokens given by name or annotation (default: all); return their names and labels."""
     labels = token_labels(adata)
     requested = list(labels) if tokens is None else as_names(tokens)
     called = {name: [token for token, label in labels.items() if label == name] for name in requested}
@@ -88,14 +88,14 @@ def chosen_tokens(adata: AnnData, tokens: Sequence[str] | None) -> tuple[list[st
 
 
 def annotation_column(adata: AnnData, key: str) -> pd.Series:
-    """Column of ``.obs``."""
+    """Return a column of ``.obs``; raise if there is none."""
     if key not in adata.obs:
         raise ValueError(f"`adata.obs` has no column {key!r}: choose from {list(adata.obs.columns)}.")
     return adata.obs[key]
 
 
 def group_column(adata: AnnData, groupby: str) -> pd.Series:
-    """Group of every cell, as categories that are text: scanpy loses a group that is called ``False``."""
+    """Return the group of each cell as text categories, because scanpy loses a group called ``False``."""
     check_column(groupby)
     column = annotation_column(adata, groupby)
     if pd.api.types.is_float_dtype(column) and column.nunique() > MOST_NUMBERS:

@@ -1,4 +1,4 @@
-"""Descriptions as vectors, by a small pretrained sentence encoder that is installed with its weights."""
+"""Embed text descriptions by a small pretrained sentence encoder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _vectors: dict[str, np.ndarray] = {}
 
 
 def embed_texts(texts: Iterable[str]) -> np.ndarray:
-    """Vectors ``(texts, 384)`` of unit length by all-MiniLM-L6-v2 (Reimers & Gurevych 2019; Wang et al. 2020)."""
+    """Embed texts as unit vectors ``(texts, 384)`` by all-MiniLM-L6-v2 (Reimers & Gurevych 2019; Wang et al. 2020)."""
     texts = list(texts)
     for row, text in enumerate(texts):
         if not isinstance(text, str):

@@ -55,7 +55,6 @@ def test_cells_that_are_not_registered() -> None:
         lambda model: model.get_token_activation(),
         lambda model: model.get_token_loadings(),
         lambda model: model.predict_perturbation(None, {"cell_type": "a"}),
-        lambda model: model.get_condition_embedding({"cell_type": "a"}),
     ],
 )
 def test_a_model_that_is_not_trained(call: Callable[[TokenDiffusion], Any]) -> None:
@@ -97,7 +96,7 @@ def test_generation_checks_its_arguments_before_any_work(
 @pytest.mark.parametrize(
     ("indices", "message"),
     [
-        (np.zeros(120, dtype=bool), "`indices` chooses no cell"),
+        (np.zeros(120, dtype=bool), "`indices` selects no cell"),
         ([0, 120], "`indices` holds 120, but there are 120 cells"),
         ([0.0, 1.0], "values of type float64"),
         (np.ones(119, dtype=bool), r"type bool in the shape \(119,\)"),

@@ -152,17 +152,6 @@ def test_a_treatment_never_seen_in_a_type_is_marked(dosed: TokenDiffusion) -> No
     assert predicted.obs["unseen_in_training"].tolist() == expected.tolist()
 
 
-def test_conditions_have_vectors(small: TokenDiffusion, dosed: TokenDiffusion) -> None:
-    table = pd.DataFrame({"cell_type": ["a", "b", "a"], "batch": ["x", "x", "x"]})
-    vectors = small.get_condition_embedding(table)
-    assert vectors.shape == (3, 128) and vectors.columns[0] == "context_1"
-    np.testing.assert_array_equal(vectors.iloc[0], vectors.iloc[2])
-    assert not np.allclose(vectors.iloc[0], vectors.iloc[1])
-    treated = dosed.get_condition_embedding(pd.DataFrame({"drug": ["drug", "control"], "dose": [1.0, None]}))
-    effects = treated.filter(like="effect_").to_numpy()
-    assert effects[0].any() and not effects[1].any()
-
-
 @pytest.fixture(scope="module")
 def treated() -> TokenDiffusion:
     """Three types that the treatment changes alike in gene 0 and gene 1, the last of which was never treated."""

@@ -235,15 +235,15 @@ def test_what_a_loader_or_a_file_cannot_be(screened: TokenDiffusion, tmp_path: P
         screened.get_nll(cells, dataloader=Frames(cells))
     with pytest.raises(ValueError, match=r"`dataloader`: a minibatch has 20 genes, and 20 .*order"):
         screened.get_latent_representation(dataloader=Frames(cells[:, ::-1].copy()), silent=True)
-    with pytest.raises(ValueError, match=r"`dataloader`: 'perturbation' is registered, and .* not there .*'obs'"):
+    with pytest.raises(ValueError, match=r"`dataloader`: 'perturbation' is registered, but .* missing .*'obs'"):
         screened.get_nll(dataloader=[{"X": cells.X, "obs": cells.obs.drop(columns="dose")}], silent=True)
-    with pytest.raises(ValueError, match="tensors of a minibatch have 39, 40 rows"):
+    with pytest.raises(ValueError, match="tensors have 39, 40 rows"):
         screened.get_nll(dataloader=[{"X": sparse.csr_matrix(cells.X[1:]), "obs": cells.obs}], silent=True)
     with pytest.raises(ValueError, match="unseen perturbation"):
         screened.get_nll(dataloader=[{"X": cells.X, "obs": cells.obs.assign(drug="C", dose=1)}], silent=True)
     with pytest.raises(ValueError, match="minibatch 0 does not hold molecule counts"):
         screened.get_nll(dataloader=[{"X": sparse.csr_matrix(np.log1p(cells.X)), "obs": cells.obs}], silent=True)
-    with pytest.raises(ValueError, match="`dataloader` hands out no cell"):
+    with pytest.raises(ValueError, match="`dataloader` yields no cell"):
         screened.get_nll(dataloader=[], silent=True)
     with pytest.raises(ValueError, match="pass `path`"):
         screened.write_back(dataloader=Frames(cells))
@@ -251,7 +251,7 @@ def test_what_a_loader_or_a_file_cannot_be(screened: TokenDiffusion, tmp_path: P
         with pytest.raises(ValueError, match=r"a new file that ends with '.zarr'"):
             screened.write_back(cells, path=path)
     broken = [next(iter(Frames(cells))), {"X": torch.zeros(1, 20)}]
-    with pytest.raises(ValueError, match="is registered, and in a minibatch it is not there"):
+    with pytest.raises(ValueError, match="is registered, but it is missing in a minibatch"):
         screened.write_back(dataloader=broken, path=tmp_path / "half.zarr", keys=["X_tokens"], silent=True)
     assert not list(tmp_path.iterdir())
 
@@ -298,7 +298,7 @@ def test_codes_in_another_order_than_that_of_the_model_are_refused() -> None:
     for field, mapping in {"batch": {"y": 0, "x": 1}, "labels": ["b", "a"]}.items():
         cells.registry = written_by_scvi_tools(adata)
         cells.registry["field_registries"][field]["state_registry"]["categorical_mapping"] = mapping
-        with pytest.raises(ValueError, match="`datamodule` codes .* by .*, the model by .*registry="):
+        with pytest.raises(ValueError, match="`datamodule` encodes .* as .*, the model as .*registry="):
             model.train(1, datamodule=cells, **QUIET)
 
 
@@ -336,11 +336,11 @@ def replaced(key: str, change: Callable[[Tensor], Any]) -> Callable[[Cells], Cel
     ("change", "message"),
     [
         (replaced("labels", lambda codes: codes + 5), r"code 6 of 'cell_type'.*2 categories"),
-        (replaced("labels", lambda codes: None), "'labels' is registered, and in a minibatch it is not there"),
+        (replaced("labels", lambda codes: None), "'labels' is registered, but it is missing in a minibatch"),
         (replaced("X", lambda counts: counts[:, :10]), "has 10 genes, and 20 are registered"),
         (replaced("X", lambda counts: counts.log1p()), "does not hold molecule counts"),
-        (replaced("X", lambda counts: counts * 0), "without a single molecule"),
-        (lambda cells: Cells({key: each[:0] for key, each in cells.train_cells.items()}, 0), "hands out no cell"),
+        (replaced("X", lambda counts: counts * 0), "without a molecule"),
+        (lambda cells: Cells({key: each[:0] for key, each in cells.train_cells.items()}, 0), "yields no cell"),
     ],
 )
 def test_minibatches_that_do_not_fit_the_registry(change: Callable[[Cells], Cells], message: str) -> None:
@@ -359,7 +359,7 @@ def test_what_cannot_be_done() -> None:
         model.train(1, datamodule=cells, train_size=0.5, **QUIET)
     with pytest.raises(ValueError, match="there are none: pass"):
         model.train(1, datamodule=cells, early_stopping=True, **QUIET)
-    with pytest.raises(ValueError, match="cells beside it"):
+    with pytest.raises(ValueError, match="already has training cells"):
         TokenDiffusion(adata, **SMALL).train(1, datamodule=cells, **QUIET)
     with pytest.raises(ValueError, match="trained in stages"):
         TokenDiffusion(registry=model.registry, process="latent", **SMALL).train(2, datamodule=cells, **QUIET)
@@ -368,7 +368,7 @@ def test_what_cannot_be_done() -> None:
             TokenDiffusion(registry=registry)
     model.train(1, datamodule=cells, **QUIET)
     for call in (model.get_latent_representation, model.evaluate_held_out, model.write_back):
-        with pytest.raises(ValueError, match=r"trained from a data module|no cells beside it|not know which cells"):
+        with pytest.raises(ValueError, match=r"trained from a data module|has no cells|not know which cells"):
             call()
     model.adata = adata
     with pytest.raises(ValueError, match=r"data module|does not know which cells"):

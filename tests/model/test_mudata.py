@@ -159,7 +159,7 @@ def test_library_sizes_of_the_target_follow_from_what_is_given() -> None:
     [
         ({"given": "atac"}, "`given` names 'atac': the modalities of the model are"),
         ({"given": "rna", "target": "dna"}, "`target` names 'dna'"),
-        ({"given": "rna", "target": "rna"}, "'rna' is both in `given` and in `target`"),
+        ({"given": "rna", "target": "rna"}, "'rna' is in both `given` and `target`"),
         ({"given": ["rna", "prot"]}, "`target` names no modality"),
         ({"given": []}, "`given` names no modality"),
         ({"given": "rna", "library_size": {"rna": 5}}, "`library_size` names 'rna'"),
@@ -240,14 +240,14 @@ def test_reading_works_for_all_cells(fixture: str, request: pytest.FixtureReques
     ],
 )
 def test_what_needs_one_anndata_says_so(ask: Callable[[TokenDiffusion], Any], joint: TokenDiffusion) -> None:
-    with pytest.raises(ValueError, match=r"works on one AnnData, .* registered with `setup_mudata`"):
+    with pytest.raises(ValueError, match=r"needs a model of one AnnData, .* registered with `setup_mudata`"):
         ask(joint)
 
 
 def test_other_processes_take_one_modality() -> None:
     mdata = paired()
     TokenDiffusion.setup_mudata(mdata)
-    with pytest.raises(ValueError, match="several modalities need one that takes molecules away: 'thinning'"):
+    with pytest.raises(ValueError, match="several modalities need the thinning process: pass 'thinning'"):
         TokenDiffusion(mdata, process="gaussian")
 
 

@@ -52,7 +52,7 @@ def test_a_process_of_ones_own_does_all_that_users_call(model: TokenDiffusion, a
 
 @pytest.mark.parametrize("call", ["get_nll", "deepen"])
 def test_what_a_process_cannot_do_is_said(model: TokenDiffusion, call: str) -> None:
-    with pytest.raises(ValueError, match=f"`{call}` needs a process .* is 'multinomial': .* `process='thinning'`"):
+    with pytest.raises(ValueError, match=f"`{call}` needs the thinning .* is 'multinomial': .* `process='thinning'`"):
         getattr(model, call)()
 
 
@@ -83,7 +83,7 @@ def test_gaussian_diffusion_learns_types_and_treatments(gaussian: TokenDiffusion
 def test_gaussian_diffusion_refuses_categories_without_a_group(gaussian: TokenDiffusion) -> None:
     cells = simulated_cells(20)
     cells.obs["cell_type"], cells.obs["guide"] = "new", "ctrl"
-    with pytest.raises(ValueError, match="`load_query_data with new categories` needs a process"):
+    with pytest.raises(ValueError, match="`load_query_data with new categories` needs the thinning process"):
         TokenDiffusion.load_query_data(cells, gaussian)
 
 

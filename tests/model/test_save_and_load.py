@@ -84,12 +84,12 @@ def test_a_model_needs_no_cells_to_generate_and_is_fetched_where_it_is_not_there
     ],
 )
 def test_what_needs_cells_says_that_there_are_none(ask, saved: Path) -> None:
-    with pytest.raises(ValueError, match="The model has no cells beside it: pass `adata`"):
+    with pytest.raises(ValueError, match="The model has no cells: pass `adata`"):
         ask(load(saved, adata=False))
 
 
 def test_a_model_without_cells_is_not_trained_on(saved: Path) -> None:
-    with pytest.raises(ValueError, match="no cells beside it: make or load it with `adata`.*`datamodule`"):
+    with pytest.raises(ValueError, match="The model has no cells: create or load it .*`adata`.*`datamodule`"):
         load(saved, adata=False).train(max_epochs=1, **QUIET)
 
 
@@ -190,6 +190,6 @@ def test_options_of_the_file_of_the_cells_reach_anndata(tmp_path: Path) -> None:
 
 
 def test_a_model_without_cells_saves_none(saved: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="`save_anndata` is True, and the model has no cells"):
+    with pytest.raises(ValueError, match="`save_anndata` is True, but the model has no cells"):
         load(saved, False).save(tmp_path / "new", save_anndata=True)
     assert not (tmp_path / "new").exists()

@@ -79,7 +79,7 @@ def test_what_half_the_memory_does_not_hold_is_refused(small: TokenDiffusion, mo
     with pytest.raises(ValueError, match=r"`dtype` is 'int8': choose from \['float32', 'float16'\]"):
         small.write_back(adata, dtype="int8")
     monkeypatch.setattr(type(small.module), "tokens", lambda *_: torch.full((5, 2, 8), -1e5))
-    with pytest.raises(ValueError, match="does not hold a token of 100000: pass 'float32'"):
+    with pytest.raises(ValueError, match="too small for a token of 100000: pass 'float32'"):
         small.write_back(adata, keys=["X_tokens"], dtype="float16")
     assert not own(adata.obsm)
 

@@ -79,6 +79,7 @@ def load(folder: Path, **options: Any) -> TokenDiffusion:
 AGAIN, VERSION, ABSENT, WHERE = "Copy it again", "load it with that version", FileNotFoundError, "model.pt"
 REGISTRY, OPTIONS = "attr_dict/registry_", "attr_dict/init_params_/non_kwargs"
 BIAS = "denoiser.network.readout.bias"
+LIBRARY = np.full(120, 100.0, np.float32)
 FILES = [
     bad("no folder", lambda f: load(f / "no"), WHERE, "there is no", ABSENT),
     bad("the file, not the folder", lambda f: TokenDiffusion.load(f / WHERE), WHERE, "Pass the folder", ABSENT),
@@ -95,6 +96,16 @@ FILES = [
     bad("a registration of a later version", put(f"{REGISTRY}/setup_args/species_key", None), "'species_key'", VERSION),
     bad("weights of an earlier version", changed(lambda w: w["model_state_dict"].pop(BIAS)), "weights", VERSION),
     bad("weights of another size", put(f"{OPTIONS}/n_tokens", 5), "weights", VERSION),
+    *(
+        bad(f"library sizes {name}", put("attr_dict/training_summary_/library", sizes), "library sizes", VERSION)
+        for name, sizes in [
+            ("without a number", np.append(LIBRARY[1:], np.nan)),
+            ("below 0", np.append(LIBRARY[1:], -5.0)),
+            ("of no cell", np.append(LIBRARY[1:], 1e30)),
+            ("of 0 alone", 0 * LIBRARY),
+            ("of one modality more", np.stack([LIBRARY, LIBRARY], 1)),
+        ]
+    ),
     Bad(
         "cells of another model beside it",
         file(lambda p: (p.parent / "adata.h5ad").write_bytes(b"?"), adata=None),
@@ -155,6 +166,16 @@ def places_to_flip(content: bytes) -> list[int]:
     ends = [len(content) - back for back in (1, 5, 9, 12, 22, 27, 34, 42, 50, 58, 70, 90, 98)]
     first = [directory + offset for offset in (0, 4, 6, 8, 10, 12, 16, 20, 24, 28, 30, 32, 38, 42, 46)]
     return [*range(0, 40, 3), *first, *ends, *random.integers(0, len(content), 10).tolist()]
+
+
+def test_weights_that_are_marked_as_folders_are_found(tiny: TokenDiffusion, tmp_path: Path) -> None:
+    """PyTorch would leave their memory as it is."""
+    tiny.save(tmp_path, overwrite=True)
+    content = bytearray((tmp_path / "model.pt").read_bytes())
+    content[content.rindex(b"PK\1\2", 0, content.rindex(b"/data/0")) + 38] ^= 0x10
+    (tmp_path / "model.pt").write_bytes(content)
+    with pytest.raises(ValueError, match="`dir_path`: .*directory are others.*Copy it again"):
+        load(tmp_path)
 
 
 def test_a_flipped_byte_is_found_or_changes_nothing(tiny: TokenDiffusion, tmp_path: Path) -> None:

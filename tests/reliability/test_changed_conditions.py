@@ -71,7 +71,7 @@ def test_a_series_of_library_sizes_is_taken_in_the_order_of_rows_alone(model: To
 
 
 def test_numbers_outside_of_the_training_cells_are_warned_of(model: TokenDiffusion) -> None:
-    with pytest.warns(UserWarning, match=r"`conditions`: numbers of 'age' lie outside of those of the training cells"):
+    with pytest.warns(UserWarning, match=r"`conditions`: values of 'age' lie outside the range of the training cells"):
         model.generate({"age": 50.0}, n_cells=2, n_steps=2)
     model.generate({"age": 0.1}, n_cells=2, n_steps=2)  # a warning would be an error
 

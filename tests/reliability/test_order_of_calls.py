@@ -34,7 +34,6 @@ CALLS: dict[str, Call] = {
     "deepen": lambda model, _: model.deepen(indices=range(6), **FAST),
     "predict_perturbation": lambda model, _: model.predict_perturbation(None, TREATMENT, indices=range(6), **FAST),
     "transfer_batch": lambda model, _: model.transfer_batch(None, "y", indices=range(4), **FAST),
-    "get_condition_embedding": lambda model, _: model.get_condition_embedding({"cell_type": "b", **TREATMENT}),
     "get_nll": lambda model, _: model.get_nll(indices=range(10), n_draws=2, seed=0, silent=True),
     "get_normalized_expression": lambda model, _: model.get_normalized_expression(indices=range(40), silent=True),
     "get_latent_representation": lambda model, _: model.get_latent_representation(indices=range(40), silent=True),

@@ -244,7 +244,7 @@ def test_arrays_and_tables_come_back_as_they_were(
 
 
 def test_what_occurs_twice_comes_back_twice(tmp_path: Path) -> None:
-    """Pickles refer to what they have written already; the limits let them, while what it comes to is small."""
+    """Pickles refer to what they have written already."""
     names, numbers = np.array(["x", "y"], dtype=object), np.arange(3)
     shared = {"names": names, "all": [names, names, numbers, numbers], "numbers": numbers, "pair": ("x", numbers)}
     torch.save([shared, shared], tmp_path / "data.pt", **SAVED_BY)

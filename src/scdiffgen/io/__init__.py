@@ -2,7 +2,6 @@
 
 from . import _plain_data as plain_data
 from ._plain_data import MODEL_FILE, check_file, only_plain_data, read_plainly
-from ._size_limits import TIMES_FILE
 from ._whole_files import (
     UNREADABLE,
     ChunkedFile,

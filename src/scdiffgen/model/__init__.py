@@ -1,4 +1,4 @@
-"""The models that users call."""
+"""Models, their options, and the registration of cells."""
 
 import rich.pretty  # noqa: F401  scvi-tools 1.4 uses it without importing it
 

@@ -1,4 +1,4 @@
-"""Cells that a user asks for, in the codes of the model."""
+"""Requests for cells, encoded for the model."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ from ._training_summary import TrainingCells
 
 
 class CellRequest:
-    """A table with a row for each kind of cell, its codes, the conditions that are given, and the row of every cell."""
+    """Hold a request: its table, condition codes, given conditions, and the table row of each cell."""
 
     def __init__(self, model: BaseModelClass, conditions: Request, n_cells: int | None) -> None:
         self.model, self.known = model, TrainingCells(model)
@@ -42,31 +42,31 @@ class CellRequest:
         warn_of_few_cells(self.table, in_groups, model.registry)
 
     def _warn_of_extrapolation(self) -> None:
-        """Warn of covariates beyond those of the training cells."""
+        """Warn of covariates outside the range of the training cells."""
         for spec in (spec for spec in self.known.specs if spec.is_number and spec.name in self.given):
             both = (conditions[spec.name] for conditions in (self.encoded, self.known.summary.conditions))
             asked, known = (part.values[part.mask & part.given[:, None]] for part in both)
             if len(known) and not (known.min() <= asked.min() and asked.max() <= known.max()):
-                warn_user(f"`conditions`: numbers of {spec.name!r} lie outside of those of the training cells.")
+                warn_user(f"`conditions`: values of {spec.name!r} lie outside the range of the training cells.")
 
     def complete(self, generator: torch.Generator, cells: slice | np.ndarray = slice(None)) -> Conditions[np.ndarray]:
-        """Conditions of some of the cells, where missing ones are drawn from the training cells."""
+        """Return conditions of some cells; missing ones are drawn from training cells."""
         return self.known.complete(self.encoded.take(self.row_of[cells]), generator)
 
     def completed(
         self, generator: torch.Generator, library_size: Any = None, cells: slice | np.ndarray = slice(None)
     ) -> tuple[Conditions[np.ndarray], np.ndarray]:
-        """Conditions that are given or drawn, and library sizes, of some of the cells."""
+        """Return complete conditions and library sizes of some cells."""
         complete = self.complete(generator, cells)
         requested = self.table.iloc[self.row_of[cells]].reset_index(drop=True)
         return complete.given_only(), self.known.library_sizes(complete, generator, library_size, requested)
 
     def decoded(self, conditions: Conditions[np.ndarray]) -> pd.DataFrame:
-        """Conditions in the columns that were registered, NaN where they are missing."""
+        """Decode conditions to the registered columns; NaN where missing."""
         return decode_conditions(self.model.registry, conditions, self.table)
 
     def obs(self, complete: pd.DataFrame) -> pd.DataFrame:
-        """The ``.obs`` of cells, whose conditions with the drawn ones are decoded, and how these were requested."""
+        """Build the ``.obs`` of generated cells from decoded conditions, with the names of drawn conditions."""
         registry = self.model.registry
         requested = write_conditions(registry, self.table).iloc[self.row_of].reset_index(drop=True)
         typed = write_conditions(registry, complete.iloc[:1])
@@ -82,7 +82,7 @@ class CellRequest:
 
 
 def _filled(requested: pd.Series | None, complete: pd.Series | None, typed: pd.Series | None) -> pd.Series:
-    """A column as requested, with what was drawn in it; of a categorical type, of numbers, or else categories."""
+    """Fill drawn values into a requested column, in the registered type."""
     values: Any = complete if requested is None else requested
     dtype = values.dtype if typed is None or requested is not None else typed.dtype
     if requested is not None and complete is not None and requested.isna().any():
@@ -100,7 +100,7 @@ def _filled(requested: pd.Series | None, complete: pd.Series | None, typed: pd.S
 
 
 def encode(model: BaseModelClass, table: pd.DataFrame) -> Conditions[np.ndarray]:
-    """Code a request; descriptions that were never seen are embedded and become known."""
+    """Encode a request; new text descriptions are embedded and registered."""
     texts = unseen_texts(model.registry, table)
     if texts:
         extend(model, add_texts(model.registry, texts))
@@ -108,13 +108,13 @@ def encode(model: BaseModelClass, table: pd.DataFrame) -> Conditions[np.ndarray]
 
 
 def under_batch(model: BaseModelClass, transform_batch: str | None) -> Conditions[np.ndarray]:
-    """Codes of the batch under which cells are seen; nothing for their own."""
+    """Encode the batch under which cells are evaluated; empty for their own batches."""
     seen_under = {} if transform_batch is None else {batch_name(model): transform_batch}
     return encode(model, request_table(seen_under)).given_only()
 
 
 def extend(model: BaseModelClass, registry: Registry) -> None:
-    """Take an extended registry: vectors of its new categories enter the networks."""
+    """Use an extended registry, and append the feature vectors of new categories to the networks."""
     specs = condition_specs(registry)
     for known, spec in zip(model.module.specs, specs, strict=True):
         vectors = required_state(registry, spec.registry_key).get("features")

@@ -1,4 +1,4 @@
-"""Minibatches of registered cells, new cells of one or several modalities, and sources of randomness."""
+"""Minibatches of registered cells, construction of new cells, and random generators."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -27,11 +27,11 @@ MOST_CELLS = 20_000  # training cells of which linear models are fitted, and whi
 COUNT_SUMMARIES = (
     r"(log1p_)?(total_counts|n_genes_by_counts)(_\w+)?|(pct_counts|nCount|nFeature)_\w+|n_(counts|genes|umis)"
 )
-"""Columns of ``.obs`` that scanpy and Seurat compute from counts: wrong beside other counts."""
+"""Columns of ``.obs`` that scanpy and Seurat compute from counts; they are wrong for other counts."""
 
 
 class Cells:
-    """Iterate minibatches of registered cells in order; conditions in the one row of ``changes`` replace their own."""
+    """Iterate minibatches of registered cells in order; conditions in ``changes`` (one row) replace their own."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Cells:
         )
 
     def __iter__(self) -> Iterator[tuple[Tensor, Conditions[Tensor]]]:
-        """CSR counts and conditions, minibatch after minibatch, in sorted order."""
+        """Yield minibatches of CSR counts and conditions, in sorted order."""
         silent = self.description is None or len(self.loader) < 2
         for batch in track(self.loader, description=self.description or "", disable=silent):
             counts, conditions = self.module.unpack(batch)
@@ -71,17 +71,17 @@ class Cells:
             yield counts, conditions
 
     def obs(self) -> pd.DataFrame:
-        """``.obs`` of the cells before registration, in the order asked for, without summaries of their counts."""
+        """Return the ``.obs`` of the cells in the requested order, without summaries of their counts."""
         columns = self.adata.obs.columns.astype(str)
         stale = columns.str.fullmatch(COUNT_SUMMARIES) & ~columns.isin([spec.name for spec in self.module.specs])
         return self.adata.obs.loc[:, ~(columns.str.startswith("_scvi_") | stale)].iloc[self.indices].copy()
 
     def tokens(self) -> np.ndarray:
-        """Tokens side by side ``(cells, n_tokens * token_dim)``."""
+        """Return concatenated tokens ``(cells, n_tokens * token_dim)``."""
         return self.in_order([self.module.tokens(*batch).flatten(1).cpu().numpy() for batch in self])
 
     def in_order(self, rows: list[Any]) -> Any:
-        """Join rows computed minibatch by minibatch, in the order in which the cells were asked for."""
+        """Join results of minibatches in the requested order of the cells."""
         back = np.argsort(self.sorted)
         if sparse.issparse(rows[0]):
             return sparse.vstack(rows, format="csr")[back]
@@ -89,24 +89,24 @@ class Cells:
 
 
 def evenly_spread(indices: np.ndarray, at_most: int) -> np.ndarray:
-    """At most so many of the indices, evenly spread."""
+    """Select at most ``at_most`` indices, evenly spread."""
     return indices[:: max(1, -(-len(indices) // at_most))]
 
 
 def repeated(condition: Conditions[np.ndarray], n_cells: int, device: torch.device) -> Conditions[Tensor]:
-    """The conditions of one row for all cells."""
+    """Repeat the conditions of one row for all cells."""
     return condition.take(np.zeros(n_cells, dtype=int)).to(device)
 
 
 def generator_from(seed: int | None, device: torch.device) -> torch.Generator:
-    """A source of randomness; without a seed it follows torch's own, which ``scvi.settings.seed`` sets."""
+    """Create a random generator; without a seed it follows torch's global one, which ``scvi.settings.seed`` sets."""
     check_seed(seed)
     chosen = int(torch.randint(2**31, (1,))) if seed is None else int(seed)
     return torch.Generator(device).manual_seed(chosen)
 
 
 def blocks_of(genes: pd.MultiIndex) -> dict[str, slice]:
-    """Columns of each modality, from pairs of modality and gene."""
+    """Map each modality to its columns, from pairs of modality and gene."""
     modalities = genes.get_level_values(0)
     sizes = {name: int((modalities == name).sum()) for name in modalities.unique()}
     ends = np.cumsum(list(sizes.values()))
@@ -114,7 +114,7 @@ def blocks_of(genes: pd.MultiIndex) -> dict[str, slice]:
 
 
 def new_cells(counts: sparse.csr_matrix, obs: pd.DataFrame, genes: pd.Index) -> AnnData | MuData:
-    """Make cells of counts: an AnnData, or a MuData if genes are pairs of modality and gene."""
+    """Create an AnnData from counts, or a MuData if genes are pairs of modality and gene."""
     if not isinstance(genes, pd.MultiIndex):
         return AnnData(counts, obs=obs, var=pd.DataFrame(index=genes))
     names = pd.DataFrame(index=obs.index)
@@ -130,7 +130,7 @@ def new_cells(counts: sparse.csr_matrix, obs: pd.DataFrame, genes: pd.Index) -> 
 
 
 def gcxs(samples: list[sparse.csr_matrix], genes: pd.Index) -> Any:
-    """Samples ``(cells, genes)`` as scvi-tools returns them, several along a last axis; by modality, if of several."""
+    """Stack samples ``(cells, genes)`` along a last axis, as scvi-tools does; a mapping for several modalities."""
     from sparse import GCXS, stack
 
     if isinstance(genes, pd.MultiIndex):
@@ -141,5 +141,5 @@ def gcxs(samples: list[sparse.csr_matrix], genes: pd.Index) -> Any:
 
 
 def quiet() -> warnings.catch_warnings:
-    """Leave out what mudata 0.3 says of its next version."""
+    """Silence warnings of mudata 0.3 about its next version."""
     return warnings.catch_warnings(action="ignore", category=FutureWarning)

@@ -1,4 +1,4 @@
-"""Checks of arguments, before any work is done."""
+"""Checks of arguments before computation."""
 
 import math
 import os
@@ -19,7 +19,7 @@ LARGEST_SEED = 2**63 - 1
 
 
 def check_seed(seed: int | None) -> None:
-    """Raise unless ``seed`` is absent or a whole number of at least 0."""
+    """Raise unless ``seed`` is ``None`` or a whole number of at least 0."""
     if seed is None:
         return
     check_whole_number("seed", seed, at_least=0)
@@ -28,7 +28,7 @@ def check_seed(seed: int | None) -> None:
 
 
 def check_path(name: str, path: Any) -> Path:
-    """A path of a file or folder that can be made; raise if it is none."""
+    """Return a path at which a file or folder can be created; raise otherwise."""
     if not isinstance(path, str | os.PathLike) or not str(path) or "\0" in str(path):
         raise ValueError(f"`{name}` is {path!r}: pass the path of a file or folder.")
     above = next((parent for parent in Path(path).parents if parent.exists()), Path())
@@ -38,56 +38,56 @@ def check_path(name: str, path: Any) -> Path:
 
 
 def check_torch(weights: Iterable[torch.Tensor] = ()) -> None:
-    """Raise if torch computes in another precision, or without the records that training needs of any weights."""
+    """Raise if torch has another default precision, or weights were created in inference mode."""
     if torch.get_default_dtype() != torch.float32:
         raise RuntimeError(
-            f"PyTorch's default precision is {torch.get_default_dtype()}, and models are of float32: call "
+            f"PyTorch's default precision is {torch.get_default_dtype()}, but models need float32: call "
             "`torch.set_default_dtype(torch.float32)` first."
         )
     weights = list(weights)
     if weights and (torch.is_inference_mode_enabled() or any(weight.is_inference() for weight in weights)):
         raise RuntimeError(
-            "`torch.inference_mode()` is on, or was when the model was made, and such weights cannot be trained: make "
-            "and train the model outside of it."
+            "`torch.inference_mode()` is on, or was on when the model was created, and such weights cannot be trained: "
+            "create and train the model outside of it."
         )
 
 
 def check_devices(accelerator: Any, devices: Any, strategy: Any) -> None:
-    """Raise if Lightning would start copies of the user's script on a CPU without being asked to."""
+    """Raise if Lightning would start copies of the user's script on a CPU without a ``strategy``."""
     on_cpu = accelerator == "cpu" or (accelerator == "auto" and not torch.cuda.is_available())
     if on_cpu and strategy is None and str(devices).isdecimal() and int(devices) > 1:
         raise ValueError(
-            f"`devices` is {devices!r} on a CPU, which would start your script as often: pass `devices=1` (all cores "
-            "are used), or name a `strategy` as well."
+            f"`devices` is {devices!r} on a CPU, which would start that many copies of your script: pass `devices=1` "
+            "(it uses all cores), or pass a `strategy`, too."
         )
 
 
 def check_accelerator(accelerator: str) -> None:
-    """Raise if there is no accelerator of that name, none of it in this computer, or if it cannot do what is needed."""
+    """Raise if an accelerator is unknown, absent from this computer, or lacks required operations."""
     known = ["auto", "gpu", *AcceleratorRegistry.available_accelerators()]
     if isinstance(accelerator, str) and accelerator not in known:
         raise ValueError(f"`accelerator` is {accelerator!r}: choose one of {known}, such as 'cpu'.")
     if accelerator in ("gpu", "cuda") and not torch.cuda.is_available():
         raise ValueError(
             f"`accelerator` is {accelerator!r}, but PyTorch {torch.__version__} finds none: pass 'cpu', or 'auto' to "
-            "take what there is."
+            "use the available one."
         )
     if accelerator == "mps":
         raise ValueError(
-            "`accelerator` is 'mps', but the GPU of Apple has neither double precision nor the sparse tensors that "
-            "counts are kept in: pass 'cpu', or 'auto', which takes it."
+            "`accelerator` is 'mps', but PyTorch supports neither double precision nor the sparse tensors of counts on "
+            "Apple's GPU: pass 'cpu', or 'auto', which uses the CPU."
         )
 
 
 def check_split(n_cells: int, train_size: float | None, validation_size: float | None, batch_size: int) -> None:
-    """Raise unless the shares of training and validation cells leave some to train on."""
+    """Raise unless the shares of training and validation cells are valid and leave cells to train on."""
     if train_size is not None and not (is_finite_number(train_size) and 0 < train_size <= 1):
         raise ValueError(f"`train_size` is {train_size!r}: pass a share of the cells in (0, 1].")
     if validation_size is not None:
         check_share("validation_size", validation_size, "a share of the cells")
     if (train_size or 0.9) + (validation_size or 0.0) > 1:
         raise ValueError(
-            f"`train_size` ({train_size or 0.9}) and `validation_size` ({validation_size}) make more than all cells: "
+            f"`train_size` ({train_size or 0.9}) and `validation_size` ({validation_size}) exceed all cells: "
             "pass shares that sum to at most 1."
         )
     if train_size is None and math.ceil(0.9 * n_cells) < min(3, batch_size):
@@ -97,7 +97,7 @@ def check_split(n_cells: int, train_size: float | None, validation_size: float |
 
 
 def external_split(parts: Any, n_cells: int) -> list[np.ndarray]:
-    """Positions of training, validation and test cells, of which those that are not given are none."""
+    """Return positions of training, validation and test cells; parts that are not given are empty."""
     name = "`datasplitter_kwargs['external_indexing']`"
     way_out = "Pass a list of up to three arrays of positions: of training, validation and test cells."
     if not isinstance(parts, list | tuple) or not 1 <= len(parts) <= 3:
@@ -105,7 +105,7 @@ def external_split(parts: Any, n_cells: int) -> list[np.ndarray]:
     given = [np.asarray([] if part is None else part) for part in [*parts, None, None][:3]]
     split = [np.asarray(part, dtype=np.int64) for part in given if not part.size or part.dtype.kind in "iu"]
     if len(split) < 3 or any(part.ndim != 1 for part in split):
-        raise ValueError(f"{name} holds what are no positions of cells. {way_out}")
+        raise ValueError(f"{name} holds values that are no positions of cells. {way_out}")
     every = np.concatenate(split)
     outside = every[(every < 0) | (every >= n_cells)]
     if len(outside):
@@ -119,7 +119,7 @@ def external_split(parts: Any, n_cells: int) -> list[np.ndarray]:
 
 
 def cell_positions(indices: Sequence[int] | np.ndarray | None, n_cells: int, argument: str = "indices") -> np.ndarray:
-    """Positions ``(chosen,)``, none negative, of the cells that positions or a mask choose; ``None`` chooses all."""
+    """Convert positions or a mask to nonnegative positions ``(chosen,)``; ``None`` selects all cells."""
     if indices is None:
         return np.arange(n_cells)
     chosen = np.asarray(indices)
@@ -131,15 +131,15 @@ def cell_positions(indices: Sequence[int] | np.ndarray | None, n_cells: int, arg
             f"the shape {chosen.shape}."
         )
     if not len(chosen):
-        raise ValueError(f"`{argument}` chooses no cell.")
+        raise ValueError(f"`{argument}` selects no cell: pass at least one position, or leave it out for all cells.")
     outside = (chosen < -n_cells) | (chosen >= n_cells)
     if outside.any():
-        raise ValueError(f"`{argument}` holds {chosen[outside][0]}, but there are {n_cells} cells.")
+        raise ValueError(f"`{argument}` holds {chosen[outside][0]}, but there are {n_cells} cells: pass lower ones.")
     return chosen % n_cells
 
 
 def check_guidance(scale: float | Mapping[str, float], given: Sequence[str]) -> None:
-    """Raise unless every scale is a finite number of at least 0, for a given condition."""
+    """Raise unless every scale is a number in [0, 1,000,000] for a given condition."""
     scales = dict(scale) if isinstance(scale, Mapping) else {"": scale}
     for name, value in scales.items():
         if name and name not in given:
@@ -151,11 +151,11 @@ def check_guidance(scale: float | Mapping[str, float], given: Sequence[str]) -> 
 
 
 def library_sizes(given: ArrayLike, n_cells: int) -> np.ndarray:
-    """Molecules of each cell ``(cells,)`` from one number or one a cell."""
+    """Broadcast one library size, or one per cell, to ``(cells,)``."""
     one_or_each = f"pass one number, or one for each of {n_cells} cells."
     if isinstance(given, pd.Series) and not given.index.equals(pd.RangeIndex(len(given))):
         raise ValueError(
-            "`library_size` is a Series whose index is not 0, 1, 2, ...: bring it in the order of the cells, and pass "
+            "`library_size` is a Series whose index is not 0, 1, 2, ...: sort it in the order of the cells, and pass "
             "`library_size.to_numpy()`."
         )
     try:
@@ -171,7 +171,7 @@ def library_sizes(given: ArrayLike, n_cells: int) -> np.ndarray:
         raise ValueError(f"`library_size` holds {sizes[bad].flat[0]}: pass numbers of molecules, at least 1.")
     if (sizes > LARGEST_LIBRARY).any():
         raise ValueError(
-            f"`library_size` holds {sizes.max():g}: pass at most {LARGEST_LIBRARY:,}, up to which molecules are "
-            "counted exactly."
+            f"`library_size` holds {sizes.max():g}: pass at most {LARGEST_LIBRARY:,}, the largest number of molecules "
+            "that is counted exactly."
         )
     return np.broadcast_to(sizes.round(), n_cells).copy()

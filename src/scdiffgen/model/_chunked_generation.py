@@ -1,4 +1,4 @@
-"""More cells than fit in memory, drawn into a file, here or on Dask, by chunks, each with a randomness of its own."""
+"""Generate more cells than fit in memory, in chunks with independent seeds, here or on Dask."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MAX_LOST = 3  # times that the workers may lose the model before a chunk is give
 
 
 Chunk = tuple[Conditions[np.ndarray], np.ndarray, int]
-"""Cells to draw together: their conditions, library sizes and seed."""
+"""Conditions, library sizes and seed of a chunk of cells."""
 
 
 def write_cells(
@@ -47,7 +47,7 @@ def write_cells(
     *,
     silent: bool,
 ) -> Path:
-    """Draw the chunks that are missing, here or on workers, and join them."""
+    """Draw missing chunks, here or on workers, and join all chunks."""
     n_cells, model, specs = len(request.row_of), request.model, request.known.specs
     chunks = np.split(np.arange(n_cells), range(chunk_size, n_cells, chunk_size))
 
@@ -101,7 +101,7 @@ def write_cells(
 
 
 def sample_chunk(sampler: Sampler, chunk: Chunk, device: str | None = None) -> sparse.csr_matrix:
-    """Draw the cells of a chunk, on the device of the module or on another."""
+    """Draw the cells of a chunk, by default on the device of the module."""
     if device is not None:
         sampler.module.to(device)
     conditions, sizes, seed = chunk
@@ -111,7 +111,7 @@ def sample_chunk(sampler: Sampler, chunk: Chunk, device: str | None = None) -> s
 def _sample_on(
     client: Client, sampler: Sampler, numbers: Sequence[int], chunk: Callable[[int], Chunk]
 ) -> Iterator[tuple[int, sparse.csr_matrix]]:
-    """Draw chunks on workers, each with one copy of the sampler, and yield them as they come."""
+    """Draw chunks on workers, each with one copy of the sampler, and yield them on completion."""
     from distributed import CancelledError, as_completed
 
     client.wait_for_workers(1)
@@ -139,8 +139,8 @@ def _sample_on(
             lost[number] += 1
             if lost[number] > MAX_LOST:
                 raise RuntimeError(
-                    f"`client`: the workers were lost {lost[number]} times while they drew the same cells. Give them "
-                    "more memory, or pass a smaller `chunk_size` or `batch_size`."
+                    f"`client`: workers were lost {lost[number]} times while they drew the same cells. Give the "
+                    "workers more memory, or pass a smaller `chunk_size` or `batch_size`."
                 ) from None
             waiting.append(number)
             client.wait_for_workers(1)
@@ -149,7 +149,7 @@ def _sample_on(
 
 
 def check_client(client: Any) -> None:
-    """Raise unless ``client`` is none, or one of Dask's, which waits for results."""
+    """Raise unless ``client`` is ``None`` or a synchronous Dask client."""
     if client is None:
         return
     try:
@@ -158,6 +158,6 @@ def check_client(client: Any) -> None:
         raise ImportError("`client` needs Dask: pip install 'scdiffgen[distributed]'.") from error
     if not isinstance(client, Client) or client.asynchronous:
         raise TypeError(
-            f"`client` is {client!r}: pass a `distributed.Client(...)` that is not asynchronous; one without arguments "
-            "makes a cluster of this computer."
+            f"`client` is {client!r}: pass a synchronous `distributed.Client(...)`; without arguments it starts a "
+            "cluster on this computer."
         )

@@ -1,4 +1,4 @@
-"""Given cells under other conditions: coupled to their own counts, or sampled again."""
+"""Predict given cells under other conditions: coupled to their counts, or resampled."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -49,7 +49,7 @@ def counterfactual_cells(
         raise ValueError(f"`conditions` has {len(table)} rows: pass one value for each condition.")
     changes, requested = encode(model, table).given_only(), table.drop(columns=N_CELLS)
     cells = Cells(model, adata, indices, sampler.batch_size, None if silent else "Predicting")
-    # By default responses to effects are transferred, the network moves cells between batches, and others keep nothing.
+    # By default responses to effects are transferred, the network maps cells between batches, and `keep` is else 0.
     if keep is None and not _have_already(cells, changes.without(cells.module.denoiser.effect_names)):
         batch = [spec.name for spec in cells.module.specs if spec.registry_key == REGISTRY_KEYS.BATCH]
         source, keep = "network", None if _have_already(cells, changes.without(batch)) else 0.0
@@ -88,7 +88,7 @@ def _minibatch(
     generator: torch.Generator,
     responses: CellResponses,
 ) -> Tensor:
-    """Dense counts ``(cells, genes)``: moved by the response, where it is known, or as the network predicts."""
+    """Predict dense counts ``(cells, genes)`` by transferred responses where available, else by the network."""
     known = responses.known
     moved = responses.apply(counts, generator) if known.any() else counts
     if known.all():
@@ -102,7 +102,7 @@ def _minibatch(
 
 
 def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:
-    """Whether the cells have all of some conditions already."""
+    """Test whether all cells already have the given conditions."""
     for counts, source in cells if conditions else []:
         target = repeated(conditions, len(counts), counts.device)
         for name in conditions:
@@ -113,14 +113,14 @@ def _have_already(cells: Cells, conditions: Conditions[np.ndarray]) -> bool:
 
 
 def untreated_responses(model: BaseModelClass, conditions: Request) -> tuple[pd.DataFrame, list[Response | None]]:
-    """A request, and the predicted response of untreated cells in each row; none where the network is asked."""
+    """Return a request, and the response of untreated cells of each row; ``None`` where the network predicts it."""
     table, transfer = request_table(conditions), sampler_of(model).responses
     encoded, responses = encode(model, table), list[Response | None]([None] * len(table))
     return table.drop(columns=N_CELLS), responses if transfer is None else transfer.from_untreated(encoded)
 
 
 def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) -> pd.DataFrame:
-    """Describe responses to the rows of a request, and the weights of their predictors."""
+    """Tabulate responses to the rows of a request, and the weights of their predictors."""
     described, weights = [], []
     for response in responses:
         row: dict[str, Any] = {"response_source": "network", "check": check_of(response)}
@@ -138,7 +138,7 @@ def response_weights(responses: Sequence[Response | None], table: pd.DataFrame) 
 def mean_responses(
     responses: Sequence[Response | None], index: pd.Index, genes: pd.Index, *, interval: bool
 ) -> pd.DataFrame:
-    """Changes of mean log expression, with ``interval`` beside their limits."""
+    """Tabulate changes of mean log expression, with ``interval`` also their limits."""
     unknown = np.full(len(genes), np.nan)
     change = np.array([unknown if each is None else each.mean_change for each in responses])
     if not interval:
@@ -152,7 +152,7 @@ def mean_responses(
 def means_with_intervals(
     counts: sparse.csr_matrix, columns: np.ndarray, n_bootstrap: int, rng: np.random.Generator
 ) -> dict[str, np.ndarray]:
-    """``mean`` of the log-normalised expression of some genes, and ``low`` and ``high``: 95 % of the resamples."""
+    """Compute the ``mean`` log expression of some genes, and its 95 % bootstrap interval ``low``, ``high``."""
     expression = log_normalise(counts)[:, columns]
     n_cells = expression.shape[0]
     weights = rng.multinomial(n_cells, np.full(n_cells, 1 / n_cells), n_bootstrap)

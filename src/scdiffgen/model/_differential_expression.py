@@ -1,4 +1,4 @@
-"""Correlations of genes and differential expression, from expression expected of random halves of measured cells."""
+"""Gene correlations and differential expression, from expected expression of random halves of cells."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +26,7 @@ REST = "Rest"  # as scvi-tools calls all other cells
 
 
 def expression_of(cells: Cells, columns: np.ndarray, generator: torch.Generator | None = None) -> np.ndarray:
-    """Expected expression of some genes, as shares of all; with a generator, a draw."""
+    """Compute expected expression of some genes as shares; with a generator, from a random half of the molecules."""
     rows = []
     for counts, conditions in cells:
         if generator is not None:  # half, without replacement, has the variance of a bootstrap over all molecules
@@ -36,7 +36,7 @@ def expression_of(cells: Cells, columns: np.ndarray, generator: torch.Generator 
 
 
 def gene_correlations(cells: Cells, n_samples: int, kind: str, generator: torch.Generator) -> np.ndarray:
-    """Correlations ``(genes, genes)`` over cells and draws; a gene that does not vary correlates with none."""
+    """Compute correlations ``(genes, genes)`` over cells and draws; 0 for constant genes."""
     columns = np.arange(cells.module.n_vars)
     draws = np.concatenate([expression_of(cells, columns, generator) for _ in range(n_samples)])
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -49,10 +49,10 @@ def gene_correlations(cells: Cells, n_samples: int, kind: str, generator: torch.
 def groups_to_compare(
     adata: AnnData, groupby: str | None, group1: Any, group2: Any, idx1: Any, idx2: Any
 ) -> list[tuple[Any, Any, np.ndarray, np.ndarray]]:
-    """Names of both groups and positions of their cells, for each comparison; raise if one has no cell."""
+    """Return both group names and cell positions of each comparison; raise if a group is empty."""
     if (groupby is None) == (idx1 is None):
         raise ValueError(
-            "Pass either `groupby`, a column of `adata.obs`, or `idx1`, the cells of the first group; and not both."
+            "Pass either `groupby`, a column of `adata.obs`, or `idx1`, the cells of the first group, but not both."
         )
     if idx1 is not None:
         chosen = {"one": ("idx1", idx1)} | ({} if idx2 is None else {"two": ("idx2", idx2)})
@@ -79,14 +79,14 @@ def groups_to_compare(
 
 
 def _positions(adata: AnnData, chosen: Any, argument: str) -> np.ndarray:
-    """Positions of cells that are chosen by positions, a mask or a query of ``.obs``."""
+    """Convert positions, a mask or a query of ``.obs`` to positions of cells."""
     if isinstance(chosen, str):
         chosen = adata.obs.index.isin(adata.obs.query(chosen).index)
     return cell_positions(chosen, adata.n_obs, argument)
 
 
 class ExpressionDraws:
-    """Draws of the expression of random cells of a group, as scvi-tools' computation asks for them."""
+    """Draw expression of random cells of a group, with the interface that scvi-tools expects."""
 
     def __init__(self, model: BaseModelClass, batch_size: int, generator: torch.Generator) -> None:
         self.model, self.batch_size, self.generator = model, batch_size, generator
@@ -95,7 +95,7 @@ class ExpressionDraws:
     def __call__(
         self, adata: AnnData, indices: np.ndarray, transform_batch: str | None, n_samples_overall: int
     ) -> np.ndarray:
-        """Expression ``(draws, genes)``: every cell equally often, but for one draw, in random order."""
+        """Draw expression ``(draws, genes)`` in random order; each cell equally often, up to one draw."""
         changes, columns = under_batch(self.model, transform_batch), np.arange(self.model.module.n_vars)
         n_rounds = -(-n_samples_overall // len(indices))
         rounds = [self.random.permutation(indices) for _ in range(n_rounds)]  # all read together: groups may be small
@@ -114,7 +114,7 @@ def compare_expression(
     all_stats: bool,
     silent: bool,
 ) -> pd.DataFrame:
-    """A row a gene and comparison, by scvi-tools' computation on draws."""
+    """Tabulate each gene and comparison by scvi-tools' differential computation."""
     manager = model.get_anndata_manager(adata, required=True)
     computation = DifferentialComputation(draw, None, manager)
     counts = manager.get_from_registry(REGISTRY_KEYS.X) if all_stats else None
@@ -136,7 +136,7 @@ def compare_expression(
 
 
 def _observed(counts: Any) -> dict[str, np.ndarray]:
-    """Of the counts of a group, for each gene: mean, share of cells that have it, mean of counts per 10,000."""
+    """Compute each gene's mean count, share of cells with the gene, and mean count per 10,000."""
     counts = sparse.csr_matrix(counts)
     shares = sparse.diags(1e4 / np.maximum(library_sizes(counts), 1)) @ counts
     return {

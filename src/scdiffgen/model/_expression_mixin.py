@@ -1,4 +1,4 @@
-"""Methods of scvi-tools' models by draws of expression: predictive samples, correlations, differential expression."""
+"""Methods of scvi-tools' models: predictive samples, gene correlations and differential expression."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class DrawingExpression(BaseModelClass):
-    """Methods of scvi-tools' models that draw the expression of given cells."""
+    """Draw counts or expression of given cells, as scvi-tools' models do."""
 
     @shared_docs
     def posterior_predictive_sample(
@@ -50,18 +50,18 @@ class DrawingExpression(BaseModelClass):
         seed: int | None = 0,
         silent: bool = True,
     ) -> GCXS | dict[str, GCXS]:
-        """Sequence each given cell once more, as :class:`scvi.criticism.PosteriorPredictiveCheck` asks for.
+        """Draw posterior predictive samples, as :class:`scvi.criticism.PosteriorPredictiveCheck` needs them.
 
-        A sample has the library size of its cell, and holds the next molecules of the cell (:meth:`deepen`).
+        A sample sequences the cell once more: it has the library size of the cell, drawn as in :meth:`deepen`.
 
         Parameters
         ----------
         n_samples
-            Samples of each cell.
+            Number of samples per cell.
 
         Returns
         -------
-        Counts ``(cells, genes)``, or ``(cells, genes, n_samples)`` of several; of a MuData a mapping from modalities.
+        Counts ``(cells, genes)``, or ``(cells, genes, n_samples)``; for a MuData a mapping from modalities to counts.
 
         {raises_cells}
 
@@ -92,21 +92,21 @@ class DrawingExpression(BaseModelClass):
         seed: int | None = 0,
         silent: bool = False,
     ) -> pd.DataFrame:
-        """Correlations of the expression of genes over cells.
+        """Compute gene-gene correlations of expected expression over cells.
 
-        Expression is :meth:`get_normalized_expression` of a random half of each cell's molecules, which keeps some of
-        the uncertainty about a cell. It is smooth, so its correlations are stronger than those of counts.
+        Expression is :meth:`get_normalized_expression` of a random half of each cell's molecules, which keeps some
+        uncertainty about the cell. Expected expression is smooth, so it correlates more strongly than counts.
 
         Parameters
         ----------
         n_samples
-            Random halves of each cell.
+            Number of random halves per cell.
         correlation_type
-            Of ranks (``"spearman"``) or of expression (``"pearson"``).
+            Correlation of ranks (``"spearman"``) or of expression (``"pearson"``).
 
         Returns
         -------
-        Correlations ``(genes, genes)``; 0 of a gene that does not vary.
+        Correlations ``(genes, genes)``; 0 for constant genes.
 
         {raises_cells}
 
@@ -147,35 +147,35 @@ class DrawingExpression(BaseModelClass):
         pseudocounts: float | None = None,
         seed: int | None = 0,
     ) -> pd.DataFrame:
-        """Compare the expression of two groups of cells, measured or generated with all conditions, as scvi-tools.
+        """Test differential expression between two groups of cells, as in scvi-tools.
 
-        Draws are :meth:`get_normalized_expression` of random halves of the molecules of random cells of each group,
-        compared by :class:`scvi.model.base.DifferentialComputation`. Probabilities are of differences between cells,
-        not between means: replicates are not modelled.
+        Cells may be measured, or generated with all conditions. :class:`scvi.model.base.DifferentialComputation`
+        compares draws: :meth:`get_normalized_expression` of random halves of the molecules of random cells. The
+        probabilities concern differences between cells, not between means: replicates are not modelled.
 
         Parameters
         ----------
         groupby, group1, group2
-            Column of ``adata.obs``; group or groups to compare, by default each; and with which, by default the rest.
+            Column of ``adata.obs``; group or groups to compare (default: each); reference group (default: the rest).
         idx1, idx2
-            Instead of them: positions, mask or query of ``adata.obs`` of both groups, the second by default the rest.
+            Alternative to groups: positions, masks or queries of ``adata.obs``; by default ``idx2`` is the rest.
         mode, delta
-            ``"vanilla"``: probability that expression is higher in the first group. ``"change"``: that it changes by a
-            log2 fold change of at least ``delta``.
+            ``"vanilla"``: probability that expression is higher in the first group. ``"change"``: probability that the
+            absolute log2 fold change is at least ``delta``.
         all_stats
-            Whether means and shares of the counts are added.
+            Whether to add means and detection rates of the counts.
         batch_correction, batchid1, batchid2
-            Whether all cells are seen under every batch, or under those that are named for each group.
+            Whether to evaluate all cells under every batch, or under the batches that are named for each group.
         fdr_target
             Expected share of false discoveries among the genes of ``is_de_fdr_<fdr_target>`` (``mode="change"``).
         n_samples_overall
-            Draws of each group.
+            Number of draws per group.
         pseudocounts
             Added to expression before fold changes (``mode="change"``); ``None`` estimates it, as scvi-tools does.
 
         Returns
         -------
-        A row a gene, and a comparison; columns as in :meth:`scvi.model.SCVI.differential_expression`.
+        One row per gene and comparison; columns as in :meth:`scvi.model.SCVI.differential_expression`.
 
         {raises_cells}
 

@@ -1,4 +1,4 @@
-"""Methods that generate cells, with checks of what users pass."""
+"""Methods that generate cells."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Method = TypeVar("Method", bound=Callable)
 
 
 def explain_unknown_arguments(method: Method) -> Method:
-    """Let a method say how conditions and numbers of cells are passed, in place of Python's error."""
+    """Explain unknown arguments of a method: how to pass conditions and numbers of cells."""
     known = inspect.signature(method).parameters
     elsewhere = dict.fromkeys(("n_samples", "n"), "It is called `n_cells`.")
 
@@ -50,7 +50,7 @@ def explain_unknown_arguments(method: Method) -> Method:
 
 
 class Generating(BaseModelClass):
-    """Methods that generate cells: of any conditions, deeper, of other modalities, between conditions."""
+    """Generate cells for given conditions, deeper cells, and missing modalities."""
 
     @explain_unknown_arguments
     @shared_docs
@@ -68,17 +68,17 @@ class Generating(BaseModelClass):
     ) -> AnnData | MuData:
         """Generate cells under given conditions.
 
-        Cells of a context never measured with a perturbation are sampled untreated, and the response of other contexts
-        is transferred to them (:meth:`predict_perturbation`); they keep their library sizes. Protein tags of a MuData
-        are drawn by regression on the generated RNA (:meth:`generate_modality`), unless a library size is chosen or
-        there are perturbations.
+        If a cell context was never measured with a perturbation, untreated cells are sampled, and the response of other
+        contexts is transferred to them (:meth:`predict_perturbation`) at their library sizes. Protein tags of a MuData
+        are drawn by regression on the generated RNA (:meth:`generate_modality`), unless ``library_size`` is given or
+        the model has perturbations.
 
         Returns
         -------
-        New cells, a MuData if the model is of one: integer counts (CSR) in ``.X``; in ``.obs`` all registered
-        conditions, ``drawn_conditions``, the names of conditions that were not requested but drawn from the training
-        cells, and ``unseen_in_training``, whether no training cell had all that was requested (numbers are not
-        compared).
+        New cells, a MuData if the model was registered with one. ``.X`` holds integer counts (CSR). ``.obs`` holds all
+        registered conditions; ``drawn_conditions``, the names of conditions that were not requested but drawn from
+        training cells; and ``unseen_in_training``, whether no training cell had all requested categories (numbers are
+        not compared).
 
         {raises_request}
 
@@ -105,11 +105,11 @@ class Generating(BaseModelClass):
         library_size: LibrarySize = None,
         seed: int | None = 0,
     ) -> pd.DataFrame:
-        """Draw conditions and library sizes without generating cells: those that :meth:`generate` has by the same seed.
+        """Draw the conditions and library sizes of :meth:`generate` (with the same seed), without generating cells.
 
         Returns
         -------
-        The ``.obs`` of :meth:`generate`, and ``library_size``, molecules a cell.
+        The ``.obs`` of :meth:`generate`, with a column ``library_size``, the number of molecules per cell.
 
         {raises_request}
 
@@ -141,22 +141,22 @@ class Generating(BaseModelClass):
         seed: int = 0,
         silent: bool = False,
     ) -> Path:
-        """Generate cells into a file, chunk by chunk; the same call again resumes after an interruption.
+        """Generate cells into a file, chunk by chunk; repeat the call to resume after an interruption.
 
-        Memory holds one chunk, and all ``.obs`` at the end; until then the chunks lie in the folder ``<path>.partial``.
+        Memory holds one chunk, and ``.obs`` of all cells at the end. Chunks are stored in the folder ``<path>.partial``
+        until all are complete.
 
         Parameters
         ----------
         path
-            The new file: ``.h5ad``, or a folder ``.zarr``; an error if other cells are there, whole or begun, or if its
-            format cannot hold the name of a condition.
+            New ``.h5ad`` file or ``.zarr`` folder (zarr 3, in shards). It must not hold other cells, complete or
+            partial.
         chunk_size
-            Cells a chunk; a function ``library_size`` is called for the cells of each, before the first is generated.
+            Number of cells per chunk. A function ``library_size`` is called once per chunk, before generation.
         client
-            Client of a Dask cluster whose workers generate the same chunks (``pip install 'scdiffgen[distributed]'``);
-            a ``RuntimeError`` if they are lost again and again.
+            Client of a Dask cluster whose workers generate the chunks (``pip install 'scdiffgen[distributed]'``).
         seed
-            Same seed, same cells, if ``chunk_size`` and ``batch_size`` are the same too.
+            Random seed: equal cells also need equal ``chunk_size`` and ``batch_size``.
 
         Returns
         -------
@@ -164,7 +164,7 @@ class Generating(BaseModelClass):
 
         {raises_request}
         RuntimeError
-            If another process is generating the file.
+            If another process is generating the file, or workers are lost repeatedly.
 
         Examples
         --------
@@ -196,17 +196,17 @@ class Generating(BaseModelClass):
         seed: int | None = 0,
         silent: bool = False,
     ) -> AnnData | MuData:
-        """Virtual deeper sequencing: keep every molecule of cells and add more of the same cell.
+        """Sequence cells virtually deeper: keep their molecules and add predicted ones.
 
         Parameters
         ----------
         factor
-            Ratio of the library sizes after and before, at least 1.
+            Ratio of library sizes after to before, at least 1.
 
         Returns
         -------
-        The cells with integer counts (CSR) in ``.X``; ``.obs`` without summaries of the counts before, such as
-        ``total_counts``.
+        The cells with integer counts (CSR) in ``.X``; summaries of the former counts, such as ``total_counts``, are
+        dropped from ``.obs``.
 
         {raises_cells}
 
@@ -240,30 +240,30 @@ class Generating(BaseModelClass):
         seed: int | None = 0,
         silent: bool = False,
     ) -> MuData:
-        """Generate some modalities of given cells from their other modalities, such as protein from RNA.
+        """Impute modalities of given cells from their other modalities, such as protein from RNA.
 
-        Every molecule of the given modalities is kept. Targets may be missing from ``mdata``. Cells without a molecule
-        of the given modalities follow their conditions alone. Targets with ten molecules a column and more, such as
-        protein tags, are drawn by kernel ridge regression on expression and tokens, fitted on training cells with both
-        (if these are 100 or more); other targets are drawn molecule by molecule.
+        The counts of the given modalities are kept. Targets may be missing from ``mdata``. Cells without a molecule of
+        the given modalities are generated from their conditions. Targets with at least ten molecules per feature, such
+        as protein tags, are drawn by kernel ridge regression on expression and tokens, fitted on training cells with
+        both modalities (at least 100); other targets are drawn molecule by molecule.
 
         Parameters
         ----------
         mdata
-            Cells of several modalities; ``None`` takes those the model was made with.
+            Cells of several modalities; ``None`` uses the cells that the model was created with.
         given, target
-            Modalities to read, and to generate, by default all others; none is both.
+            Disjoint modalities to read and to generate; by default ``target`` is all others.
         library_size
-            Molecules a cell of the target: a number, or one a cell; of several targets, by their names. By default
-            drawn by the regression, predicted from the tokens, or drawn as in :meth:`generate` if few training cells
-            have both. A chosen size lets protein tags be drawn molecule by molecule, too.
+            Number of molecules per cell of the target: a number or an array ``(cells,)``; for several targets a mapping
+            from modalities. By default drawn by the regression, predicted from the tokens, or drawn as in
+            :meth:`generate` if few training cells have both. A given size draws protein tags molecule by molecule, too.
         expected
-            Whether to add expected counts as the layer ``"expected"`` of each target: shares calibrated on training
-            cells, times the expected library size; where a regression draws, the mean of ``log1p``, as a count.
+            Whether to add expected counts as the layer ``"expected"`` of each target: calibrated shares times the
+            expected library size, or ``expm1`` of the expected ``log1p`` where a regression draws.
 
         Returns
         -------
-        The cells with integer counts (CSR) of the given modalities as they were, and of the targets as generated.
+        The cells with integer counts (CSR): those of the given modalities unchanged, those of the targets generated.
 
         {raises_cells}
 

@@ -1,4 +1,4 @@
-"""Evaluation of a trained model on held-out cells: likelihood, scores, and remarks on what stands out."""
+"""Evaluation of a trained model on held-out cells: likelihood, scores and remarks."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ ENOUGH_CELLS = 100  # of all: half of them against half of the generated leaves 
 SEPARABLE, NOT_NEW = 0.7, 0.8  # AUC; novelty
 BY_CHANCE = 0.05  # share of the variance, or of the rows, that may be marked in a table
 N_BOOTSTRAP = 200  # resamples behind the intervals
-SOURCES = ("generated", "other_real")  # negative controls, there to compare models by, would double the time
+SOURCES = ("generated", "other_real")  # negative controls would double the time
 
 
 class HeldOutEvaluation(NamedTuple):
-    """What :meth:`TokenDiffusion.evaluate_held_out` returns."""
+    """Hold the result of :meth:`TokenDiffusion.evaluate_held_out`."""
 
     likelihood: pd.DataFrame
     scores: Evaluation
@@ -74,7 +74,7 @@ def evaluated_held_out(
     *,
     silent: bool,
 ) -> HeldOutEvaluation:
-    """Compare held-out cells with matched samples, whose library sizes are drawn as ``generate`` does."""
+    """Compare held-out cells with matched samples, whose library sizes are drawn as in ``generate``."""
     from scdiffgen.metrics import FewCellsWarning, dirichlet_multinomial_nll, multinomial_nll
     from scdiffgen.metrics._comparison import HEADLINES, Settings
     from scdiffgen.metrics._evaluate import evaluated
@@ -118,17 +118,17 @@ def evaluated_held_out(
 
 
 def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed: int) -> np.ndarray:
-    """Positions of at most so many cells, by default of those that were held out in training."""
+    """Draw positions of at most ``max_cells`` cells, by default of cells held out in training."""
     if model.train_indices is None:
-        raise ValueError("The model does not know which cells it was trained on, so it cannot be judged fairly.")
+        raise ValueError("The model does not know which cells it was trained on, so no cells count as held out.")
     trained = np.sort(training_indices(model))
     library = None
     if trained[-1] < registered(model).n_obs:
         library = np.asarray(model.adata_manager.get_from_registry(REGISTRY_KEYS.X)[trained].sum(axis=1)).ravel()
     if library is None or not np.allclose(library, training_summary(model).library, rtol=1e-6):
         raise ValueError(
-            "The cells beside the model are not those that it was trained on, or in another order, so it is not known "
-            "which were held out: load the model with the cells of its training, `load(path, adata)`."
+            "The cells of the model are not its training cells in their order, so it is unknown which cells were held "
+            "out: load the model with the cells of its training, `load(path, adata)`."
         )
     if adata is None:
         known = [i for i in (model.validation_indices, model.test_indices) if i is not None]
@@ -136,21 +136,21 @@ def _held_out(model: BaseModelClass, adata: AnnData | None, max_cells: int, seed
     else:
         indices = np.arange(adata.n_obs)
     if not len(indices):
-        raise ValueError("No cells were held out in training: pass `adata` with cells that were not trained on.")
+        raise ValueError("No cells were held out in training: pass held-out cells as `adata`.")
     return np.sort(np.random.default_rng(seed).permutation(indices)[:max_cells])
 
 
 def remarks_on(
     likelihood: pd.DataFrame, scores: Evaluation, n_cells: Mapping[str, int], programs: pd.DataFrame | None = None
 ) -> list[str]:
-    """Say what stands out, of ``n_cells`` held-out cells of each label; the tables hold the rest."""
+    """Write remarks on notable results, given the number of held-out cells of each label."""
     from scdiffgen.metrics._evaluation import FEW_NARROW
 
     remarks, n_all = [], sum(n_cells.values())
     if n_all < ENOUGH_CELLS:
         remarks.append(
-            f"Only {n_all} cells were held out, so much may go unseen: pass more as `adata`, or train with a larger "
-            "`validation_size`."
+            f"Only {n_all} cells were held out, too few to detect small differences: pass more as `adata`, or train "
+            "with a larger `validation_size`."
         )
     nats = likelihood.loc["overall"]
     baseline = nats.drop("model").idxmin()
@@ -168,9 +168,9 @@ def remarks_on(
     means, real_means = (scores.frame.loc[("overall", source)] for source in SOURCES)
     if means.get("mean_distance_low", np.nan) > max(real_means.get("mean_distance_high", np.nan), 0):
         remarks.append(
-            f"Gene means are further from those of held-out cells (squared distance {means['mean_distance']:.1f}) than "
-            f"means of other real cells are ({real_means['mean_distance']:.1f}): train with more cells, and do not "
-            "interpret small differences in the expression of generated cells."
+            f"Gene means of generated cells are further from those of held-out cells (squared distance "
+            f"{means['mean_distance']:.1f}) than means of other real cells ({real_means['mean_distance']:.1f}): train "
+            "with more cells, and do not interpret small differences in the expression of generated cells."
         )
     for name, table in {"dispersion": scores.dispersion, "programs": programs}.items():
         rows = pd.DataFrame() if table is None else table[table["n"] >= FEW_CELLS]
@@ -180,18 +180,18 @@ def remarks_on(
     ratio = scores.frame.loc[("overall", "generated"), "novelty"]
     if ratio < NOT_NEW:
         remarks.append(
-            f"Generated cells lie closer to training cells than held-out cells do (ratio {ratio:.2f}): the model "
+            f"Generated cells are closer to training cells than held-out cells are (ratio {ratio:.2f}): the model "
             "copies. Train fewer epochs, or a smaller network. `metrics.membership_inference` measures the disclosure."
         )
     remarks = remarks or ["Nothing stands out."]
     unjudged = [str(label) for label, auc in scores.verdict["auc"].items() if np.isnan(auc)]
     if unjudged:
-        remarks.append(f"Too few cells were held out to judge these by themselves: {', '.join(unjudged)}.")
+        remarks.append(f"Too few held-out cells to evaluate these labels separately: {', '.join(unjudged)}.")
     return remarks
 
 
 def _labelled(model: BaseModelClass, adata: AnnData | None, indices: np.ndarray) -> AnnData:
-    """Counts of some cells, with their first category (or ``"all"``) as ``.obs["label"]``."""
+    """Return counts of some cells, with their first category (or ``"all"``) as ``.obs["label"]``."""
     manager = model.get_anndata_manager(registered(model, adata), required=True)
     labels = np.full(len(indices), "all", dtype=object)
     spec = next((spec for spec in model.module.specs if spec.kind == "category"), None)

@@ -1,4 +1,4 @@
-"""The folder of a model for scvi-tools' hub, with a card that says what the model is."""
+"""Save a model with a model card for scvi-tools' hub."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ CARD = """\
 
 {description}
 
-{summary}. Made with scdiffgen {version}, trained on {n_cells:,} cells. It generates cells, as counts of molecules,
-under given conditions.
+{summary}. Trained with scdiffgen {version} on {n_cells:,} cells. It generates cells, as molecule counts, under given
+conditions.
 
 ## Conditions
 
@@ -51,7 +51,7 @@ disclose training cells.
 def save_with_card(
     model: BaseModelClass, path: str | os.PathLike[str], title: str, license_info: str, description: str, **saved: bool
 ) -> HubModel:
-    """Save a model, and add metadata and card to its folder; raise unless Hugging Face's client is installed."""
+    """Save a model with metadata and model card; raise unless Hugging Face's client is installed."""
     try:
         from huggingface_hub import ModelCard, ModelCardData
     except ImportError as error:
@@ -71,7 +71,7 @@ def save_with_card(
 
 
 def card_text(model: BaseModelClass, title: str, description: str) -> str:
-    """What the card says under its header."""
+    """Write the body of the model card."""
     specs, registry = model.module.specs, model.registry
     labels = [f"{s.name!r}: {categories_of_condition(registry, s)[0]!r}" for s in specs if s.kind == "category"]
     return CARD.format(

@@ -28,7 +28,7 @@ ShareCalibrations = Mapping[Given, Mapping[str, ShareCalibration]]
 
 
 class CountDraw(NamedTuple):
-    """Regression that draws one modality from others, given by their positions."""
+    """Regression that draws one modality from others; modalities are given by position."""
 
     target: int
     given: Sequence[int]
@@ -37,7 +37,7 @@ class CountDraw(NamedTuple):
     def draw(
         self, counts: Tensor, tokens: np.ndarray, blocks: Blocks, rows: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Draw counts of some ``rows`` of CSR counts ``(rows, columns)``; also the mean of their ``log1p``."""
+        """Draw counts ``(rows, columns)`` of some ``rows``; also return the mean of their ``log1p``."""
         cells = to_scipy(counts)[rows]
         inputs = regression_inputs([cells[:, blocks.slices[block]] for block in self.given], tokens[rows])
         log_mean = self.regression.log_mean(inputs)
@@ -45,7 +45,7 @@ class CountDraw(NamedTuple):
 
 
 class ModalityImputer(NamedTuple):
-    """Fits by the names of the given modalities, one or all but one, then by that of the target."""
+    """Fitted regressions by the given modalities (one, or all but one), then by the target."""
 
     library_from_tokens: LibraryRegressions
     deep_columns: CountRegressions
@@ -54,7 +54,7 @@ class ModalityImputer(NamedTuple):
     @classmethod
     @torch.no_grad()
     def fit(cls, model: BaseModelClass, cells: Cells | KeptCells, left_out: Iterable[Batch]) -> Self:
-        """Fit on cells that have the target and all that is given, some of them left out of training."""
+        """Fit on cells with the target and all given modalities, some of them left out of training."""
         names, module = modality_names(model.registry), model.module
         sizes_from, counts_from, shares_from = {}, {}, {}  # type: ignore[var-annotated]
         if len(names) < 2 or not isinstance(module, JointThinningModule):
@@ -84,7 +84,7 @@ class ModalityImputer(NamedTuple):
         return cls(sizes_from, counts_from, shares_from)
 
     def count_draws(self, names: Sequence[str], blocks: Blocks) -> tuple[CountDraw, ...]:
-        """Regressions to draw as many modalities as possible by, the widest first, each from all but later ones."""
+        """Select regressions for as many modalities as possible, the widest first, each given all but later ones."""
         width = dict(zip(names, blocks.sizes, strict=True))
         high = {name for fits in self.deep_columns.values() for name in fits}
         chain = sorted(high, key=lambda name: (-width[name], name))
@@ -98,13 +98,13 @@ class ModalityImputer(NamedTuple):
         return ()
 
     def count_draw(self, names: Sequence[str], given: Sequence[str], target: str) -> CountDraw | None:
-        """The regression of a modality on given ones, if there is one."""
+        """Return the regression of a modality on given modalities, or ``None``."""
         regression = self.deep_columns.get(tuple(given), {}).get(target)
         return regression and CountDraw(names.index(target), [names.index(name) for name in given], regression)
 
 
 def label_rows(module: JointThinningModule, conditions: Conditions[Tensor]) -> np.ndarray:
-    """Rows ``(cells,)`` in a calibration: the label, or the last one."""
+    """Return each cell's calibration row ``(cells,)``: its label, or the last row."""
     labels = module.denoiser.label_offsets
     if labels is None or labels.name not in conditions:
         return np.full(conditions.n_cells, 0 if labels is None else len(labels.table))
@@ -113,7 +113,7 @@ def label_rows(module: JointThinningModule, conditions: Conditions[Tensor]) -> n
 
 
 def _tokens_without(module: JointThinningModule, cells: Iterable[Batch], hidden: Tensor) -> np.ndarray:
-    """Tokens ``(cells, features)`` without the ``hidden`` modalities."""
+    """Compute tokens ``(cells, features)`` without the ``hidden`` modalities."""
     read = ((module.without(counts, hidden.expand(len(counts), -1)), conditions) for counts, conditions in cells)
     return np.concatenate([module.tokens(*batch).flatten(1).cpu().numpy() for batch in read])
 
@@ -121,7 +121,7 @@ def _tokens_without(module: JointThinningModule, cells: Iterable[Batch], hidden:
 def _calibrations(
     module: JointThinningModule, cells: Iterable[Batch], left_out: Iterable[Batch], hidden: Tensor
 ) -> list[ShareCalibration]:
-    """Calibrate shares of each modality, predicted without the ``hidden`` ones."""
+    """Calibrate shares of each modality, predicted without the ``hidden`` modalities."""
     labels, blocks = module.denoiser.label_offsets, module.blocks
     sums = np.zeros((2, 1 + (0 if labels is None else len(labels.table)), module.n_vars))
     for counts, logs, rows in _predicted(module, cells, hidden):
@@ -142,7 +142,7 @@ def _calibrations(
 def _predicted(
     module: JointThinningModule, cells: Iterable[Batch], hidden: Tensor
 ) -> Iterator[tuple[sparse.csr_matrix, np.ndarray, np.ndarray]]:
-    """Counts and log shares ``(cells, columns)``, and label rows, of cells with all that is not ``hidden``."""
+    """Yield counts, log shares ``(cells, columns)`` and label rows of cells that have all modalities but ``hidden``."""
     for counts, conditions in cells:
         kept, library = module.without(counts, hidden.expand(len(counts), -1)), module.library(counts)
         logs = module.predictor(conditions, len(counts))(kept, library).log_prob(kept.to_dense()).cpu().numpy()

@@ -1,4 +1,4 @@
-"""Modalities of given cells, drawn from their other modalities."""
+"""Imputation of modalities of given cells from their other modalities."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,13 +22,13 @@ from ._training_summary import TrainingCells, sizes_by_name
 
 
 class ModalityRequest:
-    """Modalities to read and to generate, each in the order of the model; without targets they are all others."""
+    """Hold the modalities to read and to generate, in the order of the model; by default targets are all others."""
 
     def __init__(self, model: BaseModelClass, given: str | Sequence[str], target: str | Sequence[str] | None) -> None:
         if not isinstance(model.module, JointThinningModule):
             raise ValueError(
-                "`generate_modality` needs a model of several modalities: register a MuData with `setup_mudata`, and "
-                "make and train a model of it."
+                "`generate_modality` needs a model of several modalities: register a MuData with `setup_mudata`, then "
+                "create and train a model of it."
             )
         self.module, self.known, self.genes = model.module, TrainingCells(model), gene_names(model)
         self.names, self.imputer = self.known.modalities, self.known.summary.imputer
@@ -37,7 +37,7 @@ class ModalityRequest:
         generated = self._known_names("target", targets)
         both = [name for name in generated if name in read]
         if both:
-            raise ValueError(f"{both[0]!r} is both in `given` and in `target`: a modality is read or generated.")
+            raise ValueError(f"{both[0]!r} is in both `given` and `target`: leave it out of one of them.")
         self.given, self.targets = read, generated
 
     def _known_names(self, argument: str, chosen: str | Sequence[str]) -> list[str]:
@@ -52,7 +52,7 @@ class ModalityRequest:
     def draw(
         self, sampler: Sampler, cells: Cells, generator: torch.Generator, library_size: Any, *, expected: bool
     ) -> MuData:
-        """Keep the molecules of the given modalities, and add those of the targets."""
+        """Keep the counts of the given modalities and generate those of the targets."""
         by_name = {} if library_size is None else sizes_by_name(library_size, self.targets)
         requested = {name: library_sizes(sizes, len(cells.indices))[cells.sorted] for name, sizes in by_name.items()}
         hidden = torch.tensor([name not in self.given for name in self.names], device=self.module.device)
@@ -88,7 +88,7 @@ class ModalityRequest:
         *,
         expected: bool,
     ) -> tuple[Tensor, Tensor, dict[str, np.ndarray]]:
-        """Dense counts to start from, with those that a regression draws; library sizes; and expected counts."""
+        """Return dense start counts with those that a regression draws, library sizes, and expected counts."""
         tokens = self.module.tokens(kept, conditions).flatten(1).cpu().numpy()
         library, mean = self._library_sizes(kept, tokens, conditions, requested, rng)
         start = kept.to_dense()
@@ -109,7 +109,7 @@ class ModalityRequest:
     def _expected_counts(
         self, start: Tensor, library: Tensor, mean: np.ndarray, conditions: Conditions[Tensor]
     ) -> dict[str, np.ndarray]:
-        """Expected counts ``(cells, columns)`` by modality: calibrated shares times the ``mean`` library sizes."""
+        """Compute expected counts ``(cells, columns)`` by modality: calibrated shares times ``mean`` library sizes."""
         logs = self.module.predictor(conditions, len(start))(start, library).log_prob(start)
         calibrations, labels = self.imputer.shares.get(tuple(self.given), {}), label_rows(self.module, conditions)
         expected = {}
@@ -127,7 +127,7 @@ class ModalityRequest:
         requested: Mapping[str, np.ndarray],
         rng: np.random.Generator,
     ) -> tuple[Tensor, np.ndarray]:
-        """Library sizes ``(cells, modalities)``, drawn and expected, of the given modalities and the targets."""
+        """Draw library sizes ``(cells, modalities)`` of given modalities and targets; also return expected ones."""
         own = self.module.library(kept)
         drawn, mean = own.cpu().numpy().copy(), own.cpu().numpy().copy()
         regressions = self.imputer.library_from_tokens.get(tuple(self.given), {})

@@ -1,4 +1,4 @@
-"""Shared requirements of all methods: a trained model, its genes and modalities, and the sampler of its cells."""
+"""Shared checks and accessors: training, genes, modalities and the sampler of a model."""
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
@@ -35,42 +35,42 @@ def require_training(model: BaseModelClass) -> None:
 
 
 def in_training(model: BaseModelClass) -> bool:
-    """Whether the model is being trained now, as callbacks see it."""
+    """Test whether the model is in training, as in a callback."""
     trainer = getattr(model, "trainer", None)
     return trainer is not None and trainer.state.status == "running"
 
 
 def require_thinning(model: BaseModelClass, asked: str) -> ThinningModule:
-    """The module of a process that takes molecules away; raise if it is of another, which cannot do what is asked."""
+    """Return the module of a thinning model; raise if the model has another process."""
     if not isinstance(model.module, ThinningModule):
         raise ValueError(
-            f"`{asked}` needs a process that takes molecules away, and the process of this model is "
-            f"{model.module.process_name!r}: make and train one with `process='thinning'`."
+            f"`{asked}` needs the thinning process, but the process of this model is "
+            f"{model.module.process_name!r}: create and train a model with `process='thinning'`."
         )
     return model.module
 
 
 def require_anndata(model: BaseModelClass, asked: str) -> None:
-    """Raise if the cells are a MuData, on which a method does not work."""
+    """Raise if the cells are a MuData, which the method does not support."""
     if modalities(model):
         raise ValueError(
-            f"`{asked}` works on one AnnData, and this model was registered with `setup_mudata`: make and train "
-            f"one of `mdata[{modalities(model)[0]!r}]`, registered with `setup_anndata`."
+            f"`{asked}` needs a model of one AnnData, but this model was registered with `setup_mudata`: create and "
+            f"train a model of `mdata[{modalities(model)[0]!r}]`, registered with `setup_anndata`."
         )
 
 
 def registered(model: BaseModelClass, adata: AnnData | MuData | None = None) -> AnnData | MuData:
-    """Cells as they are registered, by default those the model was made with; raise if there are none."""
+    """Return registered cells, by default those of the model; raise if there are none."""
     return model._validate_anndata(adata)
 
 
 def modalities(model: BaseModelClass) -> list[str]:
-    """Names of the modalities, if the cells are a MuData."""
+    """Return the names of the modalities; empty for an AnnData."""
     return modality_names(model.registry)
 
 
 def check_genes(model: BaseModelClass, adata: AnnData | MuData) -> None:
-    """Raise if the genes of cells were changed in place after the cells were registered for the model."""
+    """Raise if the genes of registered cells were changed in place."""
     manager = model._per_instance_manager_store.get(model.id, {}).get(adata.uns.get("_scvi_uuid"))
     if manager is None or manager.adata is not adata:  # other cells are compared when they are registered
         return
@@ -86,12 +86,12 @@ def check_genes(model: BaseModelClass, adata: AnnData | MuData) -> None:
         raise ValueError(
             f"`adata{of}.var_names` changed after the cells were registered: {', '.join(changes) or 'another order'}. "
             "Restore the genes, and filter or reorder a copy (`adata.copy()`); to model the new genes, register the "
-            f"cells again with `{setup}` and make a new model."
+            f"cells again with `{setup}` and create a new model."
         )
 
 
 def gene_names(model: BaseModelClass) -> pd.Index:
-    """Names of the registered genes, of a MuData pairs of modality and name."""
+    """Return the registered gene names; for a MuData, pairs of modality and name."""
     names = model.get_var_names()
     if not isinstance(names, dict):
         return pd.Index(names)
@@ -100,7 +100,7 @@ def gene_names(model: BaseModelClass) -> pd.Index:
 
 
 def gene_positions(model: BaseModelClass, genes: Sequence[str] | None) -> np.ndarray:
-    """Positions of named genes among those of the model; ``None`` is all."""
+    """Return positions of named genes among those of the model; ``None`` selects all."""
     known = gene_names(model)
     if genes is None:
         return np.arange(len(known))
@@ -112,12 +112,12 @@ def gene_positions(model: BaseModelClass, genes: Sequence[str] | None) -> np.nda
     positions = known.get_indexer(pd.Index(genes))
     if (positions < 0).any():
         missing = pd.Index(genes)[positions < 0].tolist()
-        raise ValueError(f"`gene_list` names {missing[:5]}, which the model does not know.")
+        raise ValueError(f"`gene_list` names {missing[:5]}, which the model does not know: see `get_var_names()`.")
     return positions
 
 
 def batch_name(model: BaseModelClass) -> str:
-    """Name of the condition that was registered as the batch."""
+    """Return the name of the registered batch condition."""
     for spec in model.module.specs:
         if spec.registry_key == REGISTRY_KEYS.BATCH:
             return spec.name
@@ -125,7 +125,7 @@ def batch_name(model: BaseModelClass) -> str:
 
 
 def weights_id(module: DiffusionModule) -> str:
-    """Twelve hexadecimal digits that are the same for the same averaged weights, also after saving and loading."""
+    """Hash the averaged weights to twelve hexadecimal digits, which survive saving and loading."""
     digest = sha256()
     for tensor in module.ema_denoiser.state_dict().values():
         digest.update(tensor.cpu().contiguous().view(-1).view(torch.uint8).numpy())
@@ -140,7 +140,7 @@ def sampler_of(
     given: Sequence[str] = (),
     library_size: Any = None,
 ) -> Sampler:
-    """Build the sampler of a model; raise unless numbers are in range and guidance scales are of given conditions."""
+    """Build the sampler of a model; raise if a number is out of range or a guided condition is not given."""
     check_guidance(guidance_scale, given)
     check_whole_number("n_steps", n_steps)
     check_whole_number("batch_size", batch_size)

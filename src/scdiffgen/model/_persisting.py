@@ -1,4 +1,4 @@
-"""Persisting: models as files, and models that go on from others. What is loaded runs no code."""
+"""Saving and loading of models without running code from files, and query models."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 
 OPTIONS: tuple[type, ...] = (GaussianOptions, LatentOptions, NetworkOptions, ReadoutOptions)
-"""Classes that a file may name, beside plain data."""
+"""Classes of options that a file may hold beside plain data."""
 
 
 class Persisting(BaseModelClass):
-    """Saving and loading."""
+    """Save and load models, and extend them to query data."""
 
     saved_with_: str | None = None
     cells_sha256_: str | None = None  # of the file of the cells that was saved with the model
@@ -56,12 +56,12 @@ class Persisting(BaseModelClass):
         save_kwargs: Mapping[str, Any] | None = None,
         **others: Any,
     ) -> None:
-        """Save the model as plain data, without code; the file appears when all of it is on the disk.
+        """Save the model as plain data without code; the file appears once it is complete.
 
         Parameters
         ----------
         save_kwargs, **others
-            For :func:`torch.save`; and as in scvi-tools, such as ``compression`` for the file of the cells.
+            Arguments of :func:`torch.save`; other arguments as in scvi-tools, such as ``compression`` of the cells.
 
         Raises
         ------
@@ -74,12 +74,12 @@ class Persisting(BaseModelClass):
         """
         folder = check_path("dir_path", dir_path)
         if folder.exists() and not (overwrite and folder.is_dir()):
-            what = "pass `overwrite=True` to replace the model in it" if folder.is_dir() else "it is no folder"
+            what = "pass `overwrite=True` to replace the model in it" if folder.is_dir() else "this path is a file"
             raise ValueError(f"`dir_path`: {folder} already exists. Pass another folder; {what}.")
         if prefix and Path(prefix).name != prefix:
-            raise ValueError(f"`prefix` is {prefix!r}: pass the start of a file's name, and folders in `dir_path`.")
+            raise ValueError(f"`prefix` is {prefix!r}: pass the start of a file name, and folders in `dir_path`.")
         if save_anndata and self.adata is None:
-            raise ValueError("`save_anndata` is True, and the model has no cells beside it: load it with `adata`.")
+            raise ValueError("`save_anndata` is True, but the model has no cells: load it with `adata`.")
         if save_anndata:
             self._validate_anndata()
         self.saved_with_, self.cells_sha256_ = version("scdiffgen"), None
@@ -115,17 +115,17 @@ class Persisting(BaseModelClass):
         Parameters
         ----------
         adata
-            Cells of the same genes; they are registered as those of the model were. ``None`` takes the cells that were
-            saved with the model, ``False`` none: the model generates without.
+            Cells with the same genes; they are registered like those of the model. ``None`` uses the cells that were
+            saved with the model. ``False`` loads no cells, which suffices to generate.
         backup_url, datamodule, allowed_classes_names_list
-            As in scvi-tools: where to get a model that is not there; unused; other classes that may be loaded.
+            As in scvi-tools: address of a missing model; unused; further classes that may be loaded.
         safe
-            Whether the file may hold plain data only, as :meth:`save` writes it. ``False`` lets the file run any code,
-            as scvi-tools' own loader does: for files of earlier versions, from people you trust.
+            Whether to load plain data only, as :meth:`save` writes it. ``False`` lets the file run any code, as
+            scvi-tools' own loader does; use it for files of earlier versions from people you trust.
 
         Returns
         -------
-        The model.
+        The loaded model.
 
         {raises_load}
 
@@ -165,11 +165,11 @@ class Persisting(BaseModelClass):
     @staticmethod
     @shared_docs
     def load_registry(dir_path: str | os.PathLike[str], prefix: str | None = None) -> dict[str, Any]:
-        """What was registered for a saved model, without its weights; nothing in the file is run.
+        """Load the registry of a saved model without its weights; no code from the file is run.
 
         Returns
         -------
-        The registry, as scvi-tools has it.
+        The registry, in the format of scvi-tools.
 
         {raises_load}
         """
@@ -178,12 +178,12 @@ class Persisting(BaseModelClass):
 
     @staticmethod
     def view_setup_args(dir_path: str, prefix: str | None = None) -> None:
-        """Print what a saved model was registered with; nothing in the file is run.
+        """Print the setup arguments of a saved model; no code from the file is run.
 
         Parameters
         ----------
         dir_path, prefix
-            Folder of the model, and start of the name of its file.
+            Folder of the model, and prefix of its file name.
         """
         AnnDataManager.view_setup_method_args(Persisting.load_registry(dir_path, prefix))
 
@@ -199,33 +199,33 @@ class Persisting(BaseModelClass):
         device: int | str = "auto",
         unfrozen: bool = False,
     ) -> Self:
-        """Make a model of new cells from a trained one: with new batches, labels, perturbations and genes.
+        """Create a query model: extend a trained model to new batches, labels, perturbations and genes.
 
-        What is known keeps its weights; only those of what is new are trained, so that predictions of known conditions
-        stay (as in scArches). New categories start as the mean of the known ones, or from their feature vectors where
-        these are registered; new genes start as frequent as in the new cells.
+        Weights of known categories and genes are frozen and only new weights are trained (scArches), so predictions for
+        known conditions stay. New categories start at the mean of the known categories, or from their registered
+        feature vectors; new genes start at their frequency in the new cells.
 
         Parameters
         ----------
         adata
-            New cells, which are registered as those of the reference were. Their first genes are those of the reference
-            in the same order (:meth:`prepare_query_anndata`); others may follow.
+            New cells, which are registered like those of the reference. The genes of the reference come first, in their
+            order (:meth:`prepare_query_anndata`); new genes may follow.
         reference_model
             A trained model, or the folder of one. It is not changed.
         inplace_subset_query_vars
-            Whether ``adata`` is first reduced to the genes of the reference, in their order.
+            Whether to first subset ``adata`` to the genes of the reference, in their order.
         unfrozen
-            Whether all weights are trained.
+            Whether to train all weights.
 
         Returns
         -------
-        The query model. It generates at once, and learns by :meth:`train`; until then library sizes are those of the
-        reference's cells. What is frozen is not saved: a model that is loaded trains all of its weights.
+        The query model. It can generate at once and learns by :meth:`train`; until then, its library sizes are those of
+        the reference. Freezing is not saved: a loaded query model trains all weights.
 
         Raises
         ------
         ValueError
-            If genes of the reference are missing or in another order, or it cannot be extended by what is new.
+            If genes of the reference are missing or reordered, or the reference cannot be extended.
         {raises_untrained}
 
         Examples
@@ -255,23 +255,23 @@ class Persisting(BaseModelClass):
         return_reference_var_names: bool = False,
         inplace: bool = True,
     ) -> AnnData | pd.Index | None:
-        """Bring cells to the genes of a model: others are left out, missing ones are zero, read as genes that are off.
+        """Align cells to the genes of a model: drop other genes, and add missing genes as zeros (not expressed).
 
         Parameters
         ----------
         adata
-            Cells for :meth:`load_query_data`, or to be read by the model.
+            Cells for :meth:`load_query_data`, or for methods that read cells.
         reference_model
             A model, or the folder of one.
         return_reference_var_names
-            Whether the names of its genes are returned, and nothing is done.
+            Whether to return the gene names of the model and change nothing.
         inplace
-            Whether ``adata`` itself is changed, and nothing returned.
+            Whether to change ``adata`` and return nothing.
 
         Raises
         ------
         ValueError
-            If no gene of the model is there, or the model is of a MuData.
+            If ``adata`` has no gene of the model, or the model was registered with a MuData.
 
         Examples
         --------
@@ -299,18 +299,18 @@ class Persisting(BaseModelClass):
         save_anndata: bool = False,
         overwrite: bool = False,
     ) -> HubModel:
-        """Save the model with what scvi-tools' hub asks for: its metadata, and a card that describes it.
+        """Save the model with metadata and a model card for scvi-tools' hub.
 
         Parameters
         ----------
         title, description
-            Heading of the card, and what there is to say of the cells, in Markdown.
+            Heading of the card, and a description of the cells in Markdown.
         license_info
             Licence of the model, as Hugging Face abbreviates it, such as ``"cc-by-4.0"``.
 
         Returns
         -------
-        What :meth:`scvi.hub.HubModel.push_to_huggingface_hub` and :meth:`~scvi.hub.HubModel.push_to_s3` upload.
+        A hub model, for :meth:`scvi.hub.HubModel.push_to_huggingface_hub` or :meth:`~scvi.hub.HubModel.push_to_s3`.
 
         Raises
         ------

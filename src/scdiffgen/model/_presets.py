@@ -1,4 +1,4 @@
-"""Named sizes of the network, and which of them is the default."""
+"""Named sizes of the network and their default."""
 
 from dataclasses import fields, replace
 from typing import Literal
@@ -15,16 +15,16 @@ PRESETS: dict[str, NetworkSize] = {
     "large": NetworkSize(n_tokens=128, token_dim=512, n_layers=12, n_heads=8, n_hidden=2048, conditioning_dim=1024),
 }
 
-MANY_CELLS = 25_000  # from which the default is "medium", for what it was measured for
+MANY_CELLS = 25_000  # above which the default is "medium" for benchmarked types of models
 
 
 def default_preset(n_cells: int, is_unmeasured: bool) -> Preset:
-    """The size for so many cells; small for what larger ones were not measured with."""
+    """Choose the preset by the number of cells; "small" for types of models without benchmarks of larger ones."""
     return "medium" if n_cells >= MANY_CELLS and not is_unmeasured else "small"
 
 
 def network_size(preset: Preset, options: NetworkOptions, is_measured: bool, **sizes: int | None) -> NetworkSize:
-    """The named size, with given numbers in place of its own; read-out units and orthogonality where measured."""
+    """Build a preset with given sizes; read-out units and orthogonality only for benchmarked types of models."""
     check_choice("preset", preset, PRESETS)
     known = {field.name for field in fields(NetworkSize)}
     given = {name: n for name, n in {**vars(options), **sizes}.items() if name in known and n is not None}

@@ -1,4 +1,4 @@
-"""Query models: new batches, labels, perturbations and genes, learned beside what a trained model knows."""
+"""Query models: extend a trained model to new batches, labels, perturbations and genes."""
 
 from copy import deepcopy
 from dataclasses import replace
@@ -27,7 +27,7 @@ NOT_REMEMBERED = ("registry_", "init_params_", "saved_with_", "training_summary_
 
 
 def query_model(adata: AnnData, reference: Model, *, unfrozen: bool) -> Model:
-    """Make a model of new cells that starts as the reference."""
+    """Create a model of new cells with the weights of the reference."""
     registry, cls = deepcopy(reference.registry), type(reference)
     if registry.get("setup_method_name", "setup_anndata") != "setup_anndata":
         raise ValueError("`reference_model` was registered with MuData and cannot be extended: pass one of AnnData.")
@@ -60,7 +60,7 @@ def query_model(adata: AnnData, reference: Model, *, unfrozen: bool) -> Model:
 
 
 def _start_new_genes(model: BaseModelClass, n_known: int) -> None:
-    """Let new genes be as frequent beside the known ones as they are in the cells, whatever the condition."""
+    """Set biases of new genes to their frequency relative to known genes in the cells."""
     module = model.module
     totals = torch.full((module.n_vars,), 0.5, dtype=torch.float64)
     for counts, _ in Cells(model):
@@ -74,8 +74,8 @@ def _start_new_genes(model: BaseModelClass, n_known: int) -> None:
 
 
 def extended_weights(reference: DiffusionModule, query: DiffusionModule) -> dict[str, Tensor]:
-    """Extend weights of a reference to new categories and genes, which follow on those known along some axis."""
-    # New genes have zero weights in matrices, other new rows the mean of known ones unless they start at zero.
+    """Extend weights of a reference along the axes of categories and genes; new entries come last."""
+    # New genes get zero weights in matrices, other new rows the mean of known rows unless they start at zero.
     known, n_genes = reference.state_dict(), (reference.n_vars, query.n_vars)
     weights = {}
     for name, new in query.state_dict().items():
@@ -104,7 +104,7 @@ def extended_weights(reference: DiffusionModule, query: DiffusionModule) -> dict
 
 
 def freeze_known(query: nn.Module, reference: nn.Module) -> None:
-    """Let only those rows be trained that the reference does not have."""
+    """Freeze the weights that the reference has, by masking their gradients."""
     known = {name: weight.shape for name, weight in reference.named_parameters()}
     for name, weight in query.named_parameters():
         if name not in known or not weight.requires_grad:
@@ -118,7 +118,7 @@ def freeze_known(query: nn.Module, reference: nn.Module) -> None:
 
 
 def padded_genes(adata: AnnData, reference: BaseModelClass, *, inplace: bool) -> AnnData | None:
-    """Cells with the genes of a reference, as scvi-tools makes them, but values keep their type, and ``.uns`` stays."""
+    """Align cells to the genes of a reference as in scvi-tools, but keep the dtype of counts and ``.uns``."""
     dtypes = {name: layer.dtype for name, layer in adata.layers.items() if name is not None}
     values, about = adata.X.dtype, dict(adata.uns)
     ready = ArchesMixin.prepare_query_anndata(adata, reference, inplace=inplace)
@@ -130,7 +130,7 @@ def padded_genes(adata: AnnData, reference: BaseModelClass, *, inplace: bool) ->
 
 
 def check_missing(known: pd.Index, genes: pd.Index) -> None:
-    """Raise if cells lack known genes."""
+    """Raise if cells lack genes of the reference."""
     missing = known.difference(genes, sort=False)
     if len(missing):
         raise ValueError(
@@ -144,7 +144,7 @@ def _check_genes(known: pd.Index, genes: pd.Index) -> None:
     check_missing(known, genes)
     if not genes[: len(known)].equals(known):
         raise ValueError(
-            "`adata` has the genes of the reference in another order, or others between them. Bring them in order: "
+            "`adata` has the genes of the reference in another order, or other genes between them. Reorder them: "
             "`adata = adata[:, [*known, *adata.var_names.difference(known)]].copy()`, with "
             "`known = reference.get_var_names()`."
         )

@@ -1,4 +1,4 @@
-"""Less chatter of other packages, unless ``scvi.settings.verbosity`` asks for it."""
+"""Silence messages of other packages, unless ``scvi.settings.verbosity`` requests them."""
 
 import logging
 import warnings
@@ -15,7 +15,7 @@ TO_LIGHTNING = (
 
 @contextmanager
 def less_chatter(*loggers: str) -> Iterator[None]:
-    """Leave out what loggers merely inform of, and warnings that are meant for Lightning, but at ``logging.DEBUG``."""
+    """Silence INFO messages of loggers and warnings about Lightning's internals, except at ``logging.DEBUG``."""
     if logging.getLogger("scvi").level <= logging.DEBUG:
         yield
         return

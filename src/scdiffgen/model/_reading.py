@@ -1,4 +1,4 @@
-"""Reading: what the model expects of measured cells, and how it is judged by them."""
+"""Methods that read measured cells: likelihood, expression, tokens and held-out evaluation."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ from ._write_back import check_keys, check_store, store_results
 
 
 class Reading(BaseModelClass):
-    """Likelihood, expression and latent representation of measured cells."""
+    """Compute likelihood, expression and tokens of measured cells, and evaluate the model on held-out cells."""
 
     @shared_docs
     def get_nll(
@@ -41,20 +41,20 @@ class Reading(BaseModelClass):
         silent: bool = False,
         dataloader: Iterable[Any] | None = None,
     ) -> pd.DataFrame:
-        r"""Bound on the negative log-likelihood of each cell given its library size and conditions.
+        r"""Compute a bound on the negative log-likelihood of each cell given its library size and conditions.
 
-        The any-order autoregressive bound :cite:p:`hoogeboom2022autoregressive`: an unbiased estimate of an upper bound
-        on :math:`-\log p(x \mid L, c)`, comparable between models of counts. The baseline that knows labels alone is
-        :func:`scdiffgen.metrics.dirichlet_multinomial_nll`.
+        The any-order autoregressive bound :cite:p:`hoogeboom2022autoregressive` is an upper bound on
+        :math:`-\log p(x \mid L, c)`, estimated without bias and comparable between models of counts. A baseline that
+        uses labels alone is :func:`scdiffgen.metrics.dirichlet_multinomial_nll`.
 
         Parameters
         ----------
         n_draws
-            Random draws a cell; the error falls with its square root.
+            Number of random draws per cell; the standard error falls with its square root.
 
         Returns
         -------
-        A row a cell: ``nll`` in nats, and ``nll_per_molecule``, which is ``nll`` over the library size.
+        One row per cell: ``nll`` in nats, and ``nll_per_molecule``, which is ``nll`` divided by the library size.
 
         {raises_cells}
 
@@ -88,18 +88,18 @@ class Reading(BaseModelClass):
         batch_size: int = BATCH_SIZE,
         silent: bool = False,
     ) -> pd.DataFrame | np.ndarray:
-        """Expected expression of cells: where their next molecules would fall.
+        """Compute expected expression of cells: the distribution over genes of the next molecule.
 
         Parameters
         ----------
         library_size
-            What expression sums to over all genes (of a modality): 1 for shares, 1e4 for counts per 10,000.
+            Sum of expression over the genes (of a modality): 1 for shares, 1e4 for counts per 10,000.
         return_numpy
             Whether to return an array instead of a data frame.
 
         Returns
         -------
-        Expression ``(cells, genes)``, float32; of a MuData the columns are pairs of modality and gene.
+        Expression ``(cells, genes)``, float32; for a MuData the columns are pairs of modality and gene.
 
         {raises_cells}
 
@@ -129,11 +129,11 @@ class Reading(BaseModelClass):
         silent: bool = False,
         dataloader: Iterable[Any] | None = None,
     ) -> np.ndarray:
-        """Tokens of cells.
+        """Compute the latent representation of cells: their tokens.
 
         Returns
         -------
-        Tokens side by side, ``(cells, n_tokens * token_dim)``, float32.
+        Concatenated tokens, ``(cells, n_tokens * token_dim)``, float32.
 
         {raises_cells}
 
@@ -158,37 +158,37 @@ class Reading(BaseModelClass):
         seed: int | None = 0,
         silent: bool = False,
     ) -> HeldOutEvaluation:
-        """Judge the model by cells that it was not trained on.
+        """Evaluate the model on held-out cells.
 
         Parameters
         ----------
         adata
-            Cells that the model was not trained on; by default the validation and test cells of its training.
+            Held-out cells; by default the validation and test cells of the training.
         gene_symbols
-            Column of ``.var`` of the model's cells with the names of genes in remarks, tables and ``programs``, as in
-            scanpy; by default those in ``.var_names``.
+            Column of ``.var`` of the model's cells with the gene symbols of remarks, tables and ``programs``; by
+            default ``.var_names``.
         max_cells
-            Held-out cells taken at most.
+            Maximum number of held-out cells, drawn at random.
 
         Returns
         -------
         likelihood
-            A row a label: nats per molecule of held-out cells under the model (``model``, a bound, so at most this),
-            and at the mean of the label's training cells under a multinomial and a Dirichlet-multinomial
+            One row per label: nats per molecule of held-out cells under the model (``model``, an upper bound), and
+            under a multinomial and a Dirichlet-multinomial at the mean of the label's training cells
             (``multinomial``, ``dirichlet_multinomial``: :func:`scdiffgen.metrics.dirichlet_multinomial_nll`).
         scores
-            :class:`scdiffgen.metrics.Evaluation` of matched samples, generated under the held-out cells' conditions,
-            beside other held-out cells: the real-versus-real ceiling.
+            :class:`scdiffgen.metrics.Evaluation` of matched samples, generated under the conditions of held-out cells,
+            beside other held-out cells (the real-versus-real ceiling).
         dispersion
-            ``scores.dispersion``: axes along which generated cells vary less or more than real ones.
+            ``scores.dispersion``: ratios of the variances of generated and real cells along principal components.
         remarks
-            What stands out, in words, with what to do.
+            Notable results in words, with advice.
         programs
-            :func:`scdiffgen.metrics.gene_programs` of the same cells, if programs are given.
+            :func:`scdiffgen.metrics.gene_programs` of the same cells, if ``programs`` is given.
 
         {raises_cells}
         ValueError
-            If the model does not know its training cells, no cells were held out and none are given, or a program has
+            If the training cells of the model are unknown, no cells were held out and none are given, or a program has
             no gene in the data.
 
         Examples
@@ -219,37 +219,37 @@ class Reading(BaseModelClass):
         dataloader: Iterable[Any] | None = None,
         path: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Write generated cells, tokens and loadings into an AnnData, or a file of one, all of them or none.
+        """Write matched samples, tokens and loadings into an AnnData or a zarr store.
 
         ================================ =======================================================================
-        ``.obsm["X_generated"]``         a sample of the conditions and library size of every cell (CSR, int32)
+        ``.obsm["X_generated"]``         matched sample: conditions and library size of each cell (CSR, int32)
         ``.obsm["X_tokens"]``            :meth:`get_latent_representation`
         ``.obsm["X_token_activation"]``  :meth:`get_token_activation`, as an array
-        ``.varm["token_loadings"]``      :meth:`get_token_loadings`, as an array: genes that follow each token
-        ``.varm["token_log_rates"]``     the same by ``method="readout"``, written with it: what each token does
-        ``.uns["scdiffgen"]``            of the tokens: names, shares of variance that they explain, stability, method
-                                         of the loadings, an identifier of the weights, and the names that you gave them
+        ``.varm["token_loadings"]``      :meth:`get_token_loadings`, as an array
+        ``.varm["token_log_rates"]``     loadings by ``method="readout"``, written with ``"token_loadings"``
+        ``.uns["scdiffgen"]``            token names, shares of explained variance, stability, method of the loadings,
+                                         an identifier of the weights, and your annotations of tokens
         ================================ =======================================================================
 
-        Of a MuData, generated cells and loadings go to the modality that they are of; tokens, activations and
-        ``.uns["scdiffgen"]`` to the whole and to every modality. Protein that is drawn by a regression on generated RNA
-        (:meth:`generate`) has library sizes of its own.
+        If an error occurs, nothing is written. In a MuData, samples and loadings are written to their modality; tokens,
+        activations and ``.uns["scdiffgen"]`` to the MuData and each modality. Protein drawn by regression on generated
+        RNA (:meth:`generate`) has its own library sizes.
 
         Parameters
         ----------
         keys
-            Which to write of the first four, by default all.
+            Results to write, out of the first four; by default all.
         dtype
-            How tokens and activations are stored. ``"float16"`` takes half of the memory; values are then off by at
-            most 0.05 % (2^-11), below 6e-5 by at most 3e-8.
+            Type of stored tokens and activations. ``"float16"`` halves the memory, with relative errors of at most
+            0.05 % (2^-11), and absolute errors of at most 3e-8 for values below 6e-5.
         path
-            A new ``.zarr`` to write results to, in place of ``adata``: an AnnData with the ``.obs`` of the cells and no
-            counts. It is written minibatch by minibatch, so memory holds the results of one.
+            New ``.zarr`` to write results to instead of ``adata``: an AnnData with the ``.obs`` of the cells and no
+            counts. Results are written per minibatch, so memory holds one minibatch.
 
         {raises_cells}
         ValueError
             If ``adata`` is a view, a value is too large for float16, ``path`` exists, is no ``.zarr`` or is given for
-            several modalities, or ``dataloader`` is given without it.
+            several modalities, or ``dataloader`` is given without ``path``.
 
         Examples
         --------
@@ -265,8 +265,8 @@ class Reading(BaseModelClass):
         if path is not None:
             check_store(self, path)
         elif dataloader is not None:
-            raise ValueError("`dataloader` hands out cells that results cannot be written into: pass `path`.")
+            raise ValueError("`dataloader` has no AnnData to write results into: pass `path`.")
         elif adata is not None and adata.is_view:
-            raise ValueError("`adata` is a view: results would go to a copy of it. Pass `adata.copy()` and keep that.")
+            raise ValueError("`adata` is a view: results would go to a copy of it. Pass a copy, `adata.copy()`.")
         cells = given_cells(self, adata, None, batch_size, None if silent else "Writing back", dataloader)
         store_results(self, cells, chosen, dtype, sampler, generator, path)

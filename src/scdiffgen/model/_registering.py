@@ -1,4 +1,4 @@
-"""Cells that users pass: what they must be, how they are registered, and those that come later."""
+"""Checks and registration of cells that users pass."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from ._model_access import modalities
 
 
 def check_cells(adata: Any, *, may_be_view: bool = True) -> None:
-    """Raise unless ``adata`` is an AnnData, and if it may be none, no view of another."""
+    """Raise unless ``adata`` is an AnnData; raise for views unless ``may_be_view``."""
     if isinstance(adata, MuData):
         raise TypeError(
             "`adata` is a MuData: register it with `setup_mudata`, or pass one of its modalities, such as "
@@ -23,15 +23,15 @@ def check_cells(adata: Any, *, may_be_view: bool = True) -> None:
         )
     if not isinstance(adata, AnnData):
         raise TypeError(
-            f"`adata` is of type {type(adata).__name__}: pass an AnnData. A file is read by `anndata.read_h5ad(path)`, "
-            "a matrix made into one by `anndata.AnnData(matrix, obs=..., var=...)`."
+            f"`adata` is of type {type(adata).__name__}: pass an AnnData. Read a file by `anndata.read_h5ad(path)`, or "
+            "convert a matrix by `anndata.AnnData(matrix, obs=..., var=...)`."
         )
     if adata.is_view and not may_be_view:
         raise ValueError("`adata` is a view of other cells: pass a copy, `adata = adata.copy()`.")
 
 
 def check_mudata(mdata: Any, *, may_be_view: bool = True) -> None:
-    """Raise unless ``mdata`` is a MuData, and if it may be none, no view of another."""
+    """Raise unless ``mdata`` is a MuData; raise for views unless ``may_be_view``."""
     if not isinstance(mdata, MuData):
         kind = type(mdata).__name__
         raise TypeError(f"`mdata` is of type {kind}: pass a MuData, such as `mudata.MuData({{'rna': adata}})`.")
@@ -42,7 +42,7 @@ def check_mudata(mdata: Any, *, may_be_view: bool = True) -> None:
 def register_anndata(
     cls: type[BaseModelClass], adata: AnnData, setup_method_args: dict[str, Any], options: Mapping[str, Any]
 ) -> None:
-    """Register an AnnData for models of a class; ``options`` are those of scvi-tools, to register as earlier cells."""
+    """Register an AnnData for models of a class; scvi-tools passes ``options`` to register cells like earlier ones."""
     check_cells(adata, may_be_view=False)
     forget_copied_setup(adata, cls._setup_adata_manager_store)
     manager = Manager(SetupArguments(**setup_method_args["setup_args"]).fields(), setup_method_args)
@@ -53,7 +53,7 @@ def register_anndata(
 def register_mudata(
     cls: type[BaseModelClass], mdata: MuData, setup_method_args: dict[str, Any], options: Mapping[str, Any]
 ) -> None:
-    """Register a MuData likewise."""
+    """Register a MuData for models of a class."""
     check_mudata(mdata, may_be_view=False)
     keys = dict(setup_method_args["setup_args"])
     chosen, layers = keys.pop("modalities"), keys.pop("layers")
@@ -68,10 +68,10 @@ def register_mudata(
 
 
 def checked_cells(model: BaseModelClass, adata: AnnData | MuData | None) -> AnnData | MuData | None:
-    """Cells of the kind that the model was registered with, no view; ``None`` if they are those beside the model."""
+    """Check the type of cells and copy views; return ``None`` for the cells of the model itself."""
     if adata is None:
         if model.adata is None:
-            raise ValueError("The model has no cells beside it: pass `adata`, or load it with cells.")
+            raise ValueError("The model has no cells: pass `adata`, or load the model with cells.")
     elif modalities(model):
         check_mudata(adata)
         check_modalities(adata, modalities(model), None, transfer=True)

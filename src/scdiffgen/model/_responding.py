@@ -1,4 +1,4 @@
-"""Responding: what given cells would be under other conditions, and what the network makes of conditions."""
+"""Methods that predict given cells under other conditions."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from scvi.model.base import BaseModelClass
 
 from scdiffgen._arguments import check_share, check_whole_number
 from scdiffgen._shared_docs import shared_docs
-from scdiffgen.conditions import Request, request_table
+from scdiffgen.conditions import Request
 from scdiffgen.data import add_perturbations
 
-from ._cell_request import encode, extend
+from ._cell_request import extend
 from ._cells import BATCH_SIZE, generator_from
 from ._counterfactuals import (
     ResponseSource,
@@ -33,7 +33,7 @@ from ._sampler import N_STEPS
 
 
 class Responding(BaseModelClass):
-    """Cells under conditions other than their own."""
+    """Predict cells under conditions other than their own."""
 
     @shared_docs
     def predict_perturbation(
@@ -50,39 +50,39 @@ class Responding(BaseModelClass):
         seed: int | None = 0,
         silent: bool = False,
     ) -> AnnData | MuData:
-        """Predict each given cell under other conditions.
+        """Predict given cells under other conditions, such as a perturbation.
 
-        *Transferred*: if only perturbations change, the response of training cells is transferred, a change of mean log
-        expression. Molecules of down-regulated genes are lost by binomial thinning, those of up-regulated genes gained
-        as Poisson counts, so a cell keeps whatever the perturbation does not change. Where no data predict a response,
-        the effect network does, from a few molecules of the cell; so it does for another batch.
+        *Transfer*: if only perturbations change, a response measured in training cells (a change of mean log
+        expression) is transferred. Binomial thinning removes molecules of down-regulated genes; Poisson counts are
+        added for up-regulated genes, so other counts of a cell stay. If no data predict the response, the effect
+        network predicts it from a few molecules of the cell; the network also predicts changes of batch.
 
-        *Resampled*: the cell is thinned to a share of its molecules, and completed under the new conditions. Other
-        processes than thinning lead it to noise and back, as their options say.
+        *Resampling* (``keep``): the cell is thinned to a share of its molecules and completed under the new conditions.
+        Processes with Gaussian noise add noise and remove it instead.
 
         Parameters
         ----------
         adata
-            Cells to start from, such as controls; ``None`` takes those the model was made with.
+            Cells to start from, such as controls; ``None`` uses the cells that the model was created with.
         conditions
-            What to change, by the names under which it was registered, such as ``{"perturbation": "IFNB"}``.
+            New values by the registered names of the conditions, such as ``{"perturbation": "IFNB"}``.
         keep
-            Share of its molecules (or of its variance, where noise is added) that a cell keeps before it is resampled,
-            in [0, 1). A larger share ties the prediction to its cell, and weakens the response. By default cells are
-            coupled if only perturbations that are effects change, or only the batch, and keep nothing otherwise.
+            Share of the molecules (or of the variance, with Gaussian noise) that a cell keeps before resampling, in
+            [0, 1). A larger share keeps more of the cell and weakens the response. ``None`` couples cells if only
+            perturbations with effects change, or only the batch; otherwise it is 0.
         source
-            ``"auto"`` transfers responses that at least 20 treated and 20 untreated cells of some context show;
-            ``"network"`` asks the effect network alone, as is always done where continuous covariates are registered.
+            ``"auto"`` transfers responses measured in a context with at least 20 treated and 20 untreated cells.
+            ``"network"`` uses the effect network alone, as models with continuous covariates always do.
         guidance_scale
             As in :meth:`generate`; for a perturbation, the factor of its effect.
 
         Returns
         -------
-        A cell for each given one, of the same name: integer counts (CSR) in ``.X``; in ``.obs`` the new conditions,
-        no summaries of the counts before (such as ``total_counts``), and ``unseen_in_training`` as of :meth:`generate`.
-        Unless ``keep`` is passed, ``.obs["response_source"]`` is the source of the response: ``"measured"``, the
-        ``"parts"`` of a combination, other perturbations by ``"features"``, or the ``"network"``; ``response_check``
-        says whether the prediction was ahead of the plain mean of other responses on those that were left out.
+        One predicted cell per given cell, with its name: integer counts (CSR) in ``.X``; in ``.obs`` the new conditions
+        and ``unseen_in_training`` as in :meth:`generate`, without summaries of the former counts (``total_counts``).
+        Unless ``keep`` is given, ``response_source`` is ``"measured"``, ``"parts"`` (of a combination), ``"features"``
+        (of other perturbations) or ``"network"``, and ``response_check`` says whether predictions of left-out responses
+        were better than the plain mean of other responses.
 
         {raises_cells}
         ValueError
@@ -118,21 +118,21 @@ class Responding(BaseModelClass):
         seed: int | None = 0,
         silent: bool = False,
     ) -> AnnData | MuData:
-        """Predict each given cell as another batch would have measured it.
+        """Predict given cells as another batch would have measured them.
 
-        By default cells are coupled, so they keep type and state. Those of that batch, and library sizes, stay.
+        By default cells are coupled, so cell type and cell state are kept. Cells of the target batch are unchanged, and
+        library sizes are kept.
 
         Parameters
         ----------
         to
-            Batch, a category of the column registered as ``batch_key``.
+            Target batch, a category of the column registered as ``batch_key``.
         keep
-            As in :meth:`predict_perturbation`. With 0, a new cell of the same conditions is drawn, so one of any type
-            if types are not registered.
+            As in :meth:`predict_perturbation`; 0 draws new cells with the same conditions.
 
         Returns
         -------
-        As :meth:`predict_perturbation`.
+        As in :meth:`predict_perturbation`.
 
         {raises_cells}
 
@@ -160,27 +160,27 @@ class Responding(BaseModelClass):
         seed: int | None = 0,
         silent: bool = False,
     ) -> pd.DataFrame:
-        """Predict given cells at several doses: mean expression of each gene with an interval.
+        """Predict the dose response of given cells: mean expression of each gene at several doses.
 
         Parameters
         ----------
         adata
-            Cells to start from, such as controls; ``None`` takes those the model was made with.
+            Cells to start from, such as controls; ``None`` uses the cells that the model was created with.
         perturbation, doses
-            As they were registered, in the same unit.
+            Registered name of a perturbation, and doses in the registered unit.
         source
             As in :meth:`predict_perturbation`.
         n_bootstrap
-            Resamples of the predicted cells behind the interval.
+            Number of bootstrap resamples of the predicted cells, for the interval.
 
         Returns
         -------
-        A row a dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000), and ``low`` and ``high``, the
-        95 % interval over bootstrap resamples of the cells. ``.attrs["dose_unit"]`` is the registered unit.
+        One row per dose and gene: ``dose``, ``gene``, ``mean`` (log1p of counts per 10,000), and its 95 % bootstrap
+        interval over cells, ``low`` and ``high``. ``.attrs["dose_unit"]`` is the registered unit.
 
         {raises_cells}
         ValueError
-            If no doses were registered, or there is no dose or one that is negative or NaN.
+            If no doses were registered, ``doses`` is empty, or a dose is negative or NaN.
 
         Examples
         --------
@@ -210,19 +210,19 @@ class Responding(BaseModelClass):
 
     @shared_docs
     def get_response_weights(self, conditions: Request) -> pd.DataFrame:
-        """Describe transferred responses: weights of their predictors, and scores on responses that were left out.
+        """Describe transferred responses: stacking weights of their predictors, and scores on left-out responses.
 
         Parameters
         ----------
         conditions
-            As in :meth:`generate`: perturbations, and the context of the cells that get them.
+            As in :meth:`generate`: perturbations, and the cell context that receives them.
 
         Returns
         -------
-        A row a condition: ``response_source`` and ``check``, as in the ``.obs`` of :meth:`predict_perturbation`;
-        ``left_out_pearson``, the median correlation of left-out responses with their prediction; ``left_out_gain``, 1
-        minus the squared error of these predictions over that of the plain mean; ``cautions`` in words; and the weights
-        of the predictors, which sum to 1.
+        One row per condition: ``response_source`` and ``check``, as in the ``.obs`` of :meth:`predict_perturbation`;
+        ``left_out_pearson``, the median correlation of left-out responses with their predictions; ``left_out_gain``, 1
+        minus the ratio of the squared errors of these predictions and of the plain mean; ``cautions`` in words; and the
+        weights of the predictors, which sum to 1.
 
         {raises_request}
 
@@ -238,24 +238,24 @@ class Responding(BaseModelClass):
 
     @shared_docs
     def get_mean_response(self, conditions: Request, *, interval: bool = False) -> pd.DataFrame:
-        """Predict the change of mean expression by perturbations, without sampling noise of drawn cells.
+        """Predict the mean response to perturbations, without the sampling noise of drawn cells.
 
-        It is the mean of :meth:`predict_perturbation` over ever more untreated cells of a context. Use it to rank genes
-        and to compare with methods that predict means alone.
+        The mean response is the limit of :meth:`predict_perturbation` over many untreated cells of a context. Use it to
+        rank genes and to compare with methods that predict means alone.
 
         Parameters
         ----------
         conditions
-            As in :meth:`generate`: perturbations, and the context of the cells that get them.
+            As in :meth:`generate`: perturbations, and the cell context that receives them.
         interval
-            Whether to return 80 % intervals for the change that an experiment measures, from the errors of predictions
-            of responses that are left out, or from the sampling variance of measured ones.
+            Whether to return 80 % intervals for the change that an experiment measures, from prediction errors of
+            left-out responses, or from the sampling variance of measured responses.
 
         Returns
         -------
-        A row a condition, a column a gene: change of the mean of log1p of counts per 10,000; NaN where the network
-        predicts each cell. With ``interval`` columns are pairs of ``"change"``, ``"low"`` or ``"high"`` and a gene; low
-        and high are NaN where nothing can be left out.
+        One row per condition and one column per gene: change of the mean of log1p of counts per 10,000; NaN where the
+        network predicts the response. With ``interval``, columns are pairs of ``"change"``, ``"low"`` or ``"high"`` and
+        a gene; low and high are NaN where no response can be left out.
 
         {raises_request}
 
@@ -269,52 +269,22 @@ class Responding(BaseModelClass):
         table, responses = untreated_responses(self, conditions)
         return mean_responses(responses, table.index, gene_names(self), interval=interval)
 
-    @shared_docs
-    def get_condition_embedding(self, conditions: Request) -> pd.DataFrame:
-        """Vectors of conditions as the network sees them.
-
-        Returns
-        -------
-        A row a condition: ``context_1`` and on (of all conditions one after the other, unless the conditioning is
-        ``"adaln"``); with perturbations as effects, ``effect_1`` and on as well.
-
-        {raises_request}
-
-        Examples
-        --------
-        >>> model.get_condition_embedding({"cell_type": "Dendritic"}).shape
-        (1, 128)
-        """
-        require_training(self)
-        table = request_table(conditions)
-        given = encode(self, table).to(self.device)
-        denoiser = self.module.ema_denoiser
-        with torch.no_grad():
-            vectors = {"context": denoiser.embed_conditions(given, len(table)).vectors.flatten(1)}
-            for name in denoiser.effect_names:
-                vectors["effect"] = denoiser.effect_of(name).summary(given[name])
-        frames = [
-            pd.DataFrame(vector.cpu().numpy(), columns=[f"{part}_{i + 1}" for i in range(vector.shape[1])])
-            for part, vector in vectors.items()
-        ]
-        return pd.concat(frames, axis=1)
-
     def add_perturbation_features(self, vectors: Mapping[str, ArrayLike] | pd.DataFrame) -> None:
-        """Make perturbations known by their feature vectors, so that they can be asked for.
+        """Register unmeasured perturbations by their feature vectors, so that responses to them can be predicted.
 
-        Nothing is trained: the effect of a perturbation follows from its vector as learned from those of the training
-        cells. With doses, its half-maximal dose is the median of theirs. The model is saved with them.
+        Nothing is trained: the learned map from feature vectors to effects is applied to the new vectors. Half-maximal
+        doses are the median of those of the training perturbations. The new perturbations are saved with the model.
 
         Parameters
         ----------
         vectors
-            A vector for each name, as long as those registered by ``perturbation_features_key``; a mapping, or a data
-            frame with names as index.
+            Mapping from names to vectors, or data frame with names as index; the length is that of the vectors that
+            were registered by ``perturbation_features_key``.
 
         Raises
         ------
         ValueError
-            If no feature vectors were registered, a perturbation is known already, or a vector does not fit.
+            If no feature vectors were registered, a perturbation is already registered, or a vector has another length.
 
         Examples
         --------

@@ -1,4 +1,4 @@
-"""Draw cells in minibatches, in this process or in another one."""
+"""Draw cells in minibatches, in this process or on a worker."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,18 +25,18 @@ N_STEPS = 32
 
 @dataclass(frozen=True)
 class Sampler:
-    """Draw cells by a module and its measured responses; untreated cells and transferred responses where unmeasured."""
+    """Draw cells by a module; unmeasured treatments are transferred to drawn untreated cells."""
 
     module: DiffusionModule
     responses: ResponseModel | None = None
     guidance_scale: float | Mapping[str, float] = 1.0
     n_steps: int = N_STEPS
     batch_size: int = BATCH_SIZE
-    by_regression: Sequence[CountDraw] = ()  # of cells with all modalities, these are drawn given the others
+    by_regression: Sequence[CountDraw] = ()  # modalities that are drawn by regression on the other modalities
 
     @torch.no_grad()
     def over_cells(self, cells: Cells, draw: Callable[[Tensor, Conditions[Tensor]], Any]) -> list[Any]:
-        """Draw minibatches of given cells, from their counts and conditions."""
+        """Apply ``draw`` to counts and conditions of minibatches of given cells."""
         return [draw(*minibatch) for minibatch in cells]
 
     @torch.no_grad()
@@ -47,7 +47,7 @@ class Sampler:
         generator: torch.Generator,
         description: str | None = None,
     ) -> sparse.csr_matrix:
-        """Draw a cell of ``sizes`` molecules for each row; a progress bar says ``description``, if any."""
+        """Draw a cell of ``sizes`` molecules for each row, with a progress bar if there is a ``description``."""
         device, drawn = self.module.device, []
         rows = np.split(np.arange(len(sizes)), range(self.batch_size, len(sizes), self.batch_size))
         for chosen in track(rows, description or "", disable=description is None or len(rows) < 2):
@@ -61,7 +61,7 @@ class Sampler:
         generator: torch.Generator,
         library: Callable[[Tensor, Conditions[Tensor]], Tensor] | None = None,
     ) -> sparse.csr_matrix:
-        """Matched samples: a new cell under the conditions of each given one, by default of the same library size."""
+        """Draw matched samples: new cells with the conditions and, by default, the library sizes of given cells."""
 
         def draw(counts: Tensor, conditions: Conditions[Tensor]) -> sparse.csr_matrix:
             sizes = self.module.library(counts) if library is None else library(counts, conditions)
@@ -70,15 +70,15 @@ class Sampler:
         return cells.in_order(self.over_cells(cells, draw))
 
     def deepened(self, cells: Cells, factor: float, generator: torch.Generator) -> sparse.csr_matrix:
-        """The molecules of given cells, and as many more that each has ``factor`` times its library size."""
+        """Add molecules to given cells until each has ``factor`` times its library size."""
         module: Any = self.module  # of thinning
 
         def draw(counts: Tensor, conditions: Conditions[Tensor]) -> sparse.csr_matrix:
             library, start = (module.library(counts) * factor).round(), counts.to_dense()
             if library.max() > LARGEST_LIBRARY:
                 raise ValueError(
-                    f"`factor` is {factor:g}, with which a cell would have {library.max():g} molecules: pass a factor "
-                    f"with which all have at most {LARGEST_LIBRARY:,}, up to which molecules are counted exactly."
+                    f"`factor` is {factor:g}, with which a cell would have {library.max():g} molecules: pass a smaller "
+                    f"factor, with which all cells have at most {LARGEST_LIBRARY:,} (counted exactly)."
                 )
             predictor = module.predictor(conditions, len(counts))
             return whole_counts(module.draw(predictor, library, start=start, n_steps=self.n_steps, generator=generator))
@@ -86,7 +86,7 @@ class Sampler:
         return cells.in_order(self.over_cells(cells, draw))
 
     def sequenced_again(self, cells: Cells, n_samples: int, generator: torch.Generator) -> list[sparse.csr_matrix]:
-        """Molecules that would be next in given cells, as many as they have, so many times."""
+        """Draw the next molecules of given cells, as many as the cells have, ``n_samples`` times."""
         own = cells.in_order([whole_counts(counts.to_dense()) for counts, _ in cells])
         return [self.deepened(cells, 2.0, generator) - own for _ in range(n_samples)]
 
@@ -108,7 +108,7 @@ class Sampler:
         return drawn
 
     def _by_network(self, conditions: Conditions[Tensor], library: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw one minibatch molecule by molecule; where responses are transferred, untreated cells that are moved."""
+        """Draw one minibatch by the network; transferred responses are applied to drawn untreated cells."""
         module: Any = self.module
         generate = partial(
             module.generate,
@@ -130,5 +130,5 @@ class Sampler:
 
 
 def whole_counts(counts: Tensor) -> sparse.csr_matrix:
-    """Dense whole counts ``(cells, genes)`` as int32 CSR."""
+    """Convert dense whole counts ``(cells, genes)`` to int32 CSR."""
     return to_scipy(counts.to_sparse_csr()).astype(np.int32)  # made sparse on the device: less is copied

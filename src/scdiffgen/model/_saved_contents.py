@@ -1,4 +1,4 @@
-"""Checks that a file holds a saved model which this version can build."""
+"""Checks that a file holds a saved model that this version can build."""
 
 import inspect
 from collections.abc import Mapping
@@ -8,23 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 from scdiffgen._messages import did_you_mean
 from scdiffgen.data import modality_names
-from scdiffgen.io import MODEL_FILE, TIMES_FILE, UNREADABLE
+from scdiffgen.io import MODEL_FILE, UNREADABLE
 
 from ._training_summary import TrainingSummary, check_summary
 
-CONSTRUCTORS = (
-    *(torch.empty, torch.zeros, torch.ones, torch.full, torch.eye, torch.arange, torch.linspace, torch.logspace),
-    *(torch.empty_strided, torch.rand, torch.randn, torch.randint, torch.randperm, torch.tril_indices),
-)
-"""Functions of PyTorch that make tensors of a given size."""
-
 
 def saved_attributes(contents: Any, file: Path) -> Mapping[str, Any]:
-    """Attributes of the model in what was read; raise if it is no model."""
+    """Return the attributes of a saved model; raise if the contents are no model."""
     attributes = contents.get("attr_dict") if isinstance(contents, Mapping) else None
     needed = ("registry_", "init_params_")
     if not isinstance(attributes, Mapping) or not all(isinstance(attributes.get(name), Mapping) for name in needed):
@@ -33,7 +26,7 @@ def saved_attributes(contents: Any, file: Path) -> Mapping[str, Any]:
 
 
 def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> Mapping[str, Any]:
-    """Read the attributes of a saved model; raise unless it is of this or an ``allowed`` class, and can be made."""
+    """Return the attributes of a saved model; raise unless its class is ``cls`` or allowed and it can be built."""
     attributes = saved_attributes(contents, file)
     registry, saved_with = attributes["registry_"], attributes.get("saved_with_")
     name = registry.get("model_name", cls.__name__)
@@ -59,65 +52,44 @@ def check_contents(contents: Any, file: Path, cls: type, allowed: list[str]) -> 
             check_summary(summary, module.specs, len(modality_names(registry)))
     except UNREADABLE as error:
         raise ValueError(
-            f"`dir_path`: {file} lacks parts or weights of a model, or they do not belong together ({error!r:.300}). "
+            f"`dir_path`: {file} lacks parts or weights of a model, or they do not match ({error!r:.300}). "
             f"{_other_version(saved_with)}"
         ) from error
     return attributes
 
 
-class _Allocations(TorchFunctionMode):
-    """Raise before tensors of more than ``left`` values in all are made."""
-
-    def __init__(self, left: int) -> None:
-        super().__init__()
-        self.left = left
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func in CONSTRUCTORS:
-            self.left -= func(*args, **{**kwargs, "device": "meta"}).numel()
-            if self.left < 0:
-                raise ValueError("a network of more weights than it holds")
-        return func(*args, **kwargs)
-
-
 def _described_module(cls: type, attributes: Mapping[str, Any], weights: Mapping[str, Any]) -> Any:
-    """The network of the options, with its weights; raise if these are others, before more memory is taken."""
-    odd = [name for name in attributes if not name.endswith("_") or name.startswith("_")]
-    options = attributes["init_params_"]["non_kwargs"]
-    if odd or attributes["init_params_"]["kwargs"] or (options.get("n_layers") or 0) > len(weights):
-        raise ValueError(f"it has the attribute {odd[0]!r}" if odd else "more layers than weights")
+    """Build the network of the options with its weights; raise on a mismatch."""
     weights = {name: weight for name, weight in weights.items() if name != "pyro_param_store"}
-    limit = TIMES_FILE * sum(weight.numel() for weight in weights.values())
-    with torch.random.fork_rng(devices=[]), _Allocations(limit):
-        module = cls(registry=attributes["registry_"], **options).module
+    with torch.random.fork_rng(devices=[]):
+        module = cls(registry=attributes["registry_"], **attributes["init_params_"]["non_kwargs"]).module
     module.load_state_dict(weights)
     return module
 
 
 def check_cells_file(folder: Path, prefix: str | None, attributes: Mapping[str, Any]) -> None:
-    """Raise if cells lie beside a model that are not those that were saved with it."""
+    """Raise if the cells beside a model were not saved with it."""
     file = cells_file(folder, prefix, attributes["registry_"])
     if "cells_sha256_" in attributes and file.exists() and sha256_of(file) != attributes["cells_sha256_"]:
         raise ValueError(
             f"`adata`: {file} was not saved with the {prefix or ''}{MODEL_FILE} beside it, or was changed or damaged "
-            "since. Pass `adata`, or `adata=False` to load the model without cells."
+            "later. Pass `adata`, or `adata=False` to load the model without cells."
         )
 
 
 def cells_file(folder: Path, prefix: str | None, registry: Mapping[str, Any]) -> Path:
-    """Where scvi-tools saves the cells of a model."""
+    """Return the path at which scvi-tools saves the cells of a model."""
     name = "mdata.h5mu" if registry.get("setup_method_name") == "setup_mudata" else "adata.h5ad"
     return folder / f"{prefix or ''}{name}"
 
 
 def sha256_of(file: Path) -> str:
-    """Digest of a file."""
+    """Compute the SHA-256 digest of a file."""
     with file.open("rb") as opened:
         return file_digest(opened, "sha256").hexdigest()
 
 
 def _other_version(saved_with: str | None) -> str:
-    """What to do about a file of another version."""
+    """Advise on a file of another version."""
     by = f"scdiffgen {saved_with}" if saved_with else "an earlier version of scdiffgen"
     return f"It was saved by {by}, and this is {version('scdiffgen')}: load it with that version."

@@ -1,4 +1,4 @@
-"""The model that users call: set up, train, generate, interpret, save."""
+"""The model class: registration, construction and training."""
 
 from collections.abc import Mapping, Sequence
 from numbers import Integral
@@ -36,37 +36,37 @@ from ._training_runs import check_training, run_training, settled_epochs, settle
 class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenReading, Persisting):
     """Conditional token diffusion on single-cell counts.
 
-    A cell is a bag of molecules. The model learns to put back molecules that were taken out at random, through a few
-    latent tokens and a transformer, given the conditions of the cell; it generates by putting molecules into an empty
-    cell. What it generates are integers, and each gene's score is an exact sum of contributions of tokens.
+    Binomial thinning removes random molecules of a cell, and the network predicts the missing molecules from the
+    remaining ones and the conditions, through a few latent tokens and a transformer. Sampling adds molecules to an
+    empty cell, so generated counts are integers. Tokens decode additively into gene scores (log-rates).
 
     Parameters
     ----------
     adata
         Cells registered with :meth:`setup_anndata` or :meth:`setup_mudata`.
     preset
-        Size of the network: ``"small"``, ``"medium"``, ``"base"`` for a GPU, or ``"large"`` for atlases. ``None`` takes
-        ``"medium"`` from 25,000 cells on, and ``"small"`` for fewer, for several modalities and where perturbations
-        have effects. Printing the model says which. The next arguments override it one by one.
+        Size of the network: ``"small"``, ``"medium"``, ``"base"`` (for a GPU) or ``"large"`` (for atlases). ``None`` is
+        ``"medium"`` from 25,000 cells on; it is ``"small"`` for fewer cells, several modalities or perturbation
+        effects. Printing the model shows the size. The next arguments override parts of it.
     n_tokens, token_dim
-        A cell is ``n_tokens`` tokens of length ``token_dim``.
+        Number of tokens per cell, and length of a token.
     n_layers
         Number of transformer blocks.
     condition_dropout
-        Rate of condition dropout: share of cells in which a condition is dropped while training. Half of the time it is
-        dropped on its own, so that any subset of the conditions may be given, and half of the time with all others but
-        perturbations that are effects, for guidance.
+        Rate of condition dropout in training, per cell and condition. Half of it drops conditions independently, so
+        that any subset may be given later; the other half drops all conditions together, except perturbation effects,
+        for classifier-free guidance.
     process
-        How cells are corrupted and generated. ``"thinning"`` removes and adds molecules. ``"gaussian"`` adds noise to
-        normal scores of counts, ``"latent"`` to the tokens of an autoencoder, which is trained first. Instead of their
-        names, settings may be passed: :class:`scdiffgen.model.GaussianOptions`, :class:`scdiffgen.model.LatentOptions`.
+        Diffusion process. ``"thinning"`` removes and adds molecules. ``"gaussian"`` adds noise to normal scores of
+        counts, ``"latent"`` to the tokens of an autoencoder, which is trained first. Options replace these names:
+        :class:`scdiffgen.model.GaussianOptions`, :class:`scdiffgen.model.LatentOptions`.
     network
-        Embeddings, attention and other forms and sizes: :class:`scdiffgen.model.NetworkOptions`.
+        Options of the network, such as embeddings and attention: :class:`scdiffgen.model.NetworkOptions`.
     registry
-        In place of ``adata``: ``model.registry`` of another model, :meth:`load_registry` of a saved one, or the
-        ``registry`` of a data module of scvi-tools. Trained by ``train(datamodule=...)``.
+        Registry instead of ``adata``: ``model.registry`` of another model, :meth:`load_registry` of a saved model, or
+        the ``registry`` of a data module of scvi-tools. Train such a model by ``train(datamodule=...)``.
     withhold_rate, nested_tokens
-        In files of earlier versions: ``condition_dropout`` under its former name, and ``False``.
+        Read from files of earlier versions: the former name of ``condition_dropout``, and ``False``.
 
     Raises
     ------
@@ -107,7 +107,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         nested_tokens: bool = False,
     ) -> None:
         if nested_tokens:
-            raise ValueError("`nested_tokens` is True, but versions after 0.1.0 have no nested tokens: leave it out.")
+            raise ValueError("`nested_tokens` is True, but nested tokens were removed after 0.1.0: leave it out.")
         if withhold_rate is not None:
             if condition_dropout != 0.1:
                 raise ValueError("`withhold_rate` is the earlier name of `condition_dropout`: pass the latter alone.")
@@ -177,7 +177,7 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         %(param_labels_key)s
         %(param_batch_key)s
         **kwargs
-            ``source_registry`` and ``extend_categories``, which scvi-tools passes to register cells as earlier ones.
+            ``source_registry`` and ``extend_categories``, which scvi-tools passes to register cells like earlier ones.
 
         {raises_setup}
 
@@ -211,19 +211,19 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         perturbation_features_key: str | None = None,
         **kwargs: Any,
     ) -> None:
-        """Register a MuData whose modalities are counts: of RNA, protein tags, open chromatin.
+        """Register a MuData whose modalities are counts, such as RNA, protein tags or open chromatin.
 
-        Every modality has its own library sizes and read-out; all share the tokens. In a cell without a molecule of a
-        modality it was not measured.
+        Each modality has its own library sizes and read-out; all modalities share the tokens. A cell without a molecule
+        of a modality counts as not measured in it.
 
         Parameters
         ----------
         mdata
             Cells of several modalities.
         modalities
-            Keys in ``mdata.mod``, by default all.
+            Keys in ``mdata.mod``; by default all modalities.
         layers
-            Layer of the counts of a modality, such as ``{"rna": "counts"}``; those left out have them in ``.X``.
+            Layer of the counts by modality, such as ``{"rna": "counts"}``; omitted modalities use ``.X``.
         labels_key, batch_key
             As in :meth:`setup_anndata`, columns of ``mdata.obs``.
         **kwargs
@@ -257,44 +257,44 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         trainer_config: Any = None,
         **trainer_kwargs: Any,
     ) -> None:
-        """Train the model; Control-C ends training early and keeps the model, a second one raises KeyboardInterrupt.
+        """Train the model. Control-C ends training early and keeps the model; a second one raises KeyboardInterrupt.
 
         Parameters
         ----------
         max_epochs
-            Passes over the training cells; by default so many that about ``1.5 * n_train ** 0.8`` steps are made, at
-            least 500; without hidden units in the read-out ``2.5 * n_train ** 0.8``, at least 1,000.
+            Number of epochs. The default makes about ``1.5 * n_train ** 0.8`` steps, at least 500; without hidden units
+            in the read-out, ``2.5 * n_train ** 0.8``, at least 1,000.
         accelerator, devices
-            As in Lightning; ``"auto"`` takes a GPU (CUDA, ROCm) where there is one, and on Apple silicon the CPU.
+            As in Lightning; ``"auto"`` uses a GPU (CUDA, ROCm) if there is one, and the CPU on Apple silicon.
         train_size, validation_size
-            Shares of the cells. By default 0.9 and the rest. Cells in neither are a test set.
+            Shares of the cells, by default 0.9 and the rest. Cells in neither are a test set.
         shuffle_set_split, batch_size
-            Whether cells are shuffled before they are split; cells a step.
+            Whether to shuffle cells before the split; number of cells per step.
         early_stopping
-            ``None`` stops when the validation loss has risen by 1 % (``max_validation_rise`` of the plan) over its
-            best; ``True`` as scvi-tools does, by ``early_stopping_patience`` and the like. Both restore the weights of
-            the best if the last is higher by more than a quarter of that share; ``False`` does neither.
+            ``None`` stops when the validation loss exceeds its minimum by 1 % (``max_validation_rise`` of the plan);
+            ``True`` stops as in scvi-tools (``early_stopping_patience`` and so on). Both restore the best weights if
+            the last loss is higher by more than a quarter of that share; ``False`` does neither.
         check_val_every_n_epoch
             Epochs between validations; by default about 100 steps, at most a twentieth of the epochs, and 1 with
             ``early_stopping=True``.
         datasplitter_kwargs
-            For :class:`scvi.dataloaders.DataSplitter`; ``external_indexing`` fixes the split.
+            Arguments of :class:`scvi.dataloaders.DataSplitter`; ``external_indexing`` fixes the split.
         plan_config, plan_kwargs
             Settings of the optimiser, see :class:`scdiffgen.train.TrainingPlanConfig`.
         datamodule
-            For a model made of a ``registry``: its own minibatches, mappings from registry keys to tensors.
+            Data module for a model created from a ``registry``; minibatches map registry keys to tensors.
         trainer_config, **trainer_kwargs
-            For :class:`scvi.train.Trainer`, such as ``logger``, ``enable_progress_bar``, ``max_steps``, ``callbacks``.
+            Arguments of :class:`scvi.train.Trainer`, such as ``logger``, ``enable_progress_bar`` or ``callbacks``.
 
         Raises
         ------
         ValueError
-            If there are too few cells or epochs, none to validate early stopping, a number is out of range, minibatches
-            do not fit the registry, or a query model has nothing new to learn.
+            If there are too few cells or epochs, early stopping has no validation cells, a number is out of range,
+            minibatches do not match the registry, or a query model has nothing new to learn.
         TypeError
-            If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name, or ``datamodule`` is none.
+            If ``plan_kwargs`` or ``trainer_kwargs`` holds an unknown name, or ``datamodule`` has the wrong type.
         RuntimeError
-            If the gradients of ten steps in a row are not finite, or far larger than before.
+            If the gradients of ten steps in a row are not finite, or far larger than usual.
 
         Examples
         --------
@@ -321,12 +321,12 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         run_training(self, streamed, split, plan, {**epochs, **chosen, **trainer_kwargs, **stopping})
 
     def get_var_names(self, legacy_mudata_format: bool = False) -> np.ndarray | dict[str, np.ndarray]:
-        """Names of the registered genes; of a MuData, a mapping from each modality to its genes, proteins or peaks.
+        """Return the registered gene names; for a MuData, a mapping from modalities to names of features.
 
         Parameters
         ----------
         legacy_mudata_format
-            Whether the names of all modalities are one array.
+            Whether to return the names of all modalities as one array.
         """
         if not modalities(self):
             return np.asarray(required_state(self.registry, REGISTRY_KEYS.X)["column_names"])
@@ -337,6 +337,6 @@ class TokenDiffusion(Generating, Responding, DrawingExpression, Reading, TokenRe
         return self.summary_string  # scvi-tools prints it and returns nothing, twice over in a notebook
 
     def _validate_anndata(self, adata: AnnData | MuData | None = None, copy_if_view: bool = True) -> AnnData | MuData:
-        """As in scvi-tools, whose methods call it, with our checks."""
+        """Validate cells for the methods of scvi-tools, with further checks."""
         check_genes(self, self.adata if (cells := checked_cells(self, adata)) is None else cells)
         return super()._validate_anndata(cells, copy_if_view)

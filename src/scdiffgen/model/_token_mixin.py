@@ -1,4 +1,4 @@
-"""Methods that interpret tokens, and copies of the model that hold or drop some of them."""
+"""Methods that interpret tokens, and copies of the model with fixed tokens."""
 
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -19,7 +19,7 @@ from ._token_reader import LoadingMethod, TokenReader, loadings_table, tokens_as
 
 
 class TokenReading(BaseModelClass):
-    """Loadings, activations and contributions of the tokens, and copies that use their tokens otherwise."""
+    """Compute loadings, activations and contributions of tokens, and fix tokens in copies of the model."""
 
     @shared_docs
     def get_token_activation(
@@ -30,11 +30,11 @@ class TokenReading(BaseModelClass):
         batch_size: int = BATCH_SIZE,
         silent: bool = False,
     ) -> pd.DataFrame:
-        """Activation of each token in each cell, in standard deviations over the training cells.
+        """Compute token activations of cells, in standard deviations over the training cells.
 
         Returns
         -------
-        Activations ``(cells, tokens)``; tokens sorted by the variance that they explain.
+        Activations ``(cells, tokens)``; tokens are sorted by explained variance.
 
         {raises_cells}
 
@@ -57,30 +57,30 @@ class TokenReading(BaseModelClass):
         groupby: str | None = None,
         batch_size: int = BATCH_SIZE,
     ) -> pd.DataFrame:
-        r"""Loadings of each gene on each token.
+        r"""Compute loadings of genes on tokens.
 
         Parameters
         ----------
         adata
-            Cells of the groups, or of the gradient; by default those the model was made with.
+            Cells for ``groupby`` or ``"gradient"``; by default the cells that the model was created with.
         method
-            - ``"regression"``: which genes follow the token. Coefficients of standardised log-normalised expression on
-              the activations of all tokens together, all standardised, over (at most 5,000) training cells, by ridge
-              with a penalty of 0.3. Genes that are hardly ever detected stand low.
-            - ``"readout"``: what the token does, exactly. Change of each gene's log-rate per standard deviation of the
-              token's activation, along the first principal direction of the token's contribution.
-            - ``"gradient"``: what the token responds to. Derivative of its activation after
-              :math:`\log(1 + \text{count})` of each gene, mean over (at most 2,000) cells.
+            - ``"regression"``: genes whose expression follows the token. Ridge regression (penalty 0.3) of standardised
+              log-normalised expression on the standardised activations of all tokens, over at most 5,000 training
+              cells. Genes that are rarely detected have small loadings.
+            - ``"readout"``: effect of the token in the model. Change of each gene's log-rate per standard deviation of
+              the token's activation, along the first principal direction of the token's contribution.
+            - ``"gradient"``: genes to which the token responds. Derivative of its activation with respect to
+              :math:`\log(1 + \text{count})` of each gene, averaged over at most 2,000 cells.
         groupby
-            Column of ``adata.obs``: loadings within each of its groups.
+            Column of ``adata.obs``: compute loadings within each group.
 
         Returns
         -------
         Loadings ``(genes, tokens)``; with ``groupby`` the columns are pairs of group and token. Tokens are sorted by
-        the variance that they explain. ``attrs`` holds ``"explained"``, the shares of
+        explained variance. ``attrs`` holds ``"explained"``, the shares of explained
         variance; ``"first_direction"``, the share of a token's own variance along its first principal direction; and
         ``"stability"``, the mean absolute correlation of its regression loadings with those of the matching
-        varimax-rotated principal component in half of the training cells (1 is reproduced exactly).
+        varimax-rotated principal component in half of the training cells (1 is perfect reproduction).
 
         {raises_cells}
 
@@ -101,18 +101,18 @@ class TokenReading(BaseModelClass):
         batch_size: int = BATCH_SIZE,
         silent: bool = False,
     ) -> AnnData:
-        """AnnData with tokens as variables, for scanpy's functions.
+        """Return an AnnData with tokens as variables, for functions of scanpy.
 
         Parameters
         ----------
         n_neighbors
-            Neighbours of each cell in the graph for :func:`scanpy.tl.umap` and others; ``None`` computes none.
+            Number of neighbours per cell in the graph for :func:`scanpy.tl.umap`; ``None`` computes no graph.
 
         Returns
         -------
-        Cells by tokens: activations in ``.X``; ``.obs`` of the cells, their embeddings of two or three dimensions (such
-        as ``.obsm["X_umap"]``) and colours; in ``.var`` labels and shares of variance explained; in
-        ``.varm["token_loadings"]`` the loadings ``(tokens, genes)``, whose genes are ``.uns["genes"]``.
+        Cells by tokens. ``.X`` holds activations; ``.obs``, two- or three-dimensional embeddings (such as
+        ``.obsm["X_umap"]``) and colours are those of the cells. ``.var`` holds labels and shares of explained variance,
+        ``.varm["token_loadings"]`` the loadings ``(tokens, genes)``, and ``.uns["genes"]`` their genes.
 
         {raises_cells}
 
@@ -137,23 +137,23 @@ class TokenReading(BaseModelClass):
         batch_size: int = BATCH_SIZE,
         silent: bool = False,
     ) -> AnnData:
-        r"""Decompose the predicted log-expression of each gene in each cell into contributions of tokens, exactly.
+        r"""Decompose the predicted log-expression of each gene in each cell exactly into contributions of tokens.
 
-        The log-rate of gene :math:`g` is :math:`b_g + \sum_k W_{k,g}^\top h_k`. The contribution of a token is counted
-        from its mean over the training cells, :math:`W_{k,g}^\top (h_k - \bar h_k)`, and everything is centred over the
+        The log-rate of gene :math:`g` is :math:`b_g + \sum_k W_{k,g}^\top h_k`. The contribution of a token is relative
+        to its mean over the training cells, :math:`W_{k,g}^\top (h_k - \bar h_k)`. All terms are centred over the
         genes, because a constant added to the log-rates of all genes changes nothing.
 
         Parameters
         ----------
         gene_list
-            Genes to return, by default all: a matrix ``(cells, genes)`` for each token, so choose few for many cells.
+            Genes to return, by default all. Each token needs a matrix ``(cells, genes)``: pass few genes of many cells.
 
         Returns
         -------
-        Cells by genes: in ``.X`` the log-rates, centred over all genes; a layer a token, one for each perturbation that
-        is an effect, and one for the labels if some of them have so few cells that they have offsets of their own
-        (:meth:`train`); beside the columns of ``adata.var``, ``.var["baseline"]``, the log-rates of the average
-        training cell. Layers and baseline add up to ``.X``, whose softmax over all genes is the predicted expression.
+        Cells by genes. ``.X`` holds the log-rates, centred over all genes. There is one layer per token, one per
+        perturbation effect, and one for the labels if rare labels have offsets. ``.var`` holds the columns of
+        ``adata.var`` and ``"baseline"``, the log-rates of the average training cell. Layers and baseline add up to
+        ``.X``, whose softmax over all genes is the predicted expression. ``.uns["terms"]`` names the layers.
 
         {raises_cells}
 
@@ -180,20 +180,20 @@ class TokenReading(BaseModelClass):
 
     @shared_docs
     def hold_tokens(self, levels: Mapping[str, float] | Sequence[str]) -> Self:
-        """Hold tokens at fixed activations, to predict and generate without the information in them.
+        """Fix tokens at given activations, to predict and generate without their information.
 
-        A held token adds the same to the genes of every cell: its mean contribution over the training cells, plus its
-        loadings times the level. Other tokens are as they were, and may hold some of the same information.
+        A fixed token makes the same contribution in every cell: its mean contribution over the training cells plus its
+        loadings times the level. Other tokens are unchanged and may hold some of the same information.
 
         Parameters
         ----------
         levels
-            Activation of each token to hold, in standard deviations from its mean over the training cells, such as the
-            mean of control cells; or names of tokens, which are then held at 0.
+            Activation of each token to fix, in standard deviations from its mean over the training cells, such as the
+            mean of control cells; or names of tokens, which are fixed at 0.
 
         Returns
         -------
-        A copy; this model stays as it is.
+        A copy of the model; this model is not changed.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Tokens of a trained model: activations, loadings and contributions, as arrays, tables and models."""
+"""Compute activations, loadings and contributions of the tokens of a trained model."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ LoadingMethod = Literal["regression", "readout", "gradient"]
 
 
 class TokenReader:
-    """The tokens of a trained model."""
+    """Read the tokens of a trained model."""
 
     def __init__(self, model: BaseModelClass) -> None:
         basis, self.genes = training_summary(model).token_basis, training_summary(model).token_genes
@@ -53,21 +53,21 @@ class TokenReader:
         self.directions = torch.from_numpy(self.basis.directions).float().to(self.module.device)  # (tokens, width)
 
     def activation(self, cells: Cells) -> np.ndarray:
-        """Activations ``(cells, tokens)``."""
+        """Compute activations ``(cells, tokens)``."""
         return cells.in_order([self.activation_of(*batch) for batch in cells])
 
     def activation_of(self, counts: Tensor, conditions: Conditions[Tensor]) -> np.ndarray:
-        """Activations ``(cells, tokens)`` of a minibatch."""
+        """Compute activations ``(cells, tokens)`` of a minibatch."""
         return self.basis.activation(self.module.hidden(counts, conditions).cpu().numpy())
 
     def gradient_loadings(self, cells: Cells) -> np.ndarray:
-        """Mean gradient of the activations over some cells ``(genes, tokens)``."""
+        """Average gradients ``(genes, tokens)`` of the activations over cells."""
         denoiser = self.module.ema_denoiser
         sums = [activation_gradient(denoiser, *batch, self.directions).cpu().numpy() for batch in cells]
         return (np.sum(sums, axis=0) / len(cells.indices)).T
 
     def contributions(self, cells: Cells, columns: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """Log-rates ``X`` of some genes, what tokens and conditions add ``(cells, genes)``; and the baseline."""
+        """Decompose log-rates ``X`` of some genes into terms ``(cells, genes)`` and a baseline ``(genes,)``."""
         denoiser, chosen = self.module.ema_denoiser, torch.from_numpy(columns).to(self.module.device)
         centred = self.weights - self.weights.mean(2, keepdims=True)
         mean = np.einsum("trg,tr->tg", centred[:, :, columns], self.basis.mean)
@@ -84,7 +84,7 @@ class TokenReader:
         return terms, found.constant.cpu().numpy() + mean.sum(0)
 
     def held(self, levels: Mapping[str, float]) -> ThinningModule:
-        """A copy of the module with tokens held at fixed activations."""
+        """Copy the module with tokens fixed at given activations."""
         check_tokens(list(levels), self.names, "levels")
         held = deepcopy(self.module)
         for token, level in levels.items():
@@ -98,7 +98,7 @@ class TokenReader:
 
     @property
     def statistics(self) -> dict[str, np.ndarray]:
-        """Shares of variance that the tokens explain, and their stability."""
+        """Return shares of explained variance and stability of the tokens."""
         basis = self.basis
         return {
             "explained": basis.explained,
@@ -108,17 +108,17 @@ class TokenReader:
 
     @cached_property
     def model_id(self) -> str:
-        """Identifier of the weights."""
+        """Return an identifier of the weights."""
         return weights_id(self.module)
 
     def about(self, adata: AnnData | MuData) -> dict[str, Any]:
-        """Contents of ``.uns["scdiffgen"]``; names that the user gave to tokens of this model stay."""
+        """Build the contents of ``.uns["scdiffgen"]``; annotations of tokens of this model are kept."""
         names = np.asarray(self.names, dtype=object)
         stored = {"tokens": names, **self.statistics, "method": "regression", "model_id": self.model_id}
         return {**stored, "annotation": self.annotation_in(adata)}
 
     def annotation_in(self, adata: AnnData | MuData) -> dict[str, str]:
-        """Names that the user gave to the tokens of this model."""
+        """Return annotations of the tokens of this model."""
         stored = adata.uns.get(UNS_KEY, {})
         return dict(stored.get("annotation", {})) if stored.get("model_id") == self.model_id else {}
 
@@ -126,7 +126,7 @@ class TokenReader:
 def loadings_table(
     model: BaseModelClass, adata: AnnData | MuData | None, method: LoadingMethod, groupby: str | None, batch_size: int
 ) -> pd.DataFrame:
-    """Loadings ``(genes, tokens)``, or ``(genes, groups and tokens)``."""
+    """Tabulate loadings ``(genes, tokens)``, or ``(genes, groups and tokens)``."""
     reader = TokenReader(model)
     check_choice("method", method, get_args(LoadingMethod))
     if method == "gradient":
@@ -157,7 +157,7 @@ def loadings_table(
 
 
 def _groups(adata: AnnData | MuData, groupby: str) -> dict[str, np.ndarray]:
-    """Positions of the cells of each group; warn of groups of few cells."""
+    """Return positions of the cells of each group; warn of small groups."""
     column = annotation_column(adata, groupby)
     groups = {str(name): np.flatnonzero(column == name) for name in column.dropna().unique()}
     few = {name: len(indices) for name, indices in groups.items() if len(indices) < FEWEST_CELLS}
@@ -170,7 +170,7 @@ def _groups(adata: AnnData | MuData, groupby: str) -> dict[str, np.ndarray]:
 
 
 def tokens_as_variables(model: BaseModelClass, cells: Cells, n_neighbors: int | None) -> AnnData:
-    """Cells by tokens, with annotations of both, and scanpy's graph of neighbours."""
+    """Build an AnnData of cells by tokens, with annotations and scanpy's neighbour graph."""
     reader, adata = TokenReader(model), cells.adata
     labels = reader.annotation_in(adata)
     var = pd.DataFrame({"label": [labels.get(name, name) for name in reader.names], **reader.statistics}, reader.names)
@@ -184,6 +184,6 @@ def tokens_as_variables(model: BaseModelClass, cells: Cells, n_neighbors: int | 
     if n_neighbors is not None:
         import scanpy as sc
 
-        with threadpool_limits():  # numba sets the threads of OpenMP, which are PyTorch's too: put back afterwards
+        with threadpool_limits():  # restores OpenMP's number of threads (also PyTorch's), which numba sets
             sc.pp.neighbors(tokens, n_neighbors=n_neighbors, use_rep="X")
     return tokens

@@ -1,4 +1,4 @@
-"""Training cells of an AnnData, read as often as needed, or of a data module, read once."""
+"""Training cells of an AnnData, read repeatedly, or of a data module, read once."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ Kept = tuple[np.ndarray, sparse.csr_matrix, Conditions[np.ndarray]]  # positions
 
 
 def training_indices(model: BaseModelClass) -> np.ndarray:
-    """Positions of the training and validation cells."""
+    """Return positions of the training and validation cells."""
     if model.train_indices is None:
         raise ValueError(
-            "The model was trained from a data module, and which cells were in it is not known: what reads its "
-            "training cells again needs a model that was made and trained with `adata`."
+            "The model was trained from a data module, so its training cells are unknown, and this method reads them: "
+            "create and train the model with `adata`."
         )
     return np.concatenate([model.train_indices, model.validation_indices]).astype(int)
 
 
 class RegisteredData:
-    """Training and validation cells of the AnnData beside a model, which are read whenever they are needed."""
+    """Read training and validation cells of the AnnData of a model."""
 
     def __init__(self, model: BaseModelClass) -> None:
         self.model = model
@@ -47,21 +47,21 @@ class RegisteredData:
         self.n_train = len(self.indices)
 
     def known(self) -> tuple[np.ndarray, Conditions[np.ndarray]]:
-        """Library sizes and conditions of all cells."""
+        """Return library sizes and conditions of all cells."""
         library = self.model.module.library
         batches = [(library(counts).cpu().numpy(), given.numpy()) for counts, given in self._cells(self.indices)]
         return np.concatenate([sizes for sizes, _ in batches]), Conditions.concatenate([given for _, given in batches])
 
     def again(self, conditions: Conditions[np.ndarray]) -> tuple[Cells, Conditions[np.ndarray]]:
-        """Cells in the same order in every pass, and their conditions, of those that are :meth:`known`."""
+        """Return cells in a fixed order, and their conditions out of those of :meth:`known`."""
         return self._cells(self.indices), conditions
 
     def some(self, at_most: int, batch_size: int = BATCH_SIZE) -> Cells:
-        """At most so many of them, evenly spread."""
+        """Return at most ``at_most`` cells, evenly spread."""
         return self._cells(evenly_spread(self.indices, at_most), batch_size)
 
     def left_out(self, at_most: int) -> Iterable[Batch]:
-        """At most so many of those that were not trained on."""
+        """Return at most ``at_most`` held-out cells."""
         indices = evenly_spread(np.sort(np.asarray(self.model.validation_indices, dtype=int)), at_most)
         return self._cells(indices, SMALL_BATCH) if len(indices) else ()
 
@@ -70,15 +70,15 @@ class RegisteredData:
 
 
 class KeptCells:
-    """Minibatches of cells in memory, in order; of a stream of cells at most so many are kept, evenly spread."""
+    """Keep at most ``at_most`` cells of a stream in memory, evenly spread, and iterate their minibatches."""
 
     def __init__(self, module: DiffusionModule, at_most: int, batch_size: int = BATCH_SIZE) -> None:
         self.module, self.at_most, self.batch_size = module, at_most, batch_size
-        self.n_seen, self.step = 0, 1  # every so many cells one is kept
+        self.n_seen, self.step = 0, 1  # one cell in `step` is kept
         self._parts: list[Kept] = []
 
     def __len__(self) -> int:
-        """Number of cells that are kept."""
+        """Number of kept cells."""
         return sum(len(positions) for positions, *_ in self._parts)
 
     def add(self, counts: sparse.csr_matrix, conditions: Conditions[np.ndarray]) -> None:
@@ -103,18 +103,18 @@ class KeptCells:
 
     @property
     def conditions(self) -> Conditions[np.ndarray]:
-        """Conditions of the cells that are kept."""
+        """Return the conditions of the kept cells."""
         return self._joined()[2]
 
     def some(self, at_most: int, batch_size: int) -> KeptCells:
-        """At most so many of them, evenly spread, in minibatches of another size."""
+        """Return at most ``at_most`` kept cells, evenly spread, with another minibatch size."""
         fewer = KeptCells(self.module, at_most, batch_size)
         rows, (_, counts, conditions) = evenly_spread(np.arange(len(self)), at_most), self._joined()
         fewer.add(counts[rows], conditions.take(rows))
         return fewer
 
     def __iter__(self) -> Iterator[Batch]:
-        """CSR counts and conditions, on the device of the module."""
+        """Yield CSR counts and conditions on the device of the module."""
         _, counts, conditions = self._joined()
         for start in range(0, counts.shape[0], self.batch_size):
             rows = np.arange(start, min(start + self.batch_size, counts.shape[0]))
@@ -123,12 +123,12 @@ class KeptCells:
 
 
 class StreamedData(LightningDataModule):
-    """A user's data module; of its training cells one pass is made before training, and at most 20,000 are kept."""
+    """Wrap a user's data module; one pass before training keeps at most 20,000 training cells."""
 
     def __init__(self, source: LightningDataModule, model: BaseModelClass, *, initialise: bool) -> None:
         super().__init__()
         self.source, self.module = source, model.module
-        self.train_idx = self.val_idx = self.test_idx = None  # where scvi-tools looks for positions of cells
+        self.train_idx = self.val_idx = self.test_idx = None  # attributes that scvi-tools reads
         self.read = MinibatchReader(model, "`datamodule`")
         self.kept = KeptCells(self.module, MOST_CELLS)
         self.n_batches = 0
@@ -145,7 +145,7 @@ class StreamedData(LightningDataModule):
         self.n_train = self.kept.n_seen
 
     def _looked_at(self) -> Iterator[Batch]:
-        """The one pass over the training cells; raise if a minibatch is not what was registered."""
+        """Iterate the training cells once; raise if a minibatch does not match the registry."""
         for batch in self.train_dataloader():
             counts, conditions = self.read.unpacked(self._handed(batch, 0), self.n_batches)
             self._library.append(self.module.library(counts).cpu().numpy())
@@ -154,57 +154,57 @@ class StreamedData(LightningDataModule):
             self.n_batches += 1
             yield counts, conditions
         if not self.kept.n_seen:
-            raise ValueError("`datamodule`: its `train_dataloader()` hands out no cell.")
+            raise ValueError("`datamodule`: `train_dataloader()` yields no cell: pass a module with training cells.")
 
     def known(self) -> tuple[np.ndarray, Conditions[np.ndarray]]:
-        """Library sizes and conditions of all training cells."""
+        """Return library sizes and conditions of all training cells."""
         return np.concatenate(self._library), Conditions.concatenate(self._conditions)
 
     def again(self, conditions: Conditions[np.ndarray]) -> tuple[KeptCells, Conditions[np.ndarray]]:
-        """The kept cells, in the same order in every pass, and their conditions."""
+        """Return the kept cells in a fixed order, and their conditions."""
         if self.kept.step > 1:
-            logger.info("Responses are those of %d of the %d training cells.", len(self.kept), self.n_train)
+            logger.info("Responses are estimated from %d of %d training cells.", len(self.kept), self.n_train)
         return self.kept, self.kept.conditions
 
     def some(self, at_most: int, batch_size: int = BATCH_SIZE) -> KeptCells:
-        """At most so many of the cells that are kept, evenly spread."""
+        """Return at most ``at_most`` kept cells, evenly spread."""
         return self.kept.some(at_most, batch_size)
 
     def left_out(self, at_most: int) -> Iterable[Batch]:
-        """None: validation cells are not kept."""
+        """Return no cells, because validation cells are not kept."""
         return ()
 
-    # What Lightning calls.
+    # Hooks that Lightning calls.
 
     def setup(self, stage: str | None = None) -> None:
-        """The user's data module was set up already; it gets to know the trainer."""
+        """Pass the trainer to the user's data module, which is already set up."""
         self.source.trainer = self.trainer
 
     def teardown(self, stage: str) -> None:
-        """Let the user's data module clean up."""
+        """Tear down the user's data module."""
         self.source.teardown(stage)
 
     def train_dataloader(self) -> Any:
-        """Minibatches to train on."""
+        """Return training minibatches."""
         return self.source.train_dataloader()
 
     def val_dataloader(self) -> Any:
-        """Held-out minibatches; an empty list where there are none."""
+        """Return validation minibatches; an empty list if there are none."""
         if not is_overridden("val_dataloader", self.source, parent=LightningDataModule):
             return []
         loader = self.source.val_dataloader()
         return [] if loader is None else loader
 
     def on_before_batch_transfer(self, batch: Any, dataloader_idx: int) -> dict[str, Tensor]:
-        """Registered tensors of a minibatch."""
+        """Convert a minibatch to registered tensors."""
         return self.read(self._handed(batch, dataloader_idx))
 
     def _handed(self, batch: Any, dataloader_idx: int) -> Any:
-        """A minibatch as the user's data module converts it, with the ``"obs"`` that it may drop."""
+        """Convert a minibatch by the user's data module, and restore its ``"obs"`` if dropped."""
         handed = self.source.on_before_batch_transfer(batch, dataloader_idx)
         both = isinstance(batch, Mapping) and isinstance(handed, Mapping) and "obs" in batch
         return {"obs": batch["obs"], **handed} if both else handed
 
     def on_after_batch_transfer(self, batch: dict[str, Tensor], dataloader_idx: int) -> dict[str, Tensor]:
-        """Hand the minibatch on to the user's data module."""
+        """Call the hook of the user's data module."""
         return self.source.on_after_batch_transfer(batch, dataloader_idx)

@@ -1,4 +1,4 @@
-"""One training run: its length, the split of the cells, and the history joined to that of earlier runs."""
+"""A training run: its length, the split of the cells, and the concatenated history."""
 
 import inspect
 import math
@@ -40,7 +40,7 @@ TRAINER_ARGUMENTS = (*inspect.signature(Trainer).parameters, *inspect.signature(
 
 
 def default_max_epochs(n_train: int, batch_size: int, has_units: bool = False, least: int = 1000) -> int:
-    """Choose epochs of 1.5 ``n_train ** 0.8`` steps, at least 500, with hidden units; else of 2.5, and ``least``."""
+    """Choose epochs for 1.5 ``n_train ** 0.8`` steps, at least 500, with hidden units; else for 2.5, and ``least``."""
     factor, least = (1.5, 500) if has_units else (2.5, least)
     return max(1, round(max(least, factor * n_train**0.8) / math.ceil(n_train / batch_size)))
 
@@ -53,12 +53,12 @@ def check_training(
     split: Mapping[str, Any],
     trainer: Mapping[str, Any],
 ) -> None:
-    """Raise unless there are cells to train on and to hold out, and a device to train with."""
+    """Raise unless there are training cells, held-out cells and a device."""
     if datamodule is not None:
         _check_data_module(model, datamodule, split)
     elif model.adata is None:
         raise ValueError(
-            "The model has no cells beside it: make or load it with `adata`, the cells to train it on, or pass them as "
+            "The model has no cells: create or load it with training cells, `adata`, or pass training cells as "
             "`datamodule`."
         )
     check_accelerator(accelerator)
@@ -74,24 +74,24 @@ def check_training(
 
 
 def _check_data_module(model: BaseModelClass, datamodule: Any, split: Mapping[str, Any]) -> None:
-    """Raise if a model cannot be trained from a data module, or cells are to be split that come split."""
+    """Raise if a model cannot be trained from a data module, or arguments of a split are given."""
     if not isinstance(datamodule, LightningDataModule):
         raise TypeError(
             f"`datamodule` is of type {type(datamodule).__name__}: pass a `lightning.pytorch.LightningDataModule`."
         )
     if model.adata is not None:
         raise ValueError(
-            "`datamodule`: the model has cells beside it, which it is trained on. Make one without, "
+            "`datamodule`: the model already has training cells. Create a model without cells, "
             "`TokenDiffusion(registry=model.registry)`, or load it by `load(path, adata=False)`."
         )
     if len(model.module.stages()) > 1:
         raise ValueError(
-            f"`datamodule`: process {model.module.process_name!r} is trained in stages, of what is computed of every "
-            "cell once. Make the model with `process='thinning'`, or train it on an AnnData."
+            f"`datamodule`: process {model.module.process_name!r} is trained in stages on cached values of all cells. "
+            "Create the model with `process='thinning'`, or train it on an AnnData."
         )
     for name, value in split.items():
         if value is not None and name not in ("shuffle_set_split", "batch_size"):
-            raise TypeError(f"`{name}` has no effect with `datamodule`, whose cells are split already. Leave it out.")
+            raise TypeError(f"`{name}` has no effect with `datamodule`, whose cells are already split. Leave it out.")
 
 
 def settled_epochs(
@@ -102,7 +102,7 @@ def settled_epochs(
     split: Mapping[str, Any],
     streamed: StreamedData | None,
 ) -> dict[str, int]:
-    """Number of epochs, and of epochs between validations, where they are not given."""
+    """Choose the number of epochs, and of epochs between validations, if not given."""
     if streamed is not None:
         n_train, batch_size = streamed.n_train, math.ceil(streamed.n_train / streamed.n_batches)
     else:
@@ -132,11 +132,11 @@ def settled_stopping(
     max_epochs: int,
     check_val_every_n_epoch: int,
 ) -> dict[str, Any]:
-    """Arguments of scvi-tools' early stopping, which waits for the last stage; raise if it would never stop."""
+    """Return arguments of scvi-tools' early stopping, from the last stage on; raise if it would never stop."""
     if not early_stopping:
         useless = [name for name in given if name.startswith("early_stopping_")]
         if useless:
-            raise TypeError(f"`{useless[0]}` has no effect by itself: pass `early_stopping=True` as well.")
+            raise TypeError(f"`{useless[0]}` has no effect by itself: also pass `early_stopping=True`.")
         return {"early_stopping": False}
     monitor = given.get("early_stopping_monitor", LOSSES[0])
     check_choice("early_stopping_monitor", monitor, LOSSES)
@@ -144,7 +144,7 @@ def settled_stopping(
     none_left = split["train_size"] == 1 or split["validation_size"] == 0 or (held_out and not len(held_out[1]))
     if none_left or (streamed is not None and isinstance(streamed.val_dataloader(), list)):
         raise ValueError(
-            "`early_stopping=True` needs cells to validate on, and there are none: pass `train_size=0.9`, or a "
+            "`early_stopping=True` needs validation cells, and there are none: pass `train_size=0.9`, or a "
             "`datamodule` with a `val_dataloader`, or `early_stopping=False`."
         )
     first_stages = [0, *stage_ends(model.module.stages(), max_epochs)][-2] // check_val_every_n_epoch
@@ -155,7 +155,7 @@ def settled_stopping(
 def settled_plan(
     model: BaseModelClass, plan_config: Any, plan_kwargs: Mapping[str, Any] | None, early_stopping: bool | None
 ) -> dict[str, Any]:
-    """Settings of the plan; raise if a query model has nothing new to learn."""
+    """Return settings of the training plan; raise if a query model has nothing new to learn."""
     plan = dict(plan_kwargs or {})
     check_names("plan_kwargs", plan, [field.name for field in fields(TrainingPlanConfig)])
     if early_stopping is False:
@@ -163,10 +163,10 @@ def settled_plan(
     if model._known_is_frozen:
         if not any(weight.requires_grad for weight in model.module.denoiser.parameters()):
             raise ValueError(
-                "There is nothing new to learn beside what the reference knows: make the model with "
+                "The query model has no new category or gene to learn: create it with "
                 "`load_query_data(..., unfrozen=True)` to train all of its weights."
             )
-        plan = {"weight_decay": 0.0, **plan}  # which would move what is frozen
+        plan = {"weight_decay": 0.0, **plan}  # weight decay would change frozen weights
     return merge_kwargs(plan_config, plan, name="plan")
 
 
@@ -181,23 +181,23 @@ def run_training(
     plan: Mapping[str, Any],
     trainer: Mapping[str, Any],
 ) -> None:
-    """Train, go on with the history of earlier trainings, and keep of the cells what the model needs."""
+    """Train, continue the history of earlier trainings, and summarise the training cells."""
     was_trained = model.is_trained_
     history = dict(model.history_) if model.is_trained_ and isinstance(model.history_, dict) else {}
-    model.module.train()  # an earlier training left it in evaluation mode, in which Lightning would keep it
+    model.module.train()  # Lightning would keep the evaluation mode of an earlier training
     splitter = _splitter(model, split, trainer) if streamed is None else streamed
     training_plan = model._training_plan_cls(model.module, **plan)
     with less_chatter(*LIGHTNING):
         _TrainRunner(model, training_plan=training_plan, data_splitter=splitter, **trainer)()
-    model.is_trained_ = False  # until all of it is known to be sound
+    model.is_trained_ = False  # until weights and summary are checked
     if not training_plan.n_steps:
         model.is_trained_ = was_trained
         raise ValueError(NO_STEP)
     if not all(bool(weight.isfinite().all()) for weight in model.module.state_dict().values()):
         lr = training_plan.config.lr
         raise RuntimeError(
-            f"Weights are not finite after training, and the model counts as untrained: make a new one, and train it "
-            f"with a lower learning rate than `plan_kwargs={{'lr': {lr:g}}}`."
+            f"Weights are not finite after training, so the model counts as untrained: create a new model, and train "
+            f"it with a lower learning rate than `plan_kwargs={{'lr': {lr:g}}}`."
         )
     data = RegisteredData(model) if streamed is None else streamed
     model.module.calibrate(data.some(MOST_CELLS), data.n_train)
@@ -207,13 +207,13 @@ def run_training(
 
 
 def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[str, Any]) -> SparseDataSplitter:
-    """Minibatches of the AnnData beside a model, which starts from its training cells if it is not trained yet."""
+    """Split the AnnData of a model into minibatches; initialise an untrained model from the training cells."""
     check_counts_again(model.adata_manager)
     has_stages = len(model.module.stages()) > 1
     splitter = (StagedDataSplitter if has_stages else SparseDataSplitter)(
         model.adata_manager, load_sparse_tensor=True, distributed_sampler="ddp" in str(trainer.get("strategy")), **split
     )
-    splitter.setup()  # the same as Lightning's own, which may be that of another process
+    splitter.setup()  # gives the same split as Lightning's call, which may run in another process
     if not model.is_trained_:
         train = np.sort(splitter.train_idx)
         model.module.initialise(Cells(model, None, train))
@@ -223,7 +223,7 @@ def _splitter(model: BaseModelClass, split: Mapping[str, Any], trainer: Mapping[
 
 @contextmanager
 def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
-    """If the model is being trained, make it as whole as a trained one for as long as a checkpoint of it is saved."""
+    """Complete a model in training like a trained one while a checkpoint is saved."""
     if not in_training(model):
         yield
         return
@@ -234,13 +234,13 @@ def whole_checkpoint(model: BaseModelClass) -> Iterator[None]:
     order = remember_training(model, split if isinstance(split, StreamedData) else None)
     try:
         yield
-    finally:  # the optimiser knows the tokens in the order in which they are trained
+    finally:  # restore the order of tokens that the optimiser uses
         model.module.sort_tokens(np.argsort(order))
 
 
 def continued(before: Mapping[str, pd.DataFrame], logged: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    """Append the losses of the last training to those ``before``, and number the epochs on."""
-    # scvi-tools counts rows, which is wrong for losses that are not logged in every epoch
+    """Append the losses of the last training to earlier ones, with consecutive epochs."""
+    # scvi-tools numbers rows, which is wrong for losses that are not logged every epoch
     of_epochs = [frame for frame in before.values() if frame.index.name == "epoch" and len(frame)]
     n_before = max((int(frame.index[-1]) + 1 for frame in of_epochs), default=0)
     joined = dict(before)

@@ -1,4 +1,4 @@
-"""Summary of the training cells, saved with the model as plain arrays, from which requests are completed."""
+"""Summary of the training cells, saved with the model as plain arrays, to complete requests."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ TrainingData = RegisteredData | StreamedData
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """Library sizes, conditions, pseudobulks and token statistics of the training cells."""
+    """Hold library sizes, conditions, pseudobulks and token statistics of the training cells."""
 
     library: np.ndarray  # (cells,), or (cells, modalities)
     conditions: Conditions[np.ndarray]
-    pseudobulks: Pseudobulks | None  # none where responses are not transferred
+    pseudobulks: Pseudobulks | None  # None if responses are not transferred
     token_basis: TokenBasis
     token_genes: TokenGenes
-    learned_interventions: Mapping[str, np.ndarray]  # ids of those that training cells had, ever
-    library_from_tokens: LibraryRegressions  # of models of several modalities
+    learned_interventions: Mapping[str, np.ndarray]  # ids of interventions in all training runs
+    library_from_tokens: LibraryRegressions  # for models of several modalities
     reference_pseudobulks: Pseudobulks | None = None  # of the reference of a query model
-    deep_columns: CountRegressions = field(default_factory=dict)  # of models of several modalities
-    shares: ShareCalibrations = field(default_factory=dict)  # likewise
+    deep_columns: CountRegressions = field(default_factory=dict)  # for models of several modalities
+    shares: ShareCalibrations = field(default_factory=dict)  # for models of several modalities
 
     @property
     def imputer(self) -> ModalityImputer:
-        """Fits of modalities on others."""
+        """Return the fitted regressions between modalities."""
         return ModalityImputer(self.library_from_tokens, self.deep_columns, self.shares)
 
     def to_plain(self) -> dict[str, Any]:
-        """Arrays in dicts and tuples, as they are saved."""
+        """Convert to arrays in dicts and tuples, for saving."""
         return {part.name: _plain(getattr(self, part.name)) for part in fields(self)}
 
     @classmethod
@@ -85,7 +85,7 @@ class TrainingSummary:
 
 
 def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_modalities: int) -> None:
-    """Raise if training cells cannot have such library sizes, conditions or pseudobulks."""
+    """Raise if library sizes, conditions or pseudobulks are impossible."""
     sizes, n_cells = summary.library, len(summary.library)
     of_cell = () if n_modalities < 2 else (n_modalities,)
     if sizes.shape != (n_cells, *of_cell) or not (0 <= sizes.min() <= sizes.max() <= LARGEST_LIBRARY and sizes.any()):
@@ -113,7 +113,7 @@ def check_summary(summary: TrainingSummary, specs: Sequence[ConditionSpec], n_mo
 
 
 def _plain(part: Any) -> Any:
-    """Arrays, dicts and tuples of them, from named tuples and what can tell itself."""
+    """Convert named tuples and objects with ``to_plain`` to dicts and tuples of arrays."""
     if hasattr(part, "to_plain"):
         return part.to_plain()
     if isinstance(part, Mapping):
@@ -122,7 +122,7 @@ def _plain(part: Any) -> Any:
 
 
 def training_summary(model: BaseModelClass) -> TrainingSummary:
-    """What a trained model keeps of its training cells; read once from the plain arrays that are saved."""
+    """Return the summary of the training cells; read once from the saved arrays."""
     read_from, summary = getattr(model, "_summary", (None, None))
     if summary is None or read_from is not model.training_summary_:
         summary = TrainingSummary.from_plain(model.training_summary_)
@@ -131,7 +131,7 @@ def training_summary(model: BaseModelClass) -> TrainingSummary:
 
 
 def remember_training(model: BaseModelClass, data: TrainingData | None = None) -> np.ndarray:
-    """Summarise the training cells and sort tokens by explained variance; return the former order of the tokens."""
+    """Summarise the training cells and sort tokens by explained variance; return the permutation of the tokens."""
     module, data = model.module, RegisteredData(model) if data is None else data
     order, basis = _sort_tokens(module, data)
     before = None if model.training_summary_ is None else training_summary(model)
@@ -157,7 +157,7 @@ def remember_training(model: BaseModelClass, data: TrainingData | None = None) -
 
 
 def _sort_tokens(module: Any, data: TrainingData) -> tuple[np.ndarray, TokenBasis]:
-    """Sort the tokens by the variance that they explain; the order, and their basis over the training cells."""
+    """Sort tokens by explained variance; return the order and the token basis over the training cells."""
     moments = moments_in_training(data)
     order = np.argsort(-moments.explained(module.gene_weights().cpu().numpy()), kind="stable")
     module.sort_tokens(order)
@@ -165,12 +165,12 @@ def _sort_tokens(module: Any, data: TrainingData) -> tuple[np.ndarray, TokenBasi
 
 
 def moments_in_training(data: TrainingData) -> HiddenMoments:
-    """Moments of the read-out's hidden vectors over (at most 20,000 of) the training cells."""
+    """Compute moments of the read-out's hidden vectors over at most 20,000 training cells."""
     return hidden_moments(data.some(MOST_CELLS))
 
 
 def genes_in_training(data: TrainingData, basis: TokenBasis) -> tuple[TokenBasis, TokenGenes]:
-    """Regress genes on tokens in at most 5,000 training cells; orient tokens so that large loadings are positive."""
+    """Regress genes on tokens in at most 5,000 training cells; flip token signs so that large loadings are positive."""
     genes = token_genes(*activation_and_expression(data.some(REGRESSION_CELLS, SMALL_BATCH), basis))
     signs = np.where((genes.loadings.astype(np.float64) ** 3).sum(0) < 0, -1, 1).astype(np.float32)
     basis = basis._replace(directions=basis.directions * signs[:, None], loadings=basis.loadings * signs)
@@ -178,7 +178,7 @@ def genes_in_training(data: TrainingData, basis: TokenBasis) -> tuple[TokenBasis
 
 
 def activation_and_expression(cells: Cells | KeptCells, basis: TokenBasis) -> tuple[np.ndarray, sparse.csr_matrix]:
-    """Activations ``(cells, tokens)`` and log-normalised expression ``(cells, genes)``, each modality by itself."""
+    """Compute activations ``(cells, tokens)`` and expression ``(cells, genes)``, log-normalised within modalities."""
     activation, expression = [], []
     for counts, conditions in cells:
         activation.append(basis.activation(cells.module.hidden(counts, conditions).cpu().numpy()))
@@ -187,13 +187,13 @@ def activation_and_expression(cells: Cells | KeptCells, basis: TokenBasis) -> tu
 
 
 def hidden_moments(cells: Cells | KeptCells) -> HiddenMoments:
-    """Moments of the read-out's hidden vectors of some cells."""
+    """Compute moments of the read-out's hidden vectors over cells."""
     moments = (HiddenMoments.of(cells.module.hidden(*batch).cpu().numpy()) for batch in cells)
     return reduce(HiddenMoments.merge, moments)
 
 
 class TrainingCells:
-    """Conditions and library sizes that the training cells of a model had, to draw from."""
+    """Draw conditions and library sizes from the training cells of a model."""
 
     def __init__(self, model: BaseModelClass) -> None:
         self.specs = model.module.specs
@@ -205,8 +205,8 @@ class TrainingCells:
         self._sizes = self.summary.library, known.codes(self.specs)
 
     def complete(self, conditions: Conditions[np.ndarray], generator: torch.Generator) -> Conditions[np.ndarray]:
-        """Impute missing conditions from training cells that agree in the rest."""
-        # Cells given a number, such as a time, have only treatments drawn: the network infers their cell context.
+        """Draw missing conditions from training cells that agree in the given ones."""
+        # If a number such as a time is given, only treatments are drawn: the network infers the cell context.
         paths = [spec.name for spec in self.specs if spec.is_path and spec.name in conditions]
         if all(one.given.all() and (name not in paths or one.mask.all()) for name, one in conditions.items()):
             return conditions
@@ -232,7 +232,7 @@ class TrainingCells:
         requested: Any = None,
         rows: pd.DataFrame | None = None,
     ) -> np.ndarray:
-        """Library sizes ``(cells,)`` or ``(cells, modalities)`` to draw; functions get ``rows`` of the request."""
+        """Draw library sizes ``(cells,)`` or ``(cells, modalities)``; functions get ``rows`` of the request."""
         names, rng = self.modalities, np.random.default_rng(generator.initial_seed())
         by_name = {} if requested is None else sizes_by_name(requested, names) if names else {"": requested}
 
@@ -248,19 +248,19 @@ class TrainingCells:
         return sizes
 
     def size_model(self) -> LibrarySizeModel | JointLibrarySizes:
-        """Library sizes by conditions, of one modality or of several."""
+        """Return the library size model, for one or several modalities."""
         make = LibrarySizeModel if len(self.modalities) < 2 else JointLibrarySizes
         numbers = self.summary.conditions.numbers(self.specs)
         return make(*self._sizes, n_interventions=self._n_interventions, numbers=numbers)
 
     def n_alike(self, requested: Conditions[np.ndarray], but: Collection[str] = ()) -> np.ndarray:
-        """Training cells that had what each row requests together ``(rows,)``, ``but`` some registry keys."""
+        """Count training cells with all requested conditions of each row ``(rows,)``, except the keys ``but``."""
         compared = [spec for spec in self.specs if spec.registry_key not in but]
         return count_matching(compared, requested, self.summary.conditions)
 
 
 def sizes_by_name(library_size: Any, modalities: Sequence[str]) -> Mapping[str, Any]:
-    """Library sizes by modality; of one modality they need no name."""
+    """Map modalities to library sizes; a single modality needs no name."""
     if isinstance(library_size, Mapping):
         unknown = [name for name in library_size if name not in modalities]
         if unknown:
@@ -268,7 +268,7 @@ def sizes_by_name(library_size: Any, modalities: Sequence[str]) -> Mapping[str, 
         return library_size
     if len(modalities) > 1:
         raise ValueError(
-            f"`library_size` is {library_size!r}, but there are several modalities: pass the sizes of some of them by "
-            f"name, {{{modalities[0]!r}: ...}}; the others get theirs as by default."
+            f"`library_size` is {library_size!r}, but there are several modalities: pass a mapping from modalities to "
+            f"sizes, {{{modalities[0]!r}: ...}}; omitted modalities use the default."
         )
     return {modalities[0]: library_size}

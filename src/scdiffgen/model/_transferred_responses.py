@@ -1,4 +1,4 @@
-"""Transferred responses of cells: looked up for their conditions, and applied to their counts."""
+"""Transferred responses of cells: look-up by condition, and application to counts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,39 +17,39 @@ from scdiffgen.module import ThinningModule
 from scdiffgen.responses import SOURCES, ConditionGroups, Pseudobulks, PseudobulkSums, Response, ResponsePredictor
 
 CHECKS = ("not assessed", "ahead of the plain mean", "no better than the plain mean")
-"""How predictions compared with the plain mean of other responses on those that were left out."""
+"""Comparison of predictions of left-out responses with the plain mean of other responses."""
 
 
 @dataclass(frozen=True)
 class CellResponses:
-    """Responses of minibatches of cells; none of groups whose response the network must predict."""
+    """Responses of a minibatch by group; ``None`` for groups whose response the network predicts."""
 
     group_of: np.ndarray  # (cells,)
     responses: Sequence[Response | None]
 
     @classmethod
     def of_network(cls, n_cells: int) -> Self:
-        """Leave all cells to the network."""
+        """Create responses that the network predicts for all cells."""
         return cls(np.zeros(n_cells, dtype=int), [None])
 
     @property
     def known(self) -> np.ndarray:
-        """Cells for which a response is transferred ``(cells,)``."""
+        """Select cells with a transferred response ``(cells,)``."""
         return np.array([each is not None for each in self.responses])[self.group_of]
 
     def columns(self) -> pd.DataFrame:
-        """Source and check of the response of each cell."""
+        """Return source and check of the response of each cell."""
         sources = ["network" if each is None else each.prediction.source for each in self.responses]
         both = ("response_source", sources, SOURCES), ("response_check", [*map(check_of, self.responses)], CHECKS)
         of_cells = {name: pd.Categorical(np.array(values)[self.group_of], list(known)) for name, values, known in both}
         return pd.DataFrame(of_cells)
 
     def cautions(self) -> Iterable[str]:
-        """What to be careful about, once each."""
+        """Return distinct cautions in words."""
         return dict.fromkeys(text for each in self.responses if each is not None for text in each.prediction.cautions)
 
     def apply(self, counts: Tensor, generator: torch.Generator, *, keep_library: bool = False) -> Tensor:
-        """Move molecules of CSR or dense counts ``(cells, genes)``; dense, those without a response as they were."""
+        """Apply responses to CSR or dense counts ``(cells, genes)``, in dense form; other cells are unchanged."""
         cells = to_scipy(counts) if counts.layout == torch.sparse_csr else sparse.csr_matrix(counts.cpu().numpy())
         moved = cells.astype(np.float32).toarray()
         seed = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
@@ -63,7 +63,7 @@ class CellResponses:
 
 @dataclass(frozen=True)
 class ResponseModel:
-    """Responses of cells whose conditions change in interventions only."""
+    """Predict responses of cells whose conditions change in interventions only."""
 
     predictor: ResponsePredictor
     specs: Sequence[ConditionSpec]
@@ -76,7 +76,7 @@ class ResponseModel:
         *,
         unmeasured_only: bool = False,
     ) -> CellResponses:
-        """Look up the response of each cell; with ``unmeasured_only`` not for contexts that training cells show."""
+        """Look up the response of each cell; ``unmeasured_only`` excludes contexts measured with the treatment."""
         before, after = (condition_groups(conditions.numpy(), self.specs) for conditions in (source, target))
         rows = np.hstack([before.cell_context, before.interventions, after.interventions, before.doses, after.doses])
         _, first, group_of = np.unique(rows, axis=0, return_index=True, return_inverse=True)
@@ -88,13 +88,13 @@ class ResponseModel:
         return CellResponses(group_of.ravel(), found)
 
     def from_untreated(self, conditions: Conditions[np.ndarray]) -> list[Response | None]:
-        """The response of untreated cells to the interventions of each row of conditions."""
+        """Predict the response of untreated cells to the interventions of each row of conditions."""
         of = condition_groups(conditions, self.specs)
         return [self.predictor.respond(row, {}, of.treatment(i)) for i, row in enumerate(of.cell_context)]
 
 
 def response_model(module: ThinningModule, bulks: Pseudobulks) -> ResponseModel:
-    """Responses from pseudobulks of training cells, and feature vectors that were registered."""
+    """Build a response model from pseudobulks of training cells and registered feature vectors."""
     features = module.denoiser.effect_of(module.denoiser.effect_names[0]).features
     vectors = None if features is None else features.cpu().numpy()
     return ResponseModel(ResponsePredictor(bulks, vectors, batch_columns(module.specs)), module.specs)
@@ -107,7 +107,7 @@ def pseudobulks(
     n_genes: int,
     reference: Pseudobulks | None = None,
 ) -> Pseudobulks | None:
-    """Compute pseudobulks of ``cells``, after those of a ``reference``; none if they would take too much memory."""
+    """Compute pseudobulks of cells, appended to those of a reference; ``None`` if they would need too much memory."""
     sums = PseudobulkSums(condition_groups(conditions, specs), batch_columns(specs), n_genes)
     if not sums.fits:
         return None
@@ -117,7 +117,7 @@ def pseudobulks(
 
 
 def condition_groups(conditions: Conditions[np.ndarray], specs: Sequence[ConditionSpec]) -> ConditionGroups:
-    """Codes of cells, of which interventions are absent at dose 0, and have an infinite dose without one."""
+    """Encode conditions of cells; interventions are absent at dose 0 and have an infinite dose if none is given."""
     context, interventions = conditions.split_interventions(specs)
     (treatment,) = (spec for spec in specs if spec.is_intervention)
     given = conditions[treatment.name]
@@ -127,13 +127,13 @@ def condition_groups(conditions: Conditions[np.ndarray], specs: Sequence[Conditi
 
 
 def batch_columns(specs: Sequence[ConditionSpec]) -> list[int]:
-    """Columns that batches have among the codes of the cell contexts."""
+    """Return the batch columns of the codes of cell contexts."""
     coded = [spec for spec in specs if not (spec.is_number or spec.is_intervention)]
     slots = [[spec.registry_key == REGISTRY_KEYS.BATCH] * spec.n_slots for spec in coded]
     return np.flatnonzero(np.concatenate([np.zeros(0, bool), *map(np.array, slots)])).tolist()
 
 
 def check_of(response: Response | None) -> str:
-    """How the prediction compared with the plain mean on responses that were left out."""
+    """Compare prediction and plain mean on left-out responses, in words."""
     gain = np.nan if response is None else response.prediction.gain
     return CHECKS[0] if np.isnan(gain) else CHECKS[1 if gain > 0 else 2]

@@ -1,4 +1,4 @@
-"""Write results into an AnnData or MuData, the only place where the model changes one, or into a file."""
+"""Write results into an AnnData, a MuData or a file. No other module changes the user's cells."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ DTYPES = ("float32", "float16")
 
 
 def check_keys(keys: Sequence[str] | None, dtype: str) -> list[str]:
-    """Names of the results to write; raise if one is unknown."""
+    """Return names of the results to write; raise if one is unknown."""
     chosen = list(KEYS) if keys is None else [keys] if isinstance(keys, str) else list(keys)
     unknown = [key for key in chosen if key not in KEYS]
     if unknown:
@@ -56,7 +56,7 @@ def store_results(
     generator: torch.Generator,
     path: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Compute all results in one pass over the cells, then write them; to a file minibatch by minibatch."""
+    """Compute all results in one pass over the cells and write them; to a file, minibatch by minibatch."""
     genes, reader, module = gene_names(model), TokenReader(model), model.module
     compute: dict[str, Callable[[Tensor, Conditions[Tensor]], Any]] = {
         GENERATED_KEY: lambda counts, given: whole_counts(sampler.minibatch(given, module.library(counts), generator)),
@@ -94,7 +94,7 @@ def store_results(
 
 
 def _write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index) -> None:
-    """Write a result to its place: what is of genes into their modality, what is of cells also into the whole."""
+    """Write a result: per gene to its modality, per cell to each modality and the MuData."""
     if isinstance(data, AnnData):
         (data.varm if key in OF_GENES else data.obsm)[key] = values
         return
@@ -110,13 +110,13 @@ def _write_result(data: AnnData | MuData, key: str, values: Any, genes: pd.Index
 
 
 def _modalities(data: MuData, genes: pd.MultiIndex) -> dict[str, slice]:
-    """Modalities of the model that a MuData has, with their columns."""
+    """Map the model's modalities in a MuData to their columns."""
     return {name: block for name, block in blocks_of(genes).items() if name in data.mod}
 
 
 def _stored(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Values of a type to store them in; raise if it does not hold them."""
+    """Convert values to the stored type; raise if they are too large for it."""
     largest = float(np.abs(values).max(initial=0.0))
     if largest > float(np.finfo(dtype).max):
-        raise ValueError(f"`dtype` is {dtype!r}, which does not hold a token of {largest:g}: pass 'float32'.")
+        raise ValueError(f"`dtype` is {dtype!r}, too small for a token of {largest:g}: pass 'float32'.")
     return values.astype(dtype)

@@ -20,7 +20,7 @@ from ._categories import extend_features, feature_table
 from ._condition_embedder import PartEmbedding, clear_padding
 from ._network import TokenTrunk
 from ._options import InputKind, NetworkSize
-from ._shapes import CellVector, Genes, Levels
+from ._shapes import Genes, Levels
 
 EFFECT_READOUT_DIM = 8
 
@@ -83,11 +83,6 @@ class EffectNetwork(nn.Module):
         product = vectors[rows, one[pair]] * vectors[rows, other[pair]]
         paired = hidden(rows, product, gates[rows, one[pair]] * gates[rows, other[pair]])
         return scores + paired @ self.interaction_weights[: paired.shape[1]]
-
-    def summary(self, condition: Condition[Tensor]) -> CellVector:
-        """Sum of the embedded interventions of each cell, weighted by dose."""
-        condition = clear_padding(condition, self.gene_weights.dtype)
-        return (self.embed(condition) * self.gates(condition)[..., None]).sum(1)
 
     def gates(self, condition: Condition[Tensor]) -> Float[Tensor, "cells slots"]:
         """How much of its full effect each intervention has at its dose, in [0, 1)."""
